@@ -8,13 +8,24 @@ fn main() {
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     println!("cargo::rerun-if-env-changed=THALWEG_COMMIT");
     let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
+        let output = Command::new("git")
+            .args(args)
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = std::env::var("THALWEG_COMMIT").ok().or_else(|| {
         let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
         let is_clean = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
-        Some(if is_clean { commit } else { format!("{commit} and changes") })
+        Some(if is_clean {
+            commit
+        } else {
+            format!("{commit} and changes")
+        })
     });
-    println!("cargo::rustc-env=THALWEG_COMMIT={}", commit.unwrap_or_else(|| "unknown".to_owned()));
+    println!(
+        "cargo::rustc-env=THALWEG_COMMIT={}",
+        commit.unwrap_or_else(|| "unknown".to_owned())
+    );
 }

@@ -19,14 +19,20 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
                         heard.push(format!("{event:?}"));
                     }
                     match event {
-                        ClientEvent::Start(_) => client.start_ok(Table::default(), "PLAIN", b"", &mut out),
+                        ClientEvent::Start(_) => {
+                            client.start_ok(Table::default(), "PLAIN", b"", &mut out)
+                        }
                         ClientEvent::Secure { .. } => client.secure_ok(b"", &mut out),
                         ClientEvent::Tune(offer) => {
                             client.tune_ok(offer, &mut out);
                             client.open("/", &mut out);
                         }
-                        ClientEvent::OpenOk => (1..=3).for_each(|ch| client.channel_open(ch, &mut out)),
-                        ClientEvent::ChannelClose { ch, .. } => client.channel_close_ok(ch, &mut out),
+                        ClientEvent::OpenOk => {
+                            (1..=3).for_each(|ch| client.channel_open(ch, &mut out))
+                        }
+                        ClientEvent::ChannelClose { ch, .. } => {
+                            client.channel_close_ok(ch, &mut out)
+                        }
                         ClientEvent::ChannelFault(fault) => client.fault(&fault, &mut out),
                         ClientEvent::CloseConnection { .. } => client.close_ok(&mut out),
                         _ => {}
@@ -46,7 +52,9 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let cut = input.first().map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
+    let cut = input
+        .first()
+        .map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
     let input = input.get(1..).unwrap_or_default();
     assert_eq!(hear(input, input.len()), hear(input, cut.min(input.len())));
 });

@@ -3,7 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_amqp::{BasicProperties, ClientEvent, ClientSide, Event, Gathered, Scope, ServerLimits, ServerSide, Table};
+use thalweg_amqp::{
+    BasicProperties, ClientEvent, ClientSide, Event, Gathered, Scope, ServerLimits, ServerSide,
+    Table,
+};
 
 fn answer(server: &mut ServerSide, event: &Event<'_>, out: &mut Vec<u8>) {
     match event {
@@ -40,7 +43,9 @@ fn open() -> ServerSide {
         from = 0;
         while let Ok(Some((consumed, event))) = client.handle_input(&back[from..], &mut gathered) {
             match event {
-                ClientEvent::Start(_) => client.start_ok(Table::default(), "PLAIN", b"", &mut there),
+                ClientEvent::Start(_) => {
+                    client.start_ok(Table::default(), "PLAIN", b"", &mut there)
+                }
                 ClientEvent::Tune(offer) => {
                     client.tune_ok(offer, &mut there);
                     client.open("/", &mut there);
@@ -57,7 +62,11 @@ fn open() -> ServerSide {
 }
 
 fn fresh() -> ServerSide {
-    ServerSide::new(ServerLimits { message_bytes_max: 1 << 12, frame_max: 1 << 14, ..ServerLimits::default() })
+    ServerSide::new(ServerLimits {
+        message_bytes_max: 1 << 12,
+        frame_max: 1 << 14,
+        ..ServerLimits::default()
+    })
 }
 
 /// What the server makes of `input`, of which only the first `first` bytes arrive at first.
@@ -81,7 +90,9 @@ fn hear(mut server: ServerSide, input: &[u8], first: usize) -> Vec<String> {
                     heard.push(fault.to_string());
                     server.fault(&fault, &mut out);
                     // What comes after is passed over, and comes to an end.
-                    while let Ok(Some((consumed, _))) = server.handle_input(&input[from..], &mut gathered) {
+                    while let Ok(Some((consumed, _))) =
+                        server.handle_input(&input[from..], &mut gathered)
+                    {
                         assert!(consumed > 0);
                         from += consumed;
                     }
@@ -94,8 +105,13 @@ fn hear(mut server: ServerSide, input: &[u8], first: usize) -> Vec<String> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, input)) = input.split_first() else { return };
+    let Some((choice, input)) = input.split_first() else {
+        return;
+    };
     let cut = usize::from(*choice >> 1) % (input.len() + 1);
     let server = || if choice & 1 == 0 { open() } else { fresh() };
-    assert_eq!(hear(server(), input, input.len()), hear(server(), input, cut));
+    assert_eq!(
+        hear(server(), input, input.len()),
+        hear(server(), input, cut)
+    );
 });

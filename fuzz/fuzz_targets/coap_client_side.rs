@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use thalweg_coap::{
-    Cancel, ClientSettings, ClientSide, Code, Datagrams, Message, RequestId, RequestOut, Value, option,
+    Cancel, ClientSettings, ClientSide, Code, Datagrams, Message, RequestId, RequestOut, Value,
+    option,
 };
 use thalweg_wire::{Span, Time};
 
@@ -30,7 +31,9 @@ fn ask(client: &mut ClientSide, what: u8, now: Time, out: &mut Datagrams) -> Opt
 
 /// The datagram with the id and the token of what was asked.
 fn fitting(datagram: &[u8], asked: &[u8]) -> Vec<u8> {
-    let (Ok(asked), [first, code, rest @ ..]) = (Message::decode(asked), datagram) else { return datagram.to_vec() };
+    let (Ok(asked), [first, code, rest @ ..]) = (Message::decode(asked), datagram) else {
+        return datagram.to_vec();
+    };
     let mut fit = vec![first & 0xF0 | asked.token.len() as u8, *code];
     fit.extend(asked.id.to_be_bytes());
     fit.extend(asked.token.as_slice());
@@ -39,7 +42,11 @@ fn fitting(datagram: &[u8], asked: &[u8]) -> Vec<u8> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let settings = ClientSettings { response_bytes_max: 4096, requests_max: 8, ..ClientSettings::default() };
+    let settings = ClientSettings {
+        response_bytes_max: 4096,
+        requests_max: 8,
+        ..ClientSettings::default()
+    };
     let mut client = ClientSide::new(Arc::new(settings), 1);
     let (mut out, mut now) = (Datagrams::new(), Time::from_secs(1_795_000_000));
     let (mut open, mut asked) = (Vec::new(), Vec::new());
@@ -62,7 +69,11 @@ fuzz_target!(|input: &[u8]| {
             kind => {
                 let (datagram, tail) = rest.split_at(usize::from(*value).min(rest.len()));
                 rest = tail;
-                let datagram = if kind == 3 { fitting(datagram, &asked) } else { datagram.to_vec() };
+                let datagram = if kind == 3 {
+                    fitting(datagram, &asked)
+                } else {
+                    datagram.to_vec()
+                };
                 let _ = client.handle_datagram(SocketAddr::from(SERVER), &datagram, now, &mut out);
             }
         }

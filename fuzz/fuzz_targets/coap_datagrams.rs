@@ -11,7 +11,9 @@ mod nonsense;
 mod script;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, input)) = input.split_first() else { return };
+    let Some((choice, input)) = input.split_first() else {
+        return;
+    };
     let mut stage = nonsense::Stage::new(*choice);
     stage.play_datagrams(input);
     stage.end();

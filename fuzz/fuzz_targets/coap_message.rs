@@ -30,7 +30,10 @@ fuzz_target!(|datagram: &[u8]| {
 fn read(options: &Options<'_>) {
     for (number, value) in *options {
         assert!(options.has(number));
-        assert_eq!(options.get(number).is_some(), options.all(number).count() > 0);
+        assert_eq!(
+            options.get(number).is_some(),
+            options.all(number).count() > 0
+        );
         assert!(!option::is_legal_length(number, value.len()) || options.get(number).is_some());
     }
     for number in [option::BLOCK1, option::BLOCK2] {

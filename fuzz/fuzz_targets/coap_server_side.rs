@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Event, ExchangeId, Message, RelationId, Response, ServerSettings, ServerSide, SharedBody,
+    Code, Datagrams, Delivery, Event, ExchangeId, Message, RelationId, Response, ServerSettings,
+    ServerSide, SharedBody,
 };
 use thalweg_wire::{Span, Time};
 
@@ -40,10 +41,14 @@ struct World {
 impl World {
     fn feed(&mut self, peer: u8, datagram: &[u8]) {
         let from = SocketAddr::from(([10, 0, 0, peer % 5], 5683));
-        if let Some(Event::Request(request)) = self.server.handle_datagram(from, datagram, self.now, &mut self.out) {
+        if let Some(Event::Request(request)) =
+            self.server
+                .handle_datagram(from, datagram, self.now, &mut self.out)
+        {
             assert!(request.code.is_request());
             if request.observe.is_some() {
-                self.relations.extend(self.server.observe(request.exchange, 1, None, self.now));
+                self.relations
+                    .extend(self.server.observe(request.exchange, 1, None, self.now));
             }
             self.open.push(request.exchange);
         }
@@ -51,22 +56,41 @@ impl World {
 
     fn act(&mut self, what: u8) {
         let payload = vec![1; [0, 60, 300, 3000][usize::from(what >> 3 & 3)]];
-        let response = Response { code: Code::CONTENT, options: &[], payload: &payload };
+        let response = Response {
+            code: Code::CONTENT,
+            options: &[],
+            payload: &payload,
+        };
         let now = self.now;
         match (what & 7, self.open.pop()) {
             (0, Some(exchange)) => self.server.respond_later(exchange, now, &mut self.out),
             (1, Some(exchange)) => self.server.ignore(exchange, now, &mut self.out),
-            (2, Some(exchange)) => drop(self.server.respond_confirmed(exchange, 1, &response, now, &mut self.out)),
-            (_, Some(exchange)) => drop(self.server.respond(exchange, &response, now, &mut self.out)),
+            (2, Some(exchange)) => {
+                drop(
+                    self.server
+                        .respond_confirmed(exchange, 1, &response, now, &mut self.out),
+                )
+            }
+            (_, Some(exchange)) => {
+                drop(self.server.respond(exchange, &response, now, &mut self.out))
+            }
             (0, None) => {
                 let relation = self.relations.pop();
-                relation.into_iter().for_each(|r| self.server.end_observation(r, None, now, &mut self.out));
+                relation
+                    .into_iter()
+                    .for_each(|r| self.server.end_observation(r, None, now, &mut self.out));
             }
             (kind, None) => {
                 let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &payload));
-                let delivery = [Delivery::Auto, Delivery::Confirmable, Delivery::NonConfirmable][usize::from(kind % 3)];
+                let delivery = [
+                    Delivery::Auto,
+                    Delivery::Confirmable,
+                    Delivery::NonConfirmable,
+                ][usize::from(kind % 3)];
                 for relation in &self.relations {
-                    let _ = self.server.notify(*relation, &body, delivery, now, &mut self.out);
+                    let _ = self
+                        .server
+                        .notify(*relation, &body, delivery, now, &mut self.out);
                 }
             }
         }
@@ -104,7 +128,9 @@ fuzz_target!(|input: &[u8]| {
         }
         world.out.clear();
         while world.server.poll_event().is_some() {}
-        let World { server, relations, .. } = &mut world;
+        let World {
+            server, relations, ..
+        } = &mut world;
         relations.retain(|relation| server.relation(*relation).is_some());
         assert!(server.peers() <= 3 && server.relations() <= 6);
     }

@@ -8,11 +8,16 @@ use thalweg_coap::stream::{ClientEvent, ClientSide, StreamSettings};
 
 /// What the client makes of `input`, of which only the first `first` bytes arrive at first, and what it answers.
 fn hear(input: &[u8], first: usize) -> (Vec<String>, Vec<u8>) {
-    let mut client = ClientSide::new(StreamSettings { message_bytes_max: 1 << 10, blockwise: true });
+    let mut client = ClientSide::new(StreamSettings {
+        message_bytes_max: 1 << 10,
+        blockwise: true,
+    });
     let (mut heard, mut out) = (Vec::new(), Vec::new());
     // Tokens 01 to 04; 02 and 04 observe.
     for observes in [false, true, false, true] {
-        client.request(Code::GET, observes, |_| {}, &[], &mut out).expect("room");
+        client
+            .request(Code::GET, observes, |_| {}, &[], &mut out)
+            .expect("room");
     }
     let mut from = 0;
     for until in [first, input.len()] {
@@ -26,12 +31,24 @@ fn hear(input: &[u8], first: usize) -> (Vec<String>, Vec<u8>) {
                     assert_eq!(client.waiting(), waiting - usize::from(is_last));
                     match event {
                         ClientEvent::Request(message) => {
-                            let _ = client.respond(message.token, Code::NOT_IMPLEMENTED, |_| {}, &[], &mut out);
+                            let _ = client.respond(
+                                message.token,
+                                Code::NOT_IMPLEMENTED,
+                                |_| {},
+                                &[],
+                                &mut out,
+                            );
                         }
-                        ClientEvent::Ping { token, custody } => client.pong(token, custody, &mut out),
+                        ClientEvent::Ping { token, custody } => {
+                            client.pong(token, custody, &mut out)
+                        }
                         ClientEvent::Release(release) => {
                             assert!(release.alternatives().all(|address| !address.is_empty()));
-                            assert!(release.hold_off_seconds().is_none_or(|seconds| seconds < 1 << 24));
+                            assert!(
+                                release
+                                    .hold_off_seconds()
+                                    .is_none_or(|seconds| seconds < 1 << 24)
+                            );
                         }
                         _ => {}
                     }

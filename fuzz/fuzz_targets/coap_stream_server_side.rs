@@ -5,12 +5,16 @@
 use libfuzzer_sys::fuzz_target;
 use thalweg_coap::Code;
 use thalweg_coap::stream::{
-    Event, ServerSide, StreamSettings, append_from_websocket, decode, decode_websocket, next_for_websocket,
+    Event, ServerSide, StreamSettings, append_from_websocket, decode, decode_websocket,
+    next_for_websocket,
 };
 
 /// What the server makes of `input`, of which only the first `first` bytes arrive at first, and what it answers.
 fn hear(input: &[u8], first: usize) -> (Vec<String>, Vec<u8>) {
-    let mut server = ServerSide::new(StreamSettings { message_bytes_max: 1 << 10, blockwise: true });
+    let mut server = ServerSide::new(StreamSettings {
+        message_bytes_max: 1 << 10,
+        blockwise: true,
+    });
     let (mut heard, mut out) = (Vec::new(), Vec::new());
     let mut from = 0;
     for until in [first, input.len()] {
@@ -24,10 +28,18 @@ fn hear(input: &[u8], first: usize) -> (Vec<String>, Vec<u8>) {
                             let mut again = Vec::new();
                             assert_eq!(message.encode(&mut again), consumed);
                             assert_eq!(again, &input[from - consumed..from]);
-                            let _ = server.respond(message.token, Code::CONTENT, |_| {}, message.payload, &mut out);
+                            let _ = server.respond(
+                                message.token,
+                                Code::CONTENT,
+                                |_| {},
+                                message.payload,
+                                &mut out,
+                            );
                         }
                         Event::Ping { token, custody } => server.pong(token, custody, &mut out),
-                        Event::Release(release) => assert!(release.alternatives().all(|address| !address.is_empty())),
+                        Event::Release(release) => {
+                            assert!(release.alternatives().all(|address| !address.is_empty()))
+                        }
                         _ => {}
                     }
                     heard.push(format!("{event:?}"));
@@ -56,16 +68,24 @@ fuzz_target!(|input: &[u8]| {
     // What we write is ours to read, and to send over WebSocket.
     let mut rest = &out[..];
     while !rest.is_empty() {
-        let (len, message) = decode(rest, usize::MAX).expect("we wrote it").expect("all of it");
+        let (len, message) = decode(rest, usize::MAX)
+            .expect("we wrote it")
+            .expect("all of it");
         let (taken, parts) = next_for_websocket(rest).expect("we wrote it");
         assert_eq!(len, taken);
-        assert_eq!(decode_websocket(&[&[parts.first][..], parts.rest].concat()), Ok(message));
+        assert_eq!(
+            decode_websocket(&[&[parts.first][..], parts.rest].concat()),
+            Ok(message)
+        );
         rest = &rest[len..];
     }
     let mut stream = Vec::new();
     let one = decode_websocket(input);
     match append_from_websocket(input, &mut stream) {
-        Ok(()) => assert_eq!(decode(&stream, usize::MAX).map(|all| all.expect("all of it").1), one),
+        Ok(()) => assert_eq!(
+            decode(&stream, usize::MAX).map(|all| all.expect("all of it").1),
+            one
+        ),
         Err(why) => assert_eq!(one, Err(why)),
     }
 });

@@ -7,7 +7,9 @@ use thalweg_kernel::journal::{Record, State, message_at};
 fuzz_target!(|input: &[u8]| {
     let _ = message_at(input);
     let _ = State::default().apply_frame(input, 0);
-    let Ok((consumed, record)) = Record::decode(input) else { return };
+    let Ok((consumed, record)) = Record::decode(input) else {
+        return;
+    };
     assert!(consumed > 0 && consumed <= input.len());
     let mut out = Vec::new();
     record.encode(&mut out);

@@ -10,21 +10,49 @@ use thalweg_mqtt::{ClientSide, ConnAck, ConnectOut, Event, PingReq, ServerLimits
 fn check(read: Result<Report, Refusal>) {
     let Ok(report) = read else { return };
     assert!(report.waiting <= 1_000_000);
-    assert!(report.each_ms.is_finite() && (0.0..=3.6e12).contains(&report.each_ms), "{report:?}");
-    assert!(report.sd_ms.is_none_or(|sd| sd.is_finite() && (0.0..=3.6e12).contains(&sd)), "{report:?}");
+    assert!(
+        report.each_ms.is_finite() && (0.0..=3.6e12).contains(&report.each_ms),
+        "{report:?}"
+    );
+    assert!(
+        report
+            .sd_ms
+            .is_none_or(|sd| sd.is_finite() && (0.0..=3.6e12).contains(&sd)),
+        "{report:?}"
+    );
     for spelling in [Spelling::Listing, Spelling::Figure] {
-        assert_eq!(Report::from_json(&report.json(spelling), Unit::Unsaid), Ok(report));
+        assert_eq!(
+            Report::from_json(&report.json(spelling), Unit::Unsaid),
+            Ok(report)
+        );
     }
-    assert_eq!(Report::from_text(&report.text()), Ok(Report::new(report.waiting, report.each_ms)));
+    assert_eq!(
+        Report::from_text(&report.text()),
+        Ok(Report::new(report.waiting, report.each_ms))
+    );
 }
 
 /// What a server makes of it as the body of a PINGREQ: never a fault.
 fn as_ping(body: &[u8]) -> PingReq {
     let mut client = ClientSide::new(1 << 16);
-    let mut server = ServerSide::new(ServerLimits { load_reports: true, ..Default::default() });
+    let mut server = ServerSide::new(ServerLimits {
+        load_reports: true,
+        ..Default::default()
+    });
     let mut wire = Vec::new();
-    client.connect(&ConnectOut { client_id: "c", ..Default::default() }, &mut wire).expect("it fits");
-    server.handle_input(&wire).expect("CONNECT is valid").expect("CONNECT is complete");
+    client
+        .connect(
+            &ConnectOut {
+                client_id: "c",
+                ..Default::default()
+            },
+            &mut wire,
+        )
+        .expect("it fits");
+    server
+        .handle_input(&wire)
+        .expect("CONNECT is valid")
+        .expect("CONNECT is complete");
     server.connack(&ConnAck::default(), &mut Vec::new());
     let len = body.len().min(0x3FFF);
     let mut packet = vec![0xC0];
@@ -40,8 +68,15 @@ fn as_ping(body: &[u8]) -> PingReq {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, input)) = input.split_first() else { return };
-    let unit = [Unit::Unsaid, Unit::Milliseconds, Unit::Microseconds, Unit::Nanoseconds][usize::from(*choice) % 4];
+    let Some((choice, input)) = input.split_first() else {
+        return;
+    };
+    let unit = [
+        Unit::Unsaid,
+        Unit::Milliseconds,
+        Unit::Microseconds,
+        Unit::Nanoseconds,
+    ][usize::from(*choice) % 4];
     check(Report::from_json(input, unit));
     check(std::str::from_utf8(input).map_or(Err(Refusal::Syntax), Report::from_text));
     match as_ping(input) {

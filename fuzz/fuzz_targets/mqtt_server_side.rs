@@ -52,6 +52,8 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
 
 fuzz_target!(|input: &[u8]| {
     let _ = peek_connect(input, 1 << 16);
-    let cut = input.first().map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
+    let cut = input
+        .first()
+        .map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
     assert_eq!(hear(input, input.len()), hear(input, cut));
 });

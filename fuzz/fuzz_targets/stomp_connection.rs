@@ -8,7 +8,9 @@ use libfuzzer_sys::fuzz_target;
 mod script;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, input)) = input.split_first() else { return };
+    let Some((choice, input)) = input.split_first() else {
+        return;
+    };
     let mut stage = script::Stage::new(*choice);
     stage.play(input);
     stage.end();

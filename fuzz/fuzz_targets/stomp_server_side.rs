@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_stomp::{ConnectedOut, Destination, Dialect, Event, FrameLimits, Selector, ServerLimits, ServerSide};
+use thalweg_stomp::{
+    ConnectedOut, Destination, Dialect, Event, FrameLimits, Selector, ServerLimits, ServerSide,
+};
 
 /// What the server makes of `input`, of which only the first `first` bytes arrive at first. Heart-beats are not counted:
 /// how many there are depends on how the bytes arrive.
@@ -15,7 +17,10 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
         head_bytes_max: 256,
         body_bytes_max: 1 << 10,
     };
-    let mut server = ServerSide::new(ServerLimits { connect: frame.clone(), frame });
+    let mut server = ServerSide::new(ServerLimits {
+        connect: frame.clone(),
+        frame,
+    });
     let (mut heard, mut out) = (Vec::new(), Vec::new());
     let mut from = 0;
     for until in [first, input.len()] {
@@ -30,7 +35,10 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
                         Event::Send(send) => {
                             assert!(send.frame.len() <= consumed);
                             let written = send.headers.get("destination").expect("required");
-                            assert!(written.trim_start_matches(' ') == send.destination.trim_start_matches(' '));
+                            assert!(
+                                written.trim_start_matches(' ')
+                                    == send.destination.trim_start_matches(' ')
+                            );
                             read_destination(&send.destination);
                         }
                         Event::Subscribe(subscribe) => {
@@ -59,18 +67,29 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
 fn read_destination(text: &str) {
     for dialect in [Dialect::Rabbitmq, Dialect::Activemq, Dialect::Slash] {
         if let Ok(destination) = Destination::parse(text, dialect) {
-            assert_eq!(Destination::parse(&destination.to_string(), dialect), Ok(destination));
+            assert_eq!(
+                Destination::parse(&destination.to_string(), dialect),
+                Ok(destination)
+            );
         }
     }
 }
 
 fuzz_target!(|input: &[u8]| {
-    let cut = input.first().map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
+    let cut = input
+        .first()
+        .map_or(0, |byte| usize::from(*byte) % (input.len() + 1));
     // Once more for one that is connected, so that the fuzzer need not find out how.
-    let connect = format!("STOMP\naccept-version:{}\n\n\0", ["1.0", "1.1", "1.2"][cut % 3]);
+    let connect = format!(
+        "STOMP\naccept-version:{}\n\n\0",
+        ["1.0", "1.1", "1.2"][cut % 3]
+    );
     let connected = [connect.as_bytes(), input].concat();
     assert_eq!(hear(input, input.len()), hear(input, cut));
-    assert_eq!(hear(&connected, connected.len()), hear(&connected, connect.len() + cut));
+    assert_eq!(
+        hear(&connected, connected.len()),
+        hear(&connected, connect.len() + cut)
+    );
     if let Ok(text) = std::str::from_utf8(input) {
         let _ = Selector::parse(text);
         read_destination(text);

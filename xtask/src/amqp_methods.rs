@@ -15,7 +15,8 @@ use crate::report::Outcome;
 
 const SPEC: &str = "crates/thalweg-amqp/spec/amqp-0-9-1.toml";
 const FOLDER: &str = "crates/thalweg-amqp/src/methods";
-const HEAD: &str = "//! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.\n";
+const HEAD: &str =
+    "//! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.\n";
 
 /// Writes the files, or with `check` only compares.
 pub fn run(check: bool) -> Outcome {
@@ -29,7 +30,9 @@ pub fn run(check: bool) -> Outcome {
         if fs::read_to_string(&path).is_ok_and(|committed| committed == text) {
             outcome.passed += 1;
         } else if check {
-            outcome.fail(format!("{FOLDER}/{name} is stale: run `cargo xtask amqp-methods`"));
+            outcome.fail(format!(
+                "{FOLDER}/{name} is stale: run `cargo xtask amqp-methods`"
+            ));
         } else {
             match fs::write(&path, text) {
                 Ok(()) => outcome.passed += 1,
@@ -42,7 +45,8 @@ pub fn run(check: bool) -> Outcome {
 
 /// Every file by its name, formatted.
 fn generate() -> Result<BTreeMap<String, String>, String> {
-    let text = fs::read_to_string(crate::tree().join(SPEC)).map_err(|error| format!("{SPEC}: {error}"))?;
+    let text =
+        fs::read_to_string(crate::tree().join(SPEC)).map_err(|error| format!("{SPEC}: {error}"))?;
     let spec = Spec::read(&text).map_err(|why| format!("{SPEC}: {why}"))?;
     let mut files = BTreeMap::new();
     files.insert("mod.rs".to_owned(), rustfmt(&spec.all())?);
@@ -166,7 +170,11 @@ impl Wire {
 impl Spec {
     fn read(text: &str) -> Result<Self, String> {
         let spec: Table = text.parse().map_err(|error| format!("{error}"))?;
-        let domains = spec.get("domains").and_then(Value::as_table).cloned().unwrap_or_default();
+        let domains = spec
+            .get("domains")
+            .and_then(Value::as_table)
+            .cloned()
+            .unwrap_or_default();
         let constants = tables(&spec, "constant")
             .map(|c| {
                 Ok(Constant {
@@ -177,8 +185,9 @@ impl Spec {
                 })
             })
             .collect::<Result<_, String>>()?;
-        let classes =
-            tables(&spec, "class").map(|class| Class::read(class, &domains)).collect::<Result<_, String>>()?;
+        let classes = tables(&spec, "class")
+            .map(|class| Class::read(class, &domains))
+            .collect::<Result<_, String>>()?;
         Ok(Self { constants, classes })
     }
 
@@ -188,8 +197,11 @@ impl Spec {
 
     /// A pattern for the methods that `which` wants.
     fn variants(&self, which: impl Fn(&Method) -> bool) -> String {
-        let variants: Vec<String> =
-            self.methods().filter(|m| which(m)).map(|m| format!("Method::{}(_)", m.variant())).collect();
+        let variants: Vec<String> = self
+            .methods()
+            .filter(|m| which(m))
+            .map(|m| format!("Method::{}(_)", m.variant()))
+            .collect();
         variants.join(" | ")
     }
 
@@ -197,16 +209,31 @@ impl Spec {
         let mut out = format!("{HEAD}\n/// Why something ended or came back.\n");
         out += "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n#[repr(u16)]\npub enum ReplyCode {\n";
         for c in &self.constants {
-            let _ = writeln!(out, "/// {}.\n{} = {},", sentence(&c.doc), camel(&c.name), c.code);
+            let _ = writeln!(
+                out,
+                "/// {}.\n{} = {},",
+                sentence(&c.doc),
+                camel(&c.name),
+                c.code
+            );
         }
         out += "}\n\nimpl ReplyCode {\n/// Every code.\npub const ALL: &'static [ReplyCode] = &[";
-        out.extend(self.constants.iter().map(|c| format!("ReplyCode::{},", camel(&c.name))));
+        out.extend(
+            self.constants
+                .iter()
+                .map(|c| format!("ReplyCode::{},", camel(&c.name))),
+        );
         out += "];\n\n/// The code with this number.\npub fn of(code: u16) -> Option<Self> {\n";
         out += "Self::ALL.iter().copied().find(|known| known.code() == code)\n}\n";
         out += "\n/// The number on the wire.\npub const fn code(self) -> u16 { self as u16 }\n\n";
         out += "/// The name that stands at the head of reply texts.\npub const fn name(self) -> &'static str { match self {";
         for c in &self.constants {
-            let _ = write!(out, "ReplyCode::{} => \"{}\",", camel(&c.name), c.name.replace('-', "_").to_uppercase());
+            let _ = write!(
+                out,
+                "ReplyCode::{} => \"{}\",",
+                camel(&c.name),
+                c.name.replace('-', "_").to_uppercase()
+            );
         }
         out += "} }\n\n/// Whether it ends the connection, not only the channel.\npub const fn is_hard(self) -> bool { matches!(self, ";
         let hard: Vec<String> = self
@@ -227,15 +254,21 @@ impl Spec {
         }
         out += "mod reply_code;\n\npub use reply_code::ReplyCode;\n\n";
         out += "use crate::codec::{Arguments, DecodeError, MethodId, Sender};\n\n";
-        out +=
-            "/// Any method with its arguments.\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum Method<'b> {\n";
+        out += "/// Any method with its arguments.\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum Method<'b> {\n";
         for m in self.methods() {
-            let _ = writeln!(out, "/// {}.\n{}({}),", sentence(&m.doc), m.variant(), m.path());
+            let _ = writeln!(
+                out,
+                "/// {}.\n{}({}),",
+                sentence(&m.doc),
+                m.variant(),
+                m.path()
+            );
         }
         out += "}\n\nimpl<'b> Method<'b> {\n";
         out += "/// The method in the payload of a method frame.\n";
         out += "pub fn decode(payload: &'b [u8]) -> Result<Self, DecodeError> {\n";
-        out += "let (id, mut arguments) = Arguments::of_method(payload)?;\nlet a = &mut arguments;\n";
+        out +=
+            "let (id, mut arguments) = Arguments::of_method(payload)?;\nlet a = &mut arguments;\n";
         out += "let decoded = match (id.class, id.method) {\n";
         for m in self.methods() {
             let _ = writeln!(
@@ -255,11 +288,21 @@ impl Spec {
         }
         out += "}\n}\n\n/// Class and method id.\npub const fn id(&self) -> MethodId {\nmatch self {\n";
         for m in self.methods() {
-            let _ = writeln!(out, "Method::{}(_) => {}::ID,", m.variant(), m.function_path());
+            let _ = writeln!(
+                out,
+                "Method::{}(_) => {}::ID,",
+                m.variant(),
+                m.function_path()
+            );
         }
         out += "}\n}\n\n/// Who sends it.\npub(crate) const fn sender(&self) -> Sender {\nmatch self {\n";
         for side in ["client", "server", "both"] {
-            let _ = writeln!(out, "{} => Sender::{},", self.variants(|m| m.from == side), camel(side));
+            let _ = writeln!(
+                out,
+                "{} => Sender::{},",
+                self.variants(|m| m.from == side),
+                camel(side)
+            );
         }
         out += "}\n}\n\n/// Whether a content header and body follow.\n#[inline]\n";
         let _ = writeln!(
@@ -272,7 +315,11 @@ impl Spec {
         let mut methods: Vec<&Method> = self.methods().collect();
         methods.sort_by_key(|m| (m.class_id, m.id));
         for m in methods {
-            let _ = writeln!(out, "    (MethodId::new({}, {}), \"{}.{}\"),", m.class_id, m.id, m.class, m.name);
+            let _ = writeln!(
+                out,
+                "    (MethodId::new({}, {}), \"{}.{}\"),",
+                m.class_id, m.id, m.class, m.name
+            );
         }
         out += "];\n";
         out
@@ -290,12 +337,21 @@ impl Class {
                 return Err(format!("{name} has no method {reply}"));
             }
         }
-        Ok(Self { name, id, doc: word(class, "doc")?, methods })
+        Ok(Self {
+            name,
+            id,
+            doc: word(class, "doc")?,
+            methods,
+        })
     }
 
     fn module(&self) -> String {
         let mut out = HEAD.to_owned();
-        let _ = writeln!(out, "//!\n//! Class {}, `{}`: {}.\n", self.id, self.name, self.doc);
+        let _ = writeln!(
+            out,
+            "//!\n//! Class {}, `{}`: {}.\n",
+            self.id, self.name, self.doc
+        );
         let fields = || self.methods.iter().flat_map(|m| &m.fields);
         let mut names = vec!["MethodId"];
         if fields().next().is_some() || self.methods.iter().any(|m| m.fields.is_empty()) {
@@ -304,8 +360,10 @@ impl Class {
         if fields().any(|f| f.wire == Wire::Table) {
             names.push("Table");
         }
-        let mut putters: Vec<String> =
-            fields().filter(|f| f.wire != Wire::Bit).map(|f| format!("put_{}", f.wire.verb())).collect();
+        let mut putters: Vec<String> = fields()
+            .filter(|f| f.wire != Wire::Bit)
+            .map(|f| format!("put_{}", f.wire.verb()))
+            .collect();
         putters.push("put_id".to_owned());
         names.extend(putters.iter().map(String::as_str));
         names.sort_unstable();
@@ -325,17 +383,30 @@ impl Method {
     fn read(method: &Table, class: &str, class_id: i64, domains: &Table) -> Result<Self, String> {
         let name = word(method, "name")?;
         let list = |key: &str| -> Vec<String> {
-            let values = method.get(key).and_then(Value::as_array).into_iter().flatten();
-            values.filter_map(Value::as_str).map(str::to_owned).collect()
+            let values = method
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            values
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect()
         };
-        let fields = list("fields").iter().map(|field| Field::read(field, domains)).collect::<Result<_, _>>();
+        let fields = list("fields")
+            .iter()
+            .map(|field| Field::read(field, domains))
+            .collect::<Result<_, _>>();
         Ok(Self {
             class: class.to_owned(),
             id: int(method, "id")?,
             class_id,
             from: word(method, "from")?,
             reply: list("reply"),
-            content: method.get("content").and_then(Value::as_bool).unwrap_or(false),
+            content: method
+                .get("content")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
             extension: method.contains_key("ours"),
             doc: word(method, "doc")?,
             fields: fields.map_err(|why| format!("{class}.{name}: {why}"))?,
@@ -369,15 +440,26 @@ impl Method {
             "both" => "either side".to_owned(),
             side => format!("the {side}"),
         };
-        let mut about = format!("/// `{}.{}`: {}.\n///\n/// Sent by {from}", self.class, self.name, self.doc);
+        let mut about = format!(
+            "/// `{}.{}`: {}.\n///\n/// Sent by {from}",
+            self.class, self.name, self.doc
+        );
         if self.content {
             about += ", with content";
         }
         if !self.reply.is_empty() {
-            let replies: Vec<String> = self.reply.iter().map(|reply| format!("`{}.{reply}`", self.class)).collect();
+            let replies: Vec<String> = self
+                .reply
+                .iter()
+                .map(|reply| format!("`{}.{reply}`", self.class))
+                .collect();
             let _ = write!(about, "; answered by {}", replies.join(" or "));
         }
-        about += if self.extension { ". An extension of RabbitMQ.\n" } else { ".\n" };
+        about += if self.extension {
+            ". An extension of RabbitMQ.\n"
+        } else {
+            ".\n"
+        };
         about
     }
 
@@ -387,19 +469,35 @@ impl Method {
         let mut out = self.about();
         let secret = self.fields.iter().any(|field| field.secret);
         let debug = if secret { "" } else { "Debug, " };
-        let _ = write!(out, "#[derive(Clone, Copy, {debug}Default, PartialEq, Eq)]\npub struct {name}{life}");
+        let _ = write!(
+            out,
+            "#[derive(Clone, Copy, {debug}Default, PartialEq, Eq)]\npub struct {name}{life}"
+        );
         if self.visible().next().is_none() {
             out += ";\n\n";
         } else {
             out += " {\n";
             for field in self.visible() {
-                let _ = writeln!(out, "/// {}.\npub {}: {},", sentence(&field.doc), field.rust(), field.wire.rust());
+                let _ = writeln!(
+                    out,
+                    "/// {}.\npub {}: {},",
+                    sentence(&field.doc),
+                    field.rust(),
+                    field.wire.rust()
+                );
             }
             out += "}\n\n";
         }
         let anonymous = if self.borrows() { "<'b>" } else { "" };
-        let _ = write!(out, "impl{life} {name}{life} {{\n/// Class and method id.\n");
-        let _ = writeln!(out, "pub const ID: MethodId = MethodId::new({}, {});\n", self.class_id, self.id);
+        let _ = write!(
+            out,
+            "impl{life} {name}{life} {{\n/// Class and method id.\n"
+        );
+        let _ = writeln!(
+            out,
+            "pub const ID: MethodId = MethodId::new({}, {});\n",
+            self.class_id, self.id
+        );
         out += &self.decoder(anonymous);
         out += &self.encoder();
         out += "}\n\n";
@@ -412,14 +510,18 @@ impl Method {
     /// Says how long a secret is, and no more.
     fn discreet_debug(&self) -> String {
         let name = camel(&self.name);
-        let mut out =
-            format!("impl fmt::Debug for {name}<'_> {{\nfn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {{\n");
+        let mut out = format!(
+            "impl fmt::Debug for {name}<'_> {{\nfn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {{\n"
+        );
         let _ = write!(out, "f.debug_struct(\"{name}\")");
         for field in self.visible() {
             let field_name = field.rust();
             let _ = match field.secret {
                 true => {
-                    write!(out, ".field(\"{field_name}\", &format_args!(\"[{{}} bytes]\", self.{field_name}.len()))")
+                    write!(
+                        out,
+                        ".field(\"{field_name}\", &format_args!(\"[{{}} bytes]\", self.{field_name}.len()))"
+                    )
                 }
                 false => write!(out, ".field(\"{field_name}\", &self.{field_name})"),
             };
@@ -433,7 +535,9 @@ impl Method {
         let mut groups: Vec<Vec<&Field>> = Vec::new();
         for field in &self.fields {
             match groups.last_mut() {
-                Some(group) if field.wire == Wire::Bit && group[0].wire == Wire::Bit && group.len() < 8 => {
+                Some(group)
+                    if field.wire == Wire::Bit && group[0].wire == Wire::Bit && group.len() < 8 =>
+                {
                     group.push(field);
                 }
                 _ => groups.push(vec![field]),
@@ -481,7 +585,8 @@ impl Method {
 
     fn encoder(&self) -> String {
         let mut out =
-            "#[inline]\npub(crate) fn encode(&self, out: &mut Vec<u8>) {\nput_id(Self::ID, out);\n".to_owned();
+            "#[inline]\npub(crate) fn encode(&self, out: &mut Vec<u8>) {\nput_id(Self::ID, out);\n"
+                .to_owned();
         for group in self.packed() {
             let field = group[0];
             if field.wire == Wire::Bit {
@@ -494,7 +599,15 @@ impl Method {
                         _ => format!("u8::from(self.{}) << {at}", f.rust()),
                     })
                     .collect();
-                let _ = writeln!(out, "out.push({});", if bits.is_empty() { "0".to_owned() } else { bits.join(" | ") });
+                let _ = writeln!(
+                    out,
+                    "out.push({});",
+                    if bits.is_empty() {
+                        "0".to_owned()
+                    } else {
+                        bits.join(" | ")
+                    }
+                );
             } else {
                 let value = if field.is_reserved() {
                     field.wire.nothing().to_owned()
@@ -513,12 +626,25 @@ impl Field {
     /// `NAME TYPE: meaning`, `NAME TYPE secret: meaning`.
     fn read(text: &str, domains: &Table) -> Result<Self, String> {
         let (head, doc) = text.split_once(": ").unwrap_or((text, ""));
-        let (head, secret) = head.strip_suffix(" secret").map_or((head, false), |head| (head, true));
-        let (name, kind) = head.split_once(' ').ok_or_else(|| format!("`{text}` is not NAME TYPE: meaning"))?;
+        let (head, secret) = head
+            .strip_suffix(" secret")
+            .map_or((head, false), |head| (head, true));
+        let (name, kind) = head
+            .split_once(' ')
+            .ok_or_else(|| format!("`{text}` is not NAME TYPE: meaning"))?;
         let wire = domains.get(kind).and_then(Value::as_str).unwrap_or(kind);
         let wire = Wire::of(wire).ok_or_else(|| format!("`{kind}` is no type and no domain"))?;
-        let name = if name == "type" { "kind".to_owned() } else { name.replace('-', "_") };
-        let field = Self { name, wire, secret, doc: doc.to_owned() };
+        let name = if name == "type" {
+            "kind".to_owned()
+        } else {
+            name.replace('-', "_")
+        };
+        let field = Self {
+            name,
+            wire,
+            secret,
+            doc: doc.to_owned(),
+        };
         if field.doc.is_empty() && !field.is_reserved() {
             return Err(format!("`{text}` says nothing"));
         }
@@ -535,15 +661,27 @@ impl Field {
 }
 
 fn tables<'t>(table: &'t Table, key: &str) -> impl Iterator<Item = &'t Table> {
-    table.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table)
+    table
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_table)
 }
 
 fn word(table: &Table, key: &str) -> Result<String, String> {
-    table.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| format!("no `{key}` in {table:?}"))
+    table
+        .get(key)
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+        .ok_or_else(|| format!("no `{key}` in {table:?}"))
 }
 
 fn int(table: &Table, key: &str) -> Result<i64, String> {
-    table.get(key).and_then(Value::as_integer).ok_or_else(|| format!("no `{key}` in {table:?}"))
+    table
+        .get(key)
+        .and_then(Value::as_integer)
+        .ok_or_else(|| format!("no `{key}` in {table:?}"))
 }
 
 fn camel(name: &str) -> String {
@@ -552,7 +690,12 @@ fn camel(name: &str) -> String {
 
 fn capital(word: &str) -> String {
     let mut chars = word.chars();
-    chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(iter::from_fn(|| chars.next())).collect()
+    chars
+        .next()
+        .map(|first| first.to_ascii_uppercase())
+        .into_iter()
+        .chain(iter::from_fn(|| chars.next()))
+        .collect()
 }
 
 fn sentence(doc: &str) -> String {
@@ -571,11 +714,18 @@ fn rustfmt(text: &str) -> Result<String, String> {
         .spawn()
         .map_err(|error| format!("cannot start rustfmt: {error}"))?;
     let mut stdin = child.stdin.take().ok_or("rustfmt has no input")?;
-    stdin.write_all(text.as_bytes()).map_err(|error| format!("rustfmt: {error}"))?;
+    stdin
+        .write_all(text.as_bytes())
+        .map_err(|error| format!("rustfmt: {error}"))?;
     drop(stdin);
-    let output = child.wait_with_output().map_err(|error| format!("rustfmt: {error}"))?;
+    let output = child
+        .wait_with_output()
+        .map_err(|error| format!("rustfmt: {error}"))?;
     if !output.status.success() {
-        return Err(format!("rustfmt: {}\n{text}", String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "rustfmt: {}\n{text}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     String::from_utf8(output.stdout).map_err(|error| format!("rustfmt: {error}"))
 }
@@ -596,7 +746,11 @@ mod tests {
         let spec = "[[class]]\nname = \"c\"\nid = 1\ndoc = \"d\"\n[[class.method]]\nname = \"m\"\nid = 2\nfrom = \"client\"\n\
             doc = \"d\"\nfields = [\"a bit: x\", \"reserved-1 bit\", \"b bit: x\", \"c short: x\", \"d bit: x\"]";
         let spec = Spec::read(spec).expect("it is valid");
-        let groups: Vec<usize> = spec.classes[0].methods[0].packed().iter().map(Vec::len).collect();
+        let groups: Vec<usize> = spec.classes[0].methods[0]
+            .packed()
+            .iter()
+            .map(Vec::len)
+            .collect();
         assert_eq!(groups, [3, 1, 1]);
         assert!(spec.classes[0].module().contains("let b = bits & 4 != 0;"));
     }

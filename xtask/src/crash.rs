@@ -35,7 +35,10 @@ pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outc
         ],
     };
     tests
-        .env("THALWEG_CRASH_SECONDS", &((minutes * 60.0) as u64).to_string())
+        .env(
+            "THALWEG_CRASH_SECONDS",
+            &((minutes * 60.0) as u64).to_string(),
+        )
         .env("THALWEG_CRASH_SEED", seed.unwrap_or("1"))
         .args(all)
         .args(["--exact", "--ignored", "--nocapture"])

@@ -14,7 +14,14 @@ const CONFORMANCE: &str = "docs/conformance-mqtt.md";
 
 /// Compares, or with `bless` writes.
 pub fn run(bless: bool) -> Outcome {
-    let unit = ["test", "--quiet", "--workspace", "--exclude", "thalweg-tests", "documents"];
+    let unit = [
+        "test",
+        "--quiet",
+        "--workspace",
+        "--exclude",
+        "thalweg-tests",
+        "documents",
+    ];
     let mut tests = Program::cargo(unit);
     if bless {
         tests = tests.env("UPDATE_DOCS", "1");
@@ -27,8 +34,12 @@ pub fn run(bless: bool) -> Outcome {
             Ok(()) => outcome.passed += 1,
             Err(error) => outcome.fail(format!("{CONFORMANCE}: {error}")),
         },
-        Ok(text) if fs::read_to_string(&path).is_ok_and(|committed| committed == text) => outcome.passed += 1,
-        Ok(_) => outcome.fail(format!("{CONFORMANCE} is stale: run `cargo xtask docs --bless`")),
+        Ok(text) if fs::read_to_string(&path).is_ok_and(|committed| committed == text) => {
+            outcome.passed += 1
+        }
+        Ok(_) => outcome.fail(format!(
+            "{CONFORMANCE} is stale: run `cargo xtask docs --bless`"
+        )),
     }
     outcome
 }

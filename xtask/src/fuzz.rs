@@ -22,7 +22,13 @@ pub fn run(seconds: u32, filter: Option<&str>) -> Outcome {
         return Outcome::failed(format!("no target in {}", folder.display()));
     }
     if Program::cargo(["fuzz", "--version"]).output().is_err() {
-        let install = Program::cargo(["install", "--locked", "cargo-fuzz", "--version", CARGO_FUZZ_VERSION]);
+        let install = Program::cargo([
+            "install",
+            "--locked",
+            "cargo-fuzz",
+            "--version",
+            CARGO_FUZZ_VERSION,
+        ]);
         if let Err(why) = install.run() {
             return Outcome::failed(why);
         }

@@ -43,51 +43,105 @@ pub fn run(bless: bool, filter: Option<&str>) -> Outcome {
     if !bless {
         return compare(&committed, &measured, filter.is_some());
     }
-    let mut counts = if filter.is_some() { committed } else { Counts::new() };
+    let mut counts = if filter.is_some() {
+        committed
+    } else {
+        Counts::new()
+    };
     for (krate, operations) in &measured {
-        counts.entry(krate.clone()).or_default().extend(operations.clone());
+        counts
+            .entry(krate.clone())
+            .or_default()
+            .extend(operations.clone());
     }
-    let written = fs::create_dir_all(path.with_file_name("")).and_then(|()| fs::write(&path, render(&counts)));
+    let written = fs::create_dir_all(path.with_file_name(""))
+        .and_then(|()| fs::write(&path, render(&counts)));
     match written {
-        Ok(()) => Outcome::passed(measured.values().map(|operations| operations.len() as u32).sum()),
+        Ok(()) => Outcome::passed(
+            measured
+                .values()
+                .map(|operations| operations.len() as u32)
+                .sum(),
+        ),
         Err(error) => Outcome::failed(format!("{RESULTS}: {error}")),
     }
 }
 
 fn measure(filter: Option<&str>) -> Result<Counts, String> {
-    let build = ["bench", "--workspace", "--bench", "instructions", "--no-run", "--message-format", "json"];
+    let build = [
+        "bench",
+        "--workspace",
+        "--bench",
+        "instructions",
+        "--no-run",
+        "--message-format",
+        "json",
+    ];
     let messages = Program::cargo(build).stdout()?;
     let mut counts = Counts::new();
-    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+    for message in messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+    {
         let is_ours = message["target"]["name"] == "instructions";
-        let (Some(program), true) = (message["executable"].as_str(), is_ours) else { continue };
-        let krate =
-            message["manifest_path"].as_str().and_then(|path| path.rsplit('/').nth(1)).unwrap_or("?").to_owned();
+        let (Some(program), true) = (message["executable"].as_str(), is_ours) else {
+            continue;
+        };
+        let krate = message["manifest_path"]
+            .as_str()
+            .and_then(|path| path.rsplit('/').nth(1))
+            .unwrap_or("?")
+            .to_owned();
         let (names, _) = Program::new(program).args(["list"]).output()?;
-        for name in names.split_whitespace().filter(|name| filter.is_none_or(|part| name.contains(part))) {
+        for name in names
+            .split_whitespace()
+            .filter(|name| filter.is_none_or(|part| name.contains(part)))
+        {
             let short = count(program, name, REPETITIONS)?;
             let long = count(program, name, 2 * REPETITIONS)?;
             let each = long.saturating_sub(short) as f64 / REPETITIONS as f64;
             println!("{krate:<20} {name:<40} {each:>12.1} instructions");
-            counts.entry(krate.clone()).or_default().insert(name.to_owned(), (each * 10.0).round() / 10.0);
+            counts
+                .entry(krate.clone())
+                .or_default()
+                .insert(name.to_owned(), (each * 10.0).round() / 10.0);
         }
     }
-    if counts.is_empty() { Err("no instruction bench matched".to_owned()) } else { Ok(counts) }
+    if counts.is_empty() {
+        Err("no instruction bench matched".to_owned())
+    } else {
+        Ok(counts)
+    }
 }
 
 /// Instructions of a whole run, as cachegrind counts them.
 fn count(program: &str, name: &str, repetitions: u64) -> Result<u64, String> {
     let (_, stderr) = Program::new("valgrind")
-        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", program, name])
+        .args([
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            "--cachegrind-out-file=/dev/null",
+            program,
+            name,
+        ])
         .args([repetitions.to_string()])
         .output()?;
-    total_of(&stderr).ok_or_else(|| format!("valgrind did not say how many instructions `{name}` took:\n{stderr}"))
+    total_of(&stderr).ok_or_else(|| {
+        format!("valgrind did not say how many instructions `{name}` took:\n{stderr}")
+    })
 }
 
 /// Reads `==123== I   refs:      1,234,567`.
 fn total_of(stderr: &str) -> Option<u64> {
-    let line = stderr.lines().find(|line| line.contains("refs:") && line.contains(" I "))?;
-    let digits: String = line.rsplit("refs:").next()?.chars().filter(char::is_ascii_digit).collect();
+    let line = stderr
+        .lines()
+        .find(|line| line.contains("refs:") && line.contains(" I "))?;
+    let digits: String = line
+        .rsplit("refs:")
+        .next()?
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
     digits.parse().ok()
 }
 
@@ -113,8 +167,13 @@ fn compare(committed: &Counts, measured: &Counts, partial: bool) -> Outcome {
     }
     for (krate, operations) in committed.iter().filter(|_| !partial) {
         for name in operations.keys() {
-            if !measured.get(krate).is_some_and(|operations| operations.contains_key(name)) {
-                outcome.fail(format!("{krate} {name}: in {RESULTS} but no bench has it; run with --bless"));
+            if !measured
+                .get(krate)
+                .is_some_and(|operations| operations.contains_key(name))
+            {
+                outcome.fail(format!(
+                    "{krate} {name}: in {RESULTS} but no bench has it; run with --bless"
+                ));
             }
         }
     }
@@ -122,14 +181,24 @@ fn compare(committed: &Counts, measured: &Counts, partial: bool) -> Outcome {
 }
 
 fn parse(text: &str) -> Result<Counts, String> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
     let mut counts = Counts::new();
     for (krate, operations) in table {
-        let operations = operations.as_table().ok_or_else(|| format!("{krate} is no table"))?.clone();
+        let operations = operations
+            .as_table()
+            .ok_or_else(|| format!("{krate} is no table"))?
+            .clone();
         for (name, value) in operations {
-            let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+            let number = value
+                .as_float()
+                .or_else(|| value.as_integer().map(|number| number as f64));
             let number = number.ok_or_else(|| format!("{krate} {name} is no number"))?;
-            counts.entry(krate.clone()).or_default().insert(name, number);
+            counts
+                .entry(krate.clone())
+                .or_default()
+                .insert(name, number);
         }
     }
     Ok(counts)
@@ -158,7 +227,10 @@ mod tests {
 
     #[test]
     fn valgrind_says_how_many() {
-        assert_eq!(total_of("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
+        assert_eq!(
+            total_of("==7== \n==7== I   refs:      1,234,567\n"),
+            Some(1_234_567)
+        );
         assert_eq!(total_of("==7== I refs:        42\n"), Some(42));
         assert_eq!(total_of("nothing"), None);
     }
@@ -167,7 +239,10 @@ mod tests {
     fn a_regression_fails_and_a_little_more_does_not() {
         assert_eq!(compare(&counts(1000.0), &counts(1030.0), false).failed, 0);
         assert_eq!(compare(&counts(1000.0), &counts(1032.0), false).failed, 1);
-        assert_eq!(compare(&counts(1000.0), &counts(500.0), false), Outcome::passed(1));
+        assert_eq!(
+            compare(&counts(1000.0), &counts(500.0), false),
+            Outcome::passed(1)
+        );
     }
 
     #[test]

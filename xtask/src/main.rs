@@ -90,8 +90,17 @@ impl Step {
     ];
 
     fn of(word: &str) -> Option<Self> {
-        let more = [Self::Oracle, Self::Fuzz, Self::Sim, Self::Crash, Self::AmqpMethods];
-        Self::TEST.into_iter().chain(more).find(|step| step.word() == word)
+        let more = [
+            Self::Oracle,
+            Self::Fuzz,
+            Self::Sim,
+            Self::Crash,
+            Self::AmqpMethods,
+        ];
+        Self::TEST
+            .into_iter()
+            .chain(more)
+            .find(|step| step.word() == word)
     }
 
     fn word(self) -> &'static str {
@@ -119,13 +128,29 @@ impl Step {
         match self {
             Self::Tidy => tidy::run(),
             Self::Fmt => Program::cargo(["fmt", "--all", "--check"]).outcome(),
-            Self::Lint => {
-                Program::cargo(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]).outcome()
-            }
+            Self::Lint => Program::cargo([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ])
+            .outcome(),
             Self::Supply => supply::run(),
             Self::Unit => {
-                let unit = ["test", "--workspace", "--exclude", "thalweg-tests", "--no-fail-fast", "--quiet"];
-                Program::cargo(unit).args(&options.filter).outcome_of_tests()
+                let unit = [
+                    "test",
+                    "--workspace",
+                    "--exclude",
+                    "thalweg-tests",
+                    "--no-fail-fast",
+                    "--quiet",
+                ];
+                Program::cargo(unit)
+                    .args(&options.filter)
+                    .outcome_of_tests()
             }
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
@@ -140,11 +165,21 @@ impl Step {
             Self::Oracle => oracle_recording(),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Crash => {
-                let harm = if options.power { crash::Harm::Power } else { crash::Harm::Kill };
-                crash::run(harm, options.minutes, options.seed.as_deref(), options.tests(""))
+                let harm = if options.power {
+                    crash::Harm::Power
+                } else {
+                    crash::Harm::Kill
+                };
+                crash::run(
+                    harm,
+                    options.minutes,
+                    options.seed.as_deref(),
+                    options.tests(""),
+                )
             }
             Self::Sim => {
-                let mut program = Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"]);
+                let mut program =
+                    Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"]);
                 if let Some(seed) = &options.seed {
                     program = program.env("THALWEG_SIM_SEED", seed);
                 }
@@ -156,8 +191,14 @@ impl Step {
 
 fn interop(options: &Options) -> Outcome {
     // RabbitMQ is there for our client to talk to.
-    match packages::for_interop().and_then(|()| packages::for_oracle()).and_then(|()| workshop::install()) {
-        Ok(()) => options.tests("interop::").args(["--include-ignored"]).outcome_of_tests(),
+    match packages::for_interop()
+        .and_then(|()| packages::for_oracle())
+        .and_then(|()| workshop::install())
+    {
+        Ok(()) => options
+            .tests("interop::")
+            .args(["--include-ignored"])
+            .outcome_of_tests(),
         Err(why) => Outcome::failed(why),
     }
 }
@@ -165,9 +206,16 @@ fn interop(options: &Options) -> Outcome {
 /// Plays the oracle's scenarios against RabbitMQ and writes down what it does.
 fn oracle_recording() -> Outcome {
     let first_port = std::env::var("THALWEG_ORACLE_PORT").unwrap_or_else(|_| "21900".to_owned());
-    match packages::for_interop().and_then(|()| packages::for_oracle()).and_then(|()| workshop::install()) {
+    match packages::for_interop()
+        .and_then(|()| packages::for_oracle())
+        .and_then(|()| workshop::install())
+    {
         Ok(()) => Program::new(&workshop::python_program())
-            .args(["-B", "crates/thalweg-tests/interop/oracle/record.py", &first_port])
+            .args([
+                "-B",
+                "crates/thalweg-tests/interop/oracle/record.py",
+                &first_port,
+            ])
             .outcome(),
         Err(why) => Outcome::failed(why),
     }
@@ -206,8 +254,16 @@ impl Options {
                 "--check" => options.check = true,
                 "--release" => options.release = true,
                 "--power" => options.power = true,
-                "--minutes" => options.minutes = value()?.parse().map_err(|error| format!("--minutes: {error}"))?,
-                "--seconds" => options.seconds = value()?.parse().map_err(|error| format!("--seconds: {error}"))?,
+                "--minutes" => {
+                    options.minutes = value()?
+                        .parse()
+                        .map_err(|error| format!("--minutes: {error}"))?
+                }
+                "--seconds" => {
+                    options.seconds = value()?
+                        .parse()
+                        .map_err(|error| format!("--seconds: {error}"))?
+                }
                 "--seed" => options.seed = Some(value()?),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
                 other => options.filter = Some(other.to_owned()),
@@ -225,7 +281,15 @@ impl Options {
     fn tests(&self, prefix: &str) -> Program {
         let folder = if self.release { "release" } else { "debug" };
         let broker = tree().join("target").join(folder).join("thalweg");
-        let mut program = Program::cargo(["test", "--package", "thalweg-tests", "--test", "all", "--quiet", "--"]);
+        let mut program = Program::cargo([
+            "test",
+            "--package",
+            "thalweg-tests",
+            "--test",
+            "all",
+            "--quiet",
+            "--",
+        ]);
         if let Some(filter) = &self.filter {
             program = program.args([filter]);
         } else if !prefix.is_empty() {
@@ -240,7 +304,10 @@ impl Options {
 
 /// The root of the work tree.
 fn tree() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root").to_owned()
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies below the root")
+        .to_owned()
 }
 
 fn main() -> ExitCode {
@@ -257,7 +324,9 @@ fn main() -> ExitCode {
         "test" => Step::TEST.to_vec(),
         word => match Step::of(word) {
             // The tests need a broker that is not stale; alone they build it first.
-            Some(step @ (Step::Integration | Step::Interop | Step::Crash)) if !oracle() => vec![Step::Build, step],
+            Some(step @ (Step::Integration | Step::Interop | Step::Crash)) if !oracle() => {
+                vec![Step::Build, step]
+            }
             Some(step) => vec![step],
             None => {
                 eprint!("{USAGE}");
@@ -268,7 +337,8 @@ fn main() -> ExitCode {
     let mut report = Report::new();
     let mut built = true;
     for step in steps {
-        let needs_broker = matches!(step, Step::Integration | Step::Interop | Step::Crash) && !oracle();
+        let needs_broker =
+            matches!(step, Step::Integration | Step::Interop | Step::Crash) && !oracle();
         let outcome = report.run(step.word(), || match needs_broker && !built {
             true => Outcome::failed("not run, because the broker did not build"),
             false => step.run(&options),

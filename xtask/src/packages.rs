@@ -31,10 +31,18 @@ pub fn for_python() -> Result<(), String> {
 
 /// Everything that recording what RabbitMQ does needs; comparing with the recording needs none of it.
 pub fn for_oracle() -> Result<(), String> {
-    ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])
+    ensure(&[
+        ("rabbitmq-server", "rabbitmq-server"),
+        ("epmd", "erlang-base"),
+    ])
 }
 
-const FAULTS: [Need; 4] = [("strace", "strace"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("losetup", "mount")];
+const FAULTS: [Need; 4] = [
+    ("strace", "strace"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mount", "mount"),
+    ("losetup", "mount"),
+];
 
 /// What breaks a broker's disk: failing system calls, and images to mount.
 pub fn for_faults() -> Result<(), String> {
@@ -43,8 +51,12 @@ pub fn for_faults() -> Result<(), String> {
 
 /// The same, and what breaks its network: links that lose packets; and DTLS by others.
 pub fn for_integration() -> Result<(), String> {
-    let more: [Need; 4] =
-        [("ip", "iproute2"), ("nft", "nftables"), ("coap-client-openssl", "libcoap3-bin"), ("openssl", "openssl")];
+    let more: [Need; 4] = [
+        ("ip", "iproute2"),
+        ("nft", "nftables"),
+        ("coap-client-openssl", "libcoap3-bin"),
+        ("openssl", "openssl"),
+    ];
     ensure(&[FAULTS, more].concat())
 }
 
@@ -54,32 +66,52 @@ pub fn for_instruction_counts() -> Result<(), String> {
 }
 
 fn ensure(needs: &[Need]) -> Result<(), String> {
-    let mut missing: Vec<&str> =
-        needs.iter().filter(|(name, _)| !is_there(name)).map(|(_, package)| *package).collect();
+    let mut missing: Vec<&str> = needs
+        .iter()
+        .filter(|(name, _)| !is_there(name))
+        .map(|(_, package)| *package)
+        .collect();
     missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }
     let by_hand = format!("install it: apt-get install {}", missing.join(" "));
     if !is_there("apt-get") || !is_root() {
-        return Err(format!("{} is missing and this is not a root shell on Debian; {by_hand}", missing.join(", ")));
+        return Err(format!(
+            "{} is missing and this is not a root shell on Debian; {by_hand}",
+            missing.join(", ")
+        ));
     }
-    let apt = |words: &[&str]| Program::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(words).run();
+    let apt = |words: &[&str]| {
+        Program::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(words)
+            .run()
+    };
     // Debian starts a service it installs; the tests bring brokers of their own, and port 1883 may be somebody else's.
     let _policy = NoServices::new();
     apt(&["update", "-qq"]).map_err(|why| format!("{why}; {by_hand}"))?;
-    apt(&[&["install", "-y", "-qq", "--no-install-recommends"], missing.as_slice()].concat())
-        .map_err(|why| format!("{why}; {by_hand}"))
+    apt(&[
+        &["install", "-y", "-qq", "--no-install-recommends"],
+        missing.as_slice(),
+    ]
+    .concat())
+    .map_err(|why| format!("{why}; {by_hand}"))
 }
 
 /// Whether a program of this name is on the path, or where Debian keeps its daemons.
 fn is_there(name: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| std::path::Path::new(folder).join(name).is_file())
+    path.split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .any(|folder| std::path::Path::new(folder).join(name).is_file())
 }
 
 fn is_root() -> bool {
-    Program::new("id").args(["-u"]).output().is_ok_and(|(stdout, _)| stdout.trim() == "0")
+    Program::new("id")
+        .args(["-u"])
+        .output()
+        .is_ok_and(|(stdout, _)| stdout.trim() == "0")
 }
 
 /// While this lives, Debian's packages do not start their services (invoke-rc.d asks `policy-rc.d`; 101 means no).
@@ -95,7 +127,9 @@ impl NoServices {
         let exists = std::path::Path::new(POLICY).exists();
         let written = !exists && std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok();
         let executable = std::fs::Permissions::from_mode(0o755);
-        Self { ours: written && std::fs::set_permissions(POLICY, executable).is_ok() }
+        Self {
+            ours: written && std::fs::set_permissions(POLICY, executable).is_ok(),
+        }
     }
 }
 

@@ -54,17 +54,33 @@ impl Program {
     pub fn run(mut self) -> Result<(), String> {
         let shown = self.shown();
         println!("$ {shown}");
-        let status = self.command.status().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
+        let status = self
+            .command
+            .status()
+            .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`{shown}` ended with {status}"))
+        }
     }
 
     /// Runs it quietly; returns what it wrote to its two outputs.
     pub fn output(mut self) -> Result<(String, String), String> {
         let shown = self.shown();
-        let output = self.command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let output = self
+            .command
+            .output()
+            .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
         if !output.status.success() {
-            return Err(format!("`{shown}` ended with {}\n{stdout}{stderr}", output.status));
+            return Err(format!(
+                "`{shown}` ended with {}\n{stdout}{stderr}",
+                output.status
+            ));
         }
         Ok((stdout.into_owned(), stderr.into_owned()))
     }
@@ -111,6 +127,9 @@ impl Program {
 
     fn shown(&self) -> String {
         let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
-        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        words
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }

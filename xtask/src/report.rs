@@ -19,7 +19,10 @@ pub struct Outcome {
 impl Outcome {
     /// Nothing but successes.
     pub fn passed(count: u32) -> Self {
-        Self { passed: count, ..Self::default() }
+        Self {
+            passed: count,
+            ..Self::default()
+        }
     }
 
     /// One failure.
@@ -37,10 +40,18 @@ impl Outcome {
 
     /// Adds the counts of a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`.
     pub fn add_test_result(&mut self, line: &str) {
-        let Some(counts) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
+        let Some(counts) = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
         for count in counts.1.split(';') {
             let mut words = count.split_whitespace();
-            let number = words.next().and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
+            let number = words
+                .next()
+                .and_then(|word| word.parse::<u32>().ok())
+                .unwrap_or(0);
             match words.next() {
                 Some("passed") => self.passed += number,
                 Some("failed") => self.failed += number,
@@ -78,11 +89,18 @@ impl Report {
     /// Prints the table and the last line; the exit code says whether anything failed.
     pub fn finish(self) -> ExitCode {
         print!("\n{}", self.table());
-        if self.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if self.failed() == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
     }
 
     fn table(&self) -> String {
-        let mut table = format!("{:<20}{:>8}{:>8}{:>9}{:>9}\n", "step", "passed", "failed", "ignored", "seconds");
+        let mut table = format!(
+            "{:<20}{:>8}{:>8}{:>9}{:>9}\n",
+            "step", "passed", "failed", "ignored", "seconds"
+        );
         for (name, outcome, took) in &self.rows {
             table += &format!(
                 "{name:<20}{:>8}{:>8}{:>9}{:>9.1}\n",
@@ -111,7 +129,9 @@ mod tests {
         outcome.add_test_result(
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.00s",
         );
-        outcome.add_test_result("test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out");
+        outcome.add_test_result(
+            "test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out",
+        );
         outcome.add_test_result("7 passed; 7 failed");
         assert_eq!((outcome.passed, outcome.failed, outcome.ignored), (5, 4, 1));
     }

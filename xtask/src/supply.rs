@@ -23,17 +23,27 @@ pub fn run() -> Outcome {
 
 fn checked() -> Result<Outcome, String> {
     let read = |name: &str| {
-        std::fs::read_to_string(crate::tree().join(name)).map_err(|error| format!("cannot read {name}: {error}"))
+        std::fs::read_to_string(crate::tree().join(name))
+            .map_err(|error| format!("cannot read {name}: {error}"))
     };
     let rules = Rules::parse(&read("deny.toml")?)?;
-    let (metadata, _) = Program::cargo(["metadata", "--format-version", "1", "--locked"]).output()?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
+    let (metadata, _) =
+        Program::cargo(["metadata", "--format-version", "1", "--locked"]).output()?;
+    let metadata: Value =
+        serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
     let mut outcome = Outcome::default();
     let packages = packages(&metadata);
-    packages.iter().flat_map(|package| rules.faults(package)).for_each(|fault| outcome.fail(fault));
+    packages
+        .iter()
+        .flat_map(|package| rules.faults(package))
+        .for_each(|fault| outcome.fail(fault));
     let bill = sbom::of("thalweg", &metadata, &read("Cargo.lock")?)?;
-    std::fs::write(crate::tree().join(SBOM), format!("{bill:#}\n")).map_err(|error| format!("{SBOM}: {error}"))?;
-    println!("{} packages checked against deny.toml; bill of materials in {SBOM}", packages.len());
+    std::fs::write(crate::tree().join(SBOM), format!("{bill:#}\n"))
+        .map_err(|error| format!("{SBOM}: {error}"))?;
+    println!(
+        "{} packages checked against deny.toml; bill of materials in {SBOM}",
+        packages.len()
+    );
     if outcome.failed == 0 {
         outcome.passed = 1;
     }
@@ -57,7 +67,9 @@ struct Rules {
 
 impl Rules {
     fn parse(toml: &str) -> Result<Self, String> {
-        let toml: toml::Table = toml.parse().map_err(|error| format!("deny.toml: {error}"))?;
+        let toml: toml::Table = toml
+            .parse()
+            .map_err(|error| format!("deny.toml: {error}"))?;
         let list = |section: &str, key: &str| {
             toml.get(section)
                 .and_then(|section| section.get(key))
@@ -65,12 +77,24 @@ impl Rules {
                 .ok_or(format!("deny.toml: [{section}] has no list `{key}`"))
         };
         let licence = |name: &toml::Value| {
-            Licensee::parse(name.as_str().unwrap_or_default()).map_err(|error| format!("deny.toml: {name}: {error}"))
+            Licensee::parse(name.as_str().unwrap_or_default())
+                .map_err(|error| format!("deny.toml: {name}: {error}"))
         };
-        let texts = |list: &[toml::Value]| list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect();
-        let name = |ban: &toml::Value| ban.get("crate").and_then(|name| name.as_str()).map(str::to_owned);
+        let texts = |list: &[toml::Value]| {
+            list.iter()
+                .filter_map(|text| text.as_str().map(str::to_owned))
+                .collect()
+        };
+        let name = |ban: &toml::Value| {
+            ban.get("crate")
+                .and_then(|name| name.as_str())
+                .map(str::to_owned)
+        };
         Ok(Self {
-            licences: list("licenses", "allow")?.iter().map(licence).collect::<Result<_, _>>()?,
+            licences: list("licenses", "allow")?
+                .iter()
+                .map(licence)
+                .collect::<Result<_, _>>()?,
             banned: list("bans", "deny")?
                 .iter()
                 .map(|ban| name(ban).ok_or(format!("deny.toml: {ban} names no crate")))
@@ -87,25 +111,42 @@ impl Rules {
             faults.push(format!("{name} {version}: {why}"));
         }
         if self.banned.iter().any(|banned| banned == name) {
-            faults.push(format!("{name} {version} is banned by deny.toml; `cargo tree -i {name}` shows who needs it"));
+            faults.push(format!(
+                "{name} {version} is banned by deny.toml; `cargo tree -i {name}` shows who needs it"
+            ));
         }
         // A package of this workspace has no source.
         if let Some(source) = package["source"].as_str()
-            && !self.registries.iter().any(|registry| source == format!("registry+{registry}"))
+            && !self
+                .registries
+                .iter()
+                .any(|registry| source == format!("registry+{registry}"))
         {
-            faults.push(format!("{name} {version} comes from {source}, which deny.toml does not allow"));
+            faults.push(format!(
+                "{name} {version} comes from {source}, which deny.toml does not allow"
+            ));
         }
         faults
     }
 
     fn judge_licence(&self, expression: &str) -> Result<(), String> {
         // Lax: packages of before 2020 write `MIT/Apache-2.0`.
-        let parsed = Expression::parse_mode(expression, ParseMode::LAX)
-            .map_err(|error| format!("its licence `{expression}` cannot be read: {}", error.reason))?;
-        let allowed = |needed: &LicenseReq| self.licences.iter().any(|licence| licence.satisfies(needed));
+        let parsed = Expression::parse_mode(expression, ParseMode::LAX).map_err(|error| {
+            format!(
+                "its licence `{expression}` cannot be read: {}",
+                error.reason
+            )
+        })?;
+        let allowed = |needed: &LicenseReq| {
+            self.licences
+                .iter()
+                .any(|licence| licence.satisfies(needed))
+        };
         match parsed.evaluate(allowed) {
             true => Ok(()),
-            false => Err(format!("its licence `{expression}` is not allowed by deny.toml")),
+            false => Err(format!(
+                "its licence `{expression}` is not allowed by deny.toml"
+            )),
         }
     }
 }
@@ -122,7 +163,11 @@ mod tests {
     }
 
     fn faults(name: &str, license: &str, source: Value) -> usize {
-        rules().faults(&json!({ "name": name, "version": "1.0.0", "license": license, "source": source })).len()
+        rules()
+            .faults(
+                &json!({ "name": name, "version": "1.0.0", "license": license, "source": source }),
+            )
+            .len()
     }
 
     #[test]
@@ -137,15 +182,29 @@ mod tests {
             ("", 1),
             ("see the file", 1),
         ] {
-            assert_eq!(faults("some", licence, json!(CRATES_IO)), expected, "{licence}");
+            assert_eq!(
+                faults("some", licence, json!(CRATES_IO)),
+                expected,
+                "{licence}"
+            );
         }
     }
 
     #[test]
     fn a_banned_package_and_one_from_elsewhere_are_refused() {
         assert_eq!(faults("openssl-sys", "MIT", json!(CRATES_IO)), 1);
-        assert_eq!(faults("some", "MIT", json!("git+https://example.invalid/some")), 1);
-        assert_eq!(faults("some", "MIT", json!("registry+https://example.invalid/index")), 1);
+        assert_eq!(
+            faults("some", "MIT", json!("git+https://example.invalid/some")),
+            1
+        );
+        assert_eq!(
+            faults(
+                "some",
+                "MIT",
+                json!("registry+https://example.invalid/index")
+            ),
+            1
+        );
         assert_eq!(faults("ours", "MIT", Value::Null), 0);
     }
 

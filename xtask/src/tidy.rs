@@ -25,12 +25,18 @@ pub struct Breach {
 impl Breach {
     /// At a line, counted from 1.
     fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { place: format!("{path}:{line}"), what: what.into() }
+        Self {
+            place: format!("{path}:{line}"),
+            what: what.into(),
+        }
     }
 
     /// Of a whole file or crate.
     fn of(place: &str, what: impl Into<String>) -> Self {
-        Self { place: place.to_owned(), what: what.into() }
+        Self {
+            place: place.to_owned(),
+            what: what.into(),
+        }
     }
 }
 
@@ -44,15 +50,27 @@ impl fmt::Display for Breach {
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
 const RULES: [Rule; 11] = [
-    ("sans-I/O crates name no I/O", words::no_io_in_sans_io_crates),
-    ("the kernel knows no protocol", words::no_protocol_in_the_kernel),
+    (
+        "sans-I/O crates name no I/O",
+        words::no_io_in_sans_io_crates,
+    ),
+    (
+        "the kernel knows no protocol",
+        words::no_protocol_in_the_kernel,
+    ),
     ("no drawer modules", shape::no_drawer_modules),
     ("no file is too long", shape::no_long_files),
     ("nothing is left to do", words::nothing_left_to_do),
     ("unwrap stands beside a reason", words::unwrap_has_a_reason),
     ("crates open with what they know", shape::crates_have_a_head),
-    ("sans-I/O crates forbid unsafe code", shape::sans_io_crates_forbid_unsafe),
-    ("dependencies are declared once", shape::dependencies_are_declared_once),
+    (
+        "sans-I/O crates forbid unsafe code",
+        shape::sans_io_crates_forbid_unsafe,
+    ),
+    (
+        "dependencies are declared once",
+        shape::dependencies_are_declared_once,
+    ),
     ("links resolve", links::links_resolve),
     ("documents are linked", links::documents_are_linked),
 ];
@@ -68,13 +86,26 @@ pub fn run() -> Outcome {
             outcome.fail(format!("{breach} ({name})"));
         }
     };
-    match Program::cargo(["metadata", "--format-version", "1", "--no-deps", "--offline"]).output() {
+    match Program::cargo([
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+    ])
+    .output()
+    {
         Ok((metadata, _)) => rule("arrows point up", arrows::arrows_point_up(&metadata)),
         Err(why) => rule("arrows point up", vec![Breach::of("cargo metadata", why)]),
     }
     match Tree::of_work_tree(&crate::tree()) {
-        Ok(tree) => RULES.iter().for_each(|(name, check)| rule(name, check(&tree))),
-        Err(why) => rule("the tree can be read", vec![Breach::of("git ls-files", why)]),
+        Ok(tree) => RULES
+            .iter()
+            .for_each(|(name, check)| rule(name, check(&tree))),
+        Err(why) => rule(
+            "the tree can be read",
+            vec![Breach::of("git ls-files", why)],
+        ),
     }
     outcome
 }

@@ -20,28 +20,49 @@ pub fn install() -> Result<(), String> {
         ("go", go),
         ("rust", rust),
     ] {
-        let sources = crate::tree().join("crates/thalweg-tests/interop").join(language);
+        let sources = crate::tree()
+            .join("crates/thalweg-tests/interop")
+            .join(language);
         let folder = crate::tree().join("target/interop").join(language);
         let stamp = stamp_of(&sources)?;
         let stamp_file = folder.join("stamp");
         if fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp) {
             continue;
         }
-        println!("installing the {language} clients into {}", folder.display());
+        println!(
+            "installing the {language} clients into {}",
+            folder.display()
+        );
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        build(&sources, &folder)
-            .map_err(|why| format!("the {language} clients cannot be installed (is the registry reachable?): {why}"))?;
-        fs::write(&stamp_file, stamp).map_err(|error| format!("{}: {error}", stamp_file.display()))?;
+        build(&sources, &folder).map_err(|why| {
+            format!(
+                "the {language} clients cannot be installed (is the registry reachable?): {why}"
+            )
+        })?;
+        fs::write(&stamp_file, stamp)
+            .map_err(|error| format!("{}: {error}", stamp_file.display()))?;
     }
     Ok(())
 }
 
 /// A virtual environment of wheels whose hashes are pinned. The puppets run from the tree.
 fn python(sources: &Path, folder: &Path) -> Result<(), String> {
-    Program::new("python3").args(["-m", "venv"]).args([folder]).run()?;
+    Program::new("python3")
+        .args(["-m", "venv"])
+        .args([folder])
+        .run()?;
     Program::new(&text(&folder.join("bin/python")))
-        .args(["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r"])
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "-r",
+        ])
         .args([sources.join("requirements.txt")])
         .run()
 }
@@ -50,18 +71,27 @@ fn python(sources: &Path, folder: &Path) -> Result<(), String> {
 fn javascript(sources: &Path, folder: &Path) -> Result<(), String> {
     for path in files(sources)? {
         let name = path.file_name().ok_or("a file has a name")?;
-        fs::copy(&path, folder.join(name)).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::copy(&path, folder.join(name))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    Program::new("npm").args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).folder(folder).run()
+    Program::new("npm")
+        .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
+        .folder(folder)
+        .run()
 }
 
 /// Maven fetches the jars, javac compiles the puppet; no other Maven plug-in is needed.
 fn java(sources: &Path, folder: &Path) -> Result<(), String> {
     // Maven makes a `target` beside its pom; the tree stays clean.
     let pom = folder.join("pom.xml");
-    fs::copy(sources.join("pom.xml"), &pom).map_err(|error| format!("{}: {error}", pom.display()))?;
+    fs::copy(sources.join("pom.xml"), &pom)
+        .map_err(|error| format!("{}: {error}", pom.display()))?;
     let output = format!("-DoutputDirectory={}", folder.join("lib").display());
-    Program::new("mvn").args(["-q", "-B", "-f"]).args([&pom]).args([MAVEN_COPY, &output]).run()?;
+    Program::new("mvn")
+        .args(["-q", "-B", "-f"])
+        .args([&pom])
+        .args([MAVEN_COPY, &output])
+        .run()?;
     Program::new("javac")
         .args(["-cp", &format!("{}/*", folder.join("lib").display()), "-d"])
         .args([folder.join("classes"), sources.join("HivemqPeer.java")])
@@ -72,10 +102,18 @@ fn java(sources: &Path, folder: &Path) -> Result<(), String> {
 fn go(sources: &Path, folder: &Path) -> Result<(), String> {
     Program::new("go")
         .args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
-        .args([&format!("{}/", folder.display()), "./paho3", "./paho5", "./amqp091", "./coap"])
+        .args([
+            &format!("{}/", folder.display()),
+            "./paho3",
+            "./paho5",
+            "./amqp091",
+            "./coap",
+        ])
         .folder(sources)
         .run()
-        .map_err(|why| format!("{why} (go.mod asks for Go 1.24; Debian 12's is older, see https://go.dev/dl)"))
+        .map_err(|why| {
+            format!("{why} (go.mod asks for Go 1.24; Debian 12's is older, see https://go.dev/dl)")
+        })
 }
 
 /// A workspace of its own, with a lock file of its own.
@@ -95,7 +133,9 @@ fn stamp_of(sources: &Path) -> Result<String, String> {
     let mut hasher = DefaultHasher::new();
     for path in files(sources)? {
         path.hash(&mut hasher);
-        fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?.hash(&mut hasher);
+        fs::read(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?
+            .hash(&mut hasher);
     }
     Ok(format!("{:016x}\n", hasher.finish()))
 }
@@ -105,7 +145,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
-        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let path = entry
+            .map_err(|error| format!("{}: {error}", folder.display()))?
+            .path();
         if path.is_dir() {
             found.extend(files(&path)?);
         } else {

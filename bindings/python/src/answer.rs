@@ -35,9 +35,21 @@ impl Answer {
             Answer::Message(None) | Answer::Presence(None) => Ok(py.None()),
             Answer::Message(Some(message)) => fields(py, &message),
             Answer::Presence(Some(change)) => {
-                let since = change.since.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+                let since = change
+                    .since
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap_or_default()
+                    .as_secs_f64();
                 let why = change.why.map(thalweg_client::Leaving::word);
-                (change.client_id, change.online, change.protocol, since, why, change.claimed).into_py_any(py)
+                (
+                    change.client_id,
+                    change.online,
+                    change.protocol,
+                    since,
+                    why,
+                    change.claimed,
+                )
+                    .into_py_any(py)
             }
             Answer::Subscription(subscription) => subscription.into_py_any(py),
             Answer::PresenceSubscription(subscription) => subscription.into_py_any(py),
@@ -57,7 +69,10 @@ pub fn word(success: Success) -> &'static str {
 
 fn fields(py: Python<'_>, message: &Message) -> PyResult<Py<PyAny>> {
     // The classes are Python's; they are looked up once per message, which costs less than the message itself.
-    let reliability = py.import("thalweg._words")?.getattr("Reliability")?.call1((message.reliability() as u8,))?;
+    let reliability = py
+        .import("thalweg._words")?
+        .getattr("Reliability")?
+        .call1((message.reliability() as u8,))?;
     let properties: Vec<(&str, &str)> = message.properties().collect();
     (
         message.topic(),

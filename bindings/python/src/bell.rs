@@ -29,20 +29,38 @@ impl Bell {
     #[new]
     fn new() -> PyResult<Bell> {
         let (ear, pipe) = pipe()?;
-        Ok(Bell { ear: Mutex::new(ear), rope: Arc::new(Rope { rung: Mutex::new(Rung { numbers: Vec::new(), pipe }) }) })
+        Ok(Bell {
+            ear: Mutex::new(ear),
+            rope: Arc::new(Rope {
+                rung: Mutex::new(Rung {
+                    numbers: Vec::new(),
+                    pipe,
+                }),
+            }),
+        })
     }
 
     /// Becomes readable when the bell rings.
     fn fileno(&self) -> i32 {
-        self.ear.lock().unwrap_or_else(PoisonError::into_inner).as_raw_fd()
+        self.ear
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_raw_fd()
     }
 
     /// What it rang for since the last call. To be called when `fileno()` is readable.
     fn take(&self) -> PyResult<Vec<u64>> {
-        let mut rung = self.rope.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rung = self
+            .rope
+            .rung
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !rung.numbers.is_empty() {
             // One byte was written when the first number came.
-            self.ear.lock().unwrap_or_else(PoisonError::into_inner).read_exact(&mut [0])?;
+            self.ear
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .read_exact(&mut [0])?;
         }
         Ok(std::mem::take(&mut rung.numbers))
     }
@@ -51,7 +69,10 @@ impl Bell {
 impl Bell {
     /// Rings for a number.
     pub fn waker(&self, number: u64) -> Waker {
-        Waker::from(Arc::new(Pull { rope: self.rope.clone(), number }))
+        Waker::from(Arc::new(Pull {
+            rope: self.rope.clone(),
+            number,
+        }))
     }
 }
 
@@ -62,7 +83,11 @@ struct Pull {
 
 impl Wake for Pull {
     fn wake(self: Arc<Self>) {
-        let mut rung = self.rope.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rung = self
+            .rope
+            .rung
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if rung.numbers.is_empty() {
             // A loop that has ended does not listen any more.
             let _ = rung.pipe.write_all(&[0]);

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_client::spool::WhenFull;
 use thalweg_client::{
-    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, Reliability, Retain,
-    SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused,
+    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, Reliability,
+    Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused,
 };
 
 use crate::answer::{Answer, word};
@@ -17,7 +17,17 @@ use crate::errors::{ThalwegError, raised};
 use crate::pending::Pending;
 
 /// How a message goes, in the order of `thalweg._settings.options`.
-type How = (u8, u8, Option<f64>, u8, Option<String>, Vec<(String, String)>, Option<String>, Option<Vec<u8>>, bool);
+type How = (
+    u8,
+    u8,
+    Option<f64>,
+    u8,
+    Option<String>,
+    Vec<(String, String)>,
+    Option<String>,
+    Option<Vec<u8>>,
+    bool,
+);
 
 /// A client of one or more brokers.
 #[pyclass(frozen)]
@@ -40,12 +50,18 @@ impl Client {
             builder = builder.client_id(name);
         }
         if let Some(user) = get::<Option<String>>(settings, "user")? {
-            builder = builder.credentials(user, get::<Option<Vec<u8>>>(settings, "password")?.unwrap_or_default());
+            builder = builder.credentials(
+                user,
+                get::<Option<Vec<u8>>>(settings, "password")?.unwrap_or_default(),
+            );
         }
-        builder = builder.session(seconds(get(settings, "session")?)?).mqtt_version(get(settings, "mqtt_version")?);
+        builder = builder
+            .session(seconds(get(settings, "session")?)?)
+            .mqtt_version(get(settings, "mqtt_version")?);
         if let Some(file) = get::<Option<PathBuf>>(settings, "calibration")? {
-            let text = std::fs::read_to_string(&file)
-                .map_err(|error| ThalwegError::new_err(format!("{} cannot be read: {error}", file.display())))?;
+            let text = std::fs::read_to_string(&file).map_err(|error| {
+                ThalwegError::new_err(format!("{} cannot be read: {error}", file.display()))
+            })?;
             let calibration = Calibration::from_json(&text)
                 .map_err(|error| ThalwegError::new_err(format!("{}: {error}", file.display())))?;
             builder = builder.calibration(calibration);
@@ -54,9 +70,14 @@ impl Client {
         builder = builder.when_refused(match get::<String>(settings, "when_refused")?.as_str() {
             "wait" => WhenRefused::Wait,
             "fail" => WhenRefused::Fail,
-            other => return Err(PyValueError::new_err(format!("there is no when_refused {other:?}: wait, fail"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no when_refused {other:?}: wait, fail"
+                )));
+            }
         });
-        let identity: (Option<PathBuf>, Option<PathBuf>) = (get(settings, "certificate")?, get(settings, "key")?);
+        let identity: (Option<PathBuf>, Option<PathBuf>) =
+            (get(settings, "certificate")?, get(settings, "key")?);
         builder = builder.tls(TlsFiles {
             ca: get(settings, "ca")?,
             identity: match identity {
@@ -67,7 +88,10 @@ impl Client {
             insecure: get(settings, "insecure")?,
         });
         if let Some(name) = get::<Option<String>>(settings, "psk_identity")? {
-            builder = builder.psk(name, get::<Option<Vec<u8>>>(settings, "psk_key")?.unwrap_or_default());
+            builder = builder.psk(
+                name,
+                get::<Option<Vec<u8>>>(settings, "psk_key")?.unwrap_or_default(),
+            );
         }
         if let Some((min, max)) = get::<Option<(f64, f64)>>(settings, "backoff")? {
             builder = builder.backoff(seconds(min)?, seconds(max)?);
@@ -75,9 +99,19 @@ impl Client {
         Ok(Client(builder.connect().map_err(|error| raised(&error))?))
     }
 
-    fn publish_message(&self, message: &[u8], destination: &str, topic: &str, how: How) -> PyResult<u64> {
-        let ticket = self.0.publish_message(message, destination, topic, &options(how)?);
-        ticket.map(|ticket| ticket.0).map_err(|error| raised(&error))
+    fn publish_message(
+        &self,
+        message: &[u8],
+        destination: &str,
+        topic: &str,
+        how: How,
+    ) -> PyResult<u64> {
+        let ticket = self
+            .0
+            .publish_message(message, destination, topic, &options(how)?);
+        ticket
+            .map(|ticket| ticket.0)
+            .map_err(|error| raised(&error))
     }
 
     fn is_publish_success(&self, ticket: u64) -> &'static str {
@@ -95,7 +129,12 @@ impl Client {
 
     fn publish(&self, topic: String, payload: Vec<u8>, how: How) -> PyResult<Pending> {
         let (client, options) = (self.0.clone(), options(how)?);
-        Ok(Pending::new(async move { client.publish(&topic, &payload, &options).await.map(Answer::Success) }))
+        Ok(Pending::new(async move {
+            client
+                .publish(&topic, &payload, &options)
+                .await
+                .map(Answer::Success)
+        }))
     }
 
     fn subscribe(
@@ -106,17 +145,33 @@ impl Client {
         keeps_all: bool,
     ) -> PyResult<Pending> {
         let client = self.0.clone();
-        let options =
-            SubscribeOptions { reliability: class(reliability)?, last_values, keeps_all, ..Default::default() };
+        let options = SubscribeOptions {
+            reliability: class(reliability)?,
+            last_values,
+            keeps_all,
+            ..Default::default()
+        };
         Ok(Pending::new(async move {
-            client.subscribe(&topic_filter, options).await.map(|subscription| Answer::Subscription(subscription.into()))
+            client
+                .subscribe(&topic_filter, options)
+                .await
+                .map(|subscription| Answer::Subscription(subscription.into()))
         }))
     }
 
-    fn request(&self, topic: String, payload: Vec<u8>, how: How, timeout: f64) -> PyResult<Pending> {
+    fn request(
+        &self,
+        topic: String,
+        payload: Vec<u8>,
+        how: How,
+        timeout: f64,
+    ) -> PyResult<Pending> {
         let (client, options, timeout) = (self.0.clone(), options(how)?, seconds(timeout)?);
         Ok(Pending::new(async move {
-            client.request(&topic, &payload, &options, timeout).await.map(|answer| Answer::Message(Some(answer)))
+            client
+                .request(&topic, &payload, &options, timeout)
+                .await
+                .map(|answer| Answer::Message(Some(answer)))
         }))
     }
 
@@ -128,7 +183,10 @@ impl Client {
     fn presence(&self, client_id: String) -> Pending {
         let client = self.0.clone();
         Pending::new(async move {
-            client.presence(&client_id).await.map(|subscription| Answer::PresenceSubscription(subscription.into()))
+            client
+                .presence(&client_id)
+                .await
+                .map(|subscription| Answer::PresenceSubscription(subscription.into()))
         })
     }
 
@@ -142,12 +200,16 @@ impl Client {
     }
 
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
-        let words = py.detach(|| self.0.explain()).map_err(|error| raised(&error))?;
+        let words = py
+            .detach(|| self.0.explain())
+            .map_err(|error| raised(&error))?;
         Ok(words.to_string())
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let status = py.detach(|| self.0.status()).map_err(|error| raised(&error))?;
+        let status = py
+            .detach(|| self.0.status())
+            .map_err(|error| raised(&error))?;
         let mut lanes = Vec::with_capacity(status.lanes.len());
         for lane in &status.lanes {
             let said = PyDict::new(py);
@@ -191,7 +253,11 @@ impl Client {
             counts.set_item(name, count)?;
         }
         said.set_item("counts", counts)?;
-        let failures: Vec<(u64, &str)> = status.failures.iter().map(|it| (it.ticket.0, it.why.as_str())).collect();
+        let failures: Vec<(u64, &str)> = status
+            .failures
+            .iter()
+            .map(|it| (it.ticket.0, it.why.as_str()))
+            .collect();
         said.set_item("failures", failures)?;
         Ok(said)
     }
@@ -225,33 +291,44 @@ fn state(state: LaneState) -> String {
 }
 
 fn settings_item<'py>(settings: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    settings.get_item(name)?.ok_or_else(|| PyTypeError::new_err(format!("the setting {name} is missing")))
+    settings
+        .get_item(name)?
+        .ok_or_else(|| PyTypeError::new_err(format!("the setting {name} is missing")))
 }
 
 fn get<T>(settings: &Bound<'_, PyDict>, name: &str) -> PyResult<T>
 where
     T: for<'a, 'py> FromPyObject<'a, 'py, Error: Into<PyErr>>,
 {
-    settings_item(settings, name)?.extract().map_err(|error: <T as FromPyObject<'_, '_>>::Error| {
-        let error: PyErr = error.into();
-        PyTypeError::new_err(format!("{name}: {error}"))
-    })
+    settings_item(settings, name)?
+        .extract()
+        .map_err(|error: <T as FromPyObject<'_, '_>>::Error| {
+            let error: PyErr = error.into();
+            PyTypeError::new_err(format!("{name}: {error}"))
+        })
 }
 
 fn seconds(seconds: f64) -> PyResult<Duration> {
     if seconds == f64::INFINITY {
         return Ok(Duration::MAX);
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| PyValueError::new_err(format!("{seconds} s is no length of time")))
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("{seconds} s is no length of time")))
 }
 
 fn objective(said: &Bound<'_, PyAny>) -> PyResult<Objective> {
     if let Ok(weights) = said.cast::<PyDict>() {
-        let weight = |name: &str| weights.get_item(name)?.map_or(Ok(0.0), |weight| weight.extract());
+        let weight = |name: &str| {
+            weights
+                .get_item(name)?
+                .map_or(Ok(0.0), |weight| weight.extract())
+        };
         for (name, _) in weights {
             let name: String = name.extract()?;
             if !matches!(name.as_str(), "latency" | "bytes" | "energy") {
-                return Err(PyValueError::new_err(format!("there is no weight of {name:?}: latency, bytes, energy")));
+                return Err(PyValueError::new_err(format!(
+                    "there is no weight of {name:?}: latency, bytes, energy"
+                )));
             }
         }
         return Ok(Objective::Weights {
@@ -264,9 +341,9 @@ fn objective(said: &Bound<'_, PyAny>) -> PyResult<Objective> {
         "latency" => Ok(Objective::Latency),
         "bytes" => Ok(Objective::Bytes),
         "energy" => Ok(Objective::Energy),
-        other => {
-            Err(PyValueError::new_err(format!("there is no objective {other:?}: latency, bytes, energy, or weights")))
-        }
+        other => Err(PyValueError::new_err(format!(
+            "there is no objective {other:?}: latency, bytes, energy, or weights"
+        ))),
     }
 }
 
@@ -274,17 +351,26 @@ fn buffer(settings: &Bound<'_, PyDict>) -> PyResult<BufferSettings> {
     let usual = BufferSettings::default();
     Ok(BufferSettings {
         bytes_max: get::<Option<usize>>(settings, "buffer_bytes")?.unwrap_or(usual.bytes_max),
-        messages_max: get::<Option<usize>>(settings, "buffer_messages")?.unwrap_or(usual.messages_max),
+        messages_max: get::<Option<usize>>(settings, "buffer_messages")?
+            .unwrap_or(usual.messages_max),
         disk: get(settings, "buffer_folder")?,
         disk_full: match get::<String>(settings, "disk_full")?.as_str() {
             "refuse" => WhenFull::Refuse,
             "memory" => WhenFull::Memory,
-            other => return Err(PyValueError::new_err(format!("there is no disk_full {other:?}: refuse, memory"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no disk_full {other:?}: refuse, memory"
+                )));
+            }
         },
         overflow: match get::<String>(settings, "overflow")?.as_str() {
             "refuse" => Overflow::Refuse,
             "drop-oldest" => Overflow::DropOldest,
-            other => return Err(PyValueError::new_err(format!("there is no overflow {other:?}: refuse, drop-oldest"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no overflow {other:?}: refuse, drop-oldest"
+                )));
+            }
         },
     })
 }
@@ -294,12 +380,24 @@ fn class(number: u8) -> PyResult<Reliability> {
         0 => Ok(Reliability::AtMostOnce),
         1 => Ok(Reliability::AtLeastOnce),
         2 => Ok(Reliability::ExactlyOnce),
-        other => Err(PyValueError::new_err(format!("there is no reliability {other}"))),
+        other => Err(PyValueError::new_err(format!(
+            "there is no reliability {other}"
+        ))),
     }
 }
 
 fn options(how: How) -> PyResult<Options> {
-    let (reliability, retain, lifespan, priority, content_type, properties, reply_to, correlation, is_text) = how;
+    let (
+        reliability,
+        retain,
+        lifespan,
+        priority,
+        content_type,
+        properties,
+        reply_to,
+        correlation,
+        is_text,
+    ) = how;
     Ok(Options {
         reliability: class(reliability)?,
         retain: match retain {

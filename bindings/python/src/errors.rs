@@ -5,9 +5,24 @@ use pyo3::prelude::*;
 
 use crate::ClientError;
 
-pyo3::create_exception!(thalweg, ThalwegError, PyException, "Something went wrong; the words say what.");
-pyo3::create_exception!(thalweg, BufferFull, ThalwegError, "As much waits here as may.");
-pyo3::create_exception!(thalweg, Refused, ThalwegError, "A broker said no, or no broker we know can do this.");
+pyo3::create_exception!(
+    thalweg,
+    ThalwegError,
+    PyException,
+    "Something went wrong; the words say what."
+);
+pyo3::create_exception!(
+    thalweg,
+    BufferFull,
+    ThalwegError,
+    "As much waits here as may."
+);
+pyo3::create_exception!(
+    thalweg,
+    Refused,
+    ThalwegError,
+    "A broker said no, or no broker we know can do this."
+);
 pyo3::create_exception!(thalweg, TimedOut, ThalwegError, "It took too long.");
 pyo3::create_exception!(thalweg, Closed, ThalwegError, "The client was closed.");
 

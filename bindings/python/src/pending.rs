@@ -20,7 +20,9 @@ type Coming = Pin<Box<dyn Future<Output = Result<Answer, ClientError>> + Send>>;
 pub struct Pending(Mutex<Option<Coming>>);
 
 impl Pending {
-    pub fn new(coming: impl Future<Output = Result<Answer, ClientError>> + Send + 'static) -> Pending {
+    pub fn new(
+        coming: impl Future<Output = Result<Answer, ClientError>> + Send + 'static,
+    ) -> Pending {
         Pending(Mutex::new(Some(Box::pin(coming))))
     }
 
@@ -31,7 +33,9 @@ impl Pending {
     fn look(&self, waker: &Waker) -> PyResult<Poll<Result<Answer, ClientError>>> {
         let mut coming = self.coming();
         let Some(future) = coming.as_mut() else {
-            return Err(PyRuntimeError::new_err("this was answered already, or given up"));
+            return Err(PyRuntimeError::new_err(
+                "this was answered already, or given up",
+            ));
         };
         let poll = future.as_mut().poll(&mut Context::from_waker(waker));
         if poll.is_ready() {
@@ -46,9 +50,9 @@ impl Pending {
     /// Waits, without Python's lock; at most so many seconds. Ctrl-C is heard.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = match timeout {
-            Some(seconds) => {
-                Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
-            }
+            Some(seconds) => Instant::now().checked_add(
+                Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX),
+            ),
             None => None,
         };
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -58,7 +62,9 @@ impl Pending {
                 Poll::Ready(Err(error)) => return Err(raised(&error)),
                 Poll::Pending => {}
             }
-            let left = until.map_or(GLANCE, |until| until.saturating_duration_since(Instant::now()).min(GLANCE));
+            let left = until.map_or(GLANCE, |until| {
+                until.saturating_duration_since(Instant::now()).min(GLANCE)
+            });
             if left.is_zero() {
                 *self.coming() = None;
                 let seconds = timeout.unwrap_or_default();

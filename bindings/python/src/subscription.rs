@@ -26,7 +26,9 @@ impl From<thalweg_client::Subscription> for Subscription {
 
 impl From<thalweg_client::PresenceSubscription> for PresenceSubscription {
     fn from(subscription: thalweg_client::PresenceSubscription) -> Self {
-        PresenceSubscription { inner: Arc::new(Mutex::new(Some(subscription))) }
+        PresenceSubscription {
+            inner: Arc::new(Mutex::new(Some(subscription))),
+        }
     }
 }
 
@@ -46,7 +48,10 @@ impl Subscription {
     }
 
     fn unsubscribe(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).unsubscribe();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .unsubscribe();
     }
 }
 
@@ -57,7 +62,11 @@ impl PresenceSubscription {
         let subscription = self.inner.clone();
         Pending::new(async move {
             let next = std::future::poll_fn(move |context| {
-                match subscription.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                match subscription
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_mut()
+                {
                     Some(subscription) => pin!(subscription.next()).poll(context),
                     None => std::task::Poll::Ready(None),
                 }

@@ -49,7 +49,10 @@ pub(crate) struct PrefixAccount {
 impl AccountView {
     pub(crate) fn new(account: &Account) -> Self {
         let dropped = account.dropped_total();
-        let named = DropReason::ALL.iter().zip(account.dropped).map(|(reason, count)| (reason.name(), count));
+        let named = DropReason::ALL
+            .iter()
+            .zip(account.dropped)
+            .map(|(reason, count)| (reason.name(), count));
         AccountView {
             routed: account.routed,
             restored: account.restored,
@@ -78,7 +81,10 @@ impl ClientAccount {
             durable: view.durable,
             received: view.received,
             unaccounted: (account.routed + account.restored).wrapping_sub(kept) as i64,
-            account: AccountView { queued: waiting + in_flight, ..account },
+            account: AccountView {
+                queued: waiting + in_flight,
+                ..account
+            },
             waiting,
             in_flight,
             shard,
@@ -87,9 +93,16 @@ impl ClientAccount {
 }
 
 /// The books of the clients that are wanted.
-pub(crate) async fn of_clients(asker: &Asker, wanted: Wanted, uri: &Uri) -> Answer<Page<ClientAccount>> {
+pub(crate) async fn of_clients(
+    asker: &Asker,
+    wanted: Wanted,
+    uri: &Uri,
+) -> Answer<Page<ClientAccount>> {
     let (limit, after) = (wanted.limit(), wanted.after()?);
-    let exact = wanted.client.clone().filter(|client| !client.ends_with('*'));
+    let exact = wanted
+        .client
+        .clone()
+        .filter(|client| !client.ends_with('*'));
     let said = asker.all(move |inside| {
         let mut part = Part::new(limit, after.clone());
         for_each_wanted(inside.kernel, &wanted, |view| {
@@ -106,31 +119,66 @@ pub(crate) async fn of_clients(asker: &Asker, wanted: Wanted, uri: &Uri) -> Answ
 }
 
 /// The books of the prefixes that are wanted.
-pub(crate) async fn of_prefixes(asker: &Asker, wanted: Wanted, uri: &Uri) -> Answer<Page<PrefixAccount>> {
+pub(crate) async fn of_prefixes(
+    asker: &Asker,
+    wanted: Wanted,
+    uri: &Uri,
+) -> Answer<Page<PrefixAccount>> {
     let (limit, after) = (wanted.limit(), wanted.after()?);
-    let exact = wanted.prefix.clone().filter(|prefix| !prefix.ends_with('*'));
+    let exact = wanted
+        .prefix
+        .clone()
+        .filter(|prefix| !prefix.ends_with('*'));
     let said = asker.all(move |inside| {
         let mut part = Part::new(limit, after.clone());
-        for (prefix, account) in inside.kernel.accounts().filter(|(prefix, _)| wanted.wants_prefix(prefix)) {
+        for (prefix, account) in inside
+            .kernel
+            .accounts()
+            .filter(|(prefix, _)| wanted.wants_prefix(prefix))
+        {
             part.offer(&[prefix], || (prefix.to_owned(), account.clone()));
         }
         part
     });
-    let page = page(said.await?, uri, limit, |sum, part| add_account(&mut sum.1, &part.1));
-    let Page { items, total, next, shards_silent } = page;
+    let page = page(said.await?, uri, limit, |sum, part| {
+        add_account(&mut sum.1, &part.1)
+    });
+    let Page {
+        items,
+        total,
+        next,
+        shards_silent,
+    } = page;
     if let Some(prefix) = exact.filter(|_| total == 0) {
         let mend = "name it in ledger.prefixes and restart the broker; ?prefix=* lists those that have books";
-        return Err(Fault::new(StatusCode::NOT_FOUND, format!("the prefix {prefix:?} has no books of its own"), mend));
+        return Err(Fault::new(
+            StatusCode::NOT_FOUND,
+            format!("the prefix {prefix:?} has no books of its own"),
+            mend,
+        ));
     }
-    let items =
-        items.into_iter().map(|(prefix, account)| PrefixAccount { prefix, account: AccountView::new(&account) });
-    Ok(Json(Page { items: items.collect(), total, next, shards_silent }))
+    let items = items.into_iter().map(|(prefix, account)| PrefixAccount {
+        prefix,
+        account: AccountView::new(&account),
+    });
+    Ok(Json(Page {
+        items: items.collect(),
+        total,
+        next,
+        shards_silent,
+    }))
 }
 
 /// Adds a shard's account of the same prefix.
 pub(crate) fn add_account(sum: &mut Account, account: &Account) {
     // Named one by one, so that a new counter of the kernel's cannot be forgotten here.
-    let Account { routed, restored, delivered, expired, dropped } = account;
+    let Account {
+        routed,
+        restored,
+        delivered,
+        expired,
+        dropped,
+    } = account;
     sum.routed += routed;
     sum.restored += restored;
     sum.delivered += delivered;
@@ -146,10 +194,16 @@ mod tests {
 
     #[test]
     fn only_reasons_that_happened_are_named() {
-        let mut account = Account { routed: 4, ..Account::default() };
+        let mut account = Account {
+            routed: 4,
+            ..Account::default()
+        };
         account.dropped[DropReason::Memory as usize] = 3;
         let view = AccountView::new(&account);
-        assert_eq!(view.dropped_by_reason.into_iter().collect::<Vec<_>>(), [("memory", 3)]);
+        assert_eq!(
+            view.dropped_by_reason.into_iter().collect::<Vec<_>>(),
+            [("memory", 3)]
+        );
         assert_eq!((view.dropped, view.queued), (3, 1));
     }
 }

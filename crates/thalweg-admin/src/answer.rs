@@ -23,8 +23,16 @@ struct FaultBody<'a> {
 pub(crate) type Answer<T> = Result<Json<T>, Fault>;
 
 impl Fault {
-    pub(crate) fn new(status: StatusCode, error: impl Into<String>, mend: impl Into<String>) -> Self {
-        Fault { status, error: error.into(), mend: mend.into() }
+    pub(crate) fn new(
+        status: StatusCode,
+        error: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        Fault {
+            status,
+            error: error.into(),
+            mend: mend.into(),
+        }
     }
 
     pub(crate) fn bad(error: impl Into<String>, mend: impl Into<String>) -> Self {
@@ -40,7 +48,11 @@ impl Fault {
     }
 
     pub(crate) fn stopping() -> Self {
-        Fault::new(StatusCode::SERVICE_UNAVAILABLE, "the broker is going down", "ask again when it is back")
+        Fault::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the broker is going down",
+            "ask again when it is back",
+        )
     }
 
     pub(crate) fn silent() -> Self {
@@ -54,11 +66,16 @@ impl Fault {
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let body = Json(FaultBody { error: &self.error, mend: &self.mend });
+        let body = Json(FaultBody {
+            error: &self.error,
+            mend: &self.mend,
+        });
         let mut response = (self.status, body).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             // RFC 9110 §11.6.1: a 401 names the scheme.
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

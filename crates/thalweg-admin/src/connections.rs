@@ -42,7 +42,11 @@ impl ConnectionRow {
     /// A session's connection, if it has one.
     pub(crate) fn new(inside: &Inside<'_>, session: &SessionView) -> Option<Self> {
         let connection = inside.connections.view(session.link?)?;
-        let client_properties: BTreeMap<_, _> = inside.client_properties(session.link?).iter().cloned().collect();
+        let client_properties: BTreeMap<_, _> = inside
+            .client_properties(session.link?)
+            .iter()
+            .cloned()
+            .collect();
         Some(ConnectionRow {
             client: session.client.clone(),
             user: session.user.clone(),
@@ -73,8 +77,14 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Co
     let said = asker.all(move |inside| {
         let mut part = Part::new(limit, after.clone());
         for_each_wanted(inside.kernel, &wanted, |session| {
-            let Some(row) = ConnectionRow::new(inside, &session) else { return };
-            if wanted.listener.as_ref().is_none_or(|listener| *listener == row.listener) {
+            let Some(row) = ConnectionRow::new(inside, &session) else {
+                return;
+            };
+            if wanted
+                .listener
+                .as_ref()
+                .is_none_or(|listener| *listener == row.listener)
+            {
                 part.offer(&[&session.client], || row);
             }
         });
@@ -99,21 +109,41 @@ pub(crate) struct Kicked {
     forgotten: bool,
 }
 
-pub(crate) async fn kick(State(asker): State<Asker>, Path(client): Path<String>, uri: Uri) -> Answer<Kicked> {
-    let mend = "?forget=true ends the session, too; ?forget=false, the default, only its connection";
+pub(crate) async fn kick(
+    State(asker): State<Asker>,
+    Path(client): Path<String>,
+    uri: Uri,
+) -> Answer<Kicked> {
+    let mend =
+        "?forget=true ends the session, too; ?forget=false, the default, only its connection";
     let Query(Kick { forget }) =
         Query::try_from_uri(&uri).map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
     let wanted = client.clone();
     let said = asker.all(move |inside| {
         let connected = inside.kernel.session_view(&wanted)?.link.is_some();
-        let found = inside.kernel.kick(&wanted, CloseReason::Kicked, forget, inside.now, inside.links);
+        let found = inside.kernel.kick(
+            &wanted,
+            CloseReason::Kicked,
+            forget,
+            inside.now,
+            inside.links,
+        );
         found.then_some(connected)
     });
     let said = said.await?;
     match said.answers.into_iter().flatten().next() {
         Some(disconnected) => {
-            tracing::info!(client, disconnected, forgotten = forget, "kicked by an operator");
-            Ok(Json(Kicked { client, disconnected, forgotten: forget }))
+            tracing::info!(
+                client,
+                disconnected,
+                forgotten = forget,
+                "kicked by an operator"
+            );
+            Ok(Json(Kicked {
+                client,
+                disconnected,
+                forgotten: forget,
+            }))
         }
         None if said.silent > 0 => Err(Fault::silent()),
         None => Err(Fault::no_client(&client)),

@@ -53,7 +53,12 @@ impl ExchangeRow {
             internal: view.internal,
             alternate: view.alternate,
             bindings: view.bindings.len(),
-            bound: view.bindings.into_iter().take(BOUND_MAX).map(BoundRow::new).collect(),
+            bound: view
+                .bindings
+                .into_iter()
+                .take(BOUND_MAX)
+                .map(BoundRow::new)
+                .collect(),
             shard,
         }
     }
@@ -61,8 +66,15 @@ impl ExchangeRow {
 
 impl BoundRow {
     fn new(view: BindingView) -> Self {
-        let arguments = view.arguments.iter().map(|(name, value)| (name.to_string(), json(value)));
-        BoundRow { to: view.to, key: view.key, arguments: arguments.collect() }
+        let arguments = view
+            .arguments
+            .iter()
+            .map(|(name, value)| (name.to_string(), json(value)));
+        BoundRow {
+            to: view.to,
+            key: view.key,
+            arguments: arguments.collect(),
+        }
     }
 }
 
@@ -77,7 +89,9 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Ex
                 let address = view.address.clone();
                 let (tenant, exchange) = named_by(&address);
                 if wanted.wants_tenant(tenant) && wanted.wants_exchange(&exchange) {
-                    part.offer(&[tenant, &exchange], || ExchangeRow::new(view, tenant, &exchange, inside.shard));
+                    part.offer(&[tenant, &exchange], || {
+                        ExchangeRow::new(view, tenant, &exchange, inside.shard)
+                    });
                 }
             });
         }

@@ -66,10 +66,20 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(tokens: AdminTokens, anonymous: bool) -> Self {
-        Gate { tokens: Arc::new(tokens), anonymous, places: Arc::new(Semaphore::new(REQUESTS_MAX)) }
+        Gate {
+            tokens: Arc::new(tokens),
+            anonymous,
+            places: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        }
     }
 
-    fn check(&self, caller: Caller, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+    fn check(
+        &self,
+        caller: Caller,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Fault> {
         // Probes of a supervisor carry no token, and learn nothing but a word.
         if matches!(uri.path(), "/healthz" | "/readyz") {
             return Ok(());
@@ -87,7 +97,11 @@ impl Gate {
         }
         if role == Role::Read {
             let error = "this token may ask everything and change nothing";
-            return Err(Fault::new(StatusCode::FORBIDDEN, error, "send the value of admin.token instead"));
+            return Err(Fault::new(
+                StatusCode::FORBIDDEN,
+                error,
+                "send the value of admin.token instead",
+            ));
         }
         check_not_a_page(headers)
     }
@@ -95,7 +109,11 @@ impl Gate {
 
 /// The middleware around all routes.
 pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let caller = request.extensions().get().copied().unwrap_or(Caller::Network(SocketAddr::from(([0; 4], 0))));
+    let caller = request
+        .extensions()
+        .get()
+        .copied()
+        .unwrap_or(Caller::Network(SocketAddr::from(([0; 4], 0))));
     if let Err(fault) = gate.check(caller, request.method(), request.uri(), request.headers()) {
         let response = fault.into_response();
         tracing::warn!(%caller, method = %request.method(), path = request.uri().path(), status = response.status().as_u16(),
@@ -119,11 +137,19 @@ async fn admit(gate: &Gate, request: Request, next: Next) -> Response {
     }
     let Ok(_place) = gate.places.try_acquire() else {
         let error = format!("{REQUESTS_MAX} requests are being worked on");
-        return Fault::new(StatusCode::SERVICE_UNAVAILABLE, error, "ask again in a second").into_response();
+        return Fault::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error,
+            "ask again in a second",
+        )
+        .into_response();
     };
     let (limit, mend) = match request.uri().path().starts_with("/v1/journal/") {
         true => (WORK_TIMEOUT, "it goes on; the log will say how it ended"),
-        false => (REQUEST_TIMEOUT, "ask for less with ?limit=, or send the body faster"),
+        false => (
+            REQUEST_TIMEOUT,
+            "ask for less with ?limit=, or send the body faster",
+        ),
     };
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
@@ -135,10 +161,14 @@ async fn admit(gate: &Gate, request: Request, next: Next) -> Response {
 }
 
 fn role_of(tokens: &AdminTokens, headers: &HeaderMap) -> Result<Role, Fault> {
-    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     let shown = shown.and_then(|value| value.split_once(' '));
     // RFC 9110 §11.1: the scheme's case does not matter.
-    let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let shown = shown
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
     let is = |token: &Option<String>| match (token, shown) {
         (Some(token), Some(shown)) => bool::from(shown.as_bytes().ct_eq(token.as_bytes())),
         _ => false,
@@ -156,7 +186,9 @@ fn role_of(tokens: &AdminTokens, headers: &HeaderMap) -> Result<Role, Fault> {
     };
     let mend = match &tokens.admin {
         None => "set admin.token, admin.token_file or admin.unix_socket in the configuration",
-        Some(_) => "send the header `Authorization: Bearer TOKEN` with the value of admin.token in the configuration",
+        Some(_) => {
+            "send the header `Authorization: Bearer TOKEN` with the value of admin.token in the configuration"
+        }
     };
     Err(Fault::new(StatusCode::UNAUTHORIZED, error, mend))
 }
@@ -164,36 +196,55 @@ fn role_of(tokens: &AdminTokens, headers: &HeaderMap) -> Result<Role, Fault> {
 /// Without a token, whoever reaches loopback may ask. A web page can make a browser on this machine do so under a name
 /// of its own that it lets point to 127.0.0.1, but not under an address or `localhost`.
 fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).or_else(|| uri.host()).unwrap_or("");
+    let host = headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok())
+        .or_else(|| uri.host())
+        .unwrap_or("");
     let name = match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or(""),
         None => host.split(':').next().unwrap_or(""),
     };
-    let is_ours = name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
+    let is_ours =
+        name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
     if is_ours {
         return Ok(());
     }
     let mend = "ask by address, e.g. http://127.0.0.1:7883, or set admin.token";
-    Err(Fault::new(StatusCode::FORBIDDEN, format!("without a token, this interface is not served as {name:?}"), mend))
+    Err(Fault::new(
+        StatusCode::FORBIDDEN,
+        format!("without a token, this interface is not served as {name:?}"),
+        mend,
+    ))
 }
 
 /// A page of another site can only send the content types of HTML forms and no headers of its own choice, unless we
 /// were to allow it (Fetch standard, "CORS-safelisted request-header"), which we never do.
 fn check_not_a_page(headers: &HeaderMap) -> Result<(), Fault> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
     let essence = content_type.split(';').next().unwrap_or("").trim();
     if headers.contains_key(NOT_A_PAGE) || essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let error = "this changes something, and might be sent by a web page that you did not ask to";
-    Err(Fault::new(StatusCode::FORBIDDEN, error, "send the header `X-Thalweg: 1` or `Content-Type: application/json`"))
+    Err(Fault::new(
+        StatusCode::FORBIDDEN,
+        error,
+        "send the header `X-Thalweg: 1` or `Content-Type: application/json`",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PEER: Caller = Caller::Network(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9));
+    const PEER: Caller = Caller::Network(SocketAddr::new(
+        IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        9,
+    ));
 
     fn judge(
         gate: &Gate,
@@ -210,16 +261,37 @@ mod tests {
         judged.err().map(|fault| fault.into_response().status())
     }
 
-    fn check(token: Option<&str>, method: Method, path: &str, headers: &[(&'static str, &str)]) -> Option<StatusCode> {
-        let tokens = AdminTokens { admin: token.map(Into::into), read: None };
+    fn check(
+        token: Option<&str>,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Option<StatusCode> {
+        let tokens = AdminTokens {
+            admin: token.map(Into::into),
+            read: None,
+        };
         judge(&Gate::new(tokens, true), PEER, method, path, headers)
     }
 
     #[test]
     fn the_role_read_asks_everything_and_changes_nothing() {
-        let gate = Gate::new(AdminTokens { admin: Some("all".into()), read: Some("some".into()) }, true);
-        let shows =
-            |method, token| judge(&gate, PEER, method, "/v1/publish", &[("authorization", token), ("x-thalweg", "1")]);
+        let gate = Gate::new(
+            AdminTokens {
+                admin: Some("all".into()),
+                read: Some("some".into()),
+            },
+            true,
+        );
+        let shows = |method, token| {
+            judge(
+                &gate,
+                PEER,
+                method,
+                "/v1/publish",
+                &[("authorization", token), ("x-thalweg", "1")],
+            )
+        };
         assert_eq!(shows(Method::GET, "Bearer some"), None);
         assert_eq!(shows(Method::POST, "Bearer some"), NEVER);
         assert_eq!(shows(Method::DELETE, "Bearer some"), NEVER);
@@ -231,16 +303,47 @@ mod tests {
     fn once_clients_log_in_loopback_alone_is_no_right() {
         let gate = Gate::new(AdminTokens::default(), false);
         assert_eq!(judge(&gate, PEER, Method::GET, "/v1/sessions", &[]), NO);
-        assert_eq!(judge(&gate, PEER, Method::GET, "/metrics", &[("authorization", "Bearer ")]), NO);
+        assert_eq!(
+            judge(
+                &gate,
+                PEER,
+                Method::GET,
+                "/metrics",
+                &[("authorization", "Bearer ")]
+            ),
+            NO
+        );
         assert_eq!(judge(&gate, PEER, Method::GET, "/healthz", &[]), None);
-        assert_eq!(judge(&gate, Caller::UnixSocket, Method::POST, "/v1/publish", &[("x-thalweg", "1")]), None);
+        assert_eq!(
+            judge(
+                &gate,
+                Caller::UnixSocket,
+                Method::POST,
+                "/v1/publish",
+                &[("x-thalweg", "1")]
+            ),
+            None
+        );
     }
 
     #[test]
     fn a_read_token_alone_gives_nobody_the_right_to_change() {
-        let gate = Gate::new(AdminTokens { admin: None, read: Some("some".into()) }, false);
-        let shows =
-            |method| judge(&gate, PEER, method, "/v1/publish", &[("authorization", "Bearer some"), ("x-thalweg", "1")]);
+        let gate = Gate::new(
+            AdminTokens {
+                admin: None,
+                read: Some("some".into()),
+            },
+            false,
+        );
+        let shows = |method| {
+            judge(
+                &gate,
+                PEER,
+                method,
+                "/v1/publish",
+                &[("authorization", "Bearer some"), ("x-thalweg", "1")],
+            )
+        };
         assert_eq!((shows(Method::GET), shows(Method::POST)), (None, NEVER));
     }
 
@@ -249,7 +352,14 @@ mod tests {
 
     #[test]
     fn a_token_must_be_shown_whole() {
-        let shows = |value| check(Some("secret"), Method::GET, "/v1/sessions", &[("authorization", value)]);
+        let shows = |value| {
+            check(
+                Some("secret"),
+                Method::GET,
+                "/v1/sessions",
+                &[("authorization", value)],
+            )
+        };
         assert_eq!(shows("Bearer secret"), None);
         assert_eq!(shows("bearer  secret"), None);
         assert_eq!(shows("Bearer secre"), NO);
@@ -277,11 +387,19 @@ mod tests {
 
     #[test]
     fn a_change_must_not_come_from_a_form() {
-        let kick = |headers: &[(&'static str, &str)]| check(None, Method::DELETE, "/v1/connections/x", headers);
+        let kick = |headers: &[(&'static str, &str)]| {
+            check(None, Method::DELETE, "/v1/connections/x", headers)
+        };
         assert_eq!(kick(&[]), NEVER);
         assert_eq!(kick(&[("content-type", "text/plain")]), NEVER);
-        assert_eq!(kick(&[("content-type", "text/plain; application/json")]), NEVER);
-        assert_eq!(kick(&[("content-type", "application/json; charset=utf-8")]), None);
+        assert_eq!(
+            kick(&[("content-type", "text/plain; application/json")]),
+            NEVER
+        );
+        assert_eq!(
+            kick(&[("content-type", "application/json; charset=utf-8")]),
+            None
+        );
         assert_eq!(kick(&[("x-thalweg", "1")]), None);
     }
 }

@@ -99,7 +99,11 @@ impl GroupRow {
             waiting_bytes: view.waiting_bytes,
             oldest_millis: view.oldest.map(millis),
             counters: CountersRow::new(view.counters),
-            seats: view.seats.into_iter().map(|seat| SeatRow::new(seat, shard)).collect(),
+            seats: view
+                .seats
+                .into_iter()
+                .map(|seat| SeatRow::new(seat, shard))
+                .collect(),
             seats_left_out: 0,
             shards: vec![shard],
         };
@@ -136,7 +140,8 @@ impl GroupRow {
     }
 
     fn keep_seats(&mut self, max: usize) {
-        self.seats.sort_by(|one, other| one.client.cmp(&other.client));
+        self.seats
+            .sort_by(|one, other| one.client.cmp(&other.client));
         self.seats_left_out += self.seats.len().saturating_sub(max);
         self.seats.truncate(max);
     }
@@ -144,7 +149,10 @@ impl GroupRow {
 
 impl CountersRow {
     fn new(sum: GroupCounters) -> Self {
-        let bounds = Waits::BOUNDS_MS.iter().map(|bound| Some(*bound)).chain([None]);
+        let bounds = Waits::BOUNDS_MS
+            .iter()
+            .map(|bound| Some(*bound))
+            .chain([None]);
         CountersRow {
             arrived: sum.arrived,
             chosen: sum.chosen,
@@ -159,7 +167,13 @@ impl CountersRow {
             reports_refused: sum.reports_refused,
             waited: sum.wait.count(),
             waited_millis: millis(sum.wait.sum),
-            waits: bounds.zip(sum.wait.counts).map(|(millis_max, messages)| WaitRow { millis_max, messages }).collect(),
+            waits: bounds
+                .zip(sum.wait.counts)
+                .map(|(millis_max, messages)| WaitRow {
+                    millis_max,
+                    messages,
+                })
+                .collect(),
             sum,
         }
     }
@@ -196,22 +210,31 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Gr
         None => MEMBERS_DEFAULT.min(MEMBERS_MAX / limit),
         Some(members) if members * limit <= MEMBERS_MAX => members,
         Some(_) => {
-            let mend = format!("?limit= times ?members= may be {MEMBERS_MAX}, and ?members= {LIMIT_MAX} at the most");
+            let mend = format!(
+                "?limit= times ?members= may be {MEMBERS_MAX}, and ?members= {LIMIT_MAX} at the most"
+            );
             return Err(Fault::bad("?members= is out of range", mend));
         }
     };
     let said = asker.all(move |inside| {
         let mut part = Part::new(limit, after.clone());
         inside.kernel.for_each_group(inside.now, |view| {
-            let is_wanted = wanted.filter.as_deref().is_none_or(|filter| *view.filter == *filter);
+            let is_wanted = wanted
+                .filter
+                .as_deref()
+                .is_none_or(|filter| *view.filter == *filter);
             if is_wanted && wanted.wants_group(&view.name) {
                 let (group, filter) = (view.name.clone(), view.filter.clone());
-                part.offer(&[&group, &filter], || GroupRow::new(view, inside.shard, seats_max));
+                part.offer(&[&group, &filter], || {
+                    GroupRow::new(view, inside.shard, seats_max)
+                });
             }
         });
         part
     });
-    Ok(Json(page(said.await?, &uri, limit, |there, other| there.merge(other, seats_max))))
+    Ok(Json(page(said.await?, &uri, limit, |there, other| {
+        there.merge(other, seats_max)
+    })))
 }
 
 fn millis(span: Span) -> u64 {
@@ -245,8 +268,14 @@ mod tests {
     }
 
     fn view(clients: &[&str], oldest: Option<u64>, waited: &[u64]) -> GroupView {
-        let mut counters = GroupCounters { arrived: 9, chosen: 7, ..GroupCounters::default() };
-        waited.iter().for_each(|millis| counters.wait.add(Span::from_millis(*millis)));
+        let mut counters = GroupCounters {
+            arrived: 9,
+            chosen: 7,
+            ..GroupCounters::default()
+        };
+        waited
+            .iter()
+            .for_each(|millis| counters.wait.add(Span::from_millis(*millis)));
         GroupView {
             name: "crew".into(),
             filter: "road/#".into(),
@@ -263,20 +292,59 @@ mod tests {
 
     #[test]
     fn the_parts_of_two_shards_become_one_group_with_as_many_members_as_are_wanted() {
-        let first = GroupView { ordered: None, ..view(&["d", "b"], Some(3), &[1, 90_000]) };
+        let first = GroupView {
+            ordered: None,
+            ..view(&["d", "b"], Some(3), &[1, 90_000])
+        };
         let mut row = GroupRow::new(first, 0, 3);
         row.merge(GroupRow::new(view(&["a", "c"], Some(1200), &[2]), 1, 3), 3);
-        assert_eq!((row.members, row.members_online, row.waiting, row.waiting_bytes), (4, 3, 4, 40));
-        assert_eq!((row.oldest_millis, row.shards.as_slice()), (Some(1200), &[0, 1][..]));
-        let names: Vec<(&str, u16)> = row.seats.iter().map(|seat| (&*seat.client, seat.shard)).collect();
-        assert_eq!((names.as_slice(), row.seats_left_out), (&[("a", 1), ("b", 0), ("c", 1)][..], 1));
+        assert_eq!(
+            (
+                row.members,
+                row.members_online,
+                row.waiting,
+                row.waiting_bytes
+            ),
+            (4, 3, 4, 40)
+        );
+        assert_eq!(
+            (row.oldest_millis, row.shards.as_slice()),
+            (Some(1200), &[0, 1][..])
+        );
+        let names: Vec<(&str, u16)> = row
+            .seats
+            .iter()
+            .map(|seat| (&*seat.client, seat.shard))
+            .collect();
+        assert_eq!(
+            (names.as_slice(), row.seats_left_out),
+            (&[("a", 1), ("b", 0), ("c", 1)][..], 1)
+        );
         let counters = &row.counters;
-        assert_eq!((counters.arrived, counters.chosen, counters.waited, counters.waited_millis), (18, 14, 3, 90_003));
-        let waits: Vec<_> = counters.waits.iter().filter(|row| row.messages > 0).collect();
-        assert_eq!(waits.iter().map(|row| row.millis_max).collect::<Vec<_>>(), [Some(1), Some(2), None]);
+        assert_eq!(
+            (
+                counters.arrived,
+                counters.chosen,
+                counters.waited,
+                counters.waited_millis
+            ),
+            (18, 14, 3, 90_003)
+        );
+        let waits: Vec<_> = counters
+            .waits
+            .iter()
+            .filter(|row| row.messages > 0)
+            .collect();
+        assert_eq!(
+            waits.iter().map(|row| row.millis_max).collect::<Vec<_>>(),
+            [Some(1), Some(2), None]
+        );
         let json = serde_json::to_value(&row).expect("it is plain");
         assert_eq!(json["order"], "topic");
-        assert_eq!((&json["strategy"], &json["seats"][0]["signal"]), (&"adaptive".into(), &"reports".into()));
+        assert_eq!(
+            (&json["strategy"], &json["seats"][0]["signal"]),
+            (&"adaptive".into(), &"reports".into())
+        );
         assert_eq!(json["seats"][0]["service_micros"], 25_000);
     }
 }

@@ -19,8 +19,18 @@ pub(crate) async fn lives() -> Json<Health> {
 
 /// Listeners accept, the journal takes what is written, and every shard answers.
 pub(crate) async fn ready(State(asker): State<Asker>) -> Answer<Health> {
-    let not_ready = |error: String| Fault::new(StatusCode::SERVICE_UNAVAILABLE, error, "ask again in a second");
-    if asker.observer().journal().is_some_and(|journal| journal.state == "failed") {
+    let not_ready = |error: String| {
+        Fault::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error,
+            "ask again in a second",
+        )
+    };
+    if asker
+        .observer()
+        .journal()
+        .is_some_and(|journal| journal.state == "failed")
+    {
         let mend = "look at the log and at the disk; a restart goes on with what was acknowledged";
         let error = "the journal has failed: nothing is acknowledged any more";
         return Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, error, mend));

@@ -120,7 +120,10 @@ pub(crate) async fn checkpoint(State(asker): State<Asker>) -> Answer<Checkpointe
     });
     let mend = "the checkpoints before it still count; look at the log and at the disk";
     match done.await? {
-        Ok(done) => Ok(Json(Checkpointed { done, seconds: begun.elapsed().as_secs_f64() })),
+        Ok(done) => Ok(Json(Checkpointed {
+            done,
+            seconds: begun.elapsed().as_secs_f64(),
+        })),
         Err(words) => Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, words, mend)),
     }
 }
@@ -147,7 +150,10 @@ pub(crate) struct BackedUp {
     seconds: f64,
 }
 
-pub(crate) async fn backup(State(asker): State<Asker>, body: Result<Bytes, BytesRejection>) -> Answer<BackedUp> {
+pub(crate) async fn backup(
+    State(asker): State<Asker>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer<BackedUp> {
     let target = target_of(body)?;
     let wanted = target.clone();
     let begun = Instant::now();
@@ -155,13 +161,19 @@ pub(crate) async fn backup(State(asker): State<Asker>, body: Result<Bytes, Bytes
         let made = observer.backup(&wanted);
         // Said here, because whoever asked may have stopped waiting.
         match &made {
-            Ok(backup) => tracing::info!("backup in {} goes to frame {}", wanted.display(), backup.index),
+            Ok(backup) => tracing::info!(
+                "backup in {} goes to frame {}",
+                wanted.display(),
+                backup.index
+            ),
             Err(words) => tracing::error!("no backup in {}: {words}", wanted.display()),
         }
         made
     });
     let mend = "name a new directory that the broker's user can make, with room, on this machine";
-    let made = made.await?.map_err(|words| Fault::new(StatusCode::CONFLICT, words, mend))?;
+    let made = made
+        .await?
+        .map_err(|words| Fault::new(StatusCode::CONFLICT, words, mend))?;
     Ok(Json(BackedUp {
         target,
         index: made.index,
@@ -178,29 +190,42 @@ pub(crate) async fn backup(State(asker): State<Asker>, body: Result<Bytes, Bytes
 
 fn target_of(body: Result<Bytes, BytesRejection>) -> Result<PathBuf, Fault> {
     let mend = "send {\"target\": \"/absolute/path/of/a/new/directory\"}";
-    let body = body.map_err(|rejection| Fault::new(rejection.status(), rejection.body_text(), mend))?;
+    let body =
+        body.map_err(|rejection| Fault::new(rejection.status(), rejection.body_text(), mend))?;
     let order = serde_json::from_slice::<Order>(&body);
-    let Order { target } =
-        order.map_err(|error| Fault::bad(format!("the body does not name a target: {error}"), mend))?;
+    let Order { target } = order
+        .map_err(|error| Fault::bad(format!("the body does not name a target: {error}"), mend))?;
     // The caller's current directory is not the broker's.
     match target.is_absolute() {
         true => Ok(target),
-        false => Err(Fault::bad(format!("{} is not an absolute path", target.display()), mend)),
+        false => Err(Fault::bad(
+            format!("{} is not an absolute path", target.display()),
+            mend,
+        )),
     }
 }
 
 /// Does what takes long and waits for the disk on a thread of its own. It goes on if nobody waits any more.
-async fn work<T: Send + 'static>(asker: &Asker, f: impl FnOnce(&Observer) -> T + Send + 'static) -> Result<T, Fault> {
+async fn work<T: Send + 'static>(
+    asker: &Asker,
+    f: impl FnOnce(&Observer) -> T + Send + 'static,
+) -> Result<T, Fault> {
     let observer = asker.observer().clone();
     if observer.journal().is_none() {
         return Err(switched_off());
     }
-    tokio::task::spawn_blocking(move || f(&observer)).await.map_err(|_| Fault::stopping())
+    tokio::task::spawn_blocking(move || f(&observer))
+        .await
+        .map_err(|_| Fault::stopping())
 }
 
 fn switched_off() -> Fault {
     let mend = "set journal.enabled = true and restart the broker";
-    Fault::new(StatusCode::CONFLICT, "there is no journal: it is switched off", mend)
+    Fault::new(
+        StatusCode::CONFLICT,
+        "there is no journal: it is switched off",
+        mend,
+    )
 }
 
 #[cfg(test)]
@@ -210,7 +235,10 @@ mod tests {
     #[test]
     fn a_target_is_an_absolute_path_and_nothing_else() {
         let target = |body: &'static str| target_of(Ok(Bytes::from_static(body.as_bytes()))).ok();
-        assert_eq!(target(r#"{"target":"/srv/backup"}"#), Some("/srv/backup".into()));
+        assert_eq!(
+            target(r#"{"target":"/srv/backup"}"#),
+            Some("/srv/backup".into())
+        );
         assert_eq!(target(r#"{"target":"backup"}"#), None);
         assert_eq!(target(r#"{"target":"/a","other":1}"#), None);
         assert_eq!(target(""), None);
@@ -219,8 +247,21 @@ mod tests {
     #[test]
     fn means_are_left_out_before_there_is_anything_to_divide_by() {
         let view = JournalView::new(&JournalStatus::default());
-        assert_eq!((view.written.sync_seconds_mean, view.written.frames_per_write_mean), (None, None));
-        let status = JournalStatus { frames: 6, groups: 2, ..JournalStatus::default() };
-        assert_eq!(JournalView::new(&status).written.frames_per_write_mean, Some(3.0));
+        assert_eq!(
+            (
+                view.written.sync_seconds_mean,
+                view.written.frames_per_write_mean
+            ),
+            (None, None)
+        );
+        let status = JournalStatus {
+            frames: 6,
+            groups: 2,
+            ..JournalStatus::default()
+        };
+        assert_eq!(
+            JournalView::new(&status).written.frames_per_write_mean,
+            Some(3.0)
+        );
     }
 }

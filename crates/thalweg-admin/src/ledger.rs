@@ -65,17 +65,27 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Result<Respons
     let wanted = Wanted::from_uri(&uri, &["client", "prefix"])?;
     match (&wanted.client, &wanted.prefix) {
         (None, None) => Ok(whole(&asker).await?.into_response()),
-        (Some(_), None) => Ok(accounts::of_clients(&asker, wanted, &uri).await?.into_response()),
-        (None, Some(_)) => Ok(accounts::of_prefixes(&asker, wanted, &uri).await?.into_response()),
+        (Some(_), None) => Ok(accounts::of_clients(&asker, wanted, &uri)
+            .await?
+            .into_response()),
+        (None, Some(_)) => Ok(accounts::of_prefixes(&asker, wanted, &uri)
+            .await?
+            .into_response()),
         (Some(_), Some(_)) => {
-            let mend = "ask for ?client= or for ?prefix=; a client's books are not divided by prefix";
-            Err(Fault::bad("there are no books of a client and a prefix", mend))
+            let mend =
+                "ask for ?client= or for ?prefix=; a client's books are not divided by prefix";
+            Err(Fault::bad(
+                "there are no books of a client and a prefix",
+                mend,
+            ))
         }
     }
 }
 
 async fn whole(asker: &Asker) -> Result<Json<LedgerView>, Fault> {
-    let said = asker.all(|inside| (inside.kernel.ledger().clone(), inside.kernel.totals())).await?;
+    let said = asker
+        .all(|inside| (inside.kernel.ledger().clone(), inside.kernel.totals()))
+        .await?;
     let mut sum = (Ledger::default(), Totals::default());
     for (ledger, totals) in &said.answers {
         add_ledger(&mut sum.0, ledger);
@@ -83,7 +93,11 @@ async fn whole(asker: &Asker) -> Result<Json<LedgerView>, Fault> {
     }
     Ok(Json(LedgerView {
         all: Books::new(&sum.0, &sum.1),
-        shards: said.answers.iter().map(|(ledger, totals)| Books::new(ledger, totals)).collect(),
+        shards: said
+            .answers
+            .iter()
+            .map(|(ledger, totals)| Books::new(ledger, totals))
+            .collect(),
         shards_silent: said.silent,
     }))
 }
@@ -92,7 +106,10 @@ impl Books {
     pub(crate) fn new(ledger: &Ledger, totals: &Totals) -> Self {
         let (waiting, in_flight) = (totals.waiting as u64, totals.in_flight as u64);
         let dropped = ledger.dropped_total();
-        let named = DropReason::ALL.iter().zip(ledger.dropped).map(|(reason, count)| (reason.name(), count));
+        let named = DropReason::ALL
+            .iter()
+            .zip(ledger.dropped)
+            .map(|(reason, count)| (reason.name(), count));
         let ends = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
         let kept = ledger.delivered + waiting + in_flight + ledger.expired + dropped;
         Books {
@@ -214,10 +231,22 @@ mod tests {
 
     #[test]
     fn what_is_missing_shows_with_its_sign() {
-        let ledger = Ledger { routed: 10, delivered: 4, expired: 1, ..Ledger::default() };
-        let totals = Totals { waiting: 2, in_flight: 1, ..Totals::default() };
+        let ledger = Ledger {
+            routed: 10,
+            delivered: 4,
+            expired: 1,
+            ..Ledger::default()
+        };
+        let totals = Totals {
+            waiting: 2,
+            in_flight: 1,
+            ..Totals::default()
+        };
         assert_eq!(Books::new(&ledger, &totals).copies.unaccounted, 2);
-        let totals = Totals { waiting: 7, ..totals };
+        let totals = Totals {
+            waiting: 7,
+            ..totals
+        };
         assert_eq!(Books::new(&ledger, &totals).copies.unaccounted, -3);
     }
 }

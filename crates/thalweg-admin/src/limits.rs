@@ -81,16 +81,27 @@ pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LimitsView> {
             counts.bindings += exchange.bindings.len();
         });
         let (limits, totals) = (inside.kernel.limits().clone(), inside.kernel.totals());
-        Part { limits, totals, held: inside.kernel.bytes_held(), fullest, counts }
+        Part {
+            limits,
+            totals,
+            held: inside.kernel.bytes_held(),
+            fullest,
+            counts,
+        }
     });
     let said = said.await?;
     let memory_max = asker.observer().memory_bytes_max();
-    Ok(Json(LimitsView { items: rows(&said.answers, memory_max), shards_silent: said.silent }))
+    Ok(Json(LimitsView {
+        items: rows(&said.answers, memory_max),
+        shards_silent: said.silent,
+    }))
 }
 
 fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
-    let sum = |pick: fn(&Part) -> usize| Some(parts.iter().map(|part| pick(part) as u64).sum::<u64>());
-    let top = |pick: fn(&Fullest) -> usize| parts.iter().map(|part| pick(&part.fullest) as u64).max();
+    let sum =
+        |pick: fn(&Part) -> usize| Some(parts.iter().map(|part| pick(part) as u64).sum::<u64>());
+    let top =
+        |pick: fn(&Fullest) -> usize| parts.iter().map(|part| pick(&part.fullest) as u64).max();
     // The limits are the same on every shard, but for shares of what is counted over all of them.
     let Limits {
         queue_messages_max,
@@ -115,9 +126,24 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         bindings_max,
         transaction_bytes_max,
         ..
-    } = parts.first().map(|part| part.limits.clone()).unwrap_or_default();
-    let row = |key, per, unit, max: u64, used| LimitRow { key, per, unit, max: Some(max), used };
-    let rate = |key, unit, max: u64| LimitRow { key, per: "session", unit, max: (max > 0).then_some(max), used: None };
+    } = parts
+        .first()
+        .map(|part| part.limits.clone())
+        .unwrap_or_default();
+    let row = |key, per, unit, max: u64, used| LimitRow {
+        key,
+        per,
+        unit,
+        max: Some(max),
+        used,
+    };
+    let rate = |key, unit, max: u64| LimitRow {
+        key,
+        per: "session",
+        unit,
+        max: (max > 0).then_some(max),
+        used: None,
+    };
     let time = |key, per, max: Span| LimitRow {
         key,
         per,
@@ -127,7 +153,13 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
     };
     let whole = |pick| sum(pick).unwrap_or_default();
     vec![
-        row("limits.memory_bytes_max", "process", "bytes", memory_max as u64, sum(|part| part.held)),
+        row(
+            "limits.memory_bytes_max",
+            "process",
+            "bytes",
+            memory_max as u64,
+            sum(|part| part.held),
+        ),
         row(
             "session.count_max",
             "process",
@@ -151,11 +183,35 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         ),
         time("retained.expiry_max", "message", retained_expiry_max),
         time("session.expiry_max", "session", session_expiry_max),
-        row("queue.messages_max", "session", "messages", queue_messages_max as u64, top(|f| f.session_messages)),
-        row("queue.bytes_max", "session", "bytes", queue_bytes_max as u64, top(|f| f.session_bytes)),
-        row("queue.volatile_bytes_max", "session", "bytes", queue_volatile_bytes_max as u64, None),
+        row(
+            "queue.messages_max",
+            "session",
+            "messages",
+            queue_messages_max as u64,
+            top(|f| f.session_messages),
+        ),
+        row(
+            "queue.bytes_max",
+            "session",
+            "bytes",
+            queue_bytes_max as u64,
+            top(|f| f.session_bytes),
+        ),
+        row(
+            "queue.volatile_bytes_max",
+            "session",
+            "bytes",
+            queue_volatile_bytes_max as u64,
+            None,
+        ),
         time("queue.publisher_pace_max", "session", queue_pace_max),
-        row("mqtt.inflight_max", "session", "messages", u64::from(in_flight_max), None),
+        row(
+            "mqtt.inflight_max",
+            "session",
+            "messages",
+            u64::from(in_flight_max),
+            None,
+        ),
         row(
             "limits.subscriptions_per_session_max",
             "session",
@@ -165,17 +221,77 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         ),
         rate("limits.publish_rate", "messages/s", publish_rate),
         rate("limits.publish_bytes_rate", "bytes/s", publish_bytes_rate),
-        row("limits.topic_levels_max", "address", "levels", levels_max as u64, None),
-        row("groups.messages_max", "group", "messages", group_messages_max as u64, top(|f| f.group_messages)),
-        row("groups.bytes_max", "group", "bytes", group_bytes_max as u64, top(|f| f.group_bytes)),
+        row(
+            "limits.topic_levels_max",
+            "address",
+            "levels",
+            levels_max as u64,
+            None,
+        ),
+        row(
+            "groups.messages_max",
+            "group",
+            "messages",
+            group_messages_max as u64,
+            top(|f| f.group_messages),
+        ),
+        row(
+            "groups.bytes_max",
+            "group",
+            "bytes",
+            group_bytes_max as u64,
+            top(|f| f.group_bytes),
+        ),
         time("groups.settle_timeout", "group", group_settle_timeout),
-        row("queues.count_max", "process", "queues", queues_max as u64, sum(|part| part.counts.queues)),
-        row("queues.messages_max", "queue", "messages", named_queue_messages_max, top(|f| f.queue_messages)),
-        row("queues.bytes_max", "queue", "bytes", named_queue_bytes_max, top(|f| f.queue_bytes)),
-        row("queues.memory_bytes_max", "queue", "bytes", named_queue_memory_bytes_max as u64, None),
-        row("queues.exchanges_max", "process", "exchanges", exchanges_max as u64, sum(|part| part.counts.exchanges)),
-        row("queues.bindings_max", "process", "bindings", bindings_max as u64, sum(|part| part.counts.bindings)),
-        row("queues.transaction_bytes_max", "transaction", "bytes", transaction_bytes_max as u64, None),
+        row(
+            "queues.count_max",
+            "process",
+            "queues",
+            queues_max as u64,
+            sum(|part| part.counts.queues),
+        ),
+        row(
+            "queues.messages_max",
+            "queue",
+            "messages",
+            named_queue_messages_max,
+            top(|f| f.queue_messages),
+        ),
+        row(
+            "queues.bytes_max",
+            "queue",
+            "bytes",
+            named_queue_bytes_max,
+            top(|f| f.queue_bytes),
+        ),
+        row(
+            "queues.memory_bytes_max",
+            "queue",
+            "bytes",
+            named_queue_memory_bytes_max as u64,
+            None,
+        ),
+        row(
+            "queues.exchanges_max",
+            "process",
+            "exchanges",
+            exchanges_max as u64,
+            sum(|part| part.counts.exchanges),
+        ),
+        row(
+            "queues.bindings_max",
+            "process",
+            "bindings",
+            bindings_max as u64,
+            sum(|part| part.counts.bindings),
+        ),
+        row(
+            "queues.transaction_bytes_max",
+            "transaction",
+            "bytes",
+            transaction_bytes_max as u64,
+            None,
+        ),
     ]
 }
 
@@ -187,7 +303,11 @@ mod tests {
     fn every_key_is_one_of_the_configuration() {
         let reference = include_str!("../../../docs/reference/config.md");
         for row in rows(&[Part::default()], 1) {
-            assert!(reference.contains(row.key), "{} is not in docs/reference/config.md", row.key);
+            assert!(
+                reference.contains(row.key),
+                "{} is not in docs/reference/config.md",
+                row.key
+            );
         }
     }
 }

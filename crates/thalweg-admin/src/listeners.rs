@@ -57,7 +57,10 @@ impl ListenerRow {
             dtls: (!dtls.is_empty()).then(|| DtlsRow {
                 peers: ports.iter().map(|port| port.dtls_peers).sum(),
                 handshakes: dtls.iter().map(|counts| counts.completed).sum(),
-                handshakes_failed: dtls.iter().map(|counts| counts.failed + counts.crowded).sum(),
+                handshakes_failed: dtls
+                    .iter()
+                    .map(|counts| counts.failed + counts.crowded)
+                    .sum(),
                 records_discarded: dtls.iter().map(|counts| counts.discarded).sum(),
             }),
             listener: view.name,
@@ -80,13 +83,19 @@ impl DatagramsRow {
             overflown: sum.overflown,
             sent: sum.sent,
             waiting: sum.waiting,
-            unsent: sum.unsent_waiting + sum.unsent_too_large + sum.unsent_unreachable + sum.unsent_other + gone,
+            unsent: sum.unsent_waiting
+                + sum.unsent_too_large
+                + sum.unsent_unreachable
+                + sum.unsent_other
+                + gone,
         }
     }
 }
 
 pub(crate) async fn list(State(asker): State<Asker>) -> Answer<Listeners> {
-    let said = asker.all(|inside| inside.ports.views().collect::<Vec<_>>()).await?;
+    let said = asker
+        .all(|inside| inside.ports.views().collect::<Vec<_>>())
+        .await?;
     let mut ports: BTreeMap<String, Vec<PortView>> = BTreeMap::new();
     for port in said.answers.into_iter().flatten() {
         ports.entry(port.listener.clone()).or_default().push(port);
@@ -96,5 +105,8 @@ pub(crate) async fn list(State(asker): State<Asker>) -> Answer<Listeners> {
         let ports = ports.remove(&view.name).unwrap_or_default();
         ListenerRow::new(view, &ports)
     });
-    Ok(Json(Listeners { items: items.collect(), shards_silent: said.silent }))
+    Ok(Json(Listeners {
+        items: items.collect(),
+        shards_silent: said.silent,
+    }))
 }

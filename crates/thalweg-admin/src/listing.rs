@@ -60,7 +60,10 @@ impl Wanted {
     /// What the address asks for. `takes` names the parameters that this list knows, beside `limit` and `after`.
     pub(crate) fn from_uri(uri: &Uri, takes: &[&str]) -> Result<Self, Fault> {
         let mend = || {
-            let names = takes.iter().chain(&["limit", "after"]).map(|name| format!("?{name}="));
+            let names = takes
+                .iter()
+                .chain(&["limit", "after"])
+                .map(|name| format!("?{name}="));
             format!("this list takes {}", names.collect::<Vec<_>>().join(", "))
         };
         let wanted = match Query::<Wanted>::try_from_uri(uri) {
@@ -95,14 +98,23 @@ impl Wanted {
         let given = given.map(|(name, given)| (name, given.is_some()));
         for (name, is_given) in given.into_iter().chain([("members", members.is_some())]) {
             if is_given && !takes.contains(&name) {
-                return Err(Fault::bad(format!("this list does not take ?{name}="), mend()));
+                return Err(Fault::bad(
+                    format!("this list does not take ?{name}="),
+                    mend(),
+                ));
             }
         }
         if limit.is_some_and(|limit| limit == 0 || limit > LIMIT_MAX) {
-            return Err(Fault::bad("?limit= is out of range", format!("it may be 1 to {LIMIT_MAX}")));
+            return Err(Fault::bad(
+                "?limit= is out of range",
+                format!("it may be 1 to {LIMIT_MAX}"),
+            ));
         }
         if members.is_some_and(|members| members > LIMIT_MAX) {
-            return Err(Fault::bad("?members= is out of range", format!("it may be 0 to {LIMIT_MAX}")));
+            return Err(Fault::bad(
+                "?members= is out of range",
+                format!("it may be 0 to {LIMIT_MAX}"),
+            ));
         }
         Ok(wanted)
     }
@@ -143,11 +155,16 @@ impl Wanted {
 
     /// The key of the last row of the page before; none for the first page.
     pub(crate) fn after(&self) -> Result<Option<Key>, Fault> {
-        let Some(after) = &self.after else { return Ok(None) };
+        let Some(after) = &self.after else {
+            return Ok(None);
+        };
         let bytes = URL_SAFE_NO_PAD.decode(after).ok();
         match bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
             Some(key) => Ok(Some(key)),
-            None => Err(Fault::bad("?after= is not what a page's `next` said", "leave it out to see the first page")),
+            None => Err(Fault::bad(
+                "?after= is not what a page's `next` said",
+                "leave it out to see the first page",
+            )),
         }
     }
 }
@@ -176,12 +193,22 @@ pub(crate) struct Part<R> {
 impl<R> Part<R> {
     /// For a page of `limit` rows; holds one more, to know whether that page is the last.
     pub(crate) fn new(limit: usize, after: Option<Key>) -> Self {
-        Part { rows: BTreeMap::new(), limit: limit + 1, after, total: 0 }
+        Part {
+            rows: BTreeMap::new(),
+            limit: limit + 1,
+            after,
+            total: 0,
+        }
     }
 
     /// For the first `limit` rows and no page after them.
     pub(crate) fn exactly(limit: usize) -> Self {
-        Part { rows: BTreeMap::new(), limit, after: None, total: 0 }
+        Part {
+            rows: BTreeMap::new(),
+            limit,
+            after: None,
+            total: 0,
+        }
     }
 
     /// The rows it holds, in order.
@@ -197,17 +224,27 @@ impl<R> Part<R> {
             return;
         }
         if self.rows.len() >= self.limit {
-            if self.rows.last_key_value().is_some_and(|(last, _)| is_after(last)) {
+            if self
+                .rows
+                .last_key_value()
+                .is_some_and(|(last, _)| is_after(last))
+            {
                 return;
             }
             self.rows.pop_last();
         }
-        self.rows.insert(key.iter().map(|text| (*text).to_owned()).collect(), row());
+        self.rows
+            .insert(key.iter().map(|text| (*text).to_owned()).collect(), row());
     }
 }
 
 /// One page from every shard's part of it. Rows of the same key become one by `merge`.
-pub(crate) fn page<R>(said: Said<Part<R>>, uri: &Uri, limit: usize, merge: impl Fn(&mut R, R)) -> Page<R> {
+pub(crate) fn page<R>(
+    said: Said<Part<R>>,
+    uri: &Uri,
+    limit: usize,
+    merge: impl Fn(&mut R, R),
+) -> Page<R> {
     let mut rows: BTreeMap<Key, R> = BTreeMap::new();
     let mut total = 0;
     for part in said.answers {
@@ -230,14 +267,26 @@ pub(crate) fn page<R>(said: Said<Part<R>>, uri: &Uri, limit: usize, merge: impl 
         last = Some(key);
     }
     let next = last.filter(|_| has_more).map(|key| next_of(uri, &key));
-    Page { items, total, next, shards_silent: said.silent }
+    Page {
+        items,
+        total,
+        next,
+        shards_silent: said.silent,
+    }
 }
 
 /// The same question for the page after `key`.
 fn next_of(uri: &Uri, key: &Key) -> String {
     let token = URL_SAFE_NO_PAD.encode(serde_json::to_vec(key).unwrap_or_default());
-    let rest = uri.query().unwrap_or("").split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("after="));
-    let pairs: Vec<String> = rest.map(str::to_owned).chain([format!("after={token}")]).collect();
+    let rest = uri
+        .query()
+        .unwrap_or("")
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("after="));
+    let pairs: Vec<String> = rest
+        .map(str::to_owned)
+        .chain([format!("after={token}")])
+        .collect();
     format!("{}?{}", uri.path(), pairs.join("&"))
 }
 
@@ -256,12 +305,17 @@ mod tests {
     #[test]
     fn pages_of_two_shards_follow_each_other_without_gaps() {
         let shards = [&["e", "a", "c", "g"][..], &["f", "b", "d"][..]];
-        let mut uri: Uri = "/v1/sessions?limit=3&client=x%2A".parse().expect("an address");
+        let mut uri: Uri = "/v1/sessions?limit=3&client=x%2A"
+            .parse()
+            .expect("an address");
         let mut seen = Vec::new();
         loop {
             let wanted = Wanted::from_uri(&uri, &["client"]).expect("our own question");
             let after = wanted.after().expect("our own token");
-            let answers = shards.iter().map(|names| part(names, wanted.limit(), after.clone())).collect();
+            let answers = shards
+                .iter()
+                .map(|names| part(names, wanted.limit(), after.clone()))
+                .collect();
             let page = page(Said { answers, silent: 0 }, &uri, wanted.limit(), |_, _| ());
             assert_eq!(page.total, 7);
             seen.extend(page.items);
@@ -271,26 +325,35 @@ mod tests {
             }
         }
         assert_eq!(seen, ["a", "b", "c", "d", "e", "f", "g"]);
-        assert!(uri.query().is_some_and(|query| query.starts_with("limit=3&client=x%2A&after=")));
+        assert!(
+            uri.query()
+                .is_some_and(|query| query.starts_with("limit=3&client=x%2A&after="))
+        );
     }
 
     #[test]
     fn questions_that_make_no_sense_are_refused() {
-        let fails = |uri: &str| Wanted::from_uri(&uri.parse().expect("an address"), &["client"]).is_err();
+        let fails =
+            |uri: &str| Wanted::from_uri(&uri.parse().expect("an address"), &["client"]).is_err();
         assert!(fails("/v1/x?limit=0"));
         assert!(fails("/v1/x?limit=10001"));
         assert!(fails("/v1/x?limit=many"));
         assert!(fails("/v1/x?filter=a"));
         assert!(fails("/v1/x?colour=red"));
         assert!(!fails("/v1/x?client=a&limit=10000"));
-        let wanted = Wanted::from_uri(&"/v1/x?after=nonsense".parse().expect("an address"), &[]).expect("words");
+        let wanted = Wanted::from_uri(&"/v1/x?after=nonsense".parse().expect("an address"), &[])
+            .expect("words");
         assert!(wanted.after().is_err());
     }
 
     #[test]
     fn a_star_at_the_end_of_a_client_stands_for_the_rest() {
         let wants = |wanted: &str, client: &str| {
-            Wanted { client: Some(wanted.into()), ..Wanted::default() }.wants_client(client)
+            Wanted {
+                client: Some(wanted.into()),
+                ..Wanted::default()
+            }
+            .wants_client(client)
         };
         assert!(wants("car-*", "car-7"));
         assert!(!wants("car-*", "bus-7"));

@@ -154,7 +154,9 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
             connections: inside.links.len(),
             totals: inside.kernel.totals(),
             ledger: inside.kernel.ledger().clone(),
-            held: inside.kernel.memory_held() + inside.links.kept_bytes() + inside.connections.buffered(),
+            held: inside.kernel.memory_held()
+                + inside.links.kept_bytes()
+                + inside.connections.buffered(),
             counts: inside.counts,
             stages: inside.stages.clone(),
             longest,
@@ -162,7 +164,12 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         }
     });
     let mut said = said.await?;
-    let busiest = busiest_of(said.answers.iter_mut().flat_map(|part| std::mem::take(&mut part.groups)), groups);
+    let busiest = busiest_of(
+        said.answers
+            .iter_mut()
+            .flat_map(|part| std::mem::take(&mut part.groups)),
+        groups,
+    );
     let observer = asker.observer();
     let mut totals = Totals::default();
     let mut ledger = Ledger::default();
@@ -172,7 +179,10 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         add_ledger(&mut ledger, &part.ledger);
         stages.merge(&part.stages);
     }
-    let all = said.answers.iter().flat_map(|part| part.longest.iter().map(|view| (part.shard, view.clone())));
+    let all = said
+        .answers
+        .iter()
+        .flat_map(|part| part.longest.iter().map(|view| (part.shard, view.clone())));
     let mut longest: Vec<(u16, SessionView)> = all.collect();
     longest.sort_by_key(|(_, view)| std::cmp::Reverse(rank(view)));
     longest.truncate(sessions);
@@ -199,7 +209,10 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         stages: stage_rows(&stages),
         shards: said.answers.iter().map(ShardRow::new).collect(),
         shards_silent: said.silent,
-        longest_queues: longest.into_iter().map(|(shard, view)| SessionRow::new(view, shard)).collect(),
+        longest_queues: longest
+            .into_iter()
+            .map(|(shard, view)| SessionRow::new(view, shard))
+            .collect(),
         busiest_groups: busiest,
     }))
 }
@@ -215,7 +228,10 @@ pub(crate) fn pressure_name(level: usize) -> &'static str {
 
 /// What waits counts most, then what was lost.
 fn rank(view: &SessionView) -> (usize, u64) {
-    (view.waiting + view.in_flight as usize, view.account.dropped_total())
+    (
+        view.waiting + view.in_flight as usize,
+        view.account.dropped_total(),
+    )
 }
 
 fn keep_longest(views: &mut Vec<SessionView>, count: usize) {
@@ -245,7 +261,10 @@ fn busiest_of(parts: impl Iterator<Item = GroupRow>, count: usize) -> Vec<GroupR
 }
 
 fn stage_rows(stages: &Stages) -> Vec<StageRow> {
-    let rows = SPANS.iter().zip(&stages.histograms).filter(|(_, histogram)| histogram.count > 0);
+    let rows = SPANS
+        .iter()
+        .zip(&stages.histograms)
+        .filter(|(_, histogram)| histogram.count > 0);
     let rows = rows.map(|(span, histogram)| StageRow {
         span,
         samples: histogram.count,
@@ -258,7 +277,16 @@ fn stage_rows(stages: &Stages) -> Vec<StageRow> {
 
 impl ShardRow {
     fn new(part: &Part) -> Self {
-        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers, buffers_closed, .. } = part.counts;
+        let LoopCounts {
+            turns,
+            reads,
+            writes,
+            sleeps,
+            paces,
+            slow_receivers,
+            buffers_closed,
+            ..
+        } = part.counts;
         ShardRow {
             shard: part.shard,
             connections: part.connections,

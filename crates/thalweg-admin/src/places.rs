@@ -45,15 +45,23 @@ pub(crate) struct Busy {
 
 impl Places {
     pub(crate) fn new(max: usize) -> Self {
-        Places { open: Arc::default(), max }
+        Places {
+            open: Arc::default(),
+            max,
+        }
     }
 
     /// A place for a newcomer; `None` if every connection has a request that is being answered.
     pub(crate) fn take(&self) -> Option<Place> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.connections.len() >= self.max {
-            let idle = open.connections.iter().filter(|(_, connection)| connection.busy == 0);
-            let oldest = idle.min_by_key(|(_, connection)| connection.active_at).map(|(id, _)| *id)?;
+            let idle = open
+                .connections
+                .iter()
+                .filter(|(_, connection)| connection.busy == 0);
+            let oldest = idle
+                .min_by_key(|(_, connection)| connection.active_at)
+                .map(|(id, _)| *id)?;
             if let Some(connection) = open.connections.remove(&oldest) {
                 connection.end.notify_one();
             }
@@ -62,8 +70,19 @@ impl Places {
         let id = open.next;
         let end = Arc::new(Notify::new());
         let active_at = open.tick();
-        open.connections.insert(id, Connection { busy: 0, active_at, end: end.clone() });
-        Some(Place { places: self.clone(), id, end })
+        open.connections.insert(
+            id,
+            Connection {
+                busy: 0,
+                active_at,
+                end: end.clone(),
+            },
+        );
+        Some(Place {
+            places: self.clone(),
+            id,
+            end,
+        })
     }
 
     fn change(&self, id: u64, change: impl FnOnce(&mut Connection)) {
@@ -94,21 +113,30 @@ impl Place {
         let (places, id) = (self.places.clone(), self.id);
         move || {
             places.change(id, |connection| connection.busy += 1);
-            Busy { places: places.clone(), id }
+            Busy {
+                places: places.clone(),
+                id,
+            }
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.places.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self
+            .places
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         open.connections.remove(&self.id);
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.places.change(self.id, |connection| connection.busy = connection.busy.saturating_sub(1));
+        self.places.change(self.id, |connection| {
+            connection.busy = connection.busy.saturating_sub(1)
+        });
     }
 }
 

@@ -50,19 +50,33 @@ struct Checked {
     properties: Option<Properties>,
 }
 
-const MEND: &str = "send e.g. {\"topic\": \"a/b\", \"payload\": \"21.5\", \"qos\": 1, \"retain\": false}";
+const MEND: &str =
+    "send e.g. {\"topic\": \"a/b\", \"payload\": \"21.5\", \"qos\": 1, \"retain\": false}";
 
-pub(crate) async fn publish(State(asker): State<Asker>, body: Result<Bytes, BytesRejection>) -> Answer<Posted> {
+pub(crate) async fn publish(
+    State(asker): State<Asker>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer<Posted> {
     let body = body.map_err(|rejection| {
-        let mend = format!("a body may hold {} bytes, and must arrive whole", crate::BODY_BYTES_MAX);
+        let mend = format!(
+            "a body may hold {} bytes, and must arrive whole",
+            crate::BODY_BYTES_MAX
+        );
         Fault::new(rejection.status(), rejection.body_text(), mend)
     })?;
     let letter = serde_json::from_slice::<Letter>(&body);
-    let letter = letter.map_err(|error| Fault::bad(format!("the body is not a message in JSON: {error}"), MEND))?;
+    let letter = letter
+        .map_err(|error| Fault::bad(format!("the body is not a message in JSON: {error}"), MEND))?;
     let checked = letter.check()?;
     // Always the same shard for the same address, so that its messages stay in order.
-    let shard = home(checked.address.as_str(), asker.observer().shard_count() as u16).0;
-    let said = asker.all(move |inside| (inside.shard == shard).then(|| checked.publish(inside))).await?;
+    let shard = home(
+        checked.address.as_str(),
+        asker.observer().shard_count() as u16,
+    )
+    .0;
+    let said = asker
+        .all(move |inside| (inside.shard == shard).then(|| checked.publish(inside)))
+        .await?;
     match said.answers.into_iter().flatten().next() {
         Some(result) => result.map(Json),
         None => Err(Fault::silent()),
@@ -71,17 +85,27 @@ pub(crate) async fn publish(State(asker): State<Asker>, body: Result<Bytes, Byte
 
 impl Letter {
     fn check(self) -> Result<Checked, Fault> {
-        let wrong = |what: &str, error: &dyn std::fmt::Display| Fault::bad(format!("{what}: {error}"), MEND);
+        let wrong = |what: &str, error: &dyn std::fmt::Display| {
+            Fault::bad(format!("{what}: {error}"), MEND)
+        };
         let address = Address::new(&self.topic).map_err(|error| wrong("topic", &error))?;
         if is_presence(address.as_str()) {
-            return Err(Fault::bad("only the broker publishes below $presence", "name another topic"));
+            return Err(Fault::bad(
+                "only the broker publishes below $presence",
+                "name another topic",
+            ));
         }
         let payload = match (self.payload, self.payload_base64) {
             (Some(_), Some(_)) => {
-                return Err(Fault::bad("there are two payloads", "leave payload or payload_base64 out"));
+                return Err(Fault::bad(
+                    "there are two payloads",
+                    "leave payload or payload_base64 out",
+                ));
             }
             (Some(text), None) => text.into_bytes(),
-            (None, Some(code)) => STANDARD.decode(code).map_err(|error| wrong("payload_base64", &error))?,
+            (None, Some(code)) => STANDARD
+                .decode(code)
+                .map_err(|error| wrong("payload_base64", &error))?,
             (None, None) => Vec::new(),
         };
         let reliability = match self.qos {
@@ -100,8 +124,13 @@ impl Letter {
                 (true, true) => RetainOp::Clear,
             },
             payload,
-            expires_in: self.expires_in_seconds.map(|seconds| Span::from_secs(u64::from(seconds))),
-            properties: self.content_type.map(|it| Properties { content_type: Some(it), ..Properties::default() }),
+            expires_in: self
+                .expires_in_seconds
+                .map(|seconds| Span::from_secs(u64::from(seconds))),
+            properties: self.content_type.map(|it| Properties {
+                content_type: Some(it),
+                ..Properties::default()
+            }),
         })
     }
 }
@@ -110,8 +139,14 @@ impl Checked {
     /// Runs inside a shard.
     fn publish(&self, inside: &mut Inside<'_>) -> Result<Posted, Fault> {
         self.check_limits(inside.kernel.limits())?;
-        let Explained { receivers, groups, shards, .. } =
-            inside.kernel.explain(self.address.as_str(), None, inside.now);
+        let Explained {
+            receivers,
+            groups,
+            shards,
+            ..
+        } = inside
+            .kernel
+            .explain(self.address.as_str(), None, inside.now);
         let draft = Draft {
             address: self.address.as_str(),
             payload: &self.payload,
@@ -125,7 +160,13 @@ impl Checked {
             stamp: None,
         };
         inside.kernel.publish_own(draft, inside.now, inside.links);
-        Ok(Posted { published: true, shard: inside.shard, receivers: receivers.len(), groups: groups.len(), shards })
+        Ok(Posted {
+            published: true,
+            shard: inside.shard,
+            receivers: receivers.len(),
+            groups: groups.len(),
+            shards,
+        })
     }
 
     fn check_limits(&self, limits: &Limits) -> Result<(), Fault> {
@@ -135,7 +176,11 @@ impl Checked {
         }
         if self.retain != RetainOp::None && !limits.retain_enabled {
             let mend = "publish without retain, or set retained.enabled = true";
-            return Err(Fault::new(StatusCode::CONFLICT, "last values are switched off", mend));
+            return Err(Fault::new(
+                StatusCode::CONFLICT,
+                "last values are switched off",
+                mend,
+            ));
         }
         Ok(())
     }
@@ -151,8 +196,18 @@ mod tests {
 
     #[test]
     fn payloads_are_text_or_base64_or_nothing() {
-        assert_eq!(check(r#"{"topic":"a","payload":"21.5"}"#).expect("text").payload, b"21.5");
-        assert_eq!(check(r#"{"topic":"a","payload_base64":"/wAB"}"#).expect("bytes").payload, [0xFF, 0, 1]);
+        assert_eq!(
+            check(r#"{"topic":"a","payload":"21.5"}"#)
+                .expect("text")
+                .payload,
+            b"21.5"
+        );
+        assert_eq!(
+            check(r#"{"topic":"a","payload_base64":"/wAB"}"#)
+                .expect("bytes")
+                .payload,
+            [0xFF, 0, 1]
+        );
         assert_eq!(check(r#"{"topic":"a"}"#).expect("nothing").payload, b"");
         assert!(check(r#"{"topic":"a","payload":"x","payload_base64":"/wAB"}"#).is_none());
         assert!(check(r#"{"topic":"a","payload_base64":"!"}"#).is_none());
@@ -170,8 +225,23 @@ mod tests {
 
     #[test]
     fn an_empty_retained_message_clears() {
-        assert_eq!(check(r#"{"topic":"a","retain":true}"#).expect("legal").retain, RetainOp::Clear);
-        assert_eq!(check(r#"{"topic":"a","retain":true,"payload":"x"}"#).expect("legal").retain, RetainOp::Set);
-        assert_eq!(check(r#"{"topic":"a","payload":"x"}"#).expect("legal").retain, RetainOp::None);
+        assert_eq!(
+            check(r#"{"topic":"a","retain":true}"#)
+                .expect("legal")
+                .retain,
+            RetainOp::Clear
+        );
+        assert_eq!(
+            check(r#"{"topic":"a","retain":true,"payload":"x"}"#)
+                .expect("legal")
+                .retain,
+            RetainOp::Set
+        );
+        assert_eq!(
+            check(r#"{"topic":"a","payload":"x"}"#)
+                .expect("legal")
+                .retain,
+            RetainOp::None
+        );
     }
 }

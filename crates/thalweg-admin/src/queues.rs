@@ -104,7 +104,9 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Qu
             let address = view.address.clone();
             let (tenant, queue) = named_by(&address);
             if wanted.wants_tenant(tenant) && wanted.wants_queue(&queue) {
-                part.offer(&[tenant, &queue], || QueueRow::new(view, tenant, &queue, inside.shard));
+                part.offer(&[tenant, &queue], || {
+                    QueueRow::new(view, tenant, &queue, inside.shard)
+                });
             }
         });
         part
@@ -116,7 +118,9 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Qu
 /// `$q@<tenant>/<name>`.
 pub(crate) fn named_by(address: &str) -> (&str, String) {
     let (first, name) = address.split_once('/').unwrap_or(("", address));
-    let tenant = first.split_once('@').map_or(DEFAULT_TENANT, |(_, tenant)| tenant);
+    let tenant = first
+        .split_once('@')
+        .map_or(DEFAULT_TENANT, |(_, tenant)| tenant);
     (tenant, read_level(name).into_owned())
 }
 
@@ -132,7 +136,10 @@ mod tests {
     fn an_address_tells_tenant_and_name() {
         for name in ["jobs", "a.b", "a/b", "", "%", "ä ö"] {
             assert_eq!(named_by(&queue_address("", name)), ("/", name.to_owned()));
-            assert_eq!(named_by(&exchange_address("plant", name)), ("plant", name.to_owned()));
+            assert_eq!(
+                named_by(&exchange_address("plant", name)),
+                ("plant", name.to_owned())
+            );
         }
     }
 }

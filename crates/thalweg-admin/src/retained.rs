@@ -46,17 +46,38 @@ pub(crate) struct RetainedPage {
 pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<RetainedPage> {
     let wanted = Wanted::from_uri(&uri, &["filter"])?;
     let text = wanted.filter.as_deref().unwrap_or("#");
-    let filter =
-        Filter::new(text).map_err(|error| Fault::bad(format!("?filter= {text:?}: {error}"), "try a/+/b or a/#"))?;
+    let filter = Filter::new(text)
+        .map_err(|error| Fault::bad(format!("?filter= {text:?}: {error}"), "try a/+/b or a/#"))?;
     let limit = wanted.limit();
-    let shown_max = if filter.has_wildcard() { PAYLOAD_SHOWN_MAX } else { PAYLOAD_ALONE_MAX };
-    let said = asker.all(move |inside| inside.kernel.last_values_matching(&filter, limit + 1, inside.now)).await?;
+    let shown_max = if filter.has_wildcard() {
+        PAYLOAD_SHOWN_MAX
+    } else {
+        PAYLOAD_ALONE_MAX
+    };
+    let said = asker
+        .all(move |inside| {
+            inside
+                .kernel
+                .last_values_matching(&filter, limit + 1, inside.now)
+        })
+        .await?;
     let mut found: Vec<Message> = said.answers.into_iter().flatten().collect();
     found.sort_by(|a, b| a.address().cmp(b.address()));
     let is_whole = found.len() <= limit;
-    let items = found.iter().take(limit).map(|message| RetainedRow::new(message, shown_max)).collect();
-    let next = (!is_whole).then(|| "there are more: narrow ?filter=, or raise ?limit= (10000 at the most)".to_owned());
-    Ok(Json(RetainedPage { items, is_whole, next, shards_silent: said.silent }))
+    let items = found
+        .iter()
+        .take(limit)
+        .map(|message| RetainedRow::new(message, shown_max))
+        .collect();
+    let next = (!is_whole).then(|| {
+        "there are more: narrow ?filter=, or raise ?limit= (10000 at the most)".to_owned()
+    });
+    Ok(Json(RetainedPage {
+        items,
+        is_whole,
+        next,
+        shards_silent: said.silent,
+    }))
 }
 
 impl RetainedRow {
@@ -66,9 +87,9 @@ impl RetainedRow {
         let text = match std::str::from_utf8(shown) {
             Ok(text) => Some(text),
             // Only the cut went through a character.
-            Err(error) if shown.len() < whole.len() && error.error_len().is_none() => {
-                shown.get(..error.valid_up_to()).and_then(|shown| std::str::from_utf8(shown).ok())
-            }
+            Err(error) if shown.len() < whole.len() && error.error_len().is_none() => shown
+                .get(..error.valid_up_to())
+                .and_then(|shown| std::str::from_utf8(shown).ok()),
             Err(_) => None,
         };
         RetainedRow {
@@ -78,9 +99,12 @@ impl RetainedRow {
             payload: text.map(str::to_owned),
             payload_base64: text.is_none().then(|| STANDARD.encode(shown)),
             payload_is_whole: text.map_or(shown.len(), str::len) == whole.len(),
-            content_type: message.properties().and_then(|properties| properties.content_type.clone()),
+            content_type: message
+                .properties()
+                .and_then(|properties| properties.content_type.clone()),
             since: clock::unix_of(message.ingress()),
-            expires_at: (message.expires() != Time::NEVER).then(|| clock::unix_of(message.expires())),
+            expires_at: (message.expires() != Time::NEVER)
+                .then(|| clock::unix_of(message.expires())),
         }
     }
 }
@@ -92,16 +116,28 @@ mod tests {
 
     fn row(payload: &[u8], shown_max: usize) -> RetainedRow {
         let (qos, retain) = (Reliability::AtLeastOnce, RetainOp::Set);
-        RetainedRow::new(&Message::new("a", payload, qos, retain, Time::NEVER, Time::ZERO, 0, None), shown_max)
+        RetainedRow::new(
+            &Message::new("a", payload, qos, retain, Time::NEVER, Time::ZERO, 0, None),
+            shown_max,
+        )
     }
 
     #[test]
     fn a_payload_is_shown_as_text_if_it_is_text() {
         let whole = row("Größe".as_bytes(), usize::MAX);
-        assert_eq!((whole.payload.as_deref(), whole.payload_is_whole), (Some("Größe"), true));
+        assert_eq!(
+            (whole.payload.as_deref(), whole.payload_is_whole),
+            (Some("Größe"), true)
+        );
         let cut = row("Größe".as_bytes(), 3);
-        assert_eq!((cut.payload.as_deref(), cut.payload_is_whole), (Some("Gr"), false));
+        assert_eq!(
+            (cut.payload.as_deref(), cut.payload_is_whole),
+            (Some("Gr"), false)
+        );
         let binary = row(&[0xFF, 0, 1], usize::MAX);
-        assert_eq!((binary.payload.as_deref(), binary.payload_base64.as_deref()), (None, Some("/wAB")));
+        assert_eq!(
+            (binary.payload.as_deref(), binary.payload_base64.as_deref()),
+            (None, Some("/wAB"))
+        );
     }
 }

@@ -4,8 +4,8 @@ use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::gate::{self, BODY_BYTES_MAX, Gate};
 use crate::{
-    connections, exchanges, front_page, groups, health, journal, ledger, limits, listeners, metrics, overview, publish,
-    queues, retained, sessions, subscriptions, trace,
+    connections, exchanges, front_page, groups, health, journal, ledger, limits, listeners,
+    metrics, overview, publish, queues, retained, sessions, subscriptions, trace,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -46,10 +46,18 @@ pub(crate) fn app(asker: Asker, gate: Gate) -> Router {
 }
 
 async fn no_such_path(uri: Uri) -> Fault {
-    Fault::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), "GET / lists the paths there are")
+    Fault::new(
+        StatusCode::NOT_FOUND,
+        format!("there is no {}", uri.path()),
+        "GET / lists the paths there are",
+    )
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> Fault {
     let error = format!("{} cannot be asked with {method}", uri.path());
-    Fault::new(StatusCode::METHOD_NOT_ALLOWED, error, "GET / lists the paths and their methods")
+    Fault::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        error,
+        "GET / lists the paths and their methods",
+    )
 }

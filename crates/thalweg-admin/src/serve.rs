@@ -41,7 +41,13 @@ pub struct AdminSettings {
 impl AdminSettings {
     /// Plain HTTP without tokens, for whoever reaches `bind`, which must be on loopback.
     pub fn open(bind: SocketAddr) -> Self {
-        AdminSettings { bind, tokens: AdminTokens::default(), anonymous: true, tls: None, unix_socket: None }
+        AdminSettings {
+            bind,
+            tokens: AdminTokens::default(),
+            anonymous: true,
+            tls: None,
+            unix_socket: None,
+        }
     }
 }
 
@@ -57,7 +63,10 @@ pub struct AdminTokens {
 /// Says which tokens there are, not what they are.
 impl std::fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminTokens").field("admin", &self.admin.is_some()).field("read", &self.read.is_some()).finish()
+        f.debug_struct("AdminTokens")
+            .field("admin", &self.admin.is_some())
+            .field("read", &self.read.is_some())
+            .finish()
     }
 }
 
@@ -90,9 +99,18 @@ pub struct AdminHandle {
 
 /// Starts the interface; when it returns, it accepts. The error says what is wrong and how to mend it.
 pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle, String> {
-    let AdminSettings { bind, tokens, anonymous, tls, unix_socket } = settings;
+    let AdminSettings {
+        bind,
+        tokens,
+        anonymous,
+        tls,
+        unix_socket,
+    } = settings;
     let some = |token: Option<String>| token.filter(|token| !token.is_empty());
-    let tokens = AdminTokens { admin: some(tokens.admin), read: some(tokens.read) };
+    let tokens = AdminTokens {
+        admin: some(tokens.admin),
+        read: some(tokens.read),
+    };
     if tokens.admin.is_none() && !bind.ip().is_loopback() {
         return Err(format!(
             "the admin interface would listen on {bind}, which others can reach, without a token; set admin.token, or \
@@ -100,9 +118,15 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
         ));
     }
     let listener = std::net::TcpListener::bind(bind).map_err(|error| bind_fault(bind, &error))?;
-    let local_addr = listener.local_addr().map_err(|error| bind_fault(bind, &error))?;
-    listener.set_nonblocking(true).map_err(|error| bind_fault(bind, &error))?;
-    let unix = unix_socket.map(|(path, mode)| bind_unix(&path, mode)).transpose()?;
+    let local_addr = listener
+        .local_addr()
+        .map_err(|error| bind_fault(bind, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| bind_fault(bind, &error))?;
+    let unix = unix_socket
+        .map(|(path, mode)| bind_unix(&path, mode))
+        .transpose()?;
     let (unix, socket_file) = unix.unzip();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -112,25 +136,35 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
         .map_err(|error| thread_fault(&error))?;
     let (stop, stopped) = oneshot::channel::<()>();
     let gate = Gate::new(tokens, anonymous);
-    let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
-        let _socket_file = socket_file;
-        let door = Door { app: routes::app(Asker::new(observer), gate), places: Places::new(CONNECTIONS_MAX), tls };
-        runtime.block_on(async move {
-            let listeners = TcpListener::from_std(listener)
-                .and_then(|tcp| Ok((tcp, unix.map(UnixListener::from_std).transpose()?)));
-            match listeners {
-                Ok((tcp, unix)) => tokio::select! {
-                    () = door.accept_tcp(tcp) => {}
-                    () = door.accept_unix(unix) => {}
-                    _ = stopped => {}
-                },
-                Err(error) => tracing::error!(%error, "the admin interface cannot listen"),
-            }
+    let thread = std::thread::Builder::new()
+        .name("admin".into())
+        .spawn(move || {
+            let _socket_file = socket_file;
+            let door = Door {
+                app: routes::app(Asker::new(observer), gate),
+                places: Places::new(CONNECTIONS_MAX),
+                tls,
+            };
+            runtime.block_on(async move {
+                let listeners = TcpListener::from_std(listener)
+                    .and_then(|tcp| Ok((tcp, unix.map(UnixListener::from_std).transpose()?)));
+                match listeners {
+                    Ok((tcp, unix)) => tokio::select! {
+                        () = door.accept_tcp(tcp) => {}
+                        () = door.accept_unix(unix) => {}
+                        _ = stopped => {}
+                    },
+                    Err(error) => tracing::error!(%error, "the admin interface cannot listen"),
+                }
+            });
+            runtime.shutdown_timeout(STOP_PATIENCE);
         });
-        runtime.shutdown_timeout(STOP_PATIENCE);
-    });
     let thread = thread.map_err(|error| thread_fault(&error))?;
-    Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+    Ok(AdminHandle {
+        local_addr,
+        stop: Some(stop),
+        thread: Some(thread),
+    })
 }
 
 impl AdminHandle {
@@ -172,14 +206,18 @@ struct Door {
 impl Door {
     async fn accept_tcp(&self, listener: TcpListener) {
         loop {
-            let Some((stream, peer)) = taken(listener.accept().await).await else { continue };
+            let Some((stream, peer)) = taken(listener.accept().await).await else {
+                continue;
+            };
             let caller = Caller::Network(peer);
             match &self.tls {
                 None => self.serve(caller, async move { Ok(stream) }),
                 Some(tls) => {
                     let accept = tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream);
                     self.serve(caller, async move {
-                        tokio::time::timeout(HANDSHAKE_TIMEOUT, accept).await.map_err(std::io::Error::from)?
+                        tokio::time::timeout(HANDSHAKE_TIMEOUT, accept)
+                            .await
+                            .map_err(std::io::Error::from)?
                     });
                 }
             }
@@ -187,9 +225,13 @@ impl Door {
     }
 
     async fn accept_unix(&self, listener: Option<UnixListener>) {
-        let Some(listener) = listener else { return std::future::pending().await };
+        let Some(listener) = listener else {
+            return std::future::pending().await;
+        };
         loop {
-            let Some((stream, _)) = taken(listener.accept().await).await else { continue };
+            let Some((stream, _)) = taken(listener.accept().await).await else {
+                continue;
+            };
             self.serve(Caller::UnixSocket, async move { Ok(stream) });
         }
     }
@@ -201,7 +243,9 @@ impl Door {
         stream: impl Future<Output = std::io::Result<S>> + Send + 'static,
     ) {
         let Some(place) = self.places.take() else {
-            return tracing::warn!("admin connection refused: requests of {CONNECTIONS_MAX} others are being answered");
+            return tracing::warn!(
+                "admin connection refused: requests of {CONNECTIONS_MAX} others are being answered"
+            );
         };
         let (app, busy) = (TowerToHyperService::new(self.app.clone()), place.marker());
         let service = service_fn(move |request: Request<Incoming>| {
@@ -261,9 +305,15 @@ impl Drop for SocketFile {
     }
 }
 
-fn bind_unix(path: &Path, mode: u32) -> Result<(std::os::unix::net::UnixListener, SocketFile), String> {
+fn bind_unix(
+    path: &Path,
+    mode: u32,
+) -> Result<(std::os::unix::net::UnixListener, SocketFile), String> {
     let fault = |error: &dyn std::fmt::Display| {
-        format!("the admin interface cannot listen on {}: {error}; check admin.unix_socket", path.display())
+        format!(
+            "the admin interface cannot listen on {}: {error}; check admin.unix_socket",
+            path.display()
+        )
     };
     // The file of a process that was killed is still there; one that somebody listens on stays.
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -278,21 +328,32 @@ fn bind_unix(path: &Path, mode: u32) -> Result<(std::os::unix::net::UnixListener
     }
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| fault(&error))?;
     let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(|error| fault(&error))?;
-    listener.set_nonblocking(true).map_err(|error| fault(&error))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .map_err(|error| fault(&error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| fault(&error))?;
     Ok((listener, file))
 }
 
 fn bind_fault(bind: SocketAddr, error: &std::io::Error) -> String {
     let mend = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "another program has that port; stop it, or set admin.bind to another port",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; set admin.bind to a higher port",
-        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address; set admin.bind to one it has",
+        std::io::ErrorKind::AddrInUse => {
+            "another program has that port; stop it, or set admin.bind to another port"
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need privileges; set admin.bind to a higher port"
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; set admin.bind to one it has"
+        }
         _ => "check admin.bind",
     };
     format!("the admin interface cannot listen on {bind}: {error}; {mend}")
 }
 
 fn thread_fault(error: &std::io::Error) -> String {
-    format!("cannot start the admin interface's thread: {error}; the operating system is at fault, check its limits")
+    format!(
+        "cannot start the admin interface's thread: {error}; the operating system is at fault, check its limits"
+    )
 }

@@ -73,7 +73,11 @@ pub(crate) fn for_each_wanted(kernel: &Kernel, wanted: &Wanted, mut f: impl FnMu
         });
         subscribers
     });
-    let is_subscriber = |client: &str| subscribers.as_ref().is_none_or(|subscribers| subscribers.contains(client));
+    let is_subscriber = |client: &str| {
+        subscribers
+            .as_ref()
+            .is_none_or(|subscribers| subscribers.contains(client))
+    };
     let mut show = |view: SessionView| {
         if is_subscriber(&view.client) {
             f(view);
@@ -81,7 +85,9 @@ pub(crate) fn for_each_wanted(kernel: &Kernel, wanted: &Wanted, mut f: impl FnMu
     };
     match wanted.client.as_deref() {
         // One exact name is found without looking at all.
-        Some(client) if !client.ends_with('*') => kernel.session_view(client).into_iter().for_each(show),
+        Some(client) if !client.ends_with('*') => {
+            kernel.session_view(client).into_iter().for_each(show)
+        }
         _ => kernel.for_each_session(|view| {
             if wanted.wants_client(&view.client) {
                 show(view);
@@ -126,10 +132,16 @@ struct QueueView {
     in_flight_max: u16,
 }
 
-pub(crate) async fn show(State(asker): State<Asker>, Path(client): Path<String>, uri: Uri) -> Answer<ClientView> {
+pub(crate) async fn show(
+    State(asker): State<Asker>,
+    Path(client): Path<String>,
+    uri: Uri,
+) -> Answer<ClientView> {
     let limit = Wanted::from_uri(&uri, &[])?.limit();
     let wanted = client.clone();
-    let said = asker.all(move |inside| view_of(inside, &wanted, limit)).await?;
+    let said = asker
+        .all(move |inside| view_of(inside, &wanted, limit))
+        .await?;
     match said.answers.into_iter().flatten().next() {
         Some(view) => Ok(Json(view)),
         None if said.silent > 0 => Err(Fault::silent()),

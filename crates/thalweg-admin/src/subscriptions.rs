@@ -43,18 +43,28 @@ impl SubscriptionRow {
 pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<SubscriptionRow>> {
     let wanted = Wanted::from_uri(&uri, &["client", "filter", "topic"])?;
     if let Some(topic) = &wanted.topic {
-        Address::check(topic)
-            .map_err(|error| Fault::bad(format!("?topic= is not a topic: {error}"), "name one topic"))?;
+        Address::check(topic).map_err(|error| {
+            Fault::bad(format!("?topic= is not a topic: {error}"), "name one topic")
+        })?;
     }
     let (limit, after) = (wanted.limit(), wanted.after()?);
     let said = asker.all(move |inside| {
         let mut part = Part::new(limit, after.clone());
         // One exact name spares the kernel from looking at all others.
-        let exactly = wanted.client.as_deref().filter(|client| !client.ends_with('*'));
+        let exactly = wanted
+            .client
+            .as_deref()
+            .filter(|client| !client.ends_with('*'));
         inside.kernel.for_each_subscription(exactly, |held| {
             if wanted.wants_client(&held.client)
-                && wanted.filter.as_deref().is_none_or(|filter| *held.filter == *filter)
-                && wanted.topic.as_deref().is_none_or(|topic| matches(&held.filter, topic))
+                && wanted
+                    .filter
+                    .as_deref()
+                    .is_none_or(|filter| *held.filter == *filter)
+                && wanted
+                    .topic
+                    .as_deref()
+                    .is_none_or(|topic| matches(&held.filter, topic))
             {
                 let row = SubscriptionRow::new(held, inside.shard);
                 let (client, (filter, group)) = (row.client.clone(), row.key());

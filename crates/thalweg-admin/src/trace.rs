@@ -67,19 +67,37 @@ struct Part {
 pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> {
     let mend = "ask /v1/trace?topic=a/b, or /v1/trace?topic=a/b&from=CLIENT";
     let question = Query::<Question>::try_from_uri(&uri);
-    let Query(Question { topic, from }) = question.map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
-    Address::check(&topic).map_err(|error| Fault::bad(format!("?topic= {topic:?}: {error}"), mend))?;
+    let Query(Question { topic, from }) =
+        question.map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
+    Address::check(&topic)
+        .map_err(|error| Fault::bad(format!("?topic= {topic:?}: {error}"), mend))?;
     let (address, publisher) = (topic.clone(), from.clone());
     let said = asker.all(move |inside| {
         let explained = inside.kernel.explain(&address, None, inside.now);
-        let publisher = publisher.as_deref().filter(|client| inside.kernel.session_view(client).is_some());
-        let may_publish = publisher.map(|client| !inside.kernel.explain(&address, Some(client), inside.now).denied);
-        let is_durable = |client: &str| inside.kernel.session_view(client).is_some_and(|view| view.durable);
+        let publisher = publisher
+            .as_deref()
+            .filter(|client| inside.kernel.session_view(client).is_some());
+        let may_publish = publisher.map(|client| {
+            !inside
+                .kernel
+                .explain(&address, Some(client), inside.now)
+                .denied
+        });
+        let is_durable = |client: &str| {
+            inside
+                .kernel
+                .session_view(client)
+                .is_some_and(|view| view.durable)
+        };
         let limits = inside.kernel.limits();
         Part {
             shard: inside.shard,
             may_publish,
-            durable: explained.receivers.iter().filter(|(client, _)| is_durable(client)).count(),
+            durable: explained
+                .receivers
+                .iter()
+                .filter(|(client, _)| is_durable(client))
+                .count(),
             explained,
             levels_max: limits.levels_max,
             stages: inside.stages.clone(),
@@ -87,14 +105,24 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> 
         }
     });
     let said = said.await?;
-    if let (Some(client), false, 0) = (&from, said.answers.iter().any(|part| part.may_publish.is_some()), said.silent) {
+    if let (Some(client), false, 0) = (
+        &from,
+        said.answers.iter().any(|part| part.may_publish.is_some()),
+        said.silent,
+    ) {
         return Err(Fault::no_client(client));
     }
     let keeper = home(&topic, asker.observer().shard_count() as u16).0;
     Ok(Json(trace(topic, from, &said.answers, keeper, said.silent)))
 }
 
-fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shards_silent: usize) -> Trace {
+fn trace(
+    topic: String,
+    from: Option<String>,
+    parts: &[Part],
+    keeper: u16,
+    shards_silent: usize,
+) -> Trace {
     let mut stages = Stages::default();
     parts.iter().for_each(|part| stages.merge(&part.stages));
     let mut rows = Vec::new();
@@ -114,12 +142,30 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
     let publisher = from.as_deref().unwrap_or("any publisher");
     let levels = topic.split('/').count();
     let levels_max = parts.first().map_or(usize::MAX, |part| part.levels_max);
-    add(Span::NetRead as usize, entered, publisher, "bytes are read, many packets at once".into());
-    add(Span::WireDecode as usize, entered, publisher, "a PUBLISH of its protocol, borrowed from the buffer".into());
-    add(Span::FrontIn as usize, entered, &topic, format!("{levels} levels, {} bytes: a legal address", topic.len()));
+    add(
+        Span::NetRead as usize,
+        entered,
+        publisher,
+        "bytes are read, many packets at once".into(),
+    );
+    add(
+        Span::WireDecode as usize,
+        entered,
+        publisher,
+        "a PUBLISH of its protocol, borrowed from the buffer".into(),
+    );
+    add(
+        Span::FrontIn as usize,
+        entered,
+        &topic,
+        format!("{levels} levels, {} bytes: a legal address", topic.len()),
+    );
     let denied = entry.is_some_and(|part| part.may_publish == Some(false));
     let too_deep = levels > levels_max;
-    let receivers: usize = parts.iter().map(|part| part.explained.receivers.len()).sum();
+    let receivers: usize = parts
+        .iter()
+        .map(|part| part.explained.receivers.len())
+        .sum();
     let groups: usize = parts.iter().map(|part| part.explained.groups.len()).sum();
     add(
         Span::KernelPublish as usize,
@@ -132,7 +178,8 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         },
     );
     if too_deep {
-        let decision = format!("refused: {levels} levels, and limits.topic_levels_max is {levels_max}");
+        let decision =
+            format!("refused: {levels} levels, and limits.topic_levels_max is {levels_max}");
         add(Span::KernelPublish as usize, entered, &topic, decision);
     }
     let goes_on = !denied && !too_deep;
@@ -140,35 +187,76 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         let has_last_value = parts.iter().any(|part| part.explained.has_last_value);
         let is_kept = parts.iter().any(|part| part.explained.is_kept);
         let decision = match (has_last_value, is_kept) {
-            (true, true) => "there is a last value, which any publish replaces: all are remembered there",
-            (false, true) => "there is no last value; any publish sets one: all are remembered there",
+            (true, true) => {
+                "there is a last value, which any publish replaces: all are remembered there"
+            }
+            (false, true) => {
+                "there is no last value; any publish sets one: all are remembered there"
+            }
             (true, false) => "there is a last value, which a retained publish replaces",
             (false, false) => "there is no last value; a retained publish sets one",
         };
-        add(Span::KernelPublish as usize, Some(keeper), &topic, decision.into());
+        add(
+            Span::KernelPublish as usize,
+            Some(keeper),
+            &topic,
+            decision.into(),
+        );
         for part in parts {
             let (here, shared) = (part.explained.receivers.len(), part.explained.groups.len());
             let decision = format!("{here} receivers and {shared} groups on this shard");
-            add(Span::KernelPublish as usize, Some(part.shard), &topic, decision);
+            add(
+                Span::KernelPublish as usize,
+                Some(part.shard),
+                &topic,
+                decision,
+            );
             if part.explained.watches > 0 {
-                let decision =
-                    format!("{} readers watch it: each is told and takes it when it can", part.explained.watches);
-                add(Span::KernelPublish as usize, Some(part.shard), &topic, decision);
+                let decision = format!(
+                    "{} readers watch it: each is told and takes it when it can",
+                    part.explained.watches
+                );
+                add(
+                    Span::KernelPublish as usize,
+                    Some(part.shard),
+                    &topic,
+                    decision,
+                );
             }
             for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
-                add(Span::KernelPublish as usize, Some(part.shard), group, format!("one member gets it: {what}"));
+                add(
+                    Span::KernelPublish as usize,
+                    Some(part.shard),
+                    group,
+                    format!("one member gets it: {what}"),
+                );
             }
             for (queue, what) in part.explained.queues.iter().take(RECEIVERS_NAMED_MAX) {
-                add(Span::KernelPublish as usize, Some(part.shard), queue, format!("one consumer gets it: {what}"));
+                add(
+                    Span::KernelPublish as usize,
+                    Some(part.shard),
+                    queue,
+                    format!("one consumer gets it: {what}"),
+                );
             }
         }
         add(STORE_COMMIT, None, &topic, kept(parts, groups));
-        let all = parts.iter().flat_map(|part| part.explained.receivers.iter().map(|receiver| (part.shard, receiver)));
+        let all = parts.iter().flat_map(|part| {
+            part.explained
+                .receivers
+                .iter()
+                .map(|receiver| (part.shard, receiver))
+        });
         for (shard, (client, what)) in all.take(RECEIVERS_NAMED_MAX) {
             add(Span::FrontOut as usize, Some(shard), client, what.clone());
         }
         if receivers > RECEIVERS_NAMED_MAX {
-            add(Span::FrontOut as usize, None, &topic, format!("and {} more", receivers - RECEIVERS_NAMED_MAX));
+            add(
+                Span::FrontOut as usize,
+                None,
+                &topic,
+                format!("and {} more", receivers - RECEIVERS_NAMED_MAX),
+            );
         }
     }
     let queues: usize = parts.iter().map(|part| part.explained.queues.len()).sum();
@@ -179,13 +267,25 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         (true, _) => "accepted",
     };
     let acknowledged = match outcome {
-        "denied" => "QoS 1 and 2: refused with a reason code where the protocol has one; QoS 0: dropped and counted",
+        "denied" => {
+            "QoS 1 and 2: refused with a reason code where the protocol has one; QoS 0: dropped and counted"
+        }
         "no_match" => "QoS 1 and 2: acknowledged, and MQTT 5 publishers hear that nobody wanted it",
         _ => "QoS 1 and 2: acknowledged; QoS 0: nothing to say",
     };
-    add(Span::FrontAck as usize, entered, publisher, acknowledged.into());
+    add(
+        Span::FrontAck as usize,
+        entered,
+        publisher,
+        acknowledged.into(),
+    );
     if receivers + groups + queues + watches > 0 && goes_on {
-        add(Span::NetWrite as usize, None, &topic, "one write per connection and turn, whatever it gathered".into());
+        add(
+            Span::NetWrite as usize,
+            None,
+            &topic,
+            "one write per connection and turn, whatever it gathered".into(),
+        );
         add(
             Span::KernelSettle as usize,
             None,
@@ -194,7 +294,16 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         );
     }
     let (receivers, groups) = if goes_on { (receivers, groups) } else { (0, 0) };
-    Trace { topic, from, dry_run: true, outcome, receivers, groups, rows, shards_silent }
+    Trace {
+        topic,
+        from,
+        dry_run: true,
+        outcome,
+        receivers,
+        groups,
+        rows,
+        shards_silent,
+    }
 }
 
 /// What is written down, and what the acknowledgement waits for.
@@ -208,7 +317,9 @@ fn kept(parts: &[Part], groups: usize) -> String {
     }
     let whom = match groups {
         0 => format!("for {durable} sessions that outlive their connection"),
-        _ => format!("for {durable} sessions, and groups with members, that outlive their connection"),
+        _ => format!(
+            "for {durable} sessions, and groups with members, that outlive their connection"
+        ),
     };
     let when = match safety {
         Safety::Durable => "is on the disk",
@@ -219,8 +330,13 @@ fn kept(parts: &[Part], groups: usize) -> String {
 
 /// What `journal.filters` say of the address, or what holds in general. The publisher's listener may say otherwise.
 fn safety_of(limits: &Limits, address: &str) -> Safety {
-    let said = limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
-    said.map(|(_, safety)| *safety).max().unwrap_or(limits.safety)
+    let said = limits
+        .safety_filters
+        .iter()
+        .filter(|(filter, _)| filter.matches(address));
+    said.map(|(_, safety)| *safety)
+        .max()
+        .unwrap_or(limits.safety)
 }
 
 /// Where [`SPANS`] has it. It has no samples: a commit is shared by all messages in it.
@@ -260,7 +376,15 @@ mod tests {
             is_kept: false,
         };
         let (stages, safety) = (Stages::default(), Some(Safety::Durable));
-        Part { shard, explained, may_publish, levels_max: 3, stages, safety, durable: 0 }
+        Part {
+            shard,
+            explained,
+            may_publish,
+            levels_max: 3,
+            stages,
+            safety,
+            durable: 0,
+        }
     }
 
     fn check(topic: &str, parts: &[Part], outcome: &str, receivers: usize) -> Trace {
@@ -274,18 +398,40 @@ mod tests {
         let mut watched = part(1, 0, None);
         watched.explained.watches = 2;
         let trace = check("a/b", &[part(0, 0, None), watched], "accepted", 0);
-        assert!(trace.rows.iter().any(|row| row.decision.starts_with("2 readers watch it")));
+        assert!(
+            trace
+                .rows
+                .iter()
+                .any(|row| row.decision.starts_with("2 readers watch it"))
+        );
     }
 
     #[test]
     fn receivers_of_all_shards_count() {
-        let trace = check("a/b", &[part(0, 2, None), part(1, 1, Some(true))], "accepted", 3);
-        assert_eq!(trace.rows.iter().filter(|row| row.span == "front.out").count(), 3);
+        let trace = check(
+            "a/b",
+            &[part(0, 2, None), part(1, 1, Some(true))],
+            "accepted",
+            3,
+        );
+        assert_eq!(
+            trace
+                .rows
+                .iter()
+                .filter(|row| row.span == "front.out")
+                .count(),
+            3
+        );
     }
 
     #[test]
     fn a_refused_publish_reaches_nobody() {
-        check("a/b", &[part(0, 2, Some(false)), part(1, 1, None)], "denied", 0);
+        check(
+            "a/b",
+            &[part(0, 2, Some(false)), part(1, 1, None)],
+            "denied",
+            0,
+        );
         check("a/b/c/d", &[part(0, 2, Some(true))], "denied", 0);
         check("a/b", &[part(0, 0, Some(true))], "no_match", 0);
     }
@@ -293,8 +439,13 @@ mod tests {
     #[test]
     fn rows_come_in_the_order_of_the_spans() {
         let trace = check("a/b", &[part(0, 2, None)], "accepted", 2);
-        let places = trace.rows.iter().map(|row| SPANS.iter().position(|span| *span == row.span));
-        let places: Vec<usize> = places.map(|place| place.expect("a name of DESIGN §4")).collect();
+        let places = trace
+            .rows
+            .iter()
+            .map(|row| SPANS.iter().position(|span| *span == row.span));
+        let places: Vec<usize> = places
+            .map(|place| place.expect("a name of DESIGN §4"))
+            .collect();
         assert!(places.is_sorted());
     }
 
@@ -302,18 +453,38 @@ mod tests {
     fn what_is_written_down_is_said_with_what_waits_for_it() {
         assert_eq!(SPANS[STORE_COMMIT], "store.commit");
         let (one, other) = (part(0, 2, None), part(1, 1, None));
-        assert_eq!(kept(&[one, other], 0), "nothing is written, unless it is a retained publish");
-        let parts = [part(0, 2, None), Part { durable: 1, ..part(1, 1, None) }];
+        assert_eq!(
+            kept(&[one, other], 0),
+            "nothing is written, unless it is a retained publish"
+        );
+        let parts = [
+            part(0, 2, None),
+            Part {
+                durable: 1,
+                ..part(1, 1, None)
+            },
+        ];
         assert_eq!(
             kept(&parts, 0),
             "written down for 1 sessions that outlive their connection; QoS 1 and 2 are acknowledged when that is on the disk"
         );
-        let parts = [Part { safety: None, durable: 1, ..part(0, 1, None) }];
+        let parts = [Part {
+            safety: None,
+            durable: 1,
+            ..part(0, 1, None)
+        }];
         assert_eq!(kept(&parts, 0), "nothing is written: there is no journal");
         let filters = [("a/#", Safety::Written), ("a/+", Safety::Durable)];
         let filters = filters.map(|(filter, safety)| (Filter::new(filter).expect("legal"), safety));
-        let limits = Limits { safety: Safety::Written, safety_filters: filters.into(), ..Limits::default() };
-        assert_eq!((safety_of(&limits, "a/b"), safety_of(&limits, "b")), (Safety::Durable, Safety::Written));
+        let limits = Limits {
+            safety: Safety::Written,
+            safety_filters: filters.into(),
+            ..Limits::default()
+        };
+        assert_eq!(
+            (safety_of(&limits, "a/b"), safety_of(&limits, "b")),
+            (Safety::Durable, Safety::Written)
+        );
     }
 
     #[test]

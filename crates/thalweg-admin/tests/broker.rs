@@ -37,7 +37,11 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("thalweg-admin-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "thalweg-admin-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("the temporary folder is writable");
         Folder(path)
@@ -68,22 +72,41 @@ impl Broker {
             "listeners.websocket.enabled=false",
             "sys.interval=1h",
         ];
-        let mut sets: Vec<String> = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
+        let mut sets: Vec<String> = sets
+            .iter()
+            .chain(more)
+            .map(|set| (*set).to_owned())
+            .collect();
         sets.push(format!("data_dir={}", folder.file("data").display()));
-        let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
+        let (config, _) =
+            Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
         let server = Server::start(config).expect("a server");
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
-        let tokens = AdminTokens { admin: token.map(str::to_owned), read: None };
-        let settings = AdminSettings { tokens, ..AdminSettings::open(bind) };
+        let tokens = AdminTokens {
+            admin: token.map(str::to_owned),
+            read: None,
+        };
+        let settings = AdminSettings {
+            tokens,
+            ..AdminSettings::open(bind)
+        };
         let admin = start(server.observer(), settings).expect("an admin interface");
-        Broker { server, admin, token, folder }
+        Broker {
+            server,
+            admin,
+            token,
+            folder,
+        }
     }
 
     /// Sends a request as it stands, with what HTTP asks for around it.
     fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
         let mut stream = TcpStream::connect(self.admin.local_addr()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time limit");
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         for header in headers {
             head.push_str(&format!("{header}\r\n"));
         }
@@ -98,7 +121,11 @@ impl Broker {
         let _ = stream.read_to_end(&mut answer);
         let answer = String::from_utf8(answer).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .expect("a status");
         (status, body.to_owned())
     }
 
@@ -112,19 +139,32 @@ impl Broker {
     fn refused(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> u16 {
         let (status, body) = self.ask(method, path, headers, body);
         let fault: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{path}: {body}"));
-        assert!(fault["error"].is_string() && fault["mend"].is_string(), "{path}: {body}");
+        assert!(
+            fault["error"].is_string() && fault["mend"].is_string(),
+            "{path}: {body}"
+        );
         status
     }
 
     fn publish(&self, letter: &Value) -> Value {
         let letter = letter.to_string();
-        let (status, body) = self.ask("POST", "/v1/publish", &["Content-Type: application/json"], letter.as_bytes());
+        let (status, body) = self.ask(
+            "POST",
+            "/v1/publish",
+            &["Content-Type: application/json"],
+            letter.as_bytes(),
+        );
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).expect("JSON")
     }
 
     fn address(&self, listener: &str) -> &str {
-        let (_, address) = self.server.listening().iter().find(|(name, _)| name == listener).expect("a listener");
+        let (_, address) = self
+            .server
+            .listening()
+            .iter()
+            .find(|(name, _)| name == listener)
+            .expect("a listener");
         address
     }
 
@@ -142,7 +182,9 @@ impl Client {
     /// With clean session 0, so that its session outlives it.
     fn connect(address: SocketAddr, name: &str) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time limit");
         let mut client = Client { stream };
         let mut body = b"\x00\x04MQTT\x04\x00\x00\x3C".to_vec();
         text(&mut body, name);
@@ -163,7 +205,9 @@ impl Client {
     fn send(&mut self, first: u8, body: &[u8]) {
         let length = u8::try_from(body.len()).expect("a short packet");
         assert!(length < 128);
-        self.stream.write_all(&[&[first, length], body].concat()).expect("a packet leaves");
+        self.stream
+            .write_all(&[&[first, length], body].concat())
+            .expect("a packet leaves");
     }
 
     /// The next packet; nothing at the end.
@@ -183,7 +227,10 @@ fn text(into: &mut Vec<u8>, text: &str) {
 
 fn names(page: &Value, field: &str) -> Vec<String> {
     let items = page["items"].as_array().expect("a list");
-    items.iter().map(|item| item[field].as_str().expect("a name").to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item[field].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// What `look` finds, as soon as it finds something.
@@ -209,9 +256,16 @@ fn lists_show_the_clients_of_all_shards() {
     let all = ["car-0", "car-1", "car-2", "car-3", "car-4", "car-5"];
     let sessions = broker.get("/v1/sessions");
     assert_eq!(names(&sessions, "client"), all);
-    assert_eq!((&sessions["total"], &sessions["next"]), (&json!(6), &Value::Null));
-    let shards: BTreeSet<u64> =
-        sessions["items"].as_array().into_iter().flatten().filter_map(|s| s["shard"].as_u64()).collect();
+    assert_eq!(
+        (&sessions["total"], &sessions["next"]),
+        (&json!(6), &Value::Null)
+    );
+    let shards: BTreeSet<u64> = sessions["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|s| s["shard"].as_u64())
+        .collect();
     assert_eq!(shards.len(), 2, "both shards have clients");
     let connections = broker.get("/v1/connections?listener=mqtt");
     assert_eq!(names(&connections, "client"), all);
@@ -230,37 +284,92 @@ fn lists_show_the_clients_of_all_shards() {
         }
     }
     assert_eq!(seen, all);
-    assert_eq!(names(&broker.get("/v1/sessions?client=car-3"), "client"), ["car-3"]);
-    assert_eq!(names(&broker.get("/v1/sessions?client=bus*"), "client"), [""; 0]);
-    assert_eq!(names(&broker.get("/v1/sessions?filter=road/%2B/speed"), "client"), ["car-0"]);
+    assert_eq!(
+        names(&broker.get("/v1/sessions?client=car-3"), "client"),
+        ["car-3"]
+    );
+    assert_eq!(
+        names(&broker.get("/v1/sessions?client=bus*"), "client"),
+        [""; 0]
+    );
+    assert_eq!(
+        names(&broker.get("/v1/sessions?filter=road/%2B/speed"), "client"),
+        ["car-0"]
+    );
 
-    assert_eq!(names(&broker.get("/v1/subscriptions?topic=road/a1/speed"), "client"), ["car-0", "car-1", "car-2"]);
-    assert_eq!(names(&broker.get("/v1/subscriptions?filter=road/%23"), "client"), ["car-1", "car-2"]);
+    assert_eq!(
+        names(
+            &broker.get("/v1/subscriptions?topic=road/a1/speed"),
+            "client"
+        ),
+        ["car-0", "car-1", "car-2"]
+    );
+    assert_eq!(
+        names(&broker.get("/v1/subscriptions?filter=road/%23"), "client"),
+        ["car-1", "car-2"]
+    );
     let shared = broker.get("/v1/subscriptions?client=car-1");
-    assert_eq!((&shared["items"][0]["group"], &shared["items"][0]["qos"]), (&json!("crew"), &json!(1)));
+    assert_eq!(
+        (&shared["items"][0]["group"], &shared["items"][0]["qos"]),
+        (&json!("crew"), &json!(1))
+    );
     let groups = broker.get("/v1/groups");
     assert_eq!(groups["items"][0]["group"], "crew");
-    assert_eq!((&groups["items"][0]["filter"], &groups["items"][0]["members"]), (&json!("road/#"), &json!(2)));
-    assert_eq!((&groups["items"][0]["strategy"], &groups["items"][0]["order"]), (&json!("adaptive"), &Value::Null));
+    assert_eq!(
+        (
+            &groups["items"][0]["filter"],
+            &groups["items"][0]["members"]
+        ),
+        (&json!("road/#"), &json!(2))
+    );
+    assert_eq!(
+        (
+            &groups["items"][0]["strategy"],
+            &groups["items"][0]["order"]
+        ),
+        (&json!("adaptive"), &Value::Null)
+    );
     let seats = &groups["items"][0]["seats"];
     assert_eq!(
-        (&seats[0]["client"], &seats[1]["client"], &seats[1]["online"]),
+        (
+            &seats[0]["client"],
+            &seats[1]["client"],
+            &seats[1]["online"]
+        ),
         (&json!("car-1"), &json!("car-2"), &json!(true))
     );
-    assert_eq!(names(&broker.get("/v1/groups?group=cr*"), "group"), ["crew"]);
-    assert_eq!(broker.get("/v1/groups?group=crew&members=1")["items"][0]["seats_left_out"], 1);
+    assert_eq!(
+        names(&broker.get("/v1/groups?group=cr*"), "group"),
+        ["crew"]
+    );
+    assert_eq!(
+        broker.get("/v1/groups?group=crew&members=1")["items"][0]["seats_left_out"],
+        1
+    );
     assert_eq!(broker.get("/v1/groups?group=cre")["total"], 0);
-    assert_eq!(broker.get("/v1/overview?groups=1")["busiest_groups"][0]["group"], "crew");
+    assert_eq!(
+        broker.get("/v1/overview?groups=1")["busiest_groups"][0]["group"],
+        "crew"
+    );
     assert_eq!(broker.get("/v1/overview")["busiest_groups"], json!([]));
-    assert_eq!(broker.refused("GET", "/v1/groups?limit=10000&members=11", &[], b""), 400);
-    assert_eq!(broker.refused("GET", "/v1/sessions?members=1", &[], b""), 400);
+    assert_eq!(
+        broker.refused("GET", "/v1/groups?limit=10000&members=11", &[], b""),
+        400
+    );
+    assert_eq!(
+        broker.refused("GET", "/v1/sessions?members=1", &[], b""),
+        400
+    );
 
     let one = broker.get("/v1/session/car-0");
     assert_eq!(one["session"]["connected"], true);
     assert_eq!(one["connection"]["listener"], "mqtt");
     assert_eq!(one["subscriptions"][0]["filter"], "road/+/speed");
     assert_eq!(broker.refused("GET", "/v1/session/nobody", &[], b""), 404);
-    assert_eq!(broker.refused("GET", "/v1/groups?client=car-1", &[], b""), 400);
+    assert_eq!(
+        broker.refused("GET", "/v1/groups?client=car-1", &[], b""),
+        400
+    );
 }
 
 #[test]
@@ -285,29 +394,62 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
     assert_eq!(names(&queues, "queue"), ["jobs", "jobs.late", "jobs"]);
     assert_eq!(names(&queues, "tenant"), ["/", "/", "plant"]);
     let first = &queues["items"][0];
-    assert_eq!((&first["address"], &first["bytes"], &first["came"]), (&json!("$q/jobs"), &json!(7), &json!(2)));
-    assert_eq!((&first["unsettled"], &first["consumers"], &first["went"]), (&json!(0), &json!(0), &json!(0)));
-    assert_eq!((&first["durable"], &first["exclusive_to"]), (&json!(false), &Value::Null));
+    assert_eq!(
+        (&first["address"], &first["bytes"], &first["came"]),
+        (&json!("$q/jobs"), &json!(7), &json!(2))
+    );
+    assert_eq!(
+        (&first["unsettled"], &first["consumers"], &first["went"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
+    assert_eq!(
+        (&first["durable"], &first["exclusive_to"]),
+        (&json!(false), &Value::Null)
+    );
     assert_eq!(first["limits"]["overflow"], "drop-head");
-    assert_eq!(names(&broker.get("/v1/queues?queue=jobs.*"), "queue"), ["jobs.late"]);
-    assert_eq!(names(&broker.get("/v1/queues?tenant=plant"), "address"), ["$q@plant/jobs"]);
+    assert_eq!(
+        names(&broker.get("/v1/queues?queue=jobs.*"), "queue"),
+        ["jobs.late"]
+    );
+    assert_eq!(
+        names(&broker.get("/v1/queues?tenant=plant"), "address"),
+        ["$q@plant/jobs"]
+    );
     assert_eq!(broker.get("/v1/queues?limit=1")["total"], 3);
     assert_eq!(broker.refused("GET", "/v1/queues?client=a", &[], b""), 400);
 
     let exchanges = broker.get("/v1/exchanges?tenant=/");
-    let kinds: Vec<String> =
-        names(&exchanges, "exchange").into_iter().zip(names(&exchanges, "kind")).map(|(n, k)| n + " " + &k).collect();
-    for wanted in ["amq.direct direct", "amq.fanout fanout", "amq.headers headers", "amq.topic topic"] {
-        assert_eq!(kinds.iter().filter(|kind| *kind == wanted).count(), 1, "{wanted} in {kinds:?}");
+    let kinds: Vec<String> = names(&exchanges, "exchange")
+        .into_iter()
+        .zip(names(&exchanges, "kind"))
+        .map(|(n, k)| n + " " + &k)
+        .collect();
+    for wanted in [
+        "amq.direct direct",
+        "amq.fanout fanout",
+        "amq.headers headers",
+        "amq.topic topic",
+    ] {
+        assert_eq!(
+            kinds.iter().filter(|kind| *kind == wanted).count(),
+            1,
+            "{wanted} in {kinds:?}"
+        );
     }
     let topic = &broker.get("/v1/exchanges?exchange=amq.topic")["items"][0];
     assert_eq!(topic["bindings"], 1);
-    assert_eq!(topic["bound"], json!([{"to": "$q/jobs", "key": "road.#", "arguments": {}}]));
+    assert_eq!(
+        topic["bound"],
+        json!([{"to": "$q/jobs", "key": "road.#", "arguments": {}}])
+    );
 
     let sessions = broker.get("/v1/sessions");
     assert_eq!(names(&sessions, "dialect"), ["AMQP 0-9-1"; 2]);
     let books = broker.get("/v1/ledger");
-    assert_eq!((&books["copies"]["waiting"], &books["copies"]["unaccounted"]), (&json!(2), &json!(0)));
+    assert_eq!(
+        (&books["copies"]["waiting"], &books["copies"]["unaccounted"]),
+        (&json!(2), &json!(0))
+    );
     let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
     for line in [
         "thalweg_queues 3",
@@ -317,14 +459,22 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
         "thalweg_bindings 1",
         "thalweg_protocol_connections{protocol=\"AMQP 0-9-1\"} 2",
     ] {
-        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+        assert!(
+            metrics.lines().any(|there| there == line),
+            "{line} is not in\n{metrics}"
+        );
     }
     let limits = broker.get("/v1/limits");
     let used = |key: &str| {
         let rows = limits["items"].as_array().expect("a list");
-        rows.iter().find(|row| row["key"] == key).map(|row| row["used"].clone())
+        rows.iter()
+            .find(|row| row["key"] == key)
+            .map(|row| row["used"].clone())
     };
-    assert_eq!((used("queues.count_max"), used("queues.messages_max")), (Some(json!(3)), Some(json!(2))));
+    assert_eq!(
+        (used("queues.count_max"), used("queues.messages_max")),
+        (Some(json!(3)), Some(json!(2)))
+    );
     let documents = include_str!("../../../docs/admin-api.md");
     for page in [&queues, &exchanges, &broker.get("/v1/exchanges")] {
         documented(page, documents);
@@ -338,13 +488,26 @@ fn listeners_are_shown_with_what_came_in_datagrams() {
     documented(&listeners, include_str!("../../../docs/admin-api.md"));
     assert_eq!(names(&listeners, "listener"), ["amqp", "coap", "mqtt"]);
     let coap = &listeners["items"][1];
-    assert_eq!((&coap["kind"], &coap["transport"], &coap["anonymous"]), (&json!("coap"), &json!("udp"), &json!(true)));
-    assert_eq!((&coap["datagrams"]["sockets"], &coap["datagrams"]["received"]), (&json!(2), &json!(0)));
+    assert_eq!(
+        (&coap["kind"], &coap["transport"], &coap["anonymous"]),
+        (&json!("coap"), &json!("udp"), &json!(true))
+    );
+    assert_eq!(
+        (
+            &coap["datagrams"]["sockets"],
+            &coap["datagrams"]["received"]
+        ),
+        (&json!(2), &json!(0))
+    );
     assert!(listeners["items"][2].get("datagrams").is_none());
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
     // An empty confirmable message, which is answered with a reset. RFC 7252 §4.3
-    peer.send_to(&[0x40, 0, 1, 2], coap["address"].as_str().expect("an address")).expect("sent");
+    peer.send_to(
+        &[0x40, 0, 1, 2],
+        coap["address"].as_str().expect("an address"),
+    )
+    .expect("sent");
     let mut answer = [0; 10];
     let count = peer.recv(&mut answer).expect("an answer");
     assert_eq!(answer.get(..count), Some(&[0x70, 0, 1, 2][..]));
@@ -356,13 +519,19 @@ fn listeners_are_shown_with_what_came_in_datagrams() {
             break counts;
         }
     };
-    assert_eq!((&counts["received"], &counts["sent"], &counts["unsent"]), (&json!(1), &json!(1), &json!(0)));
+    assert_eq!(
+        (&counts["received"], &counts["sent"], &counts["unsent"]),
+        (&json!(1), &json!(1), &json!(0))
+    );
     let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
     for line in [
         "thalweg_datagrams_received_total{listener=\"coap\"} 1",
         "thalweg_datagrams_sent_bytes_total{listener=\"coap\"} 4",
     ] {
-        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+        assert!(
+            metrics.lines().any(|there| there == line),
+            "{line} is not in\n{metrics}"
+        );
     }
 }
 
@@ -381,12 +550,18 @@ fn a_message_from_the_interface_reaches_subscribers_and_is_kept() {
         assert!(body.starts_with(b"\x00\x07road/a1") && body.ends_with(b"icy"));
     }
     let kept = broker.get("/v1/retained?filter=road/%2B");
-    assert_eq!((&kept["items"][0]["topic"], &kept["items"][0]["payload"]), (&json!("road/a1"), &json!("icy")));
+    assert_eq!(
+        (&kept["items"][0]["topic"], &kept["items"][0]["payload"]),
+        (&json!("road/a1"), &json!("icy"))
+    );
     assert_eq!(kept["is_whole"], true);
 
     // Copies that nobody has acknowledged are in flight, and on the books.
     let books = broker.get("/v1/ledger");
-    assert_eq!((&books["copies"]["routed"], &books["copies"]["in_flight"]), (&json!(4), &json!(4)));
+    assert_eq!(
+        (&books["copies"]["routed"], &books["copies"]["in_flight"]),
+        (&json!(4), &json!(4))
+    );
     assert_eq!(books["copies"]["unaccounted"], 0);
     assert_eq!(broker.get("/v1/session/car-1")["queue"]["in_flight"], 1);
     let overview = broker.get("/v1/overview?sessions=2");
@@ -395,7 +570,10 @@ fn a_message_from_the_interface_reaches_subscribers_and_is_kept() {
 
     let clear = json!({"topic": "road/a1", "retain": true});
     broker.publish(&clear);
-    assert_eq!(broker.get("/v1/retained?filter=road/%2B")["items"], json!([]));
+    assert_eq!(
+        broker.get("/v1/retained?filter=road/%2B")["items"],
+        json!([])
+    );
 }
 
 #[test]
@@ -416,23 +594,48 @@ fn books_are_kept_for_each_client_and_for_the_prefixes_that_have_some() {
     }
     let first = broker.get("/v1/ledger?client=car-0");
     let settled = |row: &Value| row["delivered"] == 1 && row["in_flight"] == 2;
-    let row = until(|| Some(broker.get("/v1/ledger?client=car-0")["items"][0].clone()).filter(settled));
+    let row =
+        until(|| Some(broker.get("/v1/ledger?client=car-0")["items"][0].clone()).filter(settled));
     assert_eq!(first["total"], 1);
-    assert_eq!((&row["routed"], &row["queued"], &row["unaccounted"]), (&json!(3), &json!(2), &json!(0)));
-    assert_eq!((&row["durable"], &row["connected"]), (&json!(true), &json!(true)));
-    assert_eq!(names(&broker.get("/v1/ledger?client=car-*&limit=2"), "client"), ["car-0", "car-1"]);
-    assert_eq!(broker.refused("GET", "/v1/ledger?client=nobody", &[], b""), 404);
+    assert_eq!(
+        (&row["routed"], &row["queued"], &row["unaccounted"]),
+        (&json!(3), &json!(2), &json!(0))
+    );
+    assert_eq!(
+        (&row["durable"], &row["connected"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(
+        names(&broker.get("/v1/ledger?client=car-*&limit=2"), "client"),
+        ["car-0", "car-1"]
+    );
+    assert_eq!(
+        broker.refused("GET", "/v1/ledger?client=nobody", &[], b""),
+        404
+    );
 
     // A message is in the books of the longest prefix of whole levels, over all shards.
     let books = broker.get("/v1/ledger?prefix=*");
     assert_eq!(names(&books, "prefix"), ["rail", "road", "road/a1"]);
     let routed: Vec<&Value> = (0..3).map(|n| &books["items"][n]["routed"]).collect();
     assert_eq!(routed, [&json!(0), &json!(8), &json!(4)]);
-    assert_eq!(broker.get("/v1/ledger?prefix=road")["items"][0]["routed"], 8);
-    assert_eq!(broker.refused("GET", "/v1/ledger?prefix=sea", &[], b""), 404);
-    assert_eq!(broker.refused("GET", "/v1/ledger?prefix=road&client=car-0", &[], b""), 400);
+    assert_eq!(
+        broker.get("/v1/ledger?prefix=road")["items"][0]["routed"],
+        8
+    );
+    assert_eq!(
+        broker.refused("GET", "/v1/ledger?prefix=sea", &[], b""),
+        404
+    );
+    assert_eq!(
+        broker.refused("GET", "/v1/ledger?prefix=road&client=car-0", &[], b""),
+        400
+    );
     let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
-    assert!(metrics.contains("thalweg_prefix_copies_routed_total{prefix=\"road/a1\"} 4\n"), "{metrics}");
+    assert!(
+        metrics.contains("thalweg_prefix_copies_routed_total{prefix=\"road/a1\"} 4\n"),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -446,7 +649,8 @@ fn the_journal_says_how_it_is_and_makes_checkpoints_and_backups() {
     // Delivering at QoS 0 does not wait for the disk.
     let journal = until(|| {
         let journal = broker.get("/v1/journal");
-        let is_written = number(&journal["written"]["frames"]) > 0 && number(&journal["written"]["syncs"]) > 0;
+        let is_written =
+            number(&journal["written"]["frames"]) > 0 && number(&journal["written"]["syncs"]) > 0;
         is_written.then_some(journal)
     });
     assert_eq!(journal["state"], "ready");
@@ -454,39 +658,83 @@ fn the_journal_says_how_it_is_and_makes_checkpoints_and_backups() {
 
     let post = |path: &str, body: &Value| {
         let body = body.to_string();
-        let (status, answer) = broker.ask("POST", path, &["Content-Type: application/json"], body.as_bytes());
-        (status, serde_json::from_str::<Value>(&answer).unwrap_or_else(|_| panic!("{path}: {answer}")))
+        let (status, answer) = broker.ask(
+            "POST",
+            path,
+            &["Content-Type: application/json"],
+            body.as_bytes(),
+        );
+        (
+            status,
+            serde_json::from_str::<Value>(&answer).unwrap_or_else(|_| panic!("{path}: {answer}")),
+        )
     };
     let (status, checkpoint) = post("/v1/journal/checkpoint", &json!({}));
     assert_eq!(status, 200, "{checkpoint}");
-    assert!(checkpoint["done"].as_str().is_some_and(|words| words.starts_with("checkpoint at frame ")), "{checkpoint}");
+    assert!(
+        checkpoint["done"]
+            .as_str()
+            .is_some_and(|words| words.starts_with("checkpoint at frame ")),
+        "{checkpoint}"
+    );
 
     let target = broker.folder.file("backup");
     let (status, backup) = post("/v1/journal/backup", &json!({ "target": target }));
     assert_eq!(status, 200, "{backup}");
     assert_eq!(
-        (&backup["sessions"], &backup["subscriptions"], &backup["last_values"]),
+        (
+            &backup["sessions"],
+            &backup["subscriptions"],
+            &backup["last_values"]
+        ),
         (&json!(1), &json!(1), &json!(1))
     );
     documented(&backup, include_str!("../../../docs/admin-api.md"));
     let files = std::fs::read_dir(&target).expect("it was made").count();
-    assert!(files as u64 >= number(&backup["files_linked"]) + number(&backup["files_copied"]), "{backup}");
+    assert!(
+        files as u64 >= number(&backup["files_linked"]) + number(&backup["files_copied"]),
+        "{backup}"
+    );
     let (status, refusal) = post("/v1/journal/backup", &json!({ "target": target }));
-    assert_eq!(status, 409, "a target with something in it is left alone: {refusal}");
-    assert_eq!(post("/v1/journal/backup", &json!({"target": "backup"})).0, 400);
-    assert_eq!(broker.refused("POST", "/v1/journal/checkpoint", &[], b""), 403, "no web page may do this");
+    assert_eq!(
+        status, 409,
+        "a target with something in it is left alone: {refusal}"
+    );
+    assert_eq!(
+        post("/v1/journal/backup", &json!({"target": "backup"})).0,
+        400
+    );
+    assert_eq!(
+        broker.refused("POST", "/v1/journal/checkpoint", &[], b""),
+        403,
+        "no web page may do this"
+    );
 
     let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
-    assert!(metrics.contains("thalweg_journal_enabled 1\n") && metrics.contains("thalweg_journal_failed 0\n"));
+    assert!(
+        metrics.contains("thalweg_journal_enabled 1\n")
+            && metrics.contains("thalweg_journal_failed 0\n")
+    );
 }
 
 #[test]
 fn without_a_journal_there_is_nothing_to_show_or_to_save() {
     let broker = Broker::with(None, &["journal.enabled=false"]);
     assert_eq!(broker.refused("GET", "/v1/journal", &[], b""), 409);
-    assert_eq!(broker.refused("POST", "/v1/journal/checkpoint", &["X-Thalweg: 1"], b""), 409);
+    assert_eq!(
+        broker.refused("POST", "/v1/journal/checkpoint", &["X-Thalweg: 1"], b""),
+        409
+    );
     let target = json!({ "target": broker.folder.file("backup") }).to_string();
-    assert_eq!(broker.refused("POST", "/v1/journal/backup", &["X-Thalweg: 1"], target.as_bytes()), 409);
+    assert_eq!(
+        broker.refused(
+            "POST",
+            "/v1/journal/backup",
+            &["X-Thalweg: 1"],
+            target.as_bytes()
+        ),
+        409
+    );
     assert!(!broker.folder.file("backup").exists());
     assert_eq!(broker.ask("GET", "/readyz", &[], b"").0, 200);
     let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
@@ -505,14 +753,23 @@ fn a_trace_says_who_would_get_it_and_sends_nothing() {
         (&json!("accepted"), &json!(2), &json!(true))
     );
     let rows = trace["rows"].as_array().expect("rows");
-    let receivers: BTreeSet<&str> =
-        rows.iter().filter(|row| row["span"] == "front.out").filter_map(|row| row["subject"].as_str()).collect();
+    let receivers: BTreeSet<&str> = rows
+        .iter()
+        .filter(|row| row["span"] == "front.out")
+        .filter_map(|row| row["subject"].as_str())
+        .collect();
     assert_eq!(receivers, BTreeSet::from(["car-0", "car-1"]));
     assert_eq!(broker.get("/v1/trace?topic=rail")["outcome"], "no_match");
     assert_eq!(broker.get("/v1/ledger")["copies"]["routed"], 0);
     assert_eq!(broker.refused("GET", "/v1/trace", &[], b""), 400);
-    assert_eq!(broker.refused("GET", "/v1/trace?topic=road/%23", &[], b""), 400);
-    assert_eq!(broker.refused("GET", "/v1/trace?topic=road&from=nobody", &[], b""), 404);
+    assert_eq!(
+        broker.refused("GET", "/v1/trace?topic=road/%23", &[], b""),
+        400
+    );
+    assert_eq!(
+        broker.refused("GET", "/v1/trace?topic=road&from=nobody", &[], b""),
+        404
+    );
 }
 
 #[test]
@@ -524,13 +781,28 @@ fn a_kick_ends_the_connection_and_forgets_if_asked() {
         assert_eq!(status, 200, "{body}");
         serde_json::from_str::<Value>(&body).expect("JSON")
     };
-    assert_eq!(broker.refused("DELETE", "/v1/connections/car%201", &[], b""), 403);
-    assert_eq!(kick("/v1/connections/car%201"), json!({"client": "car 1", "disconnected": true, "forgotten": false}));
+    assert_eq!(
+        broker.refused("DELETE", "/v1/connections/car%201", &[], b""),
+        403
+    );
+    assert_eq!(
+        kick("/v1/connections/car%201"),
+        json!({"client": "car 1", "disconnected": true, "forgotten": false})
+    );
     assert_eq!(client.receive(), None);
     let view = broker.get("/v1/session/car%201");
-    assert_eq!((&view["session"]["connected"], &view["connection"]), (&json!(false), &Value::Null));
-    assert_eq!(kick("/v1/connections/car%201?forget=true")["disconnected"], false);
-    assert_eq!(broker.refused("DELETE", "/v1/connections/car%201", &["X-Thalweg: 1"], b""), 404);
+    assert_eq!(
+        (&view["session"]["connected"], &view["connection"]),
+        (&json!(false), &Value::Null)
+    );
+    assert_eq!(
+        kick("/v1/connections/car%201?forget=true")["disconnected"],
+        false
+    );
+    assert_eq!(
+        broker.refused("DELETE", "/v1/connections/car%201", &["X-Thalweg: 1"], b""),
+        404
+    );
 }
 
 #[test]
@@ -542,11 +814,21 @@ fn every_link_of_the_front_page_answers_and_every_field_is_documented() {
     let documents = include_str!("../../../docs/admin-api.md");
     let (status, page) = broker.ask("GET", "/", &[], b"");
     assert_eq!(status, 200);
-    let links: Vec<&str> = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let links: Vec<&str> = page
+        .split("href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
     assert!(links.len() >= 10);
-    for link in links.into_iter().chain(["/v1/session/car-1", "/v1/overview?sessions=5"]) {
+    for link in links
+        .into_iter()
+        .chain(["/v1/session/car-1", "/v1/overview?sessions=5"])
+    {
         let path = link.split('?').next().unwrap_or(link);
-        assert!(documents.contains(path.trim_end_matches("car-1")), "{path} is not in docs/admin-api.md");
+        assert!(
+            documents.contains(path.trim_end_matches("car-1")),
+            "{path} is not in docs/admin-api.md"
+        );
         if link != "/metrics" {
             documented(&broker.get(link), documents);
         }
@@ -559,7 +841,10 @@ fn documented(value: &Value, documents: &str) {
         Value::Array(items) => items.iter().for_each(|item| documented(item, documents)),
         Value::Object(members) => {
             for (name, member) in members {
-                assert!(documents.contains(&format!("`{name}`")), "`{name}` is not in docs/admin-api.md");
+                assert!(
+                    documents.contains(&format!("`{name}`")),
+                    "`{name}` is not in docs/admin-api.md"
+                );
                 if name != "lobby" && name != "dropped_by_reason" {
                     documented(member, documents);
                 }
@@ -578,7 +863,12 @@ fn metrics_count_what_is_there() {
     client.receive().expect("PUBLISH");
     let (status, text) = broker.ask("GET", "/metrics", &[], b"");
     assert_eq!(status, 200);
-    let has = |line: &str| assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+    let has = |line: &str| {
+        assert!(
+            text.lines().any(|there| there == line),
+            "{line} is not in\n{text}"
+        )
+    };
     has("thalweg_sessions_online 1");
     has("thalweg_connections{listener=\"mqtt\"} 1");
     has("thalweg_subscriptions 1");
@@ -593,7 +883,11 @@ fn metrics_count_what_is_there() {
 fn metrics_count_reports_of_load_whoever_sends_them() {
     let broker = Broker::start(None);
     let mut client = broker.client("car-1");
-    for report in [r#"{"msgsInQueue":3,"processingTimePerMsg":25.0}"#, r#"{"msgsInQueue":-3}"#, "idle"] {
+    for report in [
+        r#"{"msgsInQueue":3,"processingTimePerMsg":25.0}"#,
+        r#"{"msgsInQueue":-3}"#,
+        "idle",
+    ] {
         let mut body = Vec::new();
         text(&mut body, "$load/report");
         body.extend([0, 1]);
@@ -607,7 +901,10 @@ fn metrics_count_reports_of_load_whoever_sends_them() {
         "thalweg_load_reports_total{verdict=\"refused\"} 2",
         "thalweg_load_terms_ignored_total 0",
     ] {
-        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+        assert!(
+            metrics.lines().any(|there| there == line),
+            "{line} is not in\n{metrics}"
+        );
     }
 }
 
@@ -621,8 +918,19 @@ fn with_a_token_only_probes_come_in_without_it() {
     for path in ["/", "/metrics", "/v1/sessions", "/v1/nothing"] {
         assert_eq!(broker.refused("GET", path, &[], b""), 401, "{path}");
     }
-    assert_eq!(broker.refused("GET", "/v1/sessions", &["Authorization: Bearer a secre"], b""), 401);
-    assert_eq!(broker.refused("POST", "/v1/publish", &["X-Thalweg: 1"], b"{}"), 401);
+    assert_eq!(
+        broker.refused(
+            "GET",
+            "/v1/sessions",
+            &["Authorization: Bearer a secre"],
+            b""
+        ),
+        401
+    );
+    assert_eq!(
+        broker.refused("POST", "/v1/publish", &["X-Thalweg: 1"], b"{}"),
+        401
+    );
 }
 
 #[test]
@@ -642,14 +950,26 @@ fn over_its_unix_socket_the_interface_asks_for_no_token() {
     let mut broker = Broker::start(Some("a secret"));
     broker.token = None;
     let path = broker.folder.file("admin.sock");
-    let tokens = AdminTokens { admin: Some("a secret".into()), read: None };
+    let tokens = AdminTokens {
+        admin: Some("a secret".into()),
+        read: None,
+    };
     let unix_socket = Some((path.clone(), 0o600));
-    let settings = AdminSettings { tokens, unix_socket, ..AdminSettings::open(([127, 0, 0, 1], 0).into()) };
+    let settings = AdminSettings {
+        tokens,
+        unix_socket,
+        ..AdminSettings::open(([127, 0, 0, 1], 0).into())
+    };
     let admin = start(broker.server.observer(), settings.clone()).expect("a socket of its own");
-    let mode = std::fs::metadata(&path).expect("the socket is there").permissions().mode();
+    let mode = std::fs::metadata(&path)
+        .expect("the socket is there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).expect("a connection");
-    stream.write_all(b"GET /v1/overview HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it leaves");
+    stream
+        .write_all(b"GET /v1/overview HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .expect("it leaves");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -661,7 +981,9 @@ fn over_its_unix_socket_the_interface_asks_for_no_token() {
     assert!(!path.exists());
     // What a killed process leaves behind is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a file that nobody listens on"));
-    start(broker.server.observer(), settings).expect("it is replaced").stop();
+    start(broker.server.observer(), settings)
+        .expect("it is replaced")
+        .stop();
 }
 
 #[test]
@@ -671,14 +993,22 @@ fn with_a_certificate_the_interface_speaks_https() {
     std::fs::write(folder.file("cert.pem"), made.cert.pem()).expect("written");
     std::fs::write(folder.file("key.pem"), made.signing_key.serialize_pem()).expect("written");
     let sets = [
-        format!("admin.tls.certificate={}", folder.file("cert.pem").display()),
+        format!(
+            "admin.tls.certificate={}",
+            folder.file("cert.pem").display()
+        ),
         format!("admin.tls.key={}", folder.file("key.pem").display()),
     ];
     let broker = Broker::with(None, &[&sets[0], &sets[1]]);
-    let settings = AdminSettings { tls: broker.server.admin_tls(), ..AdminSettings::open(([127, 0, 0, 1], 0).into()) };
+    let settings = AdminSettings {
+        tls: broker.server.admin_tls(),
+        ..AdminSettings::open(([127, 0, 0, 1], 0).into())
+    };
     let admin = start(broker.server.observer(), settings).expect("an interface");
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("it is a root to us");
+    roots
+        .add(made.cert.der().clone())
+        .expect("it is a root to us");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -688,13 +1018,21 @@ fn with_a_certificate_the_interface_speaks_https() {
     let name = "localhost".try_into().expect("a name");
     let session = rustls::ClientConnection::new(Arc::new(client), name).expect("a session");
     let stream = TcpStream::connect(admin.local_addr()).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
     let mut stream = rustls::StreamOwned::new(session, stream);
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it leaves");
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("it leaves");
     let mut answer = Vec::new();
     // The server may end without close_notify.
     let _ = stream.read_to_end(&mut answer);
-    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 "),
+        "{}",
+        answer.escape_ascii()
+    );
 }
 
 #[test]
@@ -703,12 +1041,32 @@ fn what_cannot_be_done_is_said_in_words() {
     let json = ["Content-Type: application/json"];
     assert_eq!(broker.refused("GET", "/v1/nothing", &[], b""), 404);
     assert_eq!(broker.refused("GET", "/v1/publish", &[], b""), 405);
-    assert_eq!(broker.refused("GET", "/v1/sessions?limit=10001", &[], b""), 400);
-    assert_eq!(broker.refused("POST", "/v1/publish", &["Content-Type: text/plain"], b"{\"topic\":\"a\"}"), 403);
-    assert_eq!(broker.refused("POST", "/v1/publish", &json, b"{\"topic\":\"a/#\"}"), 400);
-    assert_eq!(broker.refused("POST", "/v1/publish", &json, b"topic=a"), 400);
+    assert_eq!(
+        broker.refused("GET", "/v1/sessions?limit=10001", &[], b""),
+        400
+    );
+    assert_eq!(
+        broker.refused(
+            "POST",
+            "/v1/publish",
+            &["Content-Type: text/plain"],
+            b"{\"topic\":\"a\"}"
+        ),
+        403
+    );
+    assert_eq!(
+        broker.refused("POST", "/v1/publish", &json, b"{\"topic\":\"a/#\"}"),
+        400
+    );
+    assert_eq!(
+        broker.refused("POST", "/v1/publish", &json, b"topic=a"),
+        400
+    );
     let deep = format!("{{\"topic\":\"{}\"}}", "a/".repeat(500));
-    assert_eq!(broker.refused("POST", "/v1/publish", &json, deep.as_bytes()), 400);
+    assert_eq!(
+        broker.refused("POST", "/v1/publish", &json, deep.as_bytes()),
+        400
+    );
     let large = vec![b' '; thalweg_admin::BODY_BYTES_MAX + 1];
     assert_eq!(broker.refused("POST", "/v1/publish", &json, &large), 413);
 }
@@ -736,7 +1094,9 @@ fn shards_that_hang_are_left_out_and_requests_that_wait_for_them_are_bounded() {
             }
             assert_eq!(status, 503, "{body}");
         };
-        let callers: Vec<_> = (0..thalweg_admin::REQUESTS_MAX).map(|_| scope.spawn(ask_until_answered)).collect();
+        let callers: Vec<_> = (0..thalweg_admin::REQUESTS_MAX)
+            .map(|_| scope.spawn(ask_until_answered))
+            .collect();
         // Once all are under way, one more is too many; the process still says that it lives.
         let deadline = Instant::now() + PATIENCE;
         while broker.refused("GET", "/v1/nothing", &[], b"") != 503 {
@@ -747,7 +1107,15 @@ fn shards_that_hang_are_left_out_and_requests_that_wait_for_them_are_bounded() {
             assert_eq!(caller.join().expect("an answer")["shards_silent"], 2);
         }
         assert_eq!(broker.refused("GET", "/readyz", &[], b""), 503);
-        assert_eq!(broker.refused("POST", "/v1/publish", &["X-Thalweg: 1"], b"{\"topic\":\"a\"}"), 503);
+        assert_eq!(
+            broker.refused(
+                "POST",
+                "/v1/publish",
+                &["X-Thalweg: 1"],
+                b"{\"topic\":\"a\"}"
+            ),
+            503
+        );
         drop(closed);
     });
     assert_eq!(broker.ask("GET", "/readyz", &[], b"").0, 200);
@@ -756,11 +1124,15 @@ fn shards_that_hang_are_left_out_and_requests_that_wait_for_them_are_bounded() {
 #[test]
 fn a_start_that_fails_says_how_to_mend_it() {
     let broker = Broker::start(None);
-    let attempt = |bind: SocketAddr| start(broker.server.observer(), AdminSettings::open(bind)).err();
+    let attempt =
+        |bind: SocketAddr| start(broker.server.observer(), AdminSettings::open(bind)).err();
     let open = attempt(SocketAddr::from(([0, 0, 0, 0], 0))).expect("refused");
     assert!(open.contains("admin.token"), "{open}");
     let taken = attempt(broker.admin.local_addr()).expect("refused");
-    assert!(taken.contains("another program") && taken.contains("admin.bind"), "{taken}");
+    assert!(
+        taken.contains("another program") && taken.contains("admin.bind"),
+        "{taken}"
+    );
 }
 
 #[test]
@@ -769,5 +1141,7 @@ fn after_a_stop_nobody_listens_and_its_port_is_free() {
     let bind = admin.local_addr();
     admin.stop();
     assert!(TcpStream::connect(bind).is_err());
-    start(server.observer(), AdminSettings::open(bind)).expect("the port is free").stop();
+    start(server.observer(), AdminSettings::open(bind))
+        .expect("the port is free")
+        .stop();
 }

@@ -53,7 +53,11 @@ impl Channels {
 
     /// Replaces one with the same number.
     pub(crate) fn insert(&mut self, number: u16, state: ChannelState) {
-        let channel = Channel { number, state, gathering: None };
+        let channel = Channel {
+            number,
+            state,
+            gathering: None,
+        };
         match self.place(number) {
             Ok(place) => {
                 if let Some(old) = self.entries.get_mut(place) {
@@ -75,6 +79,7 @@ impl Channels {
     }
 
     fn place(&self, number: u16) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&number, |channel| channel.number)
+        self.entries
+            .binary_search_by_key(&number, |channel| channel.number)
     }
 }

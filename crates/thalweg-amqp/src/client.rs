@@ -141,10 +141,20 @@ impl ClientSide {
     /// A machine that takes frames of `frame_max` bytes and messages of `message_bytes_max`.
     pub fn new(frame_max: u32, message_bytes_max: u64) -> Self {
         let frame_max = frame_max.max(FRAME_MIN);
-        let gathered_bytes_max = usize::try_from(message_bytes_max.saturating_mul(4)).unwrap_or(usize::MAX);
-        let limits = IntakeLimits { message_bytes_max, gathered_bytes_max };
+        let gathered_bytes_max =
+            usize::try_from(message_bytes_max.saturating_mul(4)).unwrap_or(usize::MAX);
+        let limits = IntakeLimits {
+            message_bytes_max,
+            gathered_bytes_max,
+        };
         let intake = Intake::new(Sender::Server, limits, frame_max);
-        ClientSide { state: State::Idle, frame_max, heartbeat: 0, intake, confirms: Vec::new() }
+        ClientSide {
+            state: State::Idle,
+            frame_max,
+            heartbeat: 0,
+            intake,
+            confirms: Vec::new(),
+        }
     }
 
     /// Whether the connection was opened and has not ended.
@@ -185,15 +195,19 @@ impl ClientSide {
     ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
         match self.state {
             State::Open => self.handle_open(bytes, gathered),
-            State::ExpectStart | State::ExpectTune | State::ExpectOpenOk => self.handle_handshake(bytes),
-            State::Closing => Ok(listen_for_farewell(bytes, self.intake.frame_max).map(|heard| match heard {
-                Farewell::Consumed(consumed) => (consumed, ClientEvent::Consumed),
-                Farewell::Close(consumed, close) => (consumed, self.on_close(close)),
-                Farewell::CloseOk(consumed) => {
-                    self.state = State::Closed;
-                    (consumed, ClientEvent::CloseConnectionOk)
-                }
-            })),
+            State::ExpectStart | State::ExpectTune | State::ExpectOpenOk => {
+                self.handle_handshake(bytes)
+            }
+            State::Closing => Ok(
+                listen_for_farewell(bytes, self.intake.frame_max).map(|heard| match heard {
+                    Farewell::Consumed(consumed) => (consumed, ClientEvent::Consumed),
+                    Farewell::Close(consumed, close) => (consumed, self.on_close(close)),
+                    Farewell::CloseOk(consumed) => {
+                        self.state = State::Closed;
+                        (consumed, ClientEvent::CloseConnectionOk)
+                    }
+                }),
+            ),
             _ => Ok(None),
         }
     }
@@ -203,14 +217,18 @@ impl ClientSide {
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
     ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
-        let Some((consumed, heard)) = self.intake.hear(bytes, gathered)? else { return Ok(None) };
+        let Some((consumed, heard)) = self.intake.hear(bytes, gathered)? else {
+            return Ok(None);
+        };
         let event = match heard {
             Heard::Heartbeat => ClientEvent::Heartbeat,
             Heard::Consumed => ClientEvent::Consumed,
             Heard::Fault(fault) => ClientEvent::ChannelFault(fault),
             Heard::Connection(method) => match method {
                 Method::ConnectionClose(close) => self.on_close(close),
-                Method::ConnectionBlocked(blocked) => ClientEvent::Blocked { reason: blocked.reason },
+                Method::ConnectionBlocked(blocked) => ClientEvent::Blocked {
+                    reason: blocked.reason,
+                },
                 Method::ConnectionUnblocked(_) => ClientEvent::Unblocked,
                 Method::ConnectionUpdateSecretOk(_) => ClientEvent::UpdateSecretOk,
                 other => return Err(PeerFault::METHOD_UNEXPECTED.by(other.id())),
@@ -219,32 +237,68 @@ impl ClientSide {
             Heard::Method(ch, Method::ChannelClose(c)) => {
                 self.confirms.retain(|(number, _)| *number != ch);
                 let cause = MethodId::new(c.class_id, c.method_id);
-                ClientEvent::ChannelClose { ch, code: c.reply_code, text: c.reply_text, cause }
+                ClientEvent::ChannelClose {
+                    ch,
+                    code: c.reply_code,
+                    text: c.reply_text,
+                    cause,
+                }
             }
             Heard::Method(ch, Method::ChannelCloseOk(_)) => ClientEvent::ChannelCloseOk(ch),
             Heard::Method(ch, method) => ClientEvent::Method { ch, method },
-            Heard::Content(Content { channel: ch, method, properties, header, payload }) => {
-                ClientEvent::Content { ch, method, properties, payload, header }
-            }
+            Heard::Content(Content {
+                channel: ch,
+                method,
+                properties,
+                header,
+                payload,
+            }) => ClientEvent::Content {
+                ch,
+                method,
+                properties,
+                payload,
+                header,
+            },
         };
         Ok(Some((consumed, event)))
     }
 
-    fn handle_handshake<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+    fn handle_handshake<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
         if self.state == State::ExpectStart && bytes.first() == PROTOCOL_HEADER.first() {
-            let Some(header) = bytes.first_chunk::<8>() else { return Ok(None) };
+            let Some(header) = bytes.first_chunk::<8>() else {
+                return Ok(None);
+            };
             self.end(State::Closed);
             return Ok(Some((header.len(), ClientEvent::WrongProtocol(*header))));
         }
-        let Some(frame) = Frame::split(bytes, self.intake.frame_max)? else { return Ok(None) };
+        let Some(frame) = Frame::split(bytes, self.intake.frame_max)? else {
+            return Ok(None);
+        };
         let event = match frame {
-            Frame { kind: frame::HEARTBEAT, channel: 0, payload: [] } => ClientEvent::Heartbeat,
-            Frame { kind: frame::HEARTBEAT, .. } => return Err(PeerFault::HEARTBEAT),
-            Frame { kind: frame::METHOD, channel: 0, payload } => {
+            Frame {
+                kind: frame::HEARTBEAT,
+                channel: 0,
+                payload: [],
+            } => ClientEvent::Heartbeat,
+            Frame {
+                kind: frame::HEARTBEAT,
+                ..
+            } => return Err(PeerFault::HEARTBEAT),
+            Frame {
+                kind: frame::METHOD,
+                channel: 0,
+                payload,
+            } => {
                 let method = self.intake.decode(payload)?;
                 self.on_handshake(method)?
             }
-            Frame { kind: frame::METHOD, .. } => return Err(PeerFault::CHANNEL_CLOSED),
+            Frame {
+                kind: frame::METHOD,
+                ..
+            } => return Err(PeerFault::CHANNEL_CLOSED),
             _ => return Err(PeerFault::EXPECTED_METHOD),
         };
         Ok(Some((frame.len(), event)))
@@ -259,12 +313,22 @@ impl ClientSide {
             }
             (State::ExpectTune, Method::ConnectionSecure(secure)) => {
                 self.state = State::OweSecureOk;
-                ClientEvent::Secure { challenge: secure.challenge }
+                ClientEvent::Secure {
+                    challenge: secure.challenge,
+                }
             }
             (State::ExpectTune, Method::ConnectionTune(tune)) => {
                 self.state = State::OweTuneOk;
-                let connection::Tune { channel_max, frame_max, heartbeat } = tune;
-                ClientEvent::Tune(ServerOffer { channel_max, frame_max, heartbeat })
+                let connection::Tune {
+                    channel_max,
+                    frame_max,
+                    heartbeat,
+                } = tune;
+                ClientEvent::Tune(ServerOffer {
+                    channel_max,
+                    frame_max,
+                    heartbeat,
+                })
             }
             (State::ExpectOpenOk, Method::ConnectionOpenOk(_)) => {
                 self.state = State::Open;
@@ -277,7 +341,11 @@ impl ClientSide {
     fn on_close<'b>(&mut self, c: connection::Close<'b>) -> ClientEvent<'b> {
         self.end(State::Closed);
         let cause = MethodId::new(c.class_id, c.method_id);
-        ClientEvent::CloseConnection { code: c.reply_code, text: c.reply_text, cause }
+        ClientEvent::CloseConnection {
+            code: c.reply_code,
+            text: c.reply_text,
+            cause,
+        }
     }
 
     fn end(&mut self, state: State) {
@@ -298,9 +366,20 @@ impl ClientSide {
     }
 
     /// Says who we are. `response` is what the mechanism says first; [`ClientSide::plain`] makes that of `PLAIN`.
-    pub fn start_ok(&mut self, client_properties: Table<'_>, mechanism: &str, response: &[u8], out: &mut Vec<u8>) {
+    pub fn start_ok(
+        &mut self,
+        client_properties: Table<'_>,
+        mechanism: &str,
+        response: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         if self.state == State::OweStartOk {
-            let start_ok = connection::StartOk { client_properties, mechanism, response, locale: "en_US" };
+            let start_ok = connection::StartOk {
+                client_properties,
+                mechanism,
+                response,
+                locale: "en_US",
+            };
             put_method(0, &Method::ConnectionStartOk(start_ok), out);
             self.state = State::ExpectTune;
         }
@@ -314,7 +393,11 @@ impl ClientSide {
     /// Another step of authentication.
     pub fn secure_ok(&mut self, response: &[u8], out: &mut Vec<u8>) {
         if self.state == State::OweSecureOk {
-            put_method(0, &Method::ConnectionSecureOk(connection::SecureOk { response }), out);
+            put_method(
+                0,
+                &Method::ConnectionSecureOk(connection::SecureOk { response }),
+                out,
+            );
             self.state = State::ExpectTune;
         }
     }
@@ -322,10 +405,26 @@ impl ClientSide {
     /// Accepts the server's limits as far as ours allow.
     pub fn tune_ok(&mut self, offer: ServerOffer, out: &mut Vec<u8>) {
         if self.state == State::OweTuneOk {
-            let channel_max = if offer.channel_max == 0 { u16::MAX } else { offer.channel_max };
-            let frame_max = if offer.frame_max == 0 { self.frame_max } else { offer.frame_max.min(self.frame_max) };
+            let channel_max = if offer.channel_max == 0 {
+                u16::MAX
+            } else {
+                offer.channel_max
+            };
+            let frame_max = if offer.frame_max == 0 {
+                self.frame_max
+            } else {
+                offer.frame_max.min(self.frame_max)
+            };
             let heartbeat = offer.heartbeat;
-            put_method(0, &Method::ConnectionTuneOk(connection::TuneOk { channel_max, frame_max, heartbeat }), out);
+            put_method(
+                0,
+                &Method::ConnectionTuneOk(connection::TuneOk {
+                    channel_max,
+                    frame_max,
+                    heartbeat,
+                }),
+                out,
+            );
             self.intake.channel_max = channel_max;
             self.intake.frame_max = frame_max;
             self.heartbeat = heartbeat;
@@ -336,7 +435,13 @@ impl ClientSide {
     /// Enters a virtual host.
     pub fn open(&mut self, vhost: &str, out: &mut Vec<u8>) {
         if self.state == State::OweOpen {
-            put_method(0, &Method::ConnectionOpen(connection::Open { virtual_host: vhost }), out);
+            put_method(
+                0,
+                &Method::ConnectionOpen(connection::Open {
+                    virtual_host: vhost,
+                }),
+                out,
+            );
             self.state = State::ExpectOpenOk;
         }
     }
@@ -369,14 +474,24 @@ impl ClientSide {
 
     /// Begins a channel; says nothing if the number is taken or above the server's limit.
     pub fn channel_open(&mut self, ch: u16, out: &mut Vec<u8>) {
-        if self.is_open() && (1..=self.intake.channel_max).contains(&ch) && self.intake.channels.state(ch).is_none() {
+        if self.is_open()
+            && (1..=self.intake.channel_max).contains(&ch)
+            && self.intake.channels.state(ch).is_none()
+        {
             put_method(ch, &Method::ChannelOpen(channel::Open), out);
             self.intake.channels.insert(ch, ChannelState::Opening);
         }
     }
 
     /// Ends a channel. Nothing is read or written on it after that but the end.
-    pub fn channel_close(&mut self, ch: u16, code: ReplyCode, what: &str, cause: MethodId, out: &mut Vec<u8>) {
+    pub fn channel_close(
+        &mut self,
+        ch: u16,
+        code: ReplyCode,
+        what: &str,
+        cause: MethodId,
+        out: &mut Vec<u8>,
+    ) {
         if self.is_channel_open(ch) {
             put_channel_close(ch, code, what, cause, out);
             self.confirms.retain(|(number, _)| *number != ch);
@@ -442,7 +557,10 @@ impl ClientSide {
 
     /// Still here.
     pub fn heartbeat(&mut self, out: &mut Vec<u8>) {
-        if !matches!(self.state, State::Idle | State::ExpectStart | State::Closing | State::Closed) {
+        if !matches!(
+            self.state,
+            State::Idle | State::ExpectStart | State::Closing | State::Closed
+        ) {
             put_heartbeat(out);
         }
     }
@@ -453,7 +571,10 @@ impl ClientSide {
             Scope::ProtocolHeader => self.end(State::Closed),
             Scope::Connection => self.close(f.code, &f.what, f.cause, out),
             // The machine closed the channel when it found the fault, so `channel_close` would say nothing.
-            Scope::Channel(ch) if self.is_open() && self.intake.channels.state(ch) == Some(ChannelState::Closing) => {
+            Scope::Channel(ch)
+                if self.is_open()
+                    && self.intake.channels.state(ch) == Some(ChannelState::Closing) =>
+            {
                 put_channel_close(ch, f.code, &f.what, f.cause, out);
             }
             Scope::Channel(_) => {}

@@ -32,15 +32,33 @@ pub struct PeerFault {
 
 impl std::fmt::Display for PeerFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let PeerFault { scope, code, clause, what, cause } = self;
-        write!(f, "the peer is at fault: {what} [{clause}]; {} {}", code.code(), code.name())?;
+        let PeerFault {
+            scope,
+            code,
+            clause,
+            what,
+            cause,
+        } = self;
+        write!(
+            f,
+            "the peer is at fault: {what} [{clause}]; {} {}",
+            code.code(),
+            code.name()
+        )?;
         if *cause != MethodId::NONE {
             write!(f, ", {cause}")?;
         }
         match scope {
-            Scope::ProtocolHeader => f.write_str("; the connection is closed, have the peer speak AMQP 0-9-1"),
-            Scope::Connection => f.write_str("; the connection is closed, correct the peer or raise the limit it met"),
-            Scope::Channel(ch) => write!(f, "; channel {ch} is closed, correct the peer or raise the limit it met"),
+            Scope::ProtocolHeader => {
+                f.write_str("; the connection is closed, have the peer speak AMQP 0-9-1")
+            }
+            Scope::Connection => f.write_str(
+                "; the connection is closed, correct the peer or raise the limit it met",
+            ),
+            Scope::Channel(ch) => write!(
+                f,
+                "; channel {ch} is closed, correct the peer or raise the limit it met"
+            ),
         }
     }
 }
@@ -50,7 +68,10 @@ impl std::error::Error for PeerFault {}
 impl PeerFault {
     /// The same fault in better words.
     pub(crate) fn saying(self, what: impl Into<Cow<'static, str>>) -> Self {
-        PeerFault { what: what.into(), ..self }
+        PeerFault {
+            what: what.into(),
+            ..self
+        }
     }
 
     /// The same fault with the method that caused it.
@@ -60,7 +81,10 @@ impl PeerFault {
 
     /// The same fault, of a channel only.
     pub(crate) fn on(self, channel: u16) -> Self {
-        PeerFault { scope: Scope::Channel(channel), ..self }
+        PeerFault {
+            scope: Scope::Channel(channel),
+            ..self
+        }
     }
 }
 

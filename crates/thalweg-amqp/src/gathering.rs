@@ -32,8 +32,15 @@ pub(crate) enum Missing {
 
 impl Gathering {
     pub(crate) fn begin(method: &[u8]) -> Self {
-        let parts = Gathered { bytes: method.to_vec(), method_len: method.len(), header_len: 0 };
-        Gathering { parts, body_size: 0 }
+        let parts = Gathered {
+            bytes: method.to_vec(),
+            method_len: method.len(),
+            header_len: 0,
+        };
+        Gathering {
+            parts,
+            body_size: 0,
+        }
     }
 
     pub(crate) fn header(&mut self, payload: &[u8], start: &HeaderStart<'_>) {
@@ -50,7 +57,10 @@ impl Gathering {
         if self.parts.header_len == 0 {
             return Missing::Header;
         }
-        match self.body_size.saturating_sub(self.parts.body().len() as u64) {
+        match self
+            .body_size
+            .saturating_sub(self.parts.body().len() as u64)
+        {
             0 => Missing::Nothing,
             rest => Missing::Body(rest),
         }
@@ -77,10 +87,14 @@ impl Gathered {
     }
 
     pub(crate) fn header(&self) -> &[u8] {
-        self.bytes.get(self.method_len..self.method_len + self.header_len).unwrap_or_default()
+        self.bytes
+            .get(self.method_len..self.method_len + self.header_len)
+            .unwrap_or_default()
     }
 
     pub(crate) fn body(&self) -> &[u8] {
-        self.bytes.get(self.method_len + self.header_len..).unwrap_or_default()
+        self.bytes
+            .get(self.method_len + self.header_len..)
+            .unwrap_or_default()
     }
 }

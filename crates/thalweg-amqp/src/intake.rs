@@ -33,7 +33,10 @@ pub(crate) struct Intake {
 
 /// What was heard.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives for one turn of a loop; a box would be allocated per message")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one turn of a loop; a box would be allocated per message"
+)]
 pub(crate) enum Heard<'b> {
     Heartbeat,
     /// Nothing to tell.
@@ -68,7 +71,14 @@ pub(crate) struct Whole<'b> {
 
 impl Intake {
     pub(crate) fn new(peer: Sender, limits: IntakeLimits, frame_max: u32) -> Self {
-        Intake { peer, limits, frame_max, channel_max: 0, channels: Channels::default(), gathered_bytes: 0 }
+        Intake {
+            peer,
+            limits,
+            frame_max,
+            channel_max: 0,
+            channels: Channels::default(),
+            gathered_bytes: 0,
+        }
     }
 
     /// The next thing out of `bytes`, and how many of them it took.
@@ -77,12 +87,16 @@ impl Intake {
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
     ) -> Result<Option<(usize, Heard<'b>)>, PeerFault> {
-        let Some(frame) = Frame::split(bytes, self.frame_max)? else { return Ok(None) };
+        let Some(frame) = Frame::split(bytes, self.frame_max)? else {
+            return Ok(None);
+        };
         let len = frame.len();
         let heard = match frame.kind {
             frame::HEARTBEAT if frame.channel == 0 && frame.payload.is_empty() => Heard::Heartbeat,
             frame::HEARTBEAT => return Err(PeerFault::HEARTBEAT),
-            frame::METHOD if frame.channel == 0 => Heard::Connection(self.on_connection_method(frame)?),
+            frame::METHOD if frame.channel == 0 => {
+                Heard::Connection(self.on_connection_method(frame)?)
+            }
             frame::METHOD => {
                 let heard = self.on_method(frame)?;
                 // A message of which everything is here already is not gathered.
@@ -93,9 +107,20 @@ impl Intake {
                     if let Some(whole) = self.whole(rest, *channel)
                         && let Ok(properties) = whole.start.properties()
                     {
-                        let Whole { consumed, header, payload, .. } = whole;
+                        let Whole {
+                            consumed,
+                            header,
+                            payload,
+                            ..
+                        } = whole;
                         let (channel, method) = (*channel, *method);
-                        let content = Content { channel, method, properties, header, payload };
+                        let content = Content {
+                            channel,
+                            method,
+                            properties,
+                            header,
+                            payload,
+                        };
                         return Ok(Some((len + consumed, Heard::Content(content))));
                     }
                     return Ok(Some((len, self.begin_gathering(frame)?)));
@@ -125,19 +150,29 @@ impl Intake {
         let mut payload: &[u8] = &[];
         if start.body_size != 0 {
             let body = Frame::split(bytes.get(consumed..)?, self.frame_max).ok()??;
-            if body.kind != frame::BODY || body.channel != channel || body.payload.len() as u64 != start.body_size {
+            if body.kind != frame::BODY
+                || body.channel != channel
+                || body.payload.len() as u64 != start.body_size
+            {
                 return None;
             }
             consumed += body.len();
             payload = body.payload;
         }
-        Some(Whole { consumed, start, header: head.payload, payload })
+        Some(Whole {
+            consumed,
+            start,
+            header: head.payload,
+            payload,
+        })
     }
 
     /// A channel on which a new message may begin.
     #[inline]
     pub(crate) fn is_ready(&mut self, channel: u16) -> bool {
-        self.channels.get(channel).is_some_and(|c| c.state == ChannelState::Open && c.gathering.is_none())
+        self.channels
+            .get(channel)
+            .is_some_and(|c| c.state == ChannelState::Open && c.gathering.is_none())
     }
 
     fn on_connection_method<'b>(&self, frame: Frame<'b>) -> Result<Method<'b>, PeerFault> {
@@ -152,7 +187,9 @@ impl Intake {
     pub(crate) fn decode<'b>(&self, payload: &'b [u8]) -> Result<Method<'b>, PeerFault> {
         let method = Method::decode(payload).map_err(|error| match error {
             DecodeError::Unknown(id) => PeerFault::METHOD_UNKNOWN.by(id),
-            DecodeError::Malformed { id, what } => PeerFault::METHOD_MALFORMED.saying(format!("{id}: {what}")).by(id),
+            DecodeError::Malformed { id, what } => PeerFault::METHOD_MALFORMED
+                .saying(format!("{id}: {what}"))
+                .by(id),
         })?;
         let sender = method.sender();
         if sender == self.peer || sender == Sender::Both {
@@ -165,19 +202,27 @@ impl Intake {
     fn on_method<'b>(&mut self, frame: Frame<'b>) -> Result<Heard<'b>, PeerFault> {
         let number = frame.channel;
         let id = peek_id(frame.payload)?;
-        let Some(channel) = self.channels.get(number) else { return self.on_new_channel(frame, id) };
+        let Some(channel) = self.channels.get(number) else {
+            return self.on_new_channel(frame, id);
+        };
         match channel.state {
             ChannelState::Closing if !matches!(id, channel::Close::ID | channel::CloseOk::ID) => {
                 return Ok(Heard::Consumed);
             }
-            ChannelState::Opening if id == channel::OpenOk::ID => channel.state = ChannelState::Open,
+            ChannelState::Opening if id == channel::OpenOk::ID => {
+                channel.state = ChannelState::Open
+            }
             // Refused at once.
             ChannelState::Opening if id == channel::Close::ID => {}
             ChannelState::Opening => return Err(PeerFault::METHOD_UNEXPECTED.by(id)),
             ChannelState::Open if id == channel::OpenOk::ID && self.peer == Sender::Server => {
                 return Err(PeerFault::METHOD_UNEXPECTED.by(id));
             }
-            _ => match channel.gathering.as_ref().map(|gathering| gathering.missing()) {
+            _ => match channel
+                .gathering
+                .as_ref()
+                .map(|gathering| gathering.missing())
+            {
                 None => {}
                 Some(Missing::Header) => return Err(PeerFault::EXPECTED_HEADER.by(id)),
                 Some(_) => return Err(PeerFault::EXPECTED_BODY.by(id)),
@@ -191,20 +236,29 @@ impl Intake {
             Method::ChannelClose(_) if state != ChannelState::Closing => self.forget(number),
             Method::ChannelCloseOk(_) if state == ChannelState::Closing => self.forget(number),
             Method::ChannelCloseOk(_) => return Err(PeerFault::CLOSE_OK_UNASKED.by(id)),
-            _ if id.class == connection::Close::ID.class => return Err(PeerFault::CONNECTION_CLASS.by(id)),
+            _ if id.class == connection::Close::ID.class => {
+                return Err(PeerFault::CONNECTION_CLASS.by(id));
+            }
             _ => {}
         }
         Ok(Heard::Method(number, method))
     }
 
-    fn on_new_channel<'b>(&mut self, frame: Frame<'b>, id: MethodId) -> Result<Heard<'b>, PeerFault> {
+    fn on_new_channel<'b>(
+        &mut self,
+        frame: Frame<'b>,
+        id: MethodId,
+    ) -> Result<Heard<'b>, PeerFault> {
         if id != channel::Open::ID || self.peer != Sender::Client {
             return Err(PeerFault::CHANNEL_CLOSED.by(id));
         }
         let method = self.decode(frame.payload)?;
         let max = self.channel_max;
         if frame.channel > max {
-            let what = format!("channel {} is above the negotiated channel_max ({max})", frame.channel);
+            let what = format!(
+                "channel {} is above the negotiated channel_max ({max})",
+                frame.channel
+            );
             return Err(PeerFault::CHANNEL_MAX.saying(what).by(id));
         }
         self.channels.insert(frame.channel, ChannelState::Open);
@@ -219,37 +273,68 @@ impl Intake {
         Ok(Heard::Consumed)
     }
 
-    fn on_header<'b>(&mut self, frame: Frame<'b>, gathered: &'b mut Gathered) -> Result<Heard<'b>, PeerFault> {
+    fn on_header<'b>(
+        &mut self,
+        frame: Frame<'b>,
+        gathered: &'b mut Gathered,
+    ) -> Result<Heard<'b>, PeerFault> {
         let limits = self.limits;
         let number = frame.channel;
-        let Some(channel) = self.content_channel(number)? else { return Ok(Heard::Consumed) };
-        match channel.gathering.as_ref().map(|gathering| gathering.missing()) {
+        let Some(channel) = self.content_channel(number)? else {
+            return Ok(Heard::Consumed);
+        };
+        match channel
+            .gathering
+            .as_ref()
+            .map(|gathering| gathering.missing())
+        {
             None => return Err(PeerFault::EXPECTED_METHOD),
             Some(Missing::Header) => {}
             Some(_) => return Err(PeerFault::EXPECTED_BODY),
         }
-        let malformed = |what: Malformed| PeerFault::PROPERTIES_MALFORMED.saying(format!("content header: {what}"));
-        let start = HeaderStart::split(frame.payload).ok_or_else(|| malformed(Malformed::Truncated))?;
+        let malformed = |what: Malformed| {
+            PeerFault::PROPERTIES_MALFORMED.saying(format!("content header: {what}"))
+        };
+        let start =
+            HeaderStart::split(frame.payload).ok_or_else(|| malformed(Malformed::Truncated))?;
         if !start.is_basic() {
             return Err(PeerFault::HEADER_CLASS);
         }
         start.properties().map_err(malformed)?;
         if start.body_size > limits.message_bytes_max {
             let (size, max) = (start.body_size, limits.message_bytes_max);
-            let cause = channel.gathering.as_ref().map_or(MethodId::NONE, |g| g.method_id());
+            let cause = channel
+                .gathering
+                .as_ref()
+                .map_or(MethodId::NONE, |g| g.method_id());
             let what = format!("message size {size} is larger than configured max size {max}");
-            let fault = PeerFault::MESSAGE_TOO_LARGE.saying(what).by(cause).on(number);
+            let fault = PeerFault::MESSAGE_TOO_LARGE
+                .saying(what)
+                .by(cause)
+                .on(number);
             self.close_channel(number);
             return Ok(Heard::Fault(fault));
         }
         self.hold(frame.payload.len())?;
-        self.gather(number, gathered, |gathering| gathering.header(frame.payload, &start))
+        self.gather(number, gathered, |gathering| {
+            gathering.header(frame.payload, &start)
+        })
     }
 
-    fn on_body<'b>(&mut self, frame: Frame<'b>, gathered: &'b mut Gathered) -> Result<Heard<'b>, PeerFault> {
+    fn on_body<'b>(
+        &mut self,
+        frame: Frame<'b>,
+        gathered: &'b mut Gathered,
+    ) -> Result<Heard<'b>, PeerFault> {
         let number = frame.channel;
-        let Some(channel) = self.content_channel(number)? else { return Ok(Heard::Consumed) };
-        match channel.gathering.as_ref().map(|gathering| gathering.missing()) {
+        let Some(channel) = self.content_channel(number)? else {
+            return Ok(Heard::Consumed);
+        };
+        match channel
+            .gathering
+            .as_ref()
+            .map(|gathering| gathering.missing())
+        {
             Some(Missing::Body(rest)) if frame.payload.len() as u64 <= rest => {}
             Some(Missing::Body(_)) => return Err(PeerFault::BODY_TOO_LONG),
             Some(Missing::Header) => return Err(PeerFault::EXPECTED_HEADER),
@@ -260,7 +345,10 @@ impl Intake {
     }
 
     /// The channel of a header or body, or `None` if we closed it.
-    fn content_channel(&mut self, number: u16) -> Result<Option<&mut crate::channels::Channel>, PeerFault> {
+    fn content_channel(
+        &mut self,
+        number: u16,
+    ) -> Result<Option<&mut crate::channels::Channel>, PeerFault> {
         if number == 0 {
             return Err(PeerFault::EXPECTED_METHOD.saying("channel 0 carries no content"));
         }
@@ -278,24 +366,39 @@ impl Intake {
         gathered: &'b mut Gathered,
         add: impl FnOnce(&mut Gathering),
     ) -> Result<Heard<'b>, PeerFault> {
-        let Some(slot) = self.channels.get(number).map(|channel| &mut channel.gathering) else {
+        let Some(slot) = self
+            .channels
+            .get(number)
+            .map(|channel| &mut channel.gathering)
+        else {
             return Ok(Heard::Consumed);
         };
-        let Some(gathering) = slot.as_mut() else { return Ok(Heard::Consumed) };
+        let Some(gathering) = slot.as_mut() else {
+            return Ok(Heard::Consumed);
+        };
         add(gathering);
         if gathering.missing() != Missing::Nothing {
             return Ok(Heard::Consumed);
         }
-        let Some(gathering) = slot.take() else { return Ok(Heard::Consumed) };
+        let Some(gathering) = slot.take() else {
+            return Ok(Heard::Consumed);
+        };
         self.gathered_bytes = self.gathered_bytes.saturating_sub(gathering.len());
         *gathered = gathering.finish();
         let gathered: &'b Gathered = gathered;
         // Both were checked when they arrived.
         let method = self.decode(gathered.method())?;
         let properties = BasicProperties::of_header(gathered.header());
-        let properties = properties.map_err(|what| PeerFault::PROPERTIES_MALFORMED.saying(what.to_string()))?;
+        let properties =
+            properties.map_err(|what| PeerFault::PROPERTIES_MALFORMED.saying(what.to_string()))?;
         let (header, payload) = (gathered.header(), gathered.body());
-        Ok(Heard::Content(Content { channel: number, method, properties, header, payload }))
+        Ok(Heard::Content(Content {
+            channel: number,
+            method,
+            properties,
+            header,
+            payload,
+        }))
     }
 
     fn hold(&mut self, bytes: usize) -> Result<(), PeerFault> {
@@ -317,7 +420,9 @@ impl Intake {
     /// Its number is free again.
     pub(crate) fn forget(&mut self, number: u16) {
         let channel = self.channels.remove(number);
-        let held = channel.and_then(|channel| channel.gathering).map_or(0, |gathering| gathering.len());
+        let held = channel
+            .and_then(|channel| channel.gathering)
+            .map_or(0, |gathering| gathering.len());
         self.gathered_bytes = self.gathered_bytes.saturating_sub(held);
     }
 
@@ -331,7 +436,10 @@ impl Intake {
 /// Class and method id in the payload of a method frame.
 pub(crate) fn peek_id(payload: &[u8]) -> Result<MethodId, PeerFault> {
     match payload {
-        [c1, c2, m1, m2, ..] => Ok(MethodId::new(u16::from_be_bytes([*c1, *c2]), u16::from_be_bytes([*m1, *m2]))),
+        [c1, c2, m1, m2, ..] => Ok(MethodId::new(
+            u16::from_be_bytes([*c1, *c2]),
+            u16::from_be_bytes([*m1, *m2]),
+        )),
         _ => Err(PeerFault::METHOD_MALFORMED),
     }
 }
@@ -352,15 +460,24 @@ pub(crate) fn listen_for_farewell<'b>(bytes: &'b [u8], frame_max: u32) -> Option
     match Frame::split(bytes, frame_max) {
         Ok(None) => None,
         Ok(Some(frame)) => Some(match Method::decode(frame.payload) {
-            Ok(Method::ConnectionCloseOk(_)) if is_connection_method(&frame) => Farewell::CloseOk(frame.len()),
-            Ok(Method::ConnectionClose(close)) if is_connection_method(&frame) => Farewell::Close(frame.len(), close),
+            Ok(Method::ConnectionCloseOk(_)) if is_connection_method(&frame) => {
+                Farewell::CloseOk(frame.len())
+            }
+            Ok(Method::ConnectionClose(close)) if is_connection_method(&frame) => {
+                Farewell::Close(frame.len(), close)
+            }
             _ => Farewell::Consumed(frame.len()),
         }),
-        Err(PeerFault { scope: Scope::Connection, .. }) => {
+        Err(PeerFault {
+            scope: Scope::Connection,
+            ..
+        }) => {
             Some(match memchr::memmem::find(bytes, &CLOSE_OK) {
                 Some(at) => Farewell::CloseOk(at + CLOSE_OK.len()),
                 // The last bytes may be the beginning of it.
-                None if bytes.len() >= CLOSE_OK.len() => Farewell::Consumed(bytes.len() + 1 - CLOSE_OK.len()),
+                None if bytes.len() >= CLOSE_OK.len() => {
+                    Farewell::Consumed(bytes.len() + 1 - CLOSE_OK.len())
+                }
                 None => return None,
             })
         }

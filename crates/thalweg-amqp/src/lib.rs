@@ -18,8 +18,8 @@ mod tests;
 
 pub use client::{ClientEvent, ClientSide, ServerOffer};
 pub use codec::{
-    Array, ArrayWriter, BasicProperties, ContentHeader, DecodeError, FieldValue, Malformed, MethodId, Table,
-    TableWriter, TooLarge,
+    Array, ArrayWriter, BasicProperties, ContentHeader, DecodeError, FieldValue, Malformed,
+    MethodId, Table, TableWriter, TooLarge,
 };
 pub use fault::{PeerFault, Scope};
 pub use gathering::Gathered;

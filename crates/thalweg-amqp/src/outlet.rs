@@ -22,18 +22,39 @@ pub(crate) fn put_ack(channel: u16, delivery_tag: u64, multiple: bool, out: &mut
 }
 
 /// Appends `connection.close`.
-pub(crate) fn put_connection_close(code: ReplyCode, what: &str, cause: MethodId, out: &mut Vec<u8>) {
+pub(crate) fn put_connection_close(
+    code: ReplyCode,
+    what: &str,
+    cause: MethodId,
+    out: &mut Vec<u8>,
+) {
     let text = reply_text(code, what);
     let (reply_code, class_id, method_id) = (code.code(), cause.class, cause.method);
-    let close = connection::Close { reply_code, reply_text: &text, class_id, method_id };
+    let close = connection::Close {
+        reply_code,
+        reply_text: &text,
+        class_id,
+        method_id,
+    };
     put_method(0, &Method::ConnectionClose(close), out);
 }
 
 /// Appends `channel.close`.
-pub(crate) fn put_channel_close(number: u16, code: ReplyCode, what: &str, cause: MethodId, out: &mut Vec<u8>) {
+pub(crate) fn put_channel_close(
+    number: u16,
+    code: ReplyCode,
+    what: &str,
+    cause: MethodId,
+    out: &mut Vec<u8>,
+) {
     let text = reply_text(code, what);
     let (reply_code, class_id, method_id) = (code.code(), cause.class, cause.method);
-    let close = channel::Close { reply_code, reply_text: &text, class_id, method_id };
+    let close = channel::Close {
+        reply_code,
+        reply_text: &text,
+        class_id,
+        method_id,
+    };
     put_method(number, &Method::ChannelClose(close), out);
 }
 

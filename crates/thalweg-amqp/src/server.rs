@@ -176,10 +176,17 @@ impl ServerSide {
             frame_max_before_tune: limits.frame_max_before_tune.max(FRAME_MIN),
             ..limits
         };
-        let bounds =
-            IntakeLimits { message_bytes_max: limits.message_bytes_max, gathered_bytes_max: limits.gathered_bytes_max };
+        let bounds = IntakeLimits {
+            message_bytes_max: limits.message_bytes_max,
+            gathered_bytes_max: limits.gathered_bytes_max,
+        };
         let intake = Intake::new(Sender::Client, bounds, limits.frame_max_before_tune);
-        ServerSide { limits, state: State::ExpectHeader, heartbeat: 0, intake }
+        ServerSide {
+            limits,
+            state: State::ExpectHeader,
+            heartbeat: 0,
+            intake,
+        }
     }
 
     /// The limits given to [`ServerSide::new`].
@@ -241,13 +248,28 @@ impl ServerSide {
         match bytes.get(7..11) {
             Some([0, 60, 0, 40]) => {
                 if let Some((len, ch, publish)) = self.publish_method(bytes)
-                    && let Some(whole) = bytes.get(len..).and_then(|rest| self.intake.whole(rest, ch))
+                    && let Some(whole) = bytes
+                        .get(len..)
+                        .and_then(|rest| self.intake.whole(rest, ch))
                 {
-                    let basic::Publish { exchange, routing_key, mandatory, immediate } = publish;
+                    let basic::Publish {
+                        exchange,
+                        routing_key,
+                        mandatory,
+                        immediate,
+                    } = publish;
                     let (payload, header) = (whole.payload, whole.header);
                     let properties = BasicProperties::default();
-                    let mut publish =
-                        Publish { ch, exchange, routing_key, mandatory, immediate, properties, payload, header };
+                    let mut publish = Publish {
+                        ch,
+                        exchange,
+                        routing_key,
+                        mandatory,
+                        immediate,
+                        properties,
+                        payload,
+                        header,
+                    };
                     if whole.start.fill(&mut publish.properties).is_ok() {
                         return Ok(Some((len + whole.consumed, Event::Publish(publish))));
                     }
@@ -255,7 +277,13 @@ impl ServerSide {
             }
             Some([0, 60, 0, 80]) => {
                 if let Some((ch, ack)) = self.ack_method(bytes) {
-                    return Ok(Some((ACK_FRAME, Event::Method { ch, method: Method::BasicAck(ack) })));
+                    return Ok(Some((
+                        ACK_FRAME,
+                        Event::Method {
+                            ch,
+                            method: Method::BasicAck(ack),
+                        },
+                    )));
                 }
             }
             _ => {}
@@ -279,14 +307,41 @@ impl ServerSide {
     /// `basic.ack`, as above. Its frame always has the same length.
     #[inline]
     fn ack_method(&mut self, bytes: &[u8]) -> Option<(u16, basic::Ack)> {
-        let &[1, c1, c2, 0, 0, 0, 13, _, _, _, _, t1, t2, t3, t4, t5, t6, t7, t8, bits, 0xCE] =
-            bytes.first_chunk::<ACK_FRAME>()?
+        let &[
+            1,
+            c1,
+            c2,
+            0,
+            0,
+            0,
+            13,
+            _,
+            _,
+            _,
+            _,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            t6,
+            t7,
+            t8,
+            bits,
+            0xCE,
+        ] = bytes.first_chunk::<ACK_FRAME>()?
         else {
             return None;
         };
         let channel = u16::from_be_bytes([c1, c2]);
         let delivery_tag = u64::from_be_bytes([t1, t2, t3, t4, t5, t6, t7, t8]);
-        self.intake.is_ready(channel).then_some((channel, basic::Ack { delivery_tag, multiple: bits & 1 != 0 }))
+        self.intake.is_ready(channel).then_some((
+            channel,
+            basic::Ack {
+                delivery_tag,
+                multiple: bits & 1 != 0,
+            },
+        ))
     }
 
     #[inline(never)]
@@ -295,7 +350,9 @@ impl ServerSide {
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
     ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
-        let Some((consumed, heard)) = self.intake.hear(bytes, gathered)? else { return Ok(None) };
+        let Some((consumed, heard)) = self.intake.hear(bytes, gathered)? else {
+            return Ok(None);
+        };
         let event = match heard {
             Heard::Heartbeat => Event::Heartbeat,
             Heard::Consumed => Event::Consumed,
@@ -316,11 +373,32 @@ impl ServerSide {
     }
 
     fn on_content(content: Content<'_>) -> Result<Event<'_>, PeerFault> {
-        let Content { channel: ch, method, properties, header, payload } = content;
-        let Method::BasicPublish(basic::Publish { exchange, routing_key, mandatory, immediate }) = method else {
+        let Content {
+            channel: ch,
+            method,
+            properties,
+            header,
+            payload,
+        } = content;
+        let Method::BasicPublish(basic::Publish {
+            exchange,
+            routing_key,
+            mandatory,
+            immediate,
+        }) = method
+        else {
             return Err(PeerFault::DIRECTION.by(method.id()));
         };
-        let publish = Publish { ch, exchange, routing_key, mandatory, immediate, properties, payload, header };
+        let publish = Publish {
+            ch,
+            exchange,
+            routing_key,
+            mandatory,
+            immediate,
+            properties,
+            payload,
+            header,
+        };
         Ok(Event::Publish(publish))
     }
 
@@ -335,16 +413,27 @@ impl ServerSide {
     fn on_close<'b>(&mut self, c: connection::Close<'b>) -> Event<'b> {
         self.end(State::Closed);
         let cause = MethodId::new(c.class_id, c.method_id);
-        Event::CloseConnection { code: c.reply_code, text: c.reply_text, cause }
+        Event::CloseConnection {
+            code: c.reply_code,
+            text: c.reply_text,
+            cause,
+        }
     }
 
     /// Input before the connection is open, and while it ends.
     #[inline(never)]
-    fn handle_early<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+    fn handle_early<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         match self.state {
             State::ExpectHeader => {
                 // The first byte that differs tells; waiting for the rest would only tie up memory. §4.2.2
-                if bytes.iter().zip(PROTOCOL_HEADER).any(|(byte, ours)| *byte != ours) {
+                if bytes
+                    .iter()
+                    .zip(PROTOCOL_HEADER)
+                    .any(|(byte, ours)| *byte != ours)
+                {
                     return Err(PeerFault::PROTOCOL_HEADER);
                 }
                 if bytes.len() < PROTOCOL_HEADER.len() {
@@ -353,32 +442,57 @@ impl ServerSide {
                 self.state = State::OweStart;
                 Ok(Some((PROTOCOL_HEADER.len(), Event::ProtocolHeader)))
             }
-            State::ExpectStartOk | State::ExpectSecureOk | State::ExpectTuneOk | State::ExpectOpen => {
-                self.handle_handshake(bytes)
-            }
-            State::Closing => Ok(listen_for_farewell(bytes, self.intake.frame_max).map(|heard| match heard {
-                Farewell::Consumed(consumed) => (consumed, Event::Consumed),
-                Farewell::Close(consumed, close) => (consumed, self.on_close(close)),
-                Farewell::CloseOk(consumed) => {
-                    self.state = State::Closed;
-                    (consumed, Event::CloseConnectionOk)
-                }
-            })),
+            State::ExpectStartOk
+            | State::ExpectSecureOk
+            | State::ExpectTuneOk
+            | State::ExpectOpen => self.handle_handshake(bytes),
+            State::Closing => Ok(
+                listen_for_farewell(bytes, self.intake.frame_max).map(|heard| match heard {
+                    Farewell::Consumed(consumed) => (consumed, Event::Consumed),
+                    Farewell::Close(consumed, close) => (consumed, self.on_close(close)),
+                    Farewell::CloseOk(consumed) => {
+                        self.state = State::Closed;
+                        (consumed, Event::CloseConnectionOk)
+                    }
+                }),
+            ),
             _ => Ok(None),
         }
     }
 
-    fn handle_handshake<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
-        let Some(frame) = Frame::split(bytes, self.intake.frame_max)? else { return Ok(None) };
+    fn handle_handshake<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        let Some(frame) = Frame::split(bytes, self.intake.frame_max)? else {
+            return Ok(None);
+        };
         let event = match frame {
-            Frame { kind: frame::HEARTBEAT, channel: 0, payload: [] } => Event::Heartbeat,
-            Frame { kind: frame::HEARTBEAT, .. } => return Err(PeerFault::HEARTBEAT),
-            Frame { kind: frame::METHOD, channel: 0, payload } => {
+            Frame {
+                kind: frame::HEARTBEAT,
+                channel: 0,
+                payload: [],
+            } => Event::Heartbeat,
+            Frame {
+                kind: frame::HEARTBEAT,
+                ..
+            } => return Err(PeerFault::HEARTBEAT),
+            Frame {
+                kind: frame::METHOD,
+                channel: 0,
+                payload,
+            } => {
                 let method = self.intake.decode(payload)?;
                 self.on_handshake(method)?
             }
-            Frame { kind: frame::METHOD, payload, .. } => {
-                return Err(PeerFault::CHANNEL_CLOSED.saying("the connection is not open yet").by(peek_id(payload)?));
+            Frame {
+                kind: frame::METHOD,
+                payload,
+                ..
+            } => {
+                return Err(PeerFault::CHANNEL_CLOSED
+                    .saying("the connection is not open yet")
+                    .by(peek_id(payload)?));
             }
             _ => return Err(PeerFault::EXPECTED_METHOD),
         };
@@ -399,7 +513,9 @@ impl ServerSide {
             (State::ExpectTuneOk, Method::ConnectionTuneOk(ok)) => self.on_tune_ok(ok)?,
             (State::ExpectOpen, Method::ConnectionOpen(open)) => {
                 self.state = State::OweOpenOk;
-                Event::Open { vhost: open.virtual_host }
+                Event::Open {
+                    vhost: open.virtual_host,
+                }
             }
             (_, other) => return Err(PeerFault::METHOD_UNEXPECTED.by(other.id())),
         })
@@ -407,29 +523,63 @@ impl ServerSide {
 
     /// Each limit may be lowered, and 0 would lift it. RabbitMQ's words.
     fn on_tune_ok(&mut self, ok: connection::TuneOk) -> Result<Event<'static>, PeerFault> {
-        let connection::TuneOk { channel_max, frame_max, heartbeat } = ok;
+        let connection::TuneOk {
+            channel_max,
+            frame_max,
+            heartbeat,
+        } = ok;
         let id = connection::Tune::ID;
         let refuse = |fault: PeerFault, field: &str, value: u32, than: &str, bound: u32| {
             let no_limit = if value == 0 { " (no limit)" } else { "" };
-            fault.saying(format!("negotiated {field} = {value}{no_limit} is {than} allowed value ({bound})")).by(id)
+            fault
+                .saying(format!(
+                    "negotiated {field} = {value}{no_limit} is {than} allowed value ({bound})"
+                ))
+                .by(id)
         };
         let (lower, higher) = ("lower than the minimum", "higher than the maximum");
-        let ServerLimits { channel_max: channels, frame_max: frames, .. } = self.limits;
+        let ServerLimits {
+            channel_max: channels,
+            frame_max: frames,
+            ..
+        } = self.limits;
         if channel_max == 0 || channel_max > channels {
             let (field, value) = ("channel_max", channel_max.into());
-            return Err(refuse(PeerFault::TUNE_CHANNEL_MAX, field, value, higher, channels.into()));
+            return Err(refuse(
+                PeerFault::TUNE_CHANNEL_MAX,
+                field,
+                value,
+                higher,
+                channels.into(),
+            ));
         }
         if frame_max != 0 && frame_max < FRAME_MIN {
-            return Err(refuse(PeerFault::TUNE_FRAME_MAX, "frame_max", frame_max, lower, FRAME_MIN));
+            return Err(refuse(
+                PeerFault::TUNE_FRAME_MAX,
+                "frame_max",
+                frame_max,
+                lower,
+                FRAME_MIN,
+            ));
         }
         if frame_max == 0 || frame_max > frames {
-            return Err(refuse(PeerFault::TUNE_FRAME_MAX, "frame_max", frame_max, higher, frames));
+            return Err(refuse(
+                PeerFault::TUNE_FRAME_MAX,
+                "frame_max",
+                frame_max,
+                higher,
+                frames,
+            ));
         }
         self.intake.channel_max = channel_max;
         self.intake.frame_max = frame_max;
         self.heartbeat = heartbeat;
         self.state = State::ExpectOpen;
-        Ok(Event::TuneOk { channel_max, frame_max, heartbeat })
+        Ok(Event::TuneOk {
+            channel_max,
+            frame_max,
+            heartbeat,
+        })
     }
 
     /// Nothing is gathered or delivered any more.
@@ -442,11 +592,22 @@ impl ServerSide {
 /// Verbs: each appends what it says. Those that do not fit the state of the connection or channel say nothing.
 impl ServerSide {
     /// Answers the protocol header: who we are and how one may log in.
-    pub fn start(&mut self, server_properties: Table<'_>, mechanisms: &str, locales: &str, out: &mut Vec<u8>) {
+    pub fn start(
+        &mut self,
+        server_properties: Table<'_>,
+        mechanisms: &str,
+        locales: &str,
+        out: &mut Vec<u8>,
+    ) {
         if self.state == State::OweStart {
             let (mechanisms, locales) = (mechanisms.as_bytes(), locales.as_bytes());
-            let start =
-                connection::Start { version_major: 0, version_minor: 9, server_properties, mechanisms, locales };
+            let start = connection::Start {
+                version_major: 0,
+                version_minor: 9,
+                server_properties,
+                mechanisms,
+                locales,
+            };
             put_method(0, &Method::ConnectionStart(start), out);
             self.state = State::ExpectStartOk;
         }
@@ -455,7 +616,11 @@ impl ServerSide {
     /// Asks for another step of authentication.
     pub fn secure(&mut self, challenge: &[u8], out: &mut Vec<u8>) {
         if self.state == State::OweTune {
-            put_method(0, &Method::ConnectionSecure(connection::Secure { challenge }), out);
+            put_method(
+                0,
+                &Method::ConnectionSecure(connection::Secure { challenge }),
+                out,
+            );
             self.state = State::ExpectSecureOk;
         }
     }
@@ -463,8 +628,21 @@ impl ServerSide {
     /// Accepts the login and offers our limits.
     pub fn tune(&mut self, out: &mut Vec<u8>) {
         if self.state == State::OweTune {
-            let ServerLimits { channel_max, frame_max, heartbeat, .. } = self.limits;
-            put_method(0, &Method::ConnectionTune(connection::Tune { channel_max, frame_max, heartbeat }), out);
+            let ServerLimits {
+                channel_max,
+                frame_max,
+                heartbeat,
+                ..
+            } = self.limits;
+            put_method(
+                0,
+                &Method::ConnectionTune(connection::Tune {
+                    channel_max,
+                    frame_max,
+                    heartbeat,
+                }),
+                out,
+            );
             self.state = State::ExpectTuneOk;
         }
     }
@@ -499,7 +677,11 @@ impl ServerSide {
     /// The new credentials hold.
     pub fn update_secret_ok(&mut self, out: &mut Vec<u8>) {
         if self.is_open() {
-            put_method(0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk), out);
+            put_method(
+                0,
+                &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk),
+                out,
+            );
         }
     }
 
@@ -509,7 +691,14 @@ impl ServerSide {
     }
 
     /// Ends a channel; `what` goes behind the name of the code. Nothing is read or written on it after that but the end.
-    pub fn channel_close(&mut self, ch: u16, code: ReplyCode, what: &str, cause: MethodId, out: &mut Vec<u8>) {
+    pub fn channel_close(
+        &mut self,
+        ch: u16,
+        code: ReplyCode,
+        what: &str,
+        cause: MethodId,
+        out: &mut Vec<u8>,
+    ) {
         if self.is_channel_open(ch) {
             put_channel_close(ch, code, what, cause, out);
             self.intake.close_channel(ch);
@@ -595,12 +784,23 @@ impl ServerSide {
 
     /// Publishes are lost.
     pub fn nack(&mut self, ch: u16, delivery_tag: u64, multiple: bool, out: &mut Vec<u8>) {
-        self.method(ch, &Method::BasicNack(basic::Nack { delivery_tag, multiple, requeue: false }), out);
+        self.method(
+            ch,
+            &Method::BasicNack(basic::Nack {
+                delivery_tag,
+                multiple,
+                requeue: false,
+            }),
+            out,
+        );
     }
 
     /// Still here.
     pub fn heartbeat(&mut self, out: &mut Vec<u8>) {
-        if !matches!(self.state, State::ExpectHeader | State::OweStart | State::Closing | State::Closed) {
+        if !matches!(
+            self.state,
+            State::ExpectHeader | State::OweStart | State::Closing | State::Closed
+        ) {
             put_heartbeat(out);
         }
     }
@@ -608,7 +808,11 @@ impl ServerSide {
     /// Publishing is held back. Only for clients with the capability `connection.blocked`.
     pub fn blocked(&mut self, reason: &str, out: &mut Vec<u8>) {
         if self.is_open() {
-            put_method(0, &Method::ConnectionBlocked(connection::Blocked { reason }), out);
+            put_method(
+                0,
+                &Method::ConnectionBlocked(connection::Blocked { reason }),
+                out,
+            );
         }
     }
 
@@ -630,7 +834,10 @@ impl ServerSide {
             Scope::ProtocolHeader => self.end(State::Closed),
             Scope::Connection => self.close(f.code, &f.what, f.cause, out),
             // The machine closed the channel when it found the fault, so `channel_close` would say nothing.
-            Scope::Channel(ch) if self.is_open() && self.intake.channels.state(ch) == Some(ChannelState::Closing) => {
+            Scope::Channel(ch)
+                if self.is_open()
+                    && self.intake.channels.state(ch) == Some(ChannelState::Closing) =>
+            {
                 put_channel_close(ch, f.code, &f.what, f.cause, out);
             }
             Scope::Channel(_) => {}

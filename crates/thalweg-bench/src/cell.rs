@@ -290,9 +290,21 @@ impl Cell {
 
     /// What tells it from other cells of a run: the same after a restart. Name for files, too: letters, digits, `-`, `_`.
     pub fn key(&self) -> String {
-        let axes: Vec<String> = self.axes.iter().map(|(name, value)| format!("{name}_{value}")).collect();
+        let axes: Vec<String> = self
+            .axes
+            .iter()
+            .map(|(name, value)| format!("{name}_{value}"))
+            .collect();
         let text = format!("{}-{}-r{}", self.experiment, axes.join("-"), self.repeat);
-        text.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
+        text.chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect()
     }
 }
 

@@ -181,12 +181,18 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     match command {
         BenchCommand::Suite(args) if args.install && !nest::is_restarted() => {
             doctor::install(&mut io::stderr())?;
-            run(&BenchCommand::Suite(SuiteArgs { install: false, ..args.clone() }), out)
+            run(
+                &BenchCommand::Suite(SuiteArgs {
+                    install: false,
+                    ..args.clone()
+                }),
+                out,
+            )
         }
         BenchCommand::Suite(args) => match args.suite {
-            Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => {
-                Err(io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"))
-            }
+            Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => Err(
+                io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
+            ),
             Suite::E2d => e2::suite::run(args, out),
             Suite::E5 => suite::run(args, out),
             Suite::E1 => studies::suite::run(Study::E1, args, out),

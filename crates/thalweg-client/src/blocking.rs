@@ -59,7 +59,8 @@ impl Client {
         topic: &str,
         options: &Options,
     ) -> Result<Ticket, ClientError> {
-        self.inner.publish_message(message, destination, topic, options)
+        self.inner
+            .publish_message(message, destination, topic, options)
     }
 
     /// [`crate::Client::is_publish_success`]: does not wait.
@@ -68,7 +69,12 @@ impl Client {
     }
 
     /// [`crate::Client::publish`].
-    pub fn publish(&self, topic: &str, payload: &[u8], options: &Options) -> Result<Success, ClientError> {
+    pub fn publish(
+        &self,
+        topic: &str,
+        payload: &[u8],
+        options: &Options,
+    ) -> Result<Success, ClientError> {
         wait(self.inner.publish(topic, payload, options))
     }
 
@@ -85,7 +91,11 @@ impl Client {
 
     /// [`crate::Client::outcome`], but at most so long: then it is [`Success::Pending`].
     pub fn outcome(&self, ticket: Ticket, timeout: Duration) -> Success {
-        wait_until(self.inner.outcome(ticket), Instant::now().checked_add(timeout)).unwrap_or(Success::Pending)
+        wait_until(
+            self.inner.outcome(ticket),
+            Instant::now().checked_add(timeout),
+        )
+        .unwrap_or(Success::Pending)
     }
 
     /// [`crate::Client::why_failed`]: does not wait.
@@ -104,7 +114,11 @@ impl Client {
     }
 
     /// [`crate::Client::subscribe`].
-    pub fn subscribe(&self, filter: &str, options: SubscribeOptions) -> Result<Subscription, ClientError> {
+    pub fn subscribe(
+        &self,
+        filter: &str,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, ClientError> {
         wait(self.inner.subscribe(filter, options)).map(|inner| Subscription { inner })
     }
 
@@ -115,9 +129,12 @@ impl Client {
         options: SubscribeOptions,
         timeout: Duration,
     ) -> Result<Subscription, ClientError> {
-        wait_until(self.inner.subscribe(filter, options), Instant::now().checked_add(timeout))
-            .unwrap_or(Err(ClientError::TimedOut))
-            .map(|inner| Subscription { inner })
+        wait_until(
+            self.inner.subscribe(filter, options),
+            Instant::now().checked_add(timeout),
+        )
+        .unwrap_or(Err(ClientError::TimedOut))
+        .map(|inner| Subscription { inner })
     }
 
     /// [`crate::Client::subscribe_all`], but at most so long.
@@ -127,9 +144,12 @@ impl Client {
         options: SubscribeOptions,
         timeout: Duration,
     ) -> Result<Subscription, ClientError> {
-        wait_until(self.inner.subscribe_all(filters, options), Instant::now().checked_add(timeout))
-            .unwrap_or(Err(ClientError::TimedOut))
-            .map(|inner| Subscription { inner })
+        wait_until(
+            self.inner.subscribe_all(filters, options),
+            Instant::now().checked_add(timeout),
+        )
+        .unwrap_or(Err(ClientError::TimedOut))
+        .map(|inner| Subscription { inner })
     }
 
     /// [`crate::Client::request`].
@@ -154,9 +174,18 @@ impl Client {
     }
 
     /// The same, for so long at most.
-    pub fn presence_timeout(&self, clients: &str, timeout: Duration) -> Result<PresenceSubscription, ClientError> {
-        let asked = wait_until(self.inner.presence(clients), Instant::now().checked_add(timeout));
-        asked.ok_or(ClientError::TimedOut)?.map(|inner| PresenceSubscription { inner })
+    pub fn presence_timeout(
+        &self,
+        clients: &str,
+        timeout: Duration,
+    ) -> Result<PresenceSubscription, ClientError> {
+        let asked = wait_until(
+            self.inner.presence(clients),
+            Instant::now().checked_add(timeout),
+        );
+        asked
+            .ok_or(ClientError::TimedOut)?
+            .map(|inner| PresenceSubscription { inner })
     }
 
     /// [`crate::Client::flush`].
@@ -189,7 +218,8 @@ pub struct Subscription {
 impl Subscription {
     /// The next message, if one comes in time; `Ok(None)` when there will be none.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Message>, ClientError> {
-        wait_until(self.inner.next(), Instant::now().checked_add(timeout)).ok_or(ClientError::TimedOut)
+        wait_until(self.inner.next(), Instant::now().checked_add(timeout))
+            .ok_or(ClientError::TimedOut)
     }
 
     /// [`crate::Subscription::try_next`].
@@ -235,7 +265,8 @@ pub struct PresenceSubscription {
 impl PresenceSubscription {
     /// As the iterator's `next`, for so long at most.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Presence>, ClientError> {
-        wait_until(self.inner.next(), Instant::now().checked_add(timeout)).ok_or(ClientError::TimedOut)
+        wait_until(self.inner.next(), Instant::now().checked_add(timeout))
+            .ok_or(ClientError::TimedOut)
     }
 }
 
@@ -249,7 +280,8 @@ impl Iterator for PresenceSubscription {
 
 /// Waits for a future of this library; for those of others too, if they need no runtime of their own.
 pub fn wait<F: Future>(future: F) -> F::Output {
-    loop_until(future, None).unwrap_or_else(|| unreachable!("without an end of time there is no end but the future's"))
+    loop_until(future, None)
+        .unwrap_or_else(|| unreachable!("without an end of time there is no end but the future's"))
 }
 
 /// As [`wait`]; none if the moment has passed. No moment is never.
@@ -259,7 +291,10 @@ fn wait_until<F: Future>(future: F, end: Option<Instant>) -> Option<F::Output> {
 
 fn loop_until<F: Future>(future: F, end: Option<Instant>) -> Option<F::Output> {
     let mut future = pin!(future);
-    let parked = Arc::new(Parked { thread: std::thread::current(), is_woken: AtomicBool::new(false) });
+    let parked = Arc::new(Parked {
+        thread: std::thread::current(),
+        is_woken: AtomicBool::new(false),
+    });
     let waker = Waker::from(parked.clone());
     let mut context = Context::from_waker(&waker);
     loop {

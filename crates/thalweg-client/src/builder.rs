@@ -335,7 +335,10 @@ impl ClientBuilder {
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("via", &self.via).field("brokers", &self.brokers).finish_non_exhaustive()
+        f.debug_struct("ClientBuilder")
+            .field("via", &self.via)
+            .field("brokers", &self.brokers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -343,7 +346,9 @@ impl fmt::Debug for ClientBuilder {
 pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
     let missing = |feature: &str| {
         let scheme = url.scheme.name();
-        Err(ClientError::Settings(format!("this build does not speak {scheme}: it is without the feature `{feature}`")))
+        Err(ClientError::Settings(format!(
+            "this build does not speak {scheme}: it is without the feature `{feature}`"
+        )))
     };
     match url.scheme.protocol() {
         "mqtt" if !cfg!(feature = "mqtt") => return missing("mqtt"),
@@ -374,13 +379,22 @@ pub(crate) fn transport_for(url: &BrokerUrl, mqtt_version: u8) -> Option<Box<dyn
     match url.scheme.protocol() {
         #[cfg(feature = "mqtt")]
         "mqtt" => {
-            let settings = crate::mqtt::MqttSettings { version: mqtt_version, ..Default::default() };
+            let settings = crate::mqtt::MqttSettings {
+                version: mqtt_version,
+                ..Default::default()
+            };
             Some(Box::new(crate::mqtt::Mqtt::new(endpoint, settings)))
         }
         #[cfg(feature = "coap")]
-        "coap" if url.scheme.is_datagrams() => Some(Box::new(crate::coap::Coap::new(endpoint, Default::default()))),
+        "coap" if url.scheme.is_datagrams() => Some(Box::new(crate::coap::Coap::new(
+            endpoint,
+            Default::default(),
+        ))),
         #[cfg(feature = "coap")]
-        "coap" => Some(Box::new(crate::coap::CoapStream::new(endpoint, Default::default()))),
+        "coap" => Some(Box::new(crate::coap::CoapStream::new(
+            endpoint,
+            Default::default(),
+        ))),
         #[cfg(feature = "amqp")]
         "amqp" => {
             let mut settings = crate::amqp::AmqpSettings::default();

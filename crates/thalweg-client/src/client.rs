@@ -48,7 +48,8 @@ impl Client {
         topic: &str,
         options: &Options,
     ) -> Result<Ticket, ClientError> {
-        self.handle.publish(message, destination, topic, options, None)
+        self.handle
+            .publish(message, destination, topic, options, None)
     }
 
     /// What became of a publish. Takes no lock.
@@ -60,7 +61,12 @@ impl Client {
     /// [`Success::Unknown`] when it has left.
     ///
     /// If the future is dropped before, the message is published all the same, if there was room already.
-    pub async fn publish(&self, topic: &str, payload: &[u8], options: &Options) -> Result<Success, ClientError> {
+    pub async fn publish(
+        &self,
+        topic: &str,
+        payload: &[u8],
+        options: &Options,
+    ) -> Result<Success, ClientError> {
         let ticket = self.give(payload, "", topic, options).await?;
         Ok(self.outcome(ticket).await)
     }
@@ -74,7 +80,10 @@ impl Client {
         options: &Options,
     ) -> Result<Ticket, ClientError> {
         std::future::poll_fn(|context| {
-            match self.handle.publish(message, destination, topic, options, Some(context.waker())) {
+            match self
+                .handle
+                .publish(message, destination, topic, options, Some(context.waker()))
+            {
                 Err(ClientError::Full) => Poll::Pending,
                 done => Poll::Ready(done),
             }
@@ -109,7 +118,11 @@ impl Client {
 
     /// Wants what is published at the topics of a filter (`+`, `#`, `$share/<group>/<filter>`, `$q/<queue>`). Waits until
     /// the broker has confirmed it; while there is no connection, that is until there is one.
-    pub async fn subscribe(&self, filter: &str, options: SubscribeOptions) -> Result<Subscription, ClientError> {
+    pub async fn subscribe(
+        &self,
+        filter: &str,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, ClientError> {
         self.subscribe_all(&[filter], options).await
     }
 
@@ -120,10 +133,13 @@ impl Client {
         filters: &[&str],
         options: SubscribeOptions,
     ) -> Result<Subscription, ClientError> {
-        let is_filter =
-            |filter: &&str| !filter.is_empty() && filter.len() <= usize::from(u16::MAX) && !filter.contains('\0');
+        let is_filter = |filter: &&str| {
+            !filter.is_empty() && filter.len() <= usize::from(u16::MAX) && !filter.contains('\0')
+        };
         if filters.is_empty() || !filters.iter().all(is_filter) {
-            return Err(ClientError::Invalid("a filter has 1 to 65,535 bytes and no NUL"));
+            return Err(ClientError::Invalid(
+                "a filter has 1 to 65,535 bytes and no NUL",
+            ));
         }
         // Made before the wait: whoever drops the future has no subscription either.
         let mut subscription = Subscription {
@@ -175,7 +191,11 @@ impl Client {
         crate::driver::handle::check_topic(topic)?;
         let (answer_to, answer) = reply();
         let timeout = Duration::from_secs(10);
-        self.handle.command(Command::Read { address: topic.to_owned(), timeout, reply: answer_to })?;
+        self.handle.command(Command::Read {
+            address: topic.to_owned(),
+            timeout,
+            reply: answer_to,
+        })?;
         match answer.await {
             None => Err(ClientError::Closed),
             Some(Ok(message)) => Ok(message),
@@ -187,14 +207,19 @@ impl Client {
     /// Who comes and goes, of the clients with this name (`+`: of all): first who is here, then each change. Only Thalweg
     /// tells it, and only with `presence.enabled`; other brokers refuse, or never say anything if they speak MQTT 3.1.1.
     pub async fn presence(&self, clients: &str) -> Result<PresenceSubscription, ClientError> {
-        let inner = self.subscribe(&presence::filter(clients), SubscribeOptions::default()).await?;
+        let inner = self
+            .subscribe(&presence::filter(clients), SubscribeOptions::default())
+            .await?;
         Ok(PresenceSubscription { inner })
     }
 
     /// Waits until something has become of all that was published before, at most so long.
     pub async fn flush(&self, timeout: Duration) -> Result<(), ClientError> {
         let (answer_to, answer) = reply();
-        self.handle.command(Command::Flush { timeout, reply: answer_to })?;
+        self.handle.command(Command::Flush {
+            timeout,
+            reply: answer_to,
+        })?;
         answer.await.unwrap_or(Err(ClientError::Closed))
     }
 
@@ -204,7 +229,10 @@ impl Client {
     /// folder of a buffer on disk is free for the next client.
     pub async fn close(&self, timeout: Duration) -> Result<(), ClientError> {
         let (answer_to, answer) = reply();
-        match self.handle.command(Command::Close { timeout, reply: Some(answer_to) }) {
+        match self.handle.command(Command::Close {
+            timeout,
+            reply: Some(answer_to),
+        }) {
             Err(_) => Ok(()),
             Ok(()) => answer.await.unwrap_or(Ok(())),
         }
@@ -322,7 +350,10 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientError::Full => f.write_str("the buffer is full: wait, or give it more room"),
-            ClientError::TooLarge { limit } => write!(f, "the message is larger than the {limit} bytes of the buffer"),
+            ClientError::TooLarge { limit } => write!(
+                f,
+                "the message is larger than the {limit} bytes of the buffer"
+            ),
             ClientError::Closed => f.write_str("the client is closed"),
             ClientError::TimedOut => f.write_str("not in the time that was given"),
             ClientError::Invalid(words) => f.write_str(words),

@@ -83,7 +83,9 @@ const HAS_CORRELATION: u8 = 4;
 impl Message {
     /// What it holds of memory, and its places in lists, roughly.
     pub(crate) fn memory_bytes(&self) -> u32 {
-        (size_of::<Message>() + size_of::<DeliveryToken>() + self.bytes.len()).try_into().unwrap_or(u32::MAX)
+        (size_of::<Message>() + size_of::<DeliveryToken>() + self.bytes.len())
+            .try_into()
+            .unwrap_or(u32::MAX)
     }
 
     /// Copies what came out of buffers that will be reused.
@@ -95,7 +97,9 @@ impl Message {
             inbound.correlation.unwrap_or_default(),
             inbound.properties.0,
         ];
-        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + inbound.payload.len());
+        let mut bytes = Vec::with_capacity(
+            parts.iter().map(|part| part.len()).sum::<usize>() + inbound.payload.len(),
+        );
         let ends = parts.map(|part| {
             bytes.extend_from_slice(part);
             bytes.len() as u32
@@ -117,8 +121,15 @@ impl Message {
     }
 
     fn part(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(index).map_or(self.bytes.len(), |&end| end as usize);
+        let start = index
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .copied()
+            .unwrap_or(0);
+        let end = self
+            .ends
+            .get(index)
+            .map_or(self.bytes.len(), |&end| end as usize);
         self.bytes.get(start as usize..end).unwrap_or_default()
     }
 
@@ -191,7 +202,10 @@ impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("topic", &self.topic())
-            .field("payload", &format_args!("{}", self.payload().escape_ascii()))
+            .field(
+                "payload",
+                &format_args!("{}", self.payload().escape_ascii()),
+            )
             .field("reliability", &self.reliability)
             .field("is_last_value", &self.is_last_value)
             .field("stamp", &self.stamp)

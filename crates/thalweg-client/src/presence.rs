@@ -126,7 +126,14 @@ impl Presence {
         };
         let since = SystemTime::UNIX_EPOCH + Duration::from_millis(since_ms as u64);
         let (client_id, claimed) = (named.name.into_owned(), named.claimed_in.is_some());
-        Some(Presence { client_id, claimed, online, protocol: told.text("protocol").ok()?, since, why })
+        Some(Presence {
+            client_id,
+            claimed,
+            online,
+            protocol: told.text("protocol").ok()?,
+            since,
+            why,
+        })
     }
 }
 
@@ -140,7 +147,9 @@ pub(crate) fn filter(clients: &str) -> Cow<'static, str> {
 
 /// Why a filter cannot be subscribed at a broker that is known not to tell of presence.
 pub(crate) fn refusal(filter: &str, is_thalweg: bool) -> Option<Refusal> {
-    (!is_thalweg && is_presence(filter)).then_some(Refusal::Unsupported("the broker does not tell who is online"))
+    (!is_thalweg && is_presence(filter)).then_some(Refusal::Unsupported(
+        "the broker does not tell who is online",
+    ))
 }
 
 /// The year 9999: beyond it a `SystemTime` may overflow.
@@ -162,15 +171,36 @@ mod tests {
             since,
             why: None,
         };
-        assert_eq!(Presence::read("$presence/a%2Fb", online), Some(here.clone()));
+        assert_eq!(
+            Presence::read("$presence/a%2Fb", online),
+            Some(here.clone())
+        );
         let claimed = Presence::read("$presence/stomp/a%2Fb", online);
-        assert_eq!(claimed, Some(Presence { claimed: true, ..here.clone() }));
-        let gone = br#"{"state":"offline","protocol":"MQTT 5.0","since_ms":1763823921123,"why":"silent"}"#;
+        assert_eq!(
+            claimed,
+            Some(Presence {
+                claimed: true,
+                ..here.clone()
+            })
+        );
+        let gone =
+            br#"{"state":"offline","protocol":"MQTT 5.0","since_ms":1763823921123,"why":"silent"}"#;
         let gone = Presence::read("$presence@blue/a%2Fb", gone);
-        assert_eq!(gone, Some(Presence { online: false, why: Some(Leaving::Silent), ..here }));
+        assert_eq!(
+            gone,
+            Some(Presence {
+                online: false,
+                why: Some(Leaving::Silent),
+                ..here
+            })
+        );
         // A later broker's word.
-        let later = br#"{"state":"offline","protocol":"x","since_ms":0,"why":"bored","user":"ada"}"#;
-        assert_eq!(Presence::read("$presence/x", later).map(|later| (later.online, later.why)), Some((false, None)));
+        let later =
+            br#"{"state":"offline","protocol":"x","since_ms":0,"why":"bored","user":"ada"}"#;
+        assert_eq!(
+            Presence::read("$presence/x", later).map(|later| (later.online, later.why)),
+            Some((false, None))
+        );
     }
 
     #[test]

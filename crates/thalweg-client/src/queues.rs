@@ -31,7 +31,9 @@ pub(crate) const ALIAS: &str = "$a/";
 /// Appends the canonical address that somebody's `reply-to` means by a key of the default exchange: a queue, or an address.
 /// RabbitMQ hands a key of AMQP to STOMP as a queue, and a destination of STOMP to AMQP as a key.
 pub(crate) fn write_reply(key: &str, out: &mut String) {
-    let queue = ["/queue/", "/amq/queue/", "/reply-queue/"].iter().find_map(|prefix| key.strip_prefix(prefix));
+    let queue = ["/queue/", "/amq/queue/", "/reply-queue/"]
+        .iter()
+        .find_map(|prefix| key.strip_prefix(prefix));
     match (key.strip_prefix(ALIAS), key.strip_prefix("/topic/")) {
         (Some(address), _) if !address.is_empty() => out.push_str(address),
         (_, Some(topic)) if !topic.is_empty() => DOTTED.read_address(topic, out),
@@ -75,7 +77,10 @@ pub(crate) fn binding_key(words: &str) -> String {
 
 /// Group and filter of a filter that is shared.
 pub(crate) fn shared(filter: &str) -> Option<(&str, &str)> {
-    GROUPS.iter().find_map(|prefix| filter.strip_prefix(prefix))?.split_once('/')
+    GROUPS
+        .iter()
+        .find_map(|prefix| filter.strip_prefix(prefix))?
+        .split_once('/')
 }
 
 /// Whether these can be group and filter.
@@ -92,7 +97,11 @@ pub(crate) fn is_plain(text: &str) -> bool {
 /// for whoever ends a subscription on one way must not end it on another.
 pub(crate) fn session_prefix(protocol: &str, endpoint: &Endpoint, client: &str) -> String {
     let secure = if endpoint.is_encrypted { "s" } else { "" };
-    let websocket = if endpoint.websocket.is_some() { "+ws" } else { "" };
+    let websocket = if endpoint.websocket.is_some() {
+        "+ws"
+    } else {
+        ""
+    };
     format!("client/{client}/{protocol}{websocket}{secure}/")
 }
 
@@ -135,7 +144,10 @@ mod tests {
     fn a_long_queue_name_is_cut_and_tells_filters_apart() {
         let name = |filter: &str, number| session_queue("client/c/amqp/", filter, number);
         let (one, two) = (name(&"ä".repeat(200), 0), name(&"ä".repeat(201), 0));
-        assert!(one.len() <= 255 && one != two && one.starts_with("client/c/amqp/ä"), "{one} {two}");
+        assert!(
+            one.len() <= 255 && one != two && one.starts_with("client/c/amqp/ä"),
+            "{one} {two}"
+        );
         assert_ne!(name("a", 0), name("a", 1));
     }
 }

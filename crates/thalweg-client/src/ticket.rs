@@ -98,7 +98,11 @@ impl Tickets {
             return Success::Unknown;
         }
         // Read first: what is settled afterwards is nothing.
-        let pending = if self.is_over.load(Ordering::SeqCst) { Success::Unknown } else { Success::Pending };
+        let pending = if self.is_over.load(Ordering::SeqCst) {
+            Success::Unknown
+        } else {
+            Success::Pending
+        };
         let slot = self.slot(id).map_or(0, |slot| slot.load(Ordering::SeqCst));
         match (slot >> 2).cmp(&id) {
             std::cmp::Ordering::Equal => of_bits(slot),
@@ -110,9 +114,13 @@ impl Tickets {
 
     /// Says what became of it, once.
     pub(crate) fn settle(&self, id: MessageId, outcome: Success) {
-        let Some(piece) = self.pieces.get(piece_of(id)) else { return };
+        let Some(piece) = self.pieces.get(piece_of(id)) else {
+            return;
+        };
         let piece = piece.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
-        let Some(slot) = piece.get((id % PIECE) as usize) else { return };
+        let Some(slot) = piece.get((id % PIECE) as usize) else {
+            return;
+        };
         let before = slot.load(Ordering::Relaxed) >> 2;
         if before > id {
             // Its place is taken by a later one.
@@ -153,7 +161,10 @@ impl Tickets {
     }
 
     fn slot(&self, id: MessageId) -> Option<&AtomicU64> {
-        self.pieces.get(piece_of(id))?.get()?.get((id % PIECE) as usize)
+        self.pieces
+            .get(piece_of(id))?
+            .get()?
+            .get((id % PIECE) as usize)
     }
 
     /// Waits for an outcome.
@@ -238,7 +249,10 @@ mod tests {
         tickets.settle(7, Success::Acknowledged);
         assert_eq!(tickets.outcome(7), Success::Acknowledged);
         tickets.settle(7 + RING, Success::Failed);
-        assert_eq!((tickets.outcome(7), tickets.outcome(7 + RING)), (Success::Unknown, Success::Failed));
+        assert_eq!(
+            (tickets.outcome(7), tickets.outcome(7 + RING)),
+            (Success::Unknown, Success::Failed)
+        );
         assert_eq!(tickets.outcome(7 + 2 * RING), Success::Pending);
     }
 
@@ -274,7 +288,10 @@ mod tests {
         tickets.end();
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         assert_eq!(wait.poll(&waker), Poll::Ready(Success::Unknown));
-        assert_eq!((tickets.outcome(1), tickets.outcome(3)), (Success::Acknowledged, Success::Unknown));
+        assert_eq!(
+            (tickets.outcome(1), tickets.outcome(3)),
+            (Success::Acknowledged, Success::Unknown)
+        );
     }
 
     #[test]

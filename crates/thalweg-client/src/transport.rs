@@ -40,11 +40,21 @@ pub trait Transport: Send {
     fn poll_timeout(&self) -> Time;
 
     /// The time of [`Transport::poll_timeout`] has come: repeat, keep alive, give up.
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault>;
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault>;
 
     /// Sends a message. `Ok(Gone)`: nothing will be heard of it. `Ok(Awaited)`: [`Events::settled`] says what became of
     /// `message.id`, or the connection ends. `Err`: nothing was written.
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal>;
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal>;
 
     /// Nobody waits for what becomes of this message any more: another lane has it now. It need not be repeated.
     /// [`Events::settled`] may still tell of it or not, and the same message may be given again later, as a new one.
@@ -54,7 +64,12 @@ pub trait Transport: Send {
 
     /// Wants what is published at the addresses of a filter. [`Events::subscribed`] gives the answer. After a connection was
     /// lost the engine says it again.
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal>;
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal>;
 
     /// Ends a subscription; what is still under way may come.
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output);
@@ -72,7 +87,13 @@ pub trait Transport: Send {
     ) -> Result<(), Refusal>;
 
     /// Asks for the last value of an address; [`Events::answered`] brings it, or none.
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal>;
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal>;
 
     /// Nobody waits for this answer any more.
     fn forget(&mut self, request: RequestId);
@@ -136,10 +157,14 @@ impl Output {
     /// The datagrams that are not sent yet, in order.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let mut start = self.sent;
-        self.ends.get(self.ends_sent..).unwrap_or_default().iter().map(move |&end| {
-            let from = std::mem::replace(&mut start, end);
-            self.bytes.get(from..end).unwrap_or_default()
-        })
+        self.ends
+            .get(self.ends_sent..)
+            .unwrap_or_default()
+            .iter()
+            .map(move |&end| {
+                let from = std::mem::replace(&mut start, end);
+                self.bytes.get(from..end).unwrap_or_default()
+            })
     }
 
     /// The next datagrams that are all of one length but the last, which may be shorter, and that length; they lie one behind
@@ -168,7 +193,11 @@ impl Output {
     /// So many bytes are sent; of datagrams, whole ones.
     pub fn consume(&mut self, bytes: usize) {
         self.sent = self.sent.saturating_add(bytes).min(self.bytes.len());
-        while self.ends.get(self.ends_sent).is_some_and(|end| *end <= self.sent) {
+        while self
+            .ends
+            .get(self.ends_sent)
+            .is_some_and(|end| *end <= self.sent)
+        {
             self.ends_sent += 1;
         }
         if self.sent == self.bytes.len() {
@@ -359,7 +388,8 @@ pub struct Properties<'m>(pub &'m [u8]);
 impl<'m> Properties<'m> {
     /// Appends one; what is longer than 65,535 bytes is left out: `false`.
     pub fn push(name: &str, value: &str, out: &mut Vec<u8>) -> bool {
-        let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u16::try_from(value.len())) else {
+        let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u16::try_from(value.len()))
+        else {
             return false;
         };
         out.extend_from_slice(&name_len.to_be_bytes());
@@ -384,7 +414,10 @@ impl<'m> Properties<'m> {
             let (name, tail) = tail.split_at_checked(name_len)?;
             let (value, tail) = tail.split_at_checked(value_len)?;
             rest = tail;
-            Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
+            Some((
+                std::str::from_utf8(name).ok()?,
+                std::str::from_utf8(value).ok()?,
+            ))
         })
     }
 }
@@ -484,15 +517,21 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Window => f.write_str("as many messages wait for an acknowledgement as the peer allows"),
+            Refusal::Window => {
+                f.write_str("as many messages wait for an acknowledgement as the peer allows")
+            }
             Refusal::NotConnected => f.write_str("there is no connection"),
             Refusal::Unsupported(what) => write!(f, "this cannot be done here: {what}"),
-            Refusal::TooLarge { limit } => write!(f, "larger than the {limit} bytes that the peer takes"),
+            Refusal::TooLarge { limit } => {
+                write!(f, "larger than the {limit} bytes that the peer takes")
+            }
             Refusal::Address => f.write_str("this is no address or filter here"),
             Refusal::Denied(words) => write!(f, "the peer refuses: {words}"),
             Refusal::Busy(words) => write!(f, "the peer is busy: {words}"),
             Refusal::NoAnswer => f.write_str("no answer in time"),
-            Refusal::Expired => f.write_str("it was not worth delivering any more before it could leave"),
+            Refusal::Expired => {
+                f.write_str("it was not worth delivering any more before it could leave")
+            }
             Refusal::Dropped => f.write_str("it had to make room for newer messages"),
         }
     }
@@ -572,9 +611,21 @@ mod tests {
             out.bytes.extend_from_slice(&[7; 1200]);
             out.end_datagram();
         }
-        assert_eq!(out.datagrams_alike(0).map(|(run, _)| run.len()), Some(1200), "one goes always");
-        assert_eq!(out.datagrams_alike(65_000).map(|(run, _)| run.len()), Some(54 * 1200), "what fits a packet");
-        assert_eq!(out.datagrams_alike(1 << 20).map(|(run, _)| run.len()), Some(64 * 1200), "what a call takes");
+        assert_eq!(
+            out.datagrams_alike(0).map(|(run, _)| run.len()),
+            Some(1200),
+            "one goes always"
+        );
+        assert_eq!(
+            out.datagrams_alike(65_000).map(|(run, _)| run.len()),
+            Some(54 * 1200),
+            "what fits a packet"
+        );
+        assert_eq!(
+            out.datagrams_alike(1 << 20).map(|(run, _)| run.len()),
+            Some(64 * 1200),
+            "what a call takes"
+        );
     }
 
     #[test]
@@ -582,7 +633,8 @@ mod tests {
         let mut out = Output::default();
         for round in 0..3_000_u32 {
             for part in 0..3_u32 {
-                out.bytes.extend_from_slice(format!("{round}.{part}").as_bytes());
+                out.bytes
+                    .extend_from_slice(format!("{round}.{part}").as_bytes());
                 out.end_datagram();
                 out.end_datagram();
             }
@@ -592,8 +644,16 @@ mod tests {
                     out.consume(len);
                 }
             }
-            let waiting: Vec<_> = out.datagrams().map(|one| String::from_utf8_lossy(one).into_owned()).collect();
-            assert_eq!(waiting, (0..3).map(|part| format!("{round}.{part}")).collect::<Vec<_>>());
+            let waiting: Vec<_> = out
+                .datagrams()
+                .map(|one| String::from_utf8_lossy(one).into_owned())
+                .collect();
+            assert_eq!(
+                waiting,
+                (0..3)
+                    .map(|part| format!("{round}.{part}"))
+                    .collect::<Vec<_>>()
+            );
         }
     }
 }

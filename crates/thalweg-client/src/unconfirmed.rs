@@ -32,7 +32,11 @@ pub(crate) struct Unconfirmed {
 impl Unconfirmed {
     /// Room for this many.
     pub(crate) fn new(max: usize) -> Self {
-        Unconfirmed { first: 1, max: max.max(1), ..Unconfirmed::default() }
+        Unconfirmed {
+            first: 1,
+            max: max.max(1),
+            ..Unconfirmed::default()
+        }
     }
 
     /// Numbers begin with this one; who waited is forgotten.
@@ -54,7 +58,11 @@ impl Unconfirmed {
     /// Whether one more may be sent; if not, [`Unconfirmed::has_room_again`] will say when.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        let has_room = if self.careful > 0 { self.count == 0 } else { self.entries.len() < self.max };
+        let has_room = if self.careful > 0 {
+            self.count == 0
+        } else {
+            self.entries.len() < self.max
+        };
         self.was_full |= !has_room;
         has_room
     }
@@ -68,7 +76,11 @@ impl Unconfirmed {
     /// one by one.
     #[inline]
     pub(crate) fn has_room_again(&mut self) -> bool {
-        let has_room = if self.careful > 0 { self.count == 0 } else { self.entries.len() <= self.max / 2 };
+        let has_room = if self.careful > 0 {
+            self.count == 0
+        } else {
+            self.entries.len() <= self.max / 2
+        };
         let is_again = self.was_full && has_room;
         self.was_full &= !is_again;
         is_again
@@ -136,13 +148,23 @@ impl Unconfirmed {
     /// The peer has refused one of those that wait, and does not say which. If there is only one it is that one; if not, they
     /// go one at a time from now on. Nobody waits any more.
     pub(crate) fn take_culprit(&mut self, mut each: impl FnMut(MessageId, Blame)) {
-        let blame = if self.count == 1 { Blame::Culprit } else { Blame::Suspect };
-        let careful = if self.count > 1 { self.count } else { self.careful };
+        let blame = if self.count == 1 {
+            Blame::Culprit
+        } else {
+            Blame::Suspect
+        };
+        let careful = if self.count > 1 {
+            self.count
+        } else {
+            self.careful
+        };
         let ids = std::mem::take(&mut self.entries);
         self.first = self.first.wrapping_add(ids.len() as u64);
         self.count = 0;
         self.careful = careful;
-        ids.into_iter().filter(|id| *id < ANONYMOUS).for_each(|id| each(id, blame));
+        ids.into_iter()
+            .filter(|id| *id < ANONYMOUS)
+            .for_each(|id| each(id, blame));
     }
 }
 
@@ -178,7 +200,14 @@ mod tests {
     fn confirmations_come_in_any_order_and_count_once() {
         let mut unconfirmed = three(8);
         assert_eq!(unconfirmed.take(2), Some(11));
-        assert_eq!((unconfirmed.take(2), unconfirmed.take(0), unconfirmed.take(4)), (None, None, None));
+        assert_eq!(
+            (
+                unconfirmed.take(2),
+                unconfirmed.take(0),
+                unconfirmed.take(4)
+            ),
+            (None, None, None)
+        );
         assert_eq!(through(&mut unconfirmed, 2), [10]);
         assert_eq!(unconfirmed.take(3), Some(12));
         assert_eq!((unconfirmed.len(), unconfirmed.next_number()), (0, 4));
@@ -211,7 +240,14 @@ mod tests {
         let mut unconfirmed = three(8);
         let mut blamed = Vec::new();
         unconfirmed.take_culprit(|id, blame| blamed.push((id, blame)));
-        assert_eq!(blamed, [(10, Blame::Suspect), (11, Blame::Suspect), (12, Blame::Suspect)]);
+        assert_eq!(
+            blamed,
+            [
+                (10, Blame::Suspect),
+                (11, Blame::Suspect),
+                (12, Blame::Suspect)
+            ]
+        );
         unconfirmed.restart(1);
         unconfirmed.push(10);
         assert!(!unconfirmed.has_room());

@@ -87,37 +87,92 @@ const fn row(
     port: u16,
     is_encrypted: bool,
 ) -> Row {
-    Row { names, scheme, protocol, port, is_encrypted, websocket: None }
+    Row {
+        names,
+        scheme,
+        protocol,
+        port,
+        is_encrypted,
+        websocket: None,
+    }
 }
 
 const fn websocket(row: Row, path: &'static str, sub_protocol: &'static str) -> Row {
-    Row { websocket: Some((path, sub_protocol)), ..row }
+    Row {
+        websocket: Some((path, sub_protocol)),
+        ..row
+    }
 }
 
 const SCHEMES: [Row; 17] = [
     row(&["mqtt", "tcp"], Scheme::Mqtt, "mqtt", 1883, false),
     row(&["mqtts", "ssl"], Scheme::Mqtts, "mqtt", 8883, true),
-    websocket(row(&["ws"], Scheme::Ws, "mqtt", 8083, false), "/mqtt", "mqtt"),
-    websocket(row(&["wss"], Scheme::Wss, "mqtt", 8084, true), "/mqtt", "mqtt"),
+    websocket(
+        row(&["ws"], Scheme::Ws, "mqtt", 8083, false),
+        "/mqtt",
+        "mqtt",
+    ),
+    websocket(
+        row(&["wss"], Scheme::Wss, "mqtt", 8084, true),
+        "/mqtt",
+        "mqtt",
+    ),
     row(&["unix", "mqtt+unix"], Scheme::MqttUnix, "mqtt", 0, false),
     row(&["coap"], Scheme::Coap, "coap", 5683, false),
     row(&["coaps"], Scheme::Coaps, "coap", 5684, true),
     row(&["coap+tcp"], Scheme::CoapTcp, "coap", 5683, false),
     row(&["coaps+tcp"], Scheme::CoapsTcp, "coap", 5684, true),
-    websocket(row(&["coap+ws"], Scheme::CoapWs, "coap", 80, false), "/.well-known/coap", "coap"),
-    websocket(row(&["coaps+ws", "coap+wss"], Scheme::CoapsWs, "coap", 443, true), "/.well-known/coap", "coap"),
+    websocket(
+        row(&["coap+ws"], Scheme::CoapWs, "coap", 80, false),
+        "/.well-known/coap",
+        "coap",
+    ),
+    websocket(
+        row(
+            &["coaps+ws", "coap+wss"],
+            Scheme::CoapsWs,
+            "coap",
+            443,
+            true,
+        ),
+        "/.well-known/coap",
+        "coap",
+    ),
     row(&["amqp"], Scheme::Amqp, "amqp", 5672, false),
     row(&["amqps"], Scheme::Amqps, "amqp", 5671, true),
     row(&["stomp"], Scheme::Stomp, "stomp", 61613, false),
-    row(&["stomps", "stomp+ssl"], Scheme::Stomps, "stomp", 61614, true),
-    websocket(row(&["stomp+ws"], Scheme::StompWs, "stomp", 15674, false), "/ws", "v12.stomp"),
-    websocket(row(&["stomp+wss", "stomps+ws"], Scheme::StompWss, "stomp", 15673, true), "/ws", "v12.stomp"),
+    row(
+        &["stomps", "stomp+ssl"],
+        Scheme::Stomps,
+        "stomp",
+        61614,
+        true,
+    ),
+    websocket(
+        row(&["stomp+ws"], Scheme::StompWs, "stomp", 15674, false),
+        "/ws",
+        "v12.stomp",
+    ),
+    websocket(
+        row(
+            &["stomp+wss", "stomps+ws"],
+            Scheme::StompWss,
+            "stomp",
+            15673,
+            true,
+        ),
+        "/ws",
+        "v12.stomp",
+    ),
 ];
 
 impl Scheme {
     fn row(self) -> &'static Row {
         // Every scheme has a row; a test goes through all.
-        SCHEMES.iter().find(|row| row.scheme == self).unwrap_or(&SCHEMES[0])
+        SCHEMES
+            .iter()
+            .find(|row| row.scheme == self)
+            .unwrap_or(&SCHEMES[0])
     }
 
     /// `mqtt`, `coap`, `amqp` or `stomp`.
@@ -183,7 +238,10 @@ impl BrokerUrl {
             scheme,
             host: host.to_owned(),
             port: scheme.port(),
-            path: scheme.row().websocket.map_or_else(String::new, |(path, _)| path.to_owned()),
+            path: scheme
+                .row()
+                .websocket
+                .map_or_else(String::new, |(path, _)| path.to_owned()),
             unix: None,
             topic: None,
             virtual_host: None,
@@ -194,7 +252,10 @@ impl BrokerUrl {
 
     /// A broker at a Unix socket.
     pub fn at_unix(path: PathBuf) -> BrokerUrl {
-        BrokerUrl { unix: Some(path), ..BrokerUrl::at(Scheme::MqttUnix, "") }
+        BrokerUrl {
+            unix: Some(path),
+            ..BrokerUrl::at(Scheme::MqttUnix, "")
+        }
     }
 
     /// What a `Host` header says: the port is left out where the scheme of HTTP implies it (RFC 9110 §7.2).
@@ -214,7 +275,9 @@ impl BrokerUrl {
                 None => Medium::Stream,
             },
             is_encrypted: row.is_encrypted,
-            websocket: row.websocket.map(|(_, sub_protocol)| (self.path.clone(), sub_protocol)),
+            websocket: row
+                .websocket
+                .map(|(_, sub_protocol)| (self.path.clone(), sub_protocol)),
         }
     }
 }
@@ -244,12 +307,18 @@ impl FromStr for BrokerUrl {
         let (scheme, rest) = text.split_once("://").unwrap_or(("mqtt", text));
         let row = SCHEMES
             .iter()
-            .find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(scheme)))
+            .find(|row| {
+                row.names
+                    .iter()
+                    .any(|name| name.eq_ignore_ascii_case(scheme))
+            })
             .ok_or_else(|| UrlError(format!("`{scheme}` is not one of {}", scheme_names())))?;
         if row.scheme == Scheme::MqttUnix {
             return match rest.starts_with('/') {
                 true => Ok(BrokerUrl::at_unix(text_of(percent_decoded(rest)?)?.into())),
-                false => Err("a Unix socket needs an absolute path: unix:///run/thalweg.sock".into()),
+                false => {
+                    Err("a Unix socket needs an absolute path: unix:///run/thalweg.sock".into())
+                }
             };
         }
         let (authority, path) = match rest.find('/') {
@@ -263,16 +332,22 @@ impl FromStr for BrokerUrl {
         };
         let (host, port) = split_port(host_port)?;
         if let Some(letter) = host.chars().find(|letter| is_no_letter_of_hosts(*letter)) {
-            return Err(UrlError(format!("the host `{host}` contains {letter:?}, which no host name or address does")));
+            return Err(UrlError(format!(
+                "the host `{host}` contains {letter:?}, which no host name or address does"
+            )));
         }
         if host.is_empty() {
-            return Err(UrlError(format!("there is no host in it; write {}://HOST:PORT", row.scheme.name())));
+            return Err(UrlError(format!(
+                "there is no host in it; write {}://HOST:PORT",
+                row.scheme.name()
+            )));
         }
         let mut url = BrokerUrl::at(row.scheme, host);
         url.port = port.unwrap_or(url.port);
-        if let Some((user, password)) =
-            credentials.map(|both| both.split_once(':').map_or((both, None), |(u, p)| (u, Some(p))))
-        {
+        if let Some((user, password)) = credentials.map(|both| {
+            both.split_once(':')
+                .map_or((both, None), |(u, p)| (u, Some(p)))
+        }) {
             url.user = Some(text_of(percent_decoded(user)?)?);
             url.password = password.map(percent_decoded).transpose()?;
         }
@@ -306,7 +381,14 @@ impl BrokerUrl {
             }
             "amqp" | "stomp" => self.virtual_host = Some(decoded),
             // Our broker has the data of topics below /ps/data.
-            "coap" => self.topic = Some(decoded.strip_prefix("ps/data/").unwrap_or(&decoded).to_owned()),
+            "coap" => {
+                self.topic = Some(
+                    decoded
+                        .strip_prefix("ps/data/")
+                        .unwrap_or(&decoded)
+                        .to_owned(),
+                )
+            }
             _ => self.topic = Some(decoded),
         }
         Ok(())
@@ -344,9 +426,13 @@ impl fmt::Debug for BrokerUrl {
 
 fn split_port(text: &str) -> Result<(&str, Option<u16>), UrlError> {
     let (host, rest) = match text.strip_prefix('[') {
-        Some(inner) => inner.split_once(']').ok_or("the bracket of the IPv6 address is not closed")?,
+        Some(inner) => inner
+            .split_once(']')
+            .ok_or("the bracket of the IPv6 address is not closed")?,
         None if text.matches(':').count() > 1 => {
-            return Err(UrlError(format!("an IPv6 address needs brackets, such as [{text}]:1883")));
+            return Err(UrlError(format!(
+                "an IPv6 address needs brackets, such as [{text}]:1883"
+            )));
         }
         None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
     };
@@ -355,7 +441,11 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), UrlError> {
         None => return Err(UrlError(format!("`{rest}` follows the address"))),
         Some(port) => match port.parse::<u16>() {
             Ok(port) if port > 0 => Some(port),
-            _ => return Err(UrlError(format!("`{port}` is not a port; ports are 1 to 65535"))),
+            _ => {
+                return Err(UrlError(format!(
+                    "`{port}` is not a port; ports are 1 to 65535"
+                )));
+            }
         },
     };
     Ok((host, port))
@@ -389,7 +479,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> BrokerUrl {
-        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
@@ -416,8 +507,16 @@ mod tests {
             let url = parse(text);
             let endpoint = url.endpoint();
             assert_eq!((url.scheme, url.port), (row.scheme, port), "{text}");
-            assert_eq!((endpoint.is_encrypted, endpoint.websocket.is_some()), (encrypted, websocket), "{text}");
-            assert_eq!(endpoint.medium == Medium::Datagrams, matches!(text, "coap://b" | "coaps://b"), "{text}");
+            assert_eq!(
+                (endpoint.is_encrypted, endpoint.websocket.is_some()),
+                (encrypted, websocket),
+                "{text}"
+            );
+            assert_eq!(
+                endpoint.medium == Medium::Datagrams,
+                matches!(text, "coap://b" | "coaps://b"),
+                "{text}"
+            );
         }
     }
 
@@ -438,7 +537,11 @@ mod tests {
             ("mqtt://:%ff@b", "", Some(vec![0xff])),
         ] {
             let url = parse(text);
-            assert_eq!((url.user.as_deref(), url.password), (Some(user), password), "{text}");
+            assert_eq!(
+                (url.user.as_deref(), url.password),
+                (Some(user), password),
+                "{text}"
+            );
         }
         assert_eq!(parse("/run/b.sock").unix, Some("/run/b.sock".into()));
     }
@@ -449,11 +552,20 @@ mod tests {
         assert_eq!(parse("ws://broker/").path, "/mqtt");
         assert_eq!(parse("coap+ws://broker").path, "/.well-known/coap");
         assert_eq!(parse("coap://host/a/b%20c").topic.as_deref(), Some("a/b c"));
-        assert_eq!(parse("coap://host/ps/data/a/b").topic.as_deref(), Some("a/b"));
-        assert_eq!(parse("mqtt://host/ps/data/a").topic.as_deref(), Some("ps/data/a"));
+        assert_eq!(
+            parse("coap://host/ps/data/a/b").topic.as_deref(),
+            Some("a/b")
+        );
+        assert_eq!(
+            parse("mqtt://host/ps/data/a").topic.as_deref(),
+            Some("ps/data/a")
+        );
         assert_eq!(parse("coap://host/").topic, None);
         assert_eq!(parse("amqp://host/%2f").virtual_host.as_deref(), Some("/"));
-        assert_eq!(parse("stomp://host/blue").virtual_host.as_deref(), Some("blue"));
+        assert_eq!(
+            parse("stomp://host/blue").virtual_host.as_deref(),
+            Some("blue")
+        );
     }
 
     #[test]

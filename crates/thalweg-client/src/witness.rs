@@ -3,8 +3,8 @@
 use thalweg_model::{Reliability, Span, Stamp};
 
 use crate::transport::{
-    DeliveryId, Events, Inbound, MessageId, Opening, Outbound, Properties, Refusal, RequestId, Settled, SubscriptionId,
-    Welcome,
+    DeliveryId, Events, Inbound, MessageId, Opening, Outbound, Properties, Refusal, RequestId,
+    Settled, SubscriptionId, Welcome,
 };
 
 /// One call of [`Events`].
@@ -48,7 +48,11 @@ impl Got {
             is_last_value: message.is_last_value,
             repeated: message.repeated,
             content_type: message.content_type.map(str::to_owned),
-            properties: message.properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            properties: message
+                .properties
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             reply_to: message.reply_to.map(str::to_owned),
             correlation: message.correlation.map(<[u8]>::to_vec),
             stamp: message.stamp,
@@ -73,7 +77,14 @@ impl Witness {
     /// The messages that came, and nothing else.
     pub(crate) fn take_received(&mut self) -> Vec<Got> {
         let told = self.take().into_iter();
-        told.filter_map(|told| if let Told::Received(got) = told { Some(got) } else { None }).collect()
+        told.filter_map(|told| {
+            if let Told::Received(got) = told {
+                Some(got)
+            } else {
+                None
+            }
+        })
+        .collect()
     }
 }
 
@@ -92,7 +103,8 @@ impl Events for Witness {
 
     fn subscribed(&mut self, subscription: SubscriptionId, outcome: Result<Reliability, Refusal>) {
         self.granted.extend(outcome.as_ref().ok());
-        self.told.push(Told::Subscribed(subscription, outcome.map(|_| ())));
+        self.told
+            .push(Told::Subscribed(subscription, outcome.map(|_| ())));
     }
 
     fn unsubscribed(&mut self, subscription: SubscriptionId, why: Refusal) {
@@ -100,7 +112,10 @@ impl Events for Witness {
     }
 
     fn answered(&mut self, request: RequestId, answer: Result<Option<&Inbound<'_>>, Refusal>) {
-        self.told.push(Told::Answered(request, answer.map(|message| message.map(Got::of))));
+        self.told.push(Told::Answered(
+            request,
+            answer.map(|message| message.map(Got::of)),
+        ));
     }
 
     fn round_trip(&mut self, span: Span) {

@@ -7,10 +7,12 @@ use std::net::SocketAddr;
 use thalweg_client::engine::{Action, Draft, Engine, EngineSettings, LaneSpec, Role};
 use thalweg_client::spool::Memory;
 use thalweg_client::transport::{
-    Counters, DeliveryId, Departure, LinkFault, Medium, Opening, Refusal, RequestId, Settled, SubscribeWish,
-    SubscriptionId, Welcome,
+    Counters, DeliveryId, Departure, LinkFault, Medium, Opening, Refusal, RequestId, Settled,
+    SubscribeWish, SubscriptionId, Welcome,
 };
-use thalweg_client::{Capabilities, Endpoint, Events, Outbound, Output, Reliability, Span, Time, Transport};
+use thalweg_client::{
+    Capabilities, Endpoint, Events, Outbound, Output, Reliability, Span, Time, Transport,
+};
 
 /// Counts what this thread asks for.
 struct Counting;
@@ -99,14 +101,28 @@ impl Transport for Bare {
         Time::NEVER
     }
 
-    fn handle_timeout(&mut self, _: Time, _: &mut Output, _: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        _: Time,
+        _: &mut Output,
+        _: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         Ok(())
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, _: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        _: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         out.bytes.extend_from_slice(message.address.as_bytes());
         out.bytes.extend_from_slice(message.payload);
-        Ok(if message.reliability == Reliability::AtMostOnce { Departure::Gone } else { Departure::Awaited })
+        Ok(if message.reliability == Reliability::AtMostOnce {
+            Departure::Gone
+        } else {
+            Departure::Awaited
+        })
     }
 
     fn subscribe(&mut self, _: &SubscribeWish<'_>, _: Time, _: &mut Output) -> Result<(), Refusal> {
@@ -116,7 +132,13 @@ impl Transport for Bare {
     fn unsubscribe(&mut self, _: SubscriptionId, _: Time, _: &mut Output) {}
     fn settle(&mut self, _: DeliveryId, _: Time, _: &mut Output) {}
 
-    fn request(&mut self, _: RequestId, _: &Outbound<'_>, _: Time, _: &mut Output) -> Result<(), Refusal> {
+    fn request(
+        &mut self,
+        _: RequestId,
+        _: &Outbound<'_>,
+        _: Time,
+        _: &mut Output,
+    ) -> Result<(), Refusal> {
         Err(Refusal::Unsupported("requests"))
     }
 
@@ -143,8 +165,13 @@ impl Transport for Bare {
 
 /// An engine whose one lane is up.
 fn engine() -> Engine {
-    let endpoint =
-        Endpoint { host: "host".to_owned(), port: 1, medium: Medium::Stream, is_encrypted: false, websocket: None };
+    let endpoint = Endpoint {
+        host: "host".to_owned(),
+        port: 1,
+        medium: Medium::Stream,
+        is_encrypted: false,
+        websocket: None,
+    };
     let opening = Opening {
         client_id: String::new(),
         user: None,
@@ -153,10 +180,23 @@ fn engine() -> Engine {
         will: None,
         keep_alive: Span::ZERO,
     };
-    let lane = LaneSpec { transport: Box::new(Bare { endpoint, is_up: false }), role: Role::Candidate };
+    let lane = LaneSpec {
+        transport: Box::new(Bare {
+            endpoint,
+            is_up: false,
+        }),
+        role: Role::Candidate,
+    };
     let spool = Box::new(Memory::new(7));
-    let mut engine =
-        Engine::new(EngineSettings::new(opening), vec![lane], spool, None, 7, Time::ZERO).expect("memory opens");
+    let mut engine = Engine::new(
+        EngineSettings::new(opening),
+        vec![lane],
+        spool,
+        None,
+        7,
+        Time::ZERO,
+    )
+    .expect("memory opens");
     assert_eq!(engine.poll_action(), Some(Action::Connect(0)));
     engine.connected(0, SocketAddr::from(([127, 0, 0, 1], 1)), Time::ZERO);
     engine.handle_input(0, b"", Time::ZERO);
@@ -169,7 +209,10 @@ fn publish(engine: &mut Engine, reliability: Reliability, messages: u64, batch: 
     let first = engine.next_id();
     for id in first..first + messages {
         let now = Time::from_nanos(id * 1_000);
-        let draft = Draft { reliability, ..Draft::new(id, "plant/7/boiler/3", &[b'x'; 36]) };
+        let draft = Draft {
+            reliability,
+            ..Draft::new(id, "plant/7/boiler/3", &[b'x'; 36])
+        };
         engine.publish(&draft, now).expect("there is room");
         acks.extend_from_slice(&id.to_be_bytes());
         if acks.len() == 8 * batch as usize {
@@ -199,7 +242,11 @@ fn a_steady_flow_allocates_nothing() {
         let before = allocations();
         publish(&mut engine, reliability, 10_000, batch);
         // The vector of acknowledgements is the test's own.
-        assert_eq!(allocations() - before, 1, "{reliability:?} in batches of {batch}");
+        assert_eq!(
+            allocations() - before,
+            1,
+            "{reliability:?} in batches of {batch}"
+        );
         assert_eq!(engine.counts().published, 15_000);
         assert_eq!(engine.load().messages, 0);
     }

@@ -48,7 +48,11 @@ struct Written {
 /// One thread takes messages that arrive and writes them when the batcher says so, at most as much at once as it allows.
 fn write_all(settings: BatchSettings, arrivals: &[u64], bytes: usize) -> Written {
     let mut batcher = Batcher::new(settings);
-    let mut written = Written { delays: Vec::new(), order: Vec::new(), writes: Vec::new() };
+    let mut written = Written {
+        delays: Vec::new(),
+        order: Vec::new(),
+        writes: Vec::new(),
+    };
     let mut pending: VecDeque<usize> = VecDeque::new();
     let mut next = 0;
     let mut now = 0;
@@ -69,7 +73,11 @@ fn write_all(settings: BatchSettings, arrivals: &[u64], bytes: usize) -> Written
             now = flush_at.nanos().min(arrival).max(now + 1);
             continue;
         }
-        let count = if settings == BatchSettings::Off { 1 } else { pending.len().min(batcher.max_bytes() / bytes) };
+        let count = if settings == BatchSettings::Off {
+            1
+        } else {
+            pending.len().min(batcher.max_bytes() / bytes)
+        };
         now += PER_WRITE + ((count * bytes) as f64 * PER_BYTE) as u64;
         for message in pending.drain(..count) {
             written.delays.push(now - arrivals[message]);
@@ -104,8 +112,14 @@ fn who_publishes_rarely_does_not_wait() {
         for per_second in [1.0, 10.0, 100.0] {
             let arrivals = poisson(per_second, 5_000, seed);
             let off = percentile(&write_all(BatchSettings::Off, &arrivals, 100).delays, 0.99);
-            let turbo = percentile(&write_all(BatchSettings::TURBO, &arrivals, 100).delays, 0.99);
-            assert!(turbo as f64 <= off as f64 * 1.05, "{per_second}/s, seed {seed}: {turbo} ns, without {off} ns");
+            let turbo = percentile(
+                &write_all(BatchSettings::TURBO, &arrivals, 100).delays,
+                0.99,
+            );
+            assert!(
+                turbo as f64 <= off as f64 * 1.05,
+                "{per_second}/s, seed {seed}: {turbo} ns, without {off} ns"
+            );
         }
     }
 }
@@ -118,8 +132,16 @@ const GAIN_MIN: f64 = 15.0;
 fn who_publishes_all_the_time_gets_much_more_through() {
     // More than either can take.
     let arrivals: Vec<u64> = (0..200_000).map(|nth| nth * 100).collect();
-    let off = write_all(BatchSettings::Off, &arrivals, 100).writes.last().expect("writes").0;
-    let turbo = write_all(BatchSettings::TURBO, &arrivals, 100).writes.last().expect("writes").0;
+    let off = write_all(BatchSettings::Off, &arrivals, 100)
+        .writes
+        .last()
+        .expect("writes")
+        .0;
+    let turbo = write_all(BatchSettings::TURBO, &arrivals, 100)
+        .writes
+        .last()
+        .expect("writes")
+        .0;
     let gain = off as f64 / turbo as f64;
     println!("saturation: {gain:.1} times as much as without");
     assert!(gain >= GAIN_MIN, "{gain:.1}");
@@ -133,7 +155,10 @@ fn a_wait_is_never_longer_than_allowed() {
             let delays = write_all(BatchSettings::TURBO, &arrivals, 100).delays;
             let most = delays.iter().max().expect("delays");
             // The delay that is allowed, the write before, and its own.
-            assert!(*most <= 2_000_000 + 2 * (PER_WRITE + 20_000) + 100 * PER_MESSAGE, "{per_second}/s: {most} ns");
+            assert!(
+                *most <= 2_000_000 + 2 * (PER_WRITE + 20_000) + 100 * PER_MESSAGE,
+                "{per_second}/s: {most} ns"
+            );
         }
     }
 }
@@ -144,13 +169,23 @@ fn a_step_in_rate_is_followed_within_ten_batches() {
         for (slow, fast) in [(10.0, 20_000.0), (100.0, 50_000.0), (1.0, 5_000.0)] {
             let mut arrivals = poisson(slow, 200, seed);
             let step = *arrivals.last().expect("arrivals");
-            arrivals.extend(poisson(fast, 20_000, seed + 100).into_iter().map(|at| step + at));
+            arrivals.extend(
+                poisson(fast, 20_000, seed + 100)
+                    .into_iter()
+                    .map(|at| step + at),
+            );
             let writes = write_all(BatchSettings::TURBO, &arrivals, 100).writes;
-            let after: Vec<usize> = writes.iter().filter(|(at, _)| *at > step).map(|(_, count)| *count).collect();
+            let after: Vec<usize> = writes
+                .iter()
+                .filter(|(at, _)| *at > step)
+                .map(|(_, count)| *count)
+                .collect();
             // Where it ends up: the mean of the later half.
-            let settled: f64 =
-                after[after.len() / 2..].iter().sum::<usize>() as f64 / (after.len() - after.len() / 2) as f64;
-            let reached = after.iter().position(|count| *count as f64 >= settled / 2.0);
+            let settled: f64 = after[after.len() / 2..].iter().sum::<usize>() as f64
+                / (after.len() - after.len() / 2) as f64;
+            let reached = after
+                .iter()
+                .position(|count| *count as f64 >= settled / 2.0);
             assert!(
                 reached.is_some_and(|nth| nth < 10),
                 "seed {seed}, {slow} to {fast}/s: batches of {settled:.1} reached after {reached:?}: {:?}",
@@ -159,10 +194,17 @@ fn a_step_in_rate_is_followed_within_ten_batches() {
             // And back: the first who is alone again does not wait for others that do not come.
             let mut arrivals = poisson(fast, 20_000, seed);
             let step = *arrivals.last().expect("arrivals");
-            arrivals.extend(poisson(slow, 100, seed + 100).into_iter().map(|at| step + at));
+            arrivals.extend(
+                poisson(slow, 100, seed + 100)
+                    .into_iter()
+                    .map(|at| step + at),
+            );
             let delays = write_all(BatchSettings::TURBO, &arrivals, 100).delays;
             let late = &delays[20_010..];
-            assert!(percentile(late, 0.5) < 20_000, "seed {seed}, {fast} to {slow}/s: {late:?}");
+            assert!(
+                percentile(late, 0.5) < 20_000,
+                "seed {seed}, {fast} to {slow}/s: {late:?}"
+            );
         }
     }
 }
@@ -172,7 +214,10 @@ fn order_is_kept() {
     for settings in [
         BatchSettings::Off,
         BatchSettings::TURBO,
-        BatchSettings::Fixed { max_bytes: 1000, max_delay: Span::from_millis(1) },
+        BatchSettings::Fixed {
+            max_bytes: 1000,
+            max_delay: Span::from_millis(1),
+        },
     ] {
         let arrivals = poisson(30_000.0, 20_000, 7);
         let order = write_all(settings, &arrivals, 100).order;
@@ -188,10 +233,17 @@ fn what_is_express_leaves_at_once() {
         now += Span::from_nanos(10_000);
         batcher.arrived(100, false, now);
     }
-    assert!(batcher.flush_at(100 * 100, false, now) > now, "more is about to come");
+    assert!(
+        batcher.flush_at(100 * 100, false, now) > now,
+        "more is about to come"
+    );
     batcher.arrived(100, true, now);
     assert!(batcher.flush_at(101 * 100, false, now) <= now);
-    assert_eq!(batcher.flush_at(101 * 100, true, now), Time::NEVER, "one write at a time");
+    assert_eq!(
+        batcher.flush_at(101 * 100, true, now),
+        Time::NEVER,
+        "one write at a time"
+    );
 }
 
 #[test]
@@ -202,14 +254,21 @@ fn who_waits_for_each_answer_is_hardly_slowed() {
         let mut now = 0;
         for _ in 0..2_000 {
             batcher.arrived(100, false, Time::from_nanos(now));
-            now = batcher.flush_at(100, false, Time::from_nanos(now)).nanos().max(now) + PER_WRITE;
+            now = batcher
+                .flush_at(100, false, Time::from_nanos(now))
+                .nanos()
+                .max(now)
+                + PER_WRITE;
             batcher.flushed(0, Time::from_nanos(now));
             now += 200_000;
         }
         now
     };
     let (off, turbo) = (duration(BatchSettings::Off), duration(BatchSettings::TURBO));
-    assert!((turbo as f64) < off as f64 * 1.2, "{turbo} ns, without {off} ns");
+    assert!(
+        (turbo as f64) < off as f64 * 1.2,
+        "{turbo} ns, without {off} ns"
+    );
 }
 
 // ── auto-throttle ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,8 +309,11 @@ enum What {
 impl Line {
     fn run(&self) -> Flow {
         let slots = (self.seconds * 10) as usize;
-        let mut flow =
-            Flow { consumed: vec![vec![0; slots]; self.publishers.len()], queue: vec![0; slots], refused: 0 };
+        let mut flow = Flow {
+            consumed: vec![vec![0; slots]; self.publishers.len()],
+            queue: vec![0; slots],
+            refused: 0,
+        };
         let mut throttles = vec![Throttle::new(self.settings); self.publishers.len()];
         let mut sent = vec![0_u64; self.publishers.len()];
         let mut looks_at = vec![u64::MAX; self.publishers.len()];
@@ -268,7 +330,9 @@ impl Line {
             looks_at[who] = *begins;
         }
         let end = self.seconds * 1_000_000_000;
-        while let Some(Reverse((at, _, what, who, since))) = events.pop().filter(|Reverse((at, ..))| *at < end) {
+        while let Some(Reverse((at, _, what, who, since))) =
+            events.pop().filter(|Reverse((at, ..))| *at < end)
+        {
             let now = Time::from_nanos(at);
             let slot = (at / 100_000_000) as usize;
             match what {
@@ -279,7 +343,13 @@ impl Line {
                 }
                 What::Arrives if queue.len() >= self.queue_max => {
                     flow.refused += 1;
-                    push(&mut events, at + self.round_trip / 2, What::Refused, who, since);
+                    push(
+                        &mut events,
+                        at + self.round_trip / 2,
+                        What::Refused,
+                        who,
+                        since,
+                    );
                 }
                 What::Arrives => {
                     queue.push_back((who, since));
@@ -291,7 +361,13 @@ impl Line {
                 What::Done => {
                     let (whose, since) = queue.pop_front().expect("it was being done");
                     flow.consumed[whose][slot] += 1;
-                    push(&mut events, at + self.round_trip / 2, What::Confirmed, whose, since);
+                    push(
+                        &mut events,
+                        at + self.round_trip / 2,
+                        What::Confirmed,
+                        whose,
+                        since,
+                    );
                     if !queue.is_empty() {
                         push(&mut events, at + self.service(at), What::Done, 0, 0);
                     }
@@ -321,7 +397,13 @@ impl Line {
                     }
                     sent[who] += 1;
                     throttles[who].sent(now);
-                    push(&mut events, at + self.round_trip / 2, What::Arrives, who, at);
+                    push(
+                        &mut events,
+                        at + self.round_trip / 2,
+                        What::Arrives,
+                        who,
+                        at,
+                    );
                 }
             }
         }
@@ -329,7 +411,12 @@ impl Line {
     }
 
     fn service(&self, at: u64) -> u64 {
-        let (_, rate) = self.capped.iter().rev().find(|(from, _)| *from <= at).expect("from the beginning on");
+        let (_, rate) = self
+            .capped
+            .iter()
+            .rev()
+            .find(|(from, _)| *from <= at)
+            .expect("from the beginning on");
         (1e9 / rate) as u64
     }
 }
@@ -337,7 +424,11 @@ impl Line {
 impl Flow {
     /// Consumed per second in these tenths of seconds, by all.
     fn rate(&self, tenths: std::ops::Range<usize>) -> f64 {
-        let count: u64 = self.consumed.iter().map(|of| of[tenths.clone()].iter().sum::<u64>()).sum();
+        let count: u64 = self
+            .consumed
+            .iter()
+            .map(|of| of[tenths.clone()].iter().sum::<u64>())
+            .sum();
         count as f64 * 10.0 / tenths.len() as f64
     }
 
@@ -370,7 +461,11 @@ fn a_consumer_that_takes_a_tenth_is_not_overrun() {
             let flow = line.run();
             let place = format!("{rate}/s, {} µs", round_trip / 1000);
             let longest = *flow.queue.iter().max().expect("tenths");
-            assert!(longest < line.queue_max / 5, "{place}: {longest} of {} in the queue", line.queue_max);
+            assert!(
+                longest < line.queue_max / 5,
+                "{place}: {longest} of {} in the queue",
+                line.queue_max
+            );
             assert_eq!(flow.refused, 0, "{place}");
             let goodput = flow.rate(10..200);
             assert!(goodput >= 0.95 * rate, "{place}: {goodput}/s");
@@ -381,10 +476,17 @@ fn a_consumer_that_takes_a_tenth_is_not_overrun() {
 #[test]
 fn without_throttling_the_same_overflows() {
     for rate in [1_000.0, 10_000.0] {
-        let line = Line { seconds: 3, ..one(rate, MILLISECOND, ThrottleSettings::Off) };
+        let line = Line {
+            seconds: 3,
+            ..one(rate, MILLISECOND, ThrottleSettings::Off)
+        };
         let flow = line.run();
         assert_eq!(*flow.queue.iter().max().expect("tenths"), line.queue_max);
-        assert!(flow.refused > line.queue_max as u64, "{} refused", flow.refused);
+        assert!(
+            flow.refused > line.queue_max as u64,
+            "{} refused",
+            flow.refused
+        );
     }
 }
 
@@ -401,7 +503,11 @@ fn when_the_cap_lifts_the_full_rate_is_back_within_three_periods() {
             // A period is 100 ms: in the fourth tenth of a second all that is offered goes through.
             let after = flow.rate(203..210);
             let place = format!("{rate}/s, {} µs", round_trip / 1000);
-            assert!(after >= 0.95 * 10.0 * rate, "{place}: {after}/s: {:?}", &flow.consumed[0][198..210]);
+            assert!(
+                after >= 0.95 * 10.0 * rate,
+                "{place}: {after}/s: {:?}",
+                &flow.consumed[0][198..210]
+            );
             assert_eq!(flow.refused, 0, "{place}");
         }
     }
@@ -422,7 +528,10 @@ fn two_publishers_get_fair_shares_whoever_came_first() {
             let share = first as f64 / (first + second) as f64;
             assert!((0.35..=0.65).contains(&share), "{place}");
             assert!(flow.rate(300..600) >= 0.95 * rate, "{place}");
-            assert!(*flow.queue.iter().max().expect("tenths") < line.queue_max / 5, "{place}");
+            assert!(
+                *flow.queue.iter().max().expect("tenths") < line.queue_max / 5,
+                "{place}"
+            );
         }
     }
 }
@@ -441,7 +550,11 @@ fn a_peer_that_presses_gets_less_at_once() {
     let before = throttle.window();
     throttle.pressed(now);
     throttle.pressed(now);
-    assert_eq!(throttle.window(), (f64::from(before) * 0.7) as u32, "once in a period");
+    assert_eq!(
+        throttle.window(),
+        (f64::from(before) * 0.7) as u32,
+        "once in a period"
+    );
     for _ in 0..100 {
         now += Span::from_millis(200);
         throttle.pressed(now);

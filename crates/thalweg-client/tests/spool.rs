@@ -6,9 +6,15 @@ use std::collections::BTreeMap;
 use thalweg_client::spool::{Disk, DiskSettings, Memory, Recovered, Spool, SpoolError, WhenFull};
 use thalweg_journal::sim::{Faults, Random, SimDisk};
 
-const SETTINGS: DiskSettings =
-    DiskSettings { bytes_max: DiskSettings::BYTES_MIN, when_full: WhenFull::Refuse, repair: false };
-const MEMORY: DiskSettings = DiskSettings { when_full: WhenFull::Memory, ..SETTINGS };
+const SETTINGS: DiskSettings = DiskSettings {
+    bytes_max: DiskSettings::BYTES_MIN,
+    when_full: WhenFull::Refuse,
+    repair: false,
+};
+const MEMORY: DiskSettings = DiskSettings {
+    when_full: WhenFull::Memory,
+    ..SETTINGS
+};
 
 type Entries = BTreeMap<u64, Vec<u8>>;
 
@@ -22,7 +28,10 @@ fn shown(spool: &mut Disk<SimDisk>) -> (Recovered, Entries) {
     let mut entries = Entries::new();
     let recovered = spool
         .recover(&mut |id, entry| {
-            assert!(entries.last_key_value().is_none_or(|(last, _)| *last < id), "in the order of identifiers");
+            assert!(
+                entries.last_key_value().is_none_or(|(last, _)| *last < id),
+                "in the order of identifiers"
+            );
             entries.insert(id, entry.to_vec());
         })
         .expect("what is in it can be read");
@@ -66,7 +75,13 @@ fn two_spools_are_two_publishers() {
     let (_a, a, _) = open(&SimDisk::new(1), SETTINGS);
     let (_b, b, _) = open(&SimDisk::new(2), SETTINGS);
     assert_ne!(a.publisher, b.publisher);
-    assert_eq!(Memory::new(7).recover(&mut |_, _| {}), Ok(Recovered { publisher: 7, next_sequence: 1 }));
+    assert_eq!(
+        Memory::new(7).recover(&mut |_, _| {}),
+        Ok(Recovered {
+            publisher: 7,
+            next_sequence: 1
+        })
+    );
 }
 
 /// What had been said and answered when so many operations of the disk were done.
@@ -101,8 +116,15 @@ impl Life {
 
     fn run(&mut self, settings: DiskSettings, turns: usize) {
         let (mut spool, recovered, entries) = open(&self.disk, settings);
-        assert!(self.now.publisher.is_none_or(|publisher| publisher == recovered.publisher));
-        assert_eq!(entries, self.now.waits, "between processes that end orderly nothing changes");
+        assert!(
+            self.now
+                .publisher
+                .is_none_or(|publisher| publisher == recovered.publisher)
+        );
+        assert_eq!(
+            entries, self.now.waits,
+            "between processes that end orderly nothing changes"
+        );
         self.now.publisher = Some(recovered.publisher);
         self.note();
         let mut next = recovered.next_sequence;
@@ -110,7 +132,11 @@ impl Life {
         for _ in 0..turns {
             let mut appended = Entries::new();
             for _ in 0..self.random.below(6) {
-                let entry = entry(next, self.seed, [40, 400, 4000][self.random.below(3) as usize]);
+                let entry = entry(
+                    next,
+                    self.seed,
+                    [40, 400, 4000][self.random.below(3) as usize],
+                );
                 self.said.insert(next, entry.clone());
                 if spool.append(next, &entry).is_ok() {
                     appended.insert(next, entry);
@@ -131,7 +157,9 @@ impl Life {
             // From here on these may be gone from the disk, though nothing promises it.
             self.note();
             spool.commit().expect("a disk with room");
-            self.now.highest = appended.last_key_value().map_or(self.now.highest, |(id, _)| *id);
+            self.now.highest = appended
+                .last_key_value()
+                .map_or(self.now.highest, |(id, _)| *id);
             self.now.waits.extend(appended);
             self.now.gone.extend(settled);
             self.note();
@@ -157,21 +185,45 @@ fn power_may_go_after_any_operation_of_the_disk() {
         let mut opened = 0;
         life.disk.moments(|at, moment| {
             // What was last known at this moment, and what was said next: that may or may not be there.
-            let before = known.iter().rev().find(|known| known.done <= at).cloned().unwrap_or_default();
+            let before = known
+                .iter()
+                .rev()
+                .find(|known| known.done <= at)
+                .cloned()
+                .unwrap_or_default();
             for (nth, left) in moment.crashes(4, seed ^ at as u64).into_iter().enumerate() {
                 let (mut spool, recovered, entries) = open(&left, SETTINGS);
                 opened += 1;
                 let place = format!("seed {seed}, operation {at}, crash {nth}");
-                assert!(before.publisher.is_none_or(|known| known == recovered.publisher), "{place}: who we are");
-                assert!(recovered.next_sequence > before.highest, "{place}: numbers are not given twice");
+                assert!(
+                    before
+                        .publisher
+                        .is_none_or(|known| known == recovered.publisher),
+                    "{place}: who we are"
+                );
+                assert!(
+                    recovered.next_sequence > before.highest,
+                    "{place}: numbers are not given twice"
+                );
                 for (id, entry) in &before.waits {
-                    assert_eq!(entries.get(id), Some(entry), "{place}: message {id} was safe");
+                    assert_eq!(
+                        entries.get(id),
+                        Some(entry),
+                        "{place}: message {id} was safe"
+                    );
                 }
                 for id in &before.gone {
-                    assert!(!entries.contains_key(id), "{place}: message {id} was settled, and that was committed");
+                    assert!(
+                        !entries.contains_key(id),
+                        "{place}: message {id} was settled, and that was committed"
+                    );
                 }
                 for (id, entry) in &entries {
-                    assert_eq!(said.get(id), Some(entry), "{place}: message {id} was never said so");
+                    assert_eq!(
+                        said.get(id),
+                        Some(entry),
+                        "{place}: message {id} was never said so"
+                    );
                     assert!(recovered.next_sequence > *id, "{place}");
                 }
                 // And it goes on.
@@ -180,10 +232,17 @@ fn power_may_go_after_any_operation_of_the_disk() {
                 spool.commit().expect("a disk");
                 let (_, _, after) = open(&left.after_kill(at as u64), SETTINGS);
                 assert_eq!(after.len(), entries.len() + 1, "{place}");
-                assert_eq!(after.get(&id).map(Vec::as_slice), Some(&b"afterwards"[..]), "{place}");
+                assert_eq!(
+                    after.get(&id).map(Vec::as_slice),
+                    Some(&b"afterwards"[..]),
+                    "{place}"
+                );
             }
         });
-        assert!(opened > 500, "{opened} crashes are too few to mean anything");
+        assert!(
+            opened > 500,
+            "{opened} crashes are too few to mean anything"
+        );
     }
 }
 
@@ -193,13 +252,18 @@ fn a_full_buffer_says_so_and_takes_again_when_messages_are_settled() {
     let (mut spool, ..) = open(&disk, SETTINGS);
     let mut taken = 0;
     let refused = loop {
-        let result = spool.append(taken + 1, &[7; 200]).and_then(|()| spool.commit());
+        let result = spool
+            .append(taken + 1, &[7; 200])
+            .and_then(|()| spool.commit());
         match result {
             Ok(()) => taken += 1,
             Err(error) => break error,
         }
     };
-    assert!(matches!(&refused, SpoolError::Full(words) if words.contains("full")), "{refused}");
+    assert!(
+        matches!(&refused, SpoolError::Full(words) if words.contains("full")),
+        "{refused}"
+    );
     // Half of the bytes, each message with what it costs.
     assert_eq!(taken, (SETTINGS.bytes_max / 2) / (200 + 69));
     for id in 1..=taken / 2 {
@@ -212,7 +276,10 @@ fn a_full_buffer_says_so_and_takes_again_when_messages_are_settled() {
     }
     assert!(spool.status().bytes_used <= SETTINGS.bytes_max);
     let too_large = vec![0; SETTINGS.entry_bytes_max() + 1];
-    assert!(matches!(spool.append(u64::MAX / 2, &too_large), Err(SpoolError::TooLarge { .. })));
+    assert!(matches!(
+        spool.append(u64::MAX / 2, &too_large),
+        Err(SpoolError::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -237,7 +304,10 @@ fn a_message_that_stays_does_not_keep_the_room_of_those_that_go() {
     spool.commit().expect("room");
     assert!(used_max <= SETTINGS.bytes_max, "{used_max}");
     let (_, again, entries) = open(&disk.after_kill(4), SETTINGS);
-    assert_eq!(entries, Entries::from([(1, b"the one that nobody takes".to_vec())]));
+    assert_eq!(
+        entries,
+        Entries::from([(1, b"the one that nobody takes".to_vec())])
+    );
     assert_eq!(again.publisher, recovered.publisher);
     assert!(again.next_sequence >= next);
 }
@@ -277,15 +347,23 @@ fn a_gateway_that_restarts_for_ever_does_not_fill_its_disk() {
     let mut publisher = None;
     for round in 0..100 {
         let (mut spool, recovered, entries) = open(&disk, SETTINGS);
-        assert_eq!(*publisher.get_or_insert(recovered.publisher), recovered.publisher);
+        assert_eq!(
+            *publisher.get_or_insert(recovered.publisher),
+            recovered.publisher
+        );
         assert_eq!(entries.len(), round.min(3));
-        spool.append(recovered.next_sequence, b"one for each process").expect("room");
+        spool
+            .append(recovered.next_sequence, b"one for each process")
+            .expect("room");
         spool.commit().expect("room");
         if round >= 3 {
             spool.settled(*entries.first_key_value().expect("three").0);
             spool.commit().expect("room");
         }
-        assert!(spool.status().bytes_used <= SETTINGS.bytes_max, "process {round}");
+        assert!(
+            spool.status().bytes_used <= SETTINGS.bytes_max,
+            "process {round}"
+        );
         // Not dropped before: killed.
         disk = disk.after_kill(round as u64);
         std::mem::forget(spool);
@@ -298,11 +376,21 @@ fn a_disk_that_others_have_filled_is_said_and_nothing_is_lost() {
     let (mut spool, ..) = open(&disk, SETTINGS);
     spool.append(1, &[1; 1000]).expect("room");
     spool.commit().expect("room");
-    disk.plan(Faults { capacity: Some(0), full_after: Some(0), ..Faults::default() });
-    spool.append(2, &[2; 1000]).expect("it is the commit that finds out");
+    disk.plan(Faults {
+        capacity: Some(0),
+        full_after: Some(0),
+        ..Faults::default()
+    });
+    spool
+        .append(2, &[2; 1000])
+        .expect("it is the commit that finds out");
     let refused = spool.commit().expect_err("no room on the disk");
     assert!(matches!(&refused, SpoolError::Full(_)), "{refused}");
-    assert!(spool.status().trouble.contains("room"), "{:?}", spool.status());
+    assert!(
+        spool.status().trouble.contains("room"),
+        "{:?}",
+        spool.status()
+    );
     assert_eq!(spool.len(), 1, "what was not taken is forgotten");
     disk.plan(Faults::default());
     spool.append(3, &[3; 1000]).expect("room");
@@ -317,7 +405,11 @@ fn with_memory_as_refuge_messages_are_taken_and_written_when_there_is_room() {
     let (mut spool, ..) = open(&disk, MEMORY);
     spool.append(1, &[1; 1000]).expect("room");
     spool.commit().expect("room");
-    disk.plan(Faults { capacity: Some(0), full_after: Some(0), ..Faults::default() });
+    disk.plan(Faults {
+        capacity: Some(0),
+        full_after: Some(0),
+        ..Faults::default()
+    });
     for id in 2..=50 {
         spool.append(id, &entry(id, 8, 1000)).expect("memory");
         spool.commit().expect("memory");
@@ -328,14 +420,21 @@ fn with_memory_as_refuge_messages_are_taken_and_written_when_there_is_room() {
     assert_eq!((spool.status().kept, spool.status().unsaved), (1, 20));
     assert!(spool.is_dirty());
     let (.., entries) = open(&disk.after_kill(8), MEMORY);
-    assert_eq!(entries.len(), 1, "a process that dies now loses what is in memory only");
+    assert_eq!(
+        entries.len(),
+        1,
+        "a process that dies now loses what is in memory only"
+    );
     disk.plan(Faults::default());
     for _ in 0..100 {
         spool.commit().expect("room");
     }
     assert_eq!((spool.status().kept, spool.status().unsaved), (21, 0));
     let (.., entries) = open(&disk.after_kill(8), MEMORY);
-    let expected: Entries = (31..=50).map(|id| (id, entry(id, 8, 1000))).chain([(1, vec![1; 1000])]).collect();
+    let expected: Entries = (31..=50)
+        .map(|id| (id, entry(id, 8, 1000)))
+        .chain([(1, vec![1; 1000])])
+        .collect();
     assert_eq!(entries, expected);
 }
 
@@ -343,7 +442,11 @@ fn with_memory_as_refuge_messages_are_taken_and_written_when_there_is_room() {
 fn numbers_are_not_given_twice_even_if_they_were_used_in_memory_only() {
     let disk = SimDisk::new(9);
     let (mut spool, recovered, _) = open(&disk, MEMORY);
-    disk.plan(Faults { capacity: Some(0), full_after: Some(0), ..Faults::default() });
+    disk.plan(Faults {
+        capacity: Some(0),
+        full_after: Some(0),
+        ..Faults::default()
+    });
     let mut id = recovered.next_sequence;
     let mut taken = 0_u64;
     let refused = loop {
@@ -357,24 +460,42 @@ fn numbers_are_not_given_twice_even_if_they_were_used_in_memory_only() {
     assert!(matches!(refused, SpoolError::Full(_)), "{refused}");
     assert!(taken > 30_000, "{taken}");
     let (_, again, _) = open(&disk.after_kill(9), MEMORY);
-    assert!(again.next_sequence > taken, "{} follows {taken}", again.next_sequence);
+    assert!(
+        again.next_sequence > taken,
+        "{} follows {taken}",
+        again.next_sequence
+    );
 }
 
 #[test]
 fn a_sync_that_fails_is_survived_and_a_disk_that_fails_for_good_is_said() {
     let disk = SimDisk::new(10);
     let (mut spool, ..) = open(&disk, SETTINGS);
-    disk.plan(Faults { syncs: vec![0], ..Faults::default() });
+    disk.plan(Faults {
+        syncs: vec![0],
+        ..Faults::default()
+    });
     spool.append(1, b"written twice").expect("room");
     spool.commit().expect("the same again elsewhere");
     assert!(!spool.status().trouble.is_empty());
-    disk.plan(Faults { syncs: (0..100).collect(), ..Faults::default() });
-    spool.append(2, b"never safe").expect("it is the commit that finds out");
+    disk.plan(Faults {
+        syncs: (0..100).collect(),
+        ..Faults::default()
+    });
+    spool
+        .append(2, b"never safe")
+        .expect("it is the commit that finds out");
     assert!(matches!(spool.commit(), Err(SpoolError::Failed(_))));
-    assert!(matches!(spool.append(3, b""), Err(SpoolError::Failed(_))), "now and for ever");
+    assert!(
+        matches!(spool.append(3, b""), Err(SpoolError::Failed(_))),
+        "now and for ever"
+    );
     let left = disk.moment().power_cut(10);
     let (.., entries) = open(&left, SETTINGS);
-    assert_eq!(entries.get(&1).map(Vec::as_slice), Some(&b"written twice"[..]));
+    assert_eq!(
+        entries.get(&1).map(Vec::as_slice),
+        Some(&b"written twice"[..])
+    );
     assert!(!entries.contains_key(&3));
 }
 
@@ -383,7 +504,10 @@ fn one_process_at_a_time() {
     let disk = SimDisk::new(11);
     let (spool, ..) = open(&disk, SETTINGS);
     let refused = Disk::open_on(disk.clone(), SETTINGS).err();
-    assert!(matches!(&refused, Some(SpoolError::Locked(words)) if words.contains("4711")), "{refused:?}");
+    assert!(
+        matches!(&refused, Some(SpoolError::Locked(words)) if words.contains("4711")),
+        "{refused:?}"
+    );
     drop(spool);
     open(&disk, SETTINGS);
 }
@@ -403,17 +527,39 @@ fn damage_is_told_from_a_torn_end() {
         .filter(|(name, _)| name.starts_with("segment-"))
         .find(|(_, bytes)| bytes.windows(300).any(|window| window == [2; 300]))
         .expect("the segment that has them");
-    let at = bytes.windows(300).position(|window| window == [2; 300]).expect("the entry");
+    let at = bytes
+        .windows(300)
+        .position(|window| window == [2; 300])
+        .expect("the entry");
     disk.flip(&name, at + 100, 1);
     let refused = Disk::open_on(disk.clone(), SETTINGS).err();
-    assert!(matches!(&refused, Some(SpoolError::Damaged(words)) if words.contains("repair")), "{refused:?}");
-    let (spool, _, entries) = open(&disk, DiskSettings { repair: true, ..SETTINGS });
+    assert!(
+        matches!(&refused, Some(SpoolError::Damaged(words)) if words.contains("repair")),
+        "{refused:?}"
+    );
+    let (spool, _, entries) = open(
+        &disk,
+        DiskSettings {
+            repair: true,
+            ..SETTINGS
+        },
+    );
     assert_eq!(entries.keys().copied().collect::<Vec<_>>(), [1, 3]);
-    assert!(spool.status().trouble.contains("damaged"), "{:?}", spool.status());
+    assert!(
+        spool.status().trouble.contains("damaged"),
+        "{:?}",
+        spool.status()
+    );
 }
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let small = DiskSettings { bytes_max: 4096, ..SETTINGS };
-    assert!(matches!(Disk::open_on(SimDisk::new(13), small), Err(SpoolError::Settings(_))));
+    let small = DiskSettings {
+        bytes_max: 4096,
+        ..SETTINGS
+    };
+    assert!(matches!(
+        Disk::open_on(SimDisk::new(13), small),
+        Err(SpoolError::Settings(_))
+    ));
 }

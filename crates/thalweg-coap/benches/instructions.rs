@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use thalweg_coap::stream::{self, StreamSettings};
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Encoder, Event, Kind, Message, Notified, RelationId, Response, ServerSettings,
-    ServerSide, SharedBody, Token, option,
+    Code, Datagrams, Delivery, Encoder, Event, Kind, Message, Notified, RelationId, Response,
+    ServerSettings, ServerSide, SharedBody, Token, option,
 };
 use thalweg_wire::Time;
 
@@ -44,7 +44,13 @@ fn main() {
 
 fn put() -> Vec<u8> {
     let mut out = Vec::new();
-    let mut encoder = Encoder::start(&mut out, Kind::Confirmable, Code::PUT, 7, Token::from_number(0x1234));
+    let mut encoder = Encoder::start(
+        &mut out,
+        Kind::Confirmable,
+        Code::PUT,
+        7,
+        Token::from_number(0x1234),
+    );
     put_options(&mut encoder);
     encoder.payload(&PAYLOAD);
     out
@@ -79,7 +85,13 @@ fn decode_put_and_read_it(count: u32) {
         }
         black_box(&path);
         black_box(options.uint(option::CONTENT_FORMAT));
-        for absent in [option::OBSERVE, option::BLOCK1, option::MAX_AGE, option::IF_MATCH, option::IF_NONE_MATCH] {
+        for absent in [
+            option::OBSERVE,
+            option::BLOCK1,
+            option::MAX_AGE,
+            option::IF_MATCH,
+            option::IF_NONE_MATCH,
+        ] {
             black_box(options.get(absent));
         }
         black_box(options.refused(|number| matches!(number, option::URI_HOST..=option::BLOCK1)));
@@ -107,8 +119,17 @@ fn encode_notification(count: u32) {
     for sequence in 0..count {
         out.clear();
         let token = black_box(Token::from_number(0x1234));
-        let mut encoder = Encoder::start(&mut out, Kind::NonConfirmable, Code::CONTENT, sequence as u16, token);
-        encoder.uint(option::OBSERVE, black_box(70_000)).uint(option::CONTENT_FORMAT, 50).uint(option::MAX_AGE, 60);
+        let mut encoder = Encoder::start(
+            &mut out,
+            Kind::NonConfirmable,
+            Code::CONTENT,
+            sequence as u16,
+            token,
+        );
+        encoder
+            .uint(option::OBSERVE, black_box(70_000))
+            .uint(option::CONTENT_FORMAT, 50)
+            .uint(option::MAX_AGE, 60);
         encoder.payload(black_box(&PAYLOAD));
         black_box(&out);
     }
@@ -116,11 +137,20 @@ fn encode_notification(count: u32) {
 
 fn stream_decode_put(count: u32) {
     let mut message = Vec::new();
-    stream::encode(&mut message, Code::PUT, Token::from_number(0x1234), put_options, &PAYLOAD);
+    stream::encode(
+        &mut message,
+        Code::PUT,
+        Token::from_number(0x1234),
+        put_options,
+        &PAYLOAD,
+    );
     let mut server = stream::ServerSide::new(StreamSettings::default());
     server.handle_input(&[0x00, 0xE1]).expect("CSM");
     for _ in 0..count {
-        let (_, event) = server.handle_input(black_box(&message)).expect("legal").expect("complete");
+        let (_, event) = server
+            .handle_input(black_box(&message))
+            .expect("legal")
+            .expect("complete");
         assert!(matches!(black_box(event), stream::Event::Request(_)));
     }
 }
@@ -134,9 +164,13 @@ fn stream_encode_notification(count: u32) {
         out.clear();
         let token = black_box(Token::from_number(0x1234));
         let options = |encoder: &mut Encoder<'_>| {
-            encoder.option(option::OBSERVE, &[]).uint(option::CONTENT_FORMAT, 50);
+            encoder
+                .option(option::OBSERVE, &[])
+                .uint(option::CONTENT_FORMAT, 50);
         };
-        server.respond(token, Code::CONTENT, options, black_box(&PAYLOAD), &mut out).expect("small");
+        server
+            .respond(token, Code::CONTENT, options, black_box(&PAYLOAD), &mut out)
+            .expect("small");
         black_box(&out);
     }
 }
@@ -150,7 +184,11 @@ fn served() -> (ServerSide, SocketAddr, Datagrams) {
         addresses_are_proven: true,
         ..ServerSettings::default()
     };
-    (ServerSide::new(Arc::new(settings), 1), SocketAddr::from(([10, 0, 0, 1], 5683)), Datagrams::new())
+    (
+        ServerSide::new(Arc::new(settings), 1),
+        SocketAddr::from(([10, 0, 0, 1], 5683)),
+        Datagrams::new(),
+    )
 }
 
 /// A confirmable PUT of 60 bytes, a new one each time, answered with 2.04 at once.
@@ -160,9 +198,15 @@ fn serve_put(count: u32) {
     for n in 0..count {
         datagram[2..4].copy_from_slice(&(n as u16).to_be_bytes());
         out.clear();
-        let event = server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
+        let event =
+            server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
         if let Some(Event::Request(request)) = event {
-            server.respond(request.exchange, &Response::of(Code::CHANGED), Time::from_secs(1), &mut out);
+            server.respond(
+                request.exchange,
+                &Response::of(Code::CHANGED),
+                Time::from_secs(1),
+                &mut out,
+            );
         }
         black_box(out.bytes());
     }
@@ -174,9 +218,15 @@ fn serve_repeated_put(count: u32) {
     let datagram = put();
     for _ in 0..count {
         out.clear();
-        let event = server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
+        let event =
+            server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
         if let Some(Event::Request(request)) = event {
-            server.respond(request.exchange, &Response::of(Code::CHANGED), Time::from_secs(1), &mut out);
+            server.respond(
+                request.exchange,
+                &Response::of(Code::CHANGED),
+                Time::from_secs(1),
+                &mut out,
+            );
         }
         black_box(out.bytes());
     }
@@ -187,15 +237,34 @@ fn observed() -> (ServerSide, SocketAddr, RelationId, Datagrams) {
     let (mut server, peer, mut out) = served();
     let now = Time::from_secs(1);
     let mut get = Vec::new();
-    Encoder::start(&mut get, Kind::Confirmable, Code::GET, 7, Token::from_number(0x1234)).uint(option::OBSERVE, 0);
-    let Some(Event::Request(request)) = server.handle_datagram(peer, &get, now, &mut out) else { panic!("no request") };
-    let relation = server.observe(request.exchange, 1, None, now).expect("room");
-    server.respond(request.exchange, &Response::of(Code::CONTENT), now, &mut out);
+    Encoder::start(
+        &mut get,
+        Kind::Confirmable,
+        Code::GET,
+        7,
+        Token::from_number(0x1234),
+    )
+    .uint(option::OBSERVE, 0);
+    let Some(Event::Request(request)) = server.handle_datagram(peer, &get, now, &mut out) else {
+        panic!("no request")
+    };
+    let relation = server
+        .observe(request.exchange, 1, None, now)
+        .expect("room");
+    server.respond(
+        request.exchange,
+        &Response::of(Code::CONTENT),
+        now,
+        &mut out,
+    );
     (server, peer, relation, out)
 }
 
 fn acknowledge(server: &mut ServerSide, peer: SocketAddr, out: &mut Datagrams) {
-    let sent = out.iter().last().map(|(_, datagram)| [0x60, 0, datagram[2], datagram[3]]);
+    let sent = out
+        .iter()
+        .last()
+        .map(|(_, datagram)| [0x60, 0, datagram[2], datagram[3]]);
     server.handle_datagram(peer, &sent.expect("it was sent"), Time::from_secs(1), out);
     out.clear();
 }
@@ -206,7 +275,13 @@ fn notify(count: u32) {
     let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &PAYLOAD));
     for _ in 0..count {
         out.clear();
-        let notified = server.notify(relation, black_box(&body), Delivery::Auto, Time::from_secs(1), &mut out);
+        let notified = server.notify(
+            relation,
+            black_box(&body),
+            Delivery::Auto,
+            Time::from_secs(1),
+            &mut out,
+        );
         if notified == (Notified::Sent { confirmable: true }) {
             acknowledge(&mut server, peer, &mut out);
         }
@@ -220,7 +295,13 @@ fn notify_confirmably(count: u32) {
     let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &PAYLOAD));
     for _ in 0..count {
         out.clear();
-        let notified = server.notify(relation, black_box(&body), Delivery::Confirmable, Time::from_secs(1), &mut out);
+        let notified = server.notify(
+            relation,
+            black_box(&body),
+            Delivery::Confirmable,
+            Time::from_secs(1),
+            &mut out,
+        );
         assert_eq!(notified, Notified::Sent { confirmable: true });
         acknowledge(&mut server, peer, &mut out);
     }

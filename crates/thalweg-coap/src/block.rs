@@ -45,7 +45,11 @@ impl Block {
         if value >> 24 != 0 {
             return None;
         }
-        Some(Block { number: value >> 4, more: value & 8 != 0, size_exponent: (value & 7) as u8 })
+        Some(Block {
+            number: value >> 4,
+            more: value & 8 != 0,
+            size_exponent: (value & 7) as u8,
+        })
     }
 
     /// The value, for `Encoder::uint`.
@@ -57,7 +61,11 @@ impl Block {
     /// How many bytes a block has; with [`Block::BERT`], the unit its number counts in.
     #[inline]
     pub const fn size(self) -> usize {
-        if self.size_exponent >= Block::SIZE_EXPONENT_MAX { 1024 } else { 16 << self.size_exponent }
+        if self.size_exponent >= Block::SIZE_EXPONENT_MAX {
+            1024
+        } else {
+            16 << self.size_exponent
+        }
     }
 
     /// Where in the body it begins.
@@ -93,11 +101,23 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_two_from_16_to_1024() {
-        let of = |size_exponent| Block { number: 3, more: false, size_exponent };
+        let of = |size_exponent| Block {
+            number: 3,
+            more: false,
+            size_exponent,
+        };
         assert_eq!((of(0).size(), of(0).offset()), (16, 48));
         assert_eq!((of(6).size(), of(6).offset()), (1024, 3072));
         assert_eq!((of(7).size(), of(7).offset()), (1024, 3072));
-        for (bytes, exponent) in [(0, 0), (16, 0), (31, 0), (32, 1), (1023, 5), (1024, 6), (70_000, 6)] {
+        for (bytes, exponent) in [
+            (0, 0),
+            (16, 0),
+            (31, 0),
+            (32, 1),
+            (1023, 5),
+            (1024, 6),
+            (70_000, 6),
+        ] {
             assert_eq!(Block::size_exponent_for(bytes), exponent, "{bytes}");
         }
     }

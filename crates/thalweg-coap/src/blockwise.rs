@@ -75,11 +75,22 @@ impl Transfers {
             if !self.make_room(settings, now) {
                 return Gathered::Full;
             }
-            let transfer = Transfer { peer: part.peer, body: Vec::new(), blocks: 0, seen: now };
+            let transfer = Transfer {
+                peer: part.peer,
+                body: Vec::new(),
+                blocks: 0,
+                seen: now,
+            };
             self.all.insert(part.key, transfer);
-            self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + settings.transfer_idle));
+            self.next = Some(
+                self.next
+                    .unwrap_or(Time::NEVER)
+                    .min(now + settings.transfer_idle),
+            );
         }
-        let Some(transfer) = self.all.get_mut(&part.key) else { return Gathered::Gap };
+        let Some(transfer) = self.all.get_mut(&part.key) else {
+            return Gathered::Gap;
+        };
         if transfer.body.len() != part.offset || transfer.peer != part.peer {
             return Gathered::Gap;
         }
@@ -140,8 +151,13 @@ impl Transfers {
     /// Whether a peer has as many transfers under way as it may have, or a quarter of the bytes of all. The newcomer is
     /// refused: were the oldest dropped for it, a peer that sends more than the limit in parallel would finish none.
     fn is_crowded(&self, part: Part<'_>, settings: &ServerSettings) -> bool {
-        let own = self.all.values().filter(|transfer| transfer.peer == part.peer);
-        let (count, bytes) = own.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.body.capacity()));
+        let own = self
+            .all
+            .values()
+            .filter(|transfer| transfer.peer == part.peer);
+        let (count, bytes) = own.fold((0, 0), |(count, bytes), it| {
+            (count + 1, bytes + it.body.capacity())
+        });
         count >= usize::from(settings.transfers_per_peer.max(1))
             || (count > 0 && bytes >= settings.transfers_bytes_max / 4)
     }
@@ -150,8 +166,14 @@ impl Transfers {
     fn make_room(&mut self, settings: &ServerSettings, now: Time) -> bool {
         if self.all.len() >= settings.transfers_max {
             // Whoever makes addresses up sends first blocks only, because the answers go elsewhere.
-            let stuck = |t: &Transfer| t.blocks <= 1 && now.since(t.seen) >= settings.transmission.ack_timeout;
-            let oldest = self.all.iter().filter(|(_, t)| stuck(t)).min_by_key(|(_, t)| t.seen);
+            let stuck = |t: &Transfer| {
+                t.blocks <= 1 && now.since(t.seen) >= settings.transmission.ack_timeout
+            };
+            let oldest = self
+                .all
+                .iter()
+                .filter(|(_, t)| stuck(t))
+                .min_by_key(|(_, t)| t.seen);
             self.displace(oldest.map(|(key, _)| *key));
         }
         self.all.len() < settings.transfers_max
@@ -168,7 +190,11 @@ impl Transfers {
 #[derive(Debug)]
 pub(crate) enum KeptBody {
     /// A response: its code, its options as they are on the wire, and its payload.
-    Response { code: Code, options: Vec<u8>, payload: Vec<u8> },
+    Response {
+        code: Code,
+        options: Vec<u8>,
+        payload: Vec<u8>,
+    },
     /// A notification.
     Notification(Arc<SharedBody>),
 }
@@ -184,9 +210,14 @@ impl KeptBody {
     /// Its options and the whole payload.
     pub fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
         match self {
-            KeptBody::Response { options, payload, .. } => {
+            KeptBody::Response {
+                options, payload, ..
+            } => {
                 let (options, _) = Options::decode(options).unwrap_or((Options::EMPTY, &[]));
-                let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
+                let options: Vec<OptionOut<'_>> = options
+                    .iter()
+                    .map(|(n, value)| (n, Value::Opaque(value)))
+                    .collect();
                 of(&options, payload)
             }
             KeptBody::Notification(body) => body.with_parts(of),
@@ -196,7 +227,9 @@ impl KeptBody {
     /// Many may share one notification; each is charged with all of it, because it may be the last one.
     fn bytes(&self) -> usize {
         match self {
-            KeptBody::Response { options, payload, .. } => options.len() + payload.len(),
+            KeptBody::Response {
+                options, payload, ..
+            } => options.len() + payload.len(),
             KeptBody::Notification(body) => body.bytes(),
         }
     }
@@ -245,12 +278,24 @@ impl KeptResponses {
     pub fn insert(&mut self, key: u64, body: KeptBody, s: &ServerSettings, now: Time) {
         let before = match (self.take(key), &body) {
             (
-                Some(Kept { body: old @ KeptBody::Notification(_), token: Some(token), .. }),
+                Some(Kept {
+                    body: old @ KeptBody::Notification(_),
+                    token: Some(token),
+                    ..
+                }),
                 KeptBody::Notification(_),
             ) => Some(Box::new((token, old))),
             _ => None,
         };
-        let mut kept = Kept { body, token: None, before, seen: now, awaited: NONE, peer: NONE, until: Time::NEVER };
+        let mut kept = Kept {
+            body,
+            token: None,
+            before,
+            seen: now,
+            awaited: NONE,
+            peer: NONE,
+            until: Time::NEVER,
+        };
         if kept.bytes() > s.kept_responses_bytes_max {
             kept.before = None;
         }
@@ -259,8 +304,14 @@ impl KeptResponses {
             // Others need not go for one that stays out all the same.
             return;
         }
-        while self.all.len() >= s.kept_responses_max || self.bytes + bytes > s.kept_responses_bytes_max {
-            let oldest = self.all.iter().min_by_key(|(_, kept)| (kept.awaited != NONE, kept.seen)).map(|(key, _)| *key);
+        while self.all.len() >= s.kept_responses_max
+            || self.bytes + bytes > s.kept_responses_bytes_max
+        {
+            let oldest = self
+                .all
+                .iter()
+                .min_by_key(|(_, kept)| (kept.awaited != NONE, kept.seen))
+                .map(|(key, _)| *key);
             let Some(oldest) = oldest else { return };
             self.forget(oldest);
         }
@@ -272,7 +323,9 @@ impl KeptResponses {
     /// Notes that the fate of the response with this body is awaited, and until when at most; or, by [`NONE`], that it is
     /// no more. Says whether the body is here.
     pub fn await_fate(&mut self, key: u64, awaited: u32, peer: u32, until: Time) -> bool {
-        let Some(kept) = self.all.get_mut(&key) else { return false };
+        let Some(kept) = self.all.get_mut(&key) else {
+            return false;
+        };
         (kept.awaited, kept.peer, kept.until) = (awaited, peer, until);
         self.next = Some(self.next.unwrap_or(Time::NEVER).min(until));
         true
@@ -359,7 +412,10 @@ impl KeptResponses {
 
 fn note_dropped(dropped: &mut Option<Box<Dropped>>, awaited: u32) {
     if awaited != NONE {
-        *dropped = Some(Box::new(Dropped { awaited, next: dropped.take() }));
+        *dropped = Some(Box::new(Dropped {
+            awaited,
+            next: dropped.take(),
+        }));
     }
 }
 
@@ -386,8 +442,14 @@ pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
         if !is_of_message {
             key = mixed(key, u64::from(number) << 16 | value.len() as u64);
             let (words, rest) = value.as_chunks::<8>();
-            key = words.iter().fold(key, |key, word| mixed(key, u64::from_le_bytes(*word)));
-            key = mixed(key, rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+            key = words
+                .iter()
+                .fold(key, |key, word| mixed(key, u64::from_le_bytes(*word)));
+            key = mixed(
+                key,
+                rest.iter()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            );
         }
     }
     key
@@ -395,7 +457,9 @@ pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
 
 #[inline]
 fn mixed(key: u64, word: u64) -> u64 {
-    (key ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    (key ^ word)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .rotate_left(29)
 }
 
 #[cfg(test)]
@@ -404,18 +468,39 @@ mod tests {
     use crate::Encoder;
 
     fn part(key: u64, peer: u64, offset: usize, bytes: &[u8], more: bool) -> Part<'_> {
-        Part { key, peer, offset, bytes, more }
+        Part {
+            key,
+            peer,
+            offset,
+            bytes,
+            more,
+        }
     }
 
     #[test]
     fn blocks_in_order_make_a_body_and_gaps_do_not() {
         let (mut all, s) = (Transfers::default(), ServerSettings::default());
-        assert_eq!(all.gather(part(1, 1, 16, &[0; 16], true), &s, Time::ZERO), Gathered::Gap);
-        assert_eq!(all.gather(part(1, 1, 0, &[1; 16], true), &s, Time::ZERO), Gathered::More);
-        assert_eq!(all.gather(part(1, 1, 32, &[3; 16], true), &s, Time::ZERO), Gathered::Gap);
-        assert_eq!(all.gather(part(1, 1, 16, &[2; 16], true), &s, Time::ZERO), Gathered::More);
+        assert_eq!(
+            all.gather(part(1, 1, 16, &[0; 16], true), &s, Time::ZERO),
+            Gathered::Gap
+        );
+        assert_eq!(
+            all.gather(part(1, 1, 0, &[1; 16], true), &s, Time::ZERO),
+            Gathered::More
+        );
+        assert_eq!(
+            all.gather(part(1, 1, 32, &[3; 16], true), &s, Time::ZERO),
+            Gathered::Gap
+        );
+        assert_eq!(
+            all.gather(part(1, 1, 16, &[2; 16], true), &s, Time::ZERO),
+            Gathered::More
+        );
         let whole = [[1; 16], [2; 16]].concat().into_iter().chain([3]).collect();
-        assert_eq!(all.gather(part(1, 1, 32, &[3], false), &s, Time::ZERO), Gathered::Whole(whole));
+        assert_eq!(
+            all.gather(part(1, 1, 32, &[3], false), &s, Time::ZERO),
+            Gathered::Whole(whole)
+        );
         assert_eq!((all.len(), all.bytes), (0, 0));
     }
 
@@ -430,16 +515,40 @@ mod tests {
         };
         let mut all = Transfers::default();
         let at = Time::from_secs;
-        assert_eq!(all.gather(part(1, 1, 0, &[0; 33], true), &s, at(0)), Gathered::TooLarge);
+        assert_eq!(
+            all.gather(part(1, 1, 0, &[0; 33], true), &s, at(0)),
+            Gathered::TooLarge
+        );
         for (key, second) in [(2, 1), (3, 2)] {
-            assert_eq!(all.gather(part(key, 1, 0, &[0; 16], true), &s, at(second)), Gathered::More);
+            assert_eq!(
+                all.gather(part(key, 1, 0, &[0; 16], true), &s, at(second)),
+                Gathered::More
+            );
         }
-        assert_eq!(all.gather(part(1, 1, 0, &[0; 16], true), &s, at(2)), Gathered::Crowded);
+        assert_eq!(
+            all.gather(part(1, 1, 0, &[0; 16], true), &s, at(2)),
+            Gathered::Crowded
+        );
         assert_eq!((all.len(), all.displaced), (2, 0), "those under way go on");
-        assert_eq!(all.gather(part(2, 1, 0, &[0; 16], true), &s, at(1)), Gathered::More, "the same one begins again");
-        assert_eq!(all.gather(part(4, 4, 0, &[0; 16], true), &s, at(2)), Gathered::More);
-        assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(2)), Gathered::Full, "all are young");
-        assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(9)), Gathered::More, "one that is stuck went");
+        assert_eq!(
+            all.gather(part(2, 1, 0, &[0; 16], true), &s, at(1)),
+            Gathered::More,
+            "the same one begins again"
+        );
+        assert_eq!(
+            all.gather(part(4, 4, 0, &[0; 16], true), &s, at(2)),
+            Gathered::More
+        );
+        assert_eq!(
+            all.gather(part(5, 5, 0, &[0; 16], true), &s, at(2)),
+            Gathered::Full,
+            "all are young"
+        );
+        assert_eq!(
+            all.gather(part(5, 5, 0, &[0; 16], true), &s, at(9)),
+            Gathered::More,
+            "one that is stuck went"
+        );
         assert_eq!(all.next(), at(61), "of what has gone, but early is right");
         all.forget_old(s.transfer_idle, at(62));
         assert_eq!(all.len(), 1);
@@ -449,10 +558,19 @@ mod tests {
 
     #[test]
     fn bytes_of_all_transfers_are_limited() {
-        let s = ServerSettings { transfers_bytes_max: 40, ..ServerSettings::default() };
+        let s = ServerSettings {
+            transfers_bytes_max: 40,
+            ..ServerSettings::default()
+        };
         let mut all = Transfers::default();
-        assert_eq!(all.gather(part(1, 1, 0, &[0; 16], true), &s, Time::ZERO), Gathered::More);
-        assert_eq!(all.gather(part(2, 2, 0, &[0; 32], true), &s, Time::ZERO), Gathered::Full);
+        assert_eq!(
+            all.gather(part(1, 1, 0, &[0; 16], true), &s, Time::ZERO),
+            Gathered::More
+        );
+        assert_eq!(
+            all.gather(part(2, 2, 0, &[0; 32], true), &s, Time::ZERO),
+            Gathered::Full
+        );
         assert_eq!(all.len(), 1);
         assert_eq!(
             all.gather(part(3, 1, 0, &[0; 16], true), &s, Time::ZERO),
@@ -463,9 +581,17 @@ mod tests {
 
     #[test]
     fn kept_responses_are_few_and_the_oldest_goes() {
-        let s = ServerSettings { kept_responses_max: 2, kept_responses_bytes_max: 100, ..ServerSettings::default() };
+        let s = ServerSettings {
+            kept_responses_max: 2,
+            kept_responses_bytes_max: 100,
+            ..ServerSettings::default()
+        };
         let mut all = KeptResponses::default();
-        let body = |len| KeptBody::Response { code: Code::CONTENT, options: Vec::new(), payload: vec![0; len] };
+        let body = |len| KeptBody::Response {
+            code: Code::CONTENT,
+            options: Vec::new(),
+            payload: vec![0; len],
+        };
         for key in 0..3 {
             all.insert(key, body(40), &s, Time::from_secs(key));
         }
@@ -475,7 +601,10 @@ mod tests {
         );
         all.insert(9, body(101), &s, Time::from_secs(3));
         assert!(all.get(9, Token::EMPTY, Time::from_secs(3)).is_none());
-        assert!(all.get(1, Token::EMPTY, Time::from_secs(3)).is_some(), "and nobody went for it");
+        assert!(
+            all.get(1, Token::EMPTY, Time::from_secs(3)).is_some(),
+            "and nobody went for it"
+        );
         all.insert(8, body(40), &s, Time::from_secs(10));
         all.forget_old(s.transfer_idle, Time::from_secs(70));
         assert_eq!((all.all.len(), all.bytes), (0, 0));
@@ -492,14 +621,30 @@ mod tests {
             key_of(5, Code::PUT, &Options::decode(&bytes).expect("legal").0)
         };
         let plain = key(&[(option::URI_PATH, b"a")]);
-        assert_eq!(plain, key(&[(option::URI_PATH, b"a"), (option::BLOCK1, &[0x0E]), (option::SIZE1, &[9])]));
+        assert_eq!(
+            plain,
+            key(&[
+                (option::URI_PATH, b"a"),
+                (option::BLOCK1, &[0x0E]),
+                (option::SIZE1, &[9])
+            ])
+        );
         assert_ne!(plain, key(&[(option::URI_PATH, b"b")]));
         assert_ne!(
             key(&[(option::URI_PATH, b"ab"), (option::URI_PATH, b"")]),
             key(&[(option::URI_PATH, b"a"), (option::URI_PATH, b"b")])
         );
-        assert_ne!(key(&[(option::URI_PATH, b"0123456789")]), key(&[(option::URI_PATH, b"0123456798")]));
-        assert_ne!(key(&[(option::URI_PATH, b"1234567012345678")]), key(&[(option::URI_PATH, b"1234567812345670")]));
-        assert_ne!(plain, key(&[(option::URI_PATH, b"a"), (option::REQUEST_TAG, &[1])]));
+        assert_ne!(
+            key(&[(option::URI_PATH, b"0123456789")]),
+            key(&[(option::URI_PATH, b"0123456798")])
+        );
+        assert_ne!(
+            key(&[(option::URI_PATH, b"1234567012345678")]),
+            key(&[(option::URI_PATH, b"1234567812345670")])
+        );
+        assert_ne!(
+            plain,
+            key(&[(option::URI_PATH, b"a"), (option::REQUEST_TAG, &[1])])
+        );
     }
 }

@@ -151,9 +151,18 @@ mod tests {
     fn each_code_is_of_one_kind() {
         for byte in 0..=255 {
             let code = Code(byte);
-            let kinds = [code == Code::EMPTY, code.is_request(), code.is_response(), code.is_signal()];
+            let kinds = [
+                code == Code::EMPTY,
+                code.is_request(),
+                code.is_response(),
+                code.is_signal(),
+            ];
             let other = matches!(code.class(), 1 | 6);
-            assert_eq!(kinds.iter().filter(|kind| **kind).count(), usize::from(!other), "{code}");
+            assert_eq!(
+                kinds.iter().filter(|kind| **kind).count(),
+                usize::from(!other),
+                "{code}"
+            );
         }
     }
 }

@@ -84,7 +84,9 @@ formats! {
 /// The media type of a number; nothing for one that nobody knows here. See [`content_coding`] for the rest of what some
 /// numbers say.
 pub fn media_type(number: u16) -> Option<&'static str> {
-    let at = TABLE.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+    let at = TABLE
+        .binary_search_by_key(&number, |(number, _)| *number)
+        .ok()?;
     TABLE.get(at).map(|(_, media_type)| *media_type)
 }
 
@@ -100,21 +102,32 @@ pub const fn content_coding(number: u16) -> Option<&'static str> {
 /// `charset=utf-8`, which all texts here are, may be there or not. RFC 9110 §8.3.1
 pub fn number(media_type: &str) -> Option<u16> {
     let same = |known: &str| without_charset(known).eq(without_charset(media_type));
-    TABLE.iter().find(|(_, known)| same(known)).map(|(number, _)| *number)
+    TABLE
+        .iter()
+        .find(|(_, known)| same(known))
+        .map(|(number, _)| *number)
 }
 
 /// The characters that make a difference between media types.
 fn without_charset(media_type: &str) -> impl Iterator<Item = char> {
-    let parts = media_type.split(';').map(str::trim).filter(|part| !is_utf8(part) && !part.is_empty());
+    let parts = media_type
+        .split(';')
+        .map(str::trim)
+        .filter(|part| !is_utf8(part) && !part.is_empty());
     parts.enumerate().flat_map(|(at, part)| {
         let separator = (at > 0).then_some(';');
-        separator.into_iter().chain(part.chars().filter(|c| *c != '"').map(|c| c.to_ascii_lowercase()))
+        separator.into_iter().chain(
+            part.chars()
+                .filter(|c| *c != '"')
+                .map(|c| c.to_ascii_lowercase()),
+        )
     })
 }
 
 fn is_utf8(parameter: &str) -> bool {
     parameter.split_once('=').is_some_and(|(name, value)| {
-        name.trim().eq_ignore_ascii_case("charset") && value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        name.trim().eq_ignore_ascii_case("charset")
+            && value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
     })
 }
 
@@ -136,12 +149,26 @@ mod tests {
 
     #[test]
     fn media_types_are_found_however_they_are_written() {
-        for text in ["text/plain", "Text/Plain; charset=UTF-8", "text/plain;charset=\"utf-8\"", "text/plain;"] {
+        for text in [
+            "text/plain",
+            "Text/Plain; charset=UTF-8",
+            "text/plain;charset=\"utf-8\"",
+            "text/plain;",
+        ] {
             assert_eq!(number(text), Some(TEXT_PLAIN), "{text}");
         }
         assert_eq!(number("application/json; charset=utf-8"), Some(JSON));
-        assert_eq!(number("application/cose; cose-type=cose-mac"), Some(COSE_MAC));
-        for text in ["text/plain; charset=latin1", "application/cose", "", "application/jsonx", "application/js"] {
+        assert_eq!(
+            number("application/cose; cose-type=cose-mac"),
+            Some(COSE_MAC)
+        );
+        for text in [
+            "text/plain; charset=latin1",
+            "application/cose",
+            "",
+            "application/jsonx",
+            "application/js",
+        ] {
             assert_eq!(number(text), None, "{text}");
         }
     }

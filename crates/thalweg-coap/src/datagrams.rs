@@ -13,7 +13,10 @@ pub struct Datagrams {
 impl Datagrams {
     /// An empty one, which has allocated nothing.
     pub const fn new() -> Self {
-        Datagrams { bytes: Vec::new(), ends: Vec::new() }
+        Datagrams {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     /// Appends a datagram. `write` appends its bytes to the buffer, and touches nothing that is there already; if it
@@ -22,7 +25,10 @@ impl Datagrams {
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
-        debug_assert!(self.bytes.len() >= start, "a writer took back what was not its own");
+        debug_assert!(
+            self.bytes.len() >= start,
+            "a writer took back what was not its own"
+        );
         match u32::try_from(self.bytes.len()) {
             Ok(end) if self.bytes.len() > start => self.ends.push((to, end)),
             // Four gigabytes that nobody sent: what comes on top is lost, as datagrams may be.
@@ -55,7 +61,11 @@ impl Datagrams {
 
     #[inline]
     fn start_of_last(&self) -> usize {
-        let before = self.ends.len().checked_sub(2).and_then(|at| self.ends.get(at));
+        let before = self
+            .ends
+            .len()
+            .checked_sub(2)
+            .and_then(|at| self.ends.get(at));
         before.map_or(0, |(_, end)| *end as usize)
     }
 
@@ -106,7 +116,10 @@ mod tests {
         all.push(address(1), |out| out.extend_from_slice(b"one"));
         all.push(address(2), |_| {});
         all.push(address(3), |out| out.extend_from_slice(b"three"));
-        let seen: Vec<_> = all.iter().map(|(to, bytes)| (to.port(), bytes.to_vec())).collect();
+        let seen: Vec<_> = all
+            .iter()
+            .map(|(to, bytes)| (to.port(), bytes.to_vec()))
+            .collect();
         assert_eq!(seen, [(1, b"one".to_vec()), (3, b"three".to_vec())]);
         assert_eq!((all.len(), all.bytes(), all.is_empty()), (2, 8, false));
         assert_eq!(all.last(), b"three");

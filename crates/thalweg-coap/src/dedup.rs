@@ -69,10 +69,17 @@ impl Remembered {
     #[inline]
     pub fn find(&self, key: Key, lifetime: Span, now: Time) -> Option<(Again, [&[u8]; 2])> {
         let matches = |n: &u32| {
-            self.entry(*n).is_some_and(|e| e.peer == key.peer && e.id == key.id && e.fingerprint == key.fingerprint)
+            self.entry(*n).is_some_and(|e| {
+                e.peer == key.peer && e.id == key.id && e.fingerprint == key.fingerprint
+            })
         };
         let hash = hash(key.peer, key.id);
-        let entry = self.entry(*self.young.find(hash, matches).or_else(|| self.old.find(hash, matches))?)?;
+        let entry = self.entry(
+            *self
+                .young
+                .find(hash, matches)
+                .or_else(|| self.old.find(hash, matches))?,
+        )?;
         if entry.is_older(lifetime, now) {
             return None;
         }
@@ -80,7 +87,15 @@ impl Remembered {
     }
 
     /// Remembers. The oldest entries go if there are more than `most` or their bodies have more than `most_bytes`.
-    pub fn insert(&mut self, key: Key, again: Again, body: &[u8], now: Time, most: usize, most_bytes: usize) {
+    pub fn insert(
+        &mut self,
+        key: Key,
+        again: Again,
+        body: &[u8],
+        now: Time,
+        most: usize,
+        most_bytes: usize,
+    ) {
         while self.entries.len() >= most || self.bodies.len() + body.len() > most_bytes {
             if !self.forget_oldest() {
                 return;
@@ -104,7 +119,11 @@ impl Remembered {
         self.bodies.extend(body);
         self.entries.push_back(entry);
         let (entries, gone) = (&self.entries, self.gone);
-        let rehash = |n: &u32| entries.get(n.wrapping_sub(gone) as usize).map_or(0, |e| hash(e.peer, e.id));
+        let rehash = |n: &u32| {
+            entries
+                .get(n.wrapping_sub(gone) as usize)
+                .map_or(0, |e| hash(e.peer, e.id))
+        };
         self.young.insert_unique(hash(key.peer, key.id), n, rehash);
     }
 
@@ -153,7 +172,9 @@ impl Remembered {
     }
 
     fn forget_oldest(&mut self) -> bool {
-        let Some(entry) = self.entries.pop_front() else { return false };
+        let Some(entry) = self.entries.pop_front() else {
+            return false;
+        };
         self.gone = self.gone.wrapping_add(1);
         let len = usize::from(entry.body_len).min(self.bodies.len());
         if len > 0 {
@@ -173,10 +194,16 @@ impl Remembered {
         let start = entry.body.wrapping_sub(self.bodies_gone) as usize;
         let end = start + usize::from(entry.body_len);
         let part = |of: &'_ [u8], before: usize| -> (usize, usize) {
-            (start.saturating_sub(before).min(of.len()), end.saturating_sub(before).min(of.len()))
+            (
+                start.saturating_sub(before).min(of.len()),
+                end.saturating_sub(before).min(of.len()),
+            )
         };
         let (a, b) = (part(first, 0), part(second, first.len()));
-        [first.get(a.0..a.1).unwrap_or_default(), second.get(b.0..b.1).unwrap_or_default()]
+        [
+            first.get(a.0..a.1).unwrap_or_default(),
+            second.get(b.0..b.1).unwrap_or_default(),
+        ]
     }
 }
 
@@ -185,7 +212,8 @@ impl Remembered {
 #[inline]
 fn hash(peer: u64, id: u16) -> u64 {
     let (row, place) = (u64::from(id >> 4), u64::from(id & 15));
-    let mixed = (peer ^ row.wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed =
+        (peer ^ row.wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // The lowest bits say where, the highest seven tell those who are at one place.
     (mixed ^ mixed >> 32).wrapping_add(place) ^ place << 57
 }
@@ -212,7 +240,11 @@ mod tests {
     const START: Time = Time::from_secs(1_795_000_000);
 
     fn key(n: u32) -> Key {
-        Key { peer: u64::from(n >> 8) << 40, id: n as u16 & 0xFF, fingerprint: n }
+        Key {
+            peer: u64::from(n >> 8) << 40,
+            id: n as u16 & 0xFF,
+            fingerprint: n,
+        }
     }
 
     fn body_of(n: u32) -> Vec<u8> {
@@ -229,7 +261,14 @@ mod tests {
         let mut all = Remembered::default();
         for n in 0..3000_u32 {
             let at = START + Span::from_secs(u64::from(n) / 10);
-            all.insert(key(n), Again::Respond(Code::CHANGED), &body_of(n), at, 1 << 20, 1 << 20);
+            all.insert(
+                key(n),
+                Again::Respond(Code::CHANGED),
+                &body_of(n),
+                at,
+                1 << 20,
+                1 << 20,
+            );
             all.forget_old(Span::from_secs(100), at, 4);
         }
         let now = START + Span::from_secs(299);
@@ -237,7 +276,11 @@ mod tests {
             let found = all.find(key(n), Span::from_secs(100), now);
             assert_eq!(found.is_some(), n >= 1990, "{n}");
             if let Some((again, body)) = found {
-                assert_eq!((again, body.concat()), (Again::Respond(Code::CHANGED), body_of(n)), "{n}");
+                assert_eq!(
+                    (again, body.concat()),
+                    (Again::Respond(Code::CHANGED), body_of(n)),
+                    "{n}"
+                );
             }
         }
         assert!(all.len() <= 1020, "{}", all.len());
@@ -247,15 +290,29 @@ mod tests {
     #[test]
     fn what_is_remembered_is_found_over_many_tables_and_the_end_of_numbers() {
         let begin = u32::MAX - 2000;
-        let mut all = Remembered { gone: begin, young_from: begin, ..Remembered::default() };
+        let mut all = Remembered {
+            gone: begin,
+            young_from: begin,
+            ..Remembered::default()
+        };
         for n in 0..5000_u32 {
             all.insert(key(n), Again::Acknowledge, &[], Time::ZERO, 300, 9);
             assert!(all.find(key(n), LIFETIME, Time::ZERO).is_some(), "{n}");
             let oldest = (n + 1).saturating_sub(300);
-            assert!(all.find(key(oldest), LIFETIME, Time::ZERO).is_some(), "{oldest} at {n}");
-            assert!(oldest == 0 || all.find(key(oldest - 1), LIFETIME, Time::ZERO).is_none(), "{n}");
+            assert!(
+                all.find(key(oldest), LIFETIME, Time::ZERO).is_some(),
+                "{oldest} at {n}"
+            );
+            assert!(
+                oldest == 0 || all.find(key(oldest - 1), LIFETIME, Time::ZERO).is_none(),
+                "{n}"
+            );
         }
-        assert!(all.young.len() + all.old.len() <= 601 && all.bytes() < 40 << 10, "{} bytes", all.bytes());
+        assert!(
+            all.young.len() + all.old.len() <= 601 && all.bytes() < 40 << 10,
+            "{} bytes",
+            all.bytes()
+        );
     }
 
     #[test]
@@ -274,10 +331,36 @@ mod tests {
         let mut all = Remembered::default();
         all.insert(key(5), Again::Acknowledge, &[], Time::ZERO, 9, 9);
         assert!(all.find(key(5), LIFETIME, Time::ZERO).is_some());
-        assert!(all.find(Key { fingerprint: 6, ..key(5) }, LIFETIME, Time::ZERO).is_none());
-        assert!(all.find(Key { peer: 1, ..key(5) }, LIFETIME, Time::ZERO).is_none());
-        all.insert(Key { fingerprint: 6, ..key(5) }, Again::Ignore, &[], Time::ZERO, 9, 9);
-        assert_eq!(all.find(key(5), LIFETIME, Time::ZERO).map(|found| found.0), Some(Again::Acknowledge));
+        assert!(
+            all.find(
+                Key {
+                    fingerprint: 6,
+                    ..key(5)
+                },
+                LIFETIME,
+                Time::ZERO
+            )
+            .is_none()
+        );
+        assert!(
+            all.find(Key { peer: 1, ..key(5) }, LIFETIME, Time::ZERO)
+                .is_none()
+        );
+        all.insert(
+            Key {
+                fingerprint: 6,
+                ..key(5)
+            },
+            Again::Ignore,
+            &[],
+            Time::ZERO,
+            9,
+            9,
+        );
+        assert_eq!(
+            all.find(key(5), LIFETIME, Time::ZERO).map(|found| found.0),
+            Some(Again::Acknowledge)
+        );
     }
 
     #[test]
@@ -287,12 +370,29 @@ mod tests {
             all.insert(key(n), Again::Acknowledge, &[], Time::ZERO, 10, 100);
         }
         assert_eq!((all.len(), all.displaced), (10, 90));
-        assert!(all.find(key(89), LIFETIME, Time::ZERO).is_none() && all.find(key(90), LIFETIME, Time::ZERO).is_some());
+        assert!(
+            all.find(key(89), LIFETIME, Time::ZERO).is_none()
+                && all.find(key(90), LIFETIME, Time::ZERO).is_some()
+        );
         for n in 100..120 {
-            all.insert(key(n), Again::Respond(Code::CONTENT), &[7; 40], Time::ZERO, 10, 100);
+            all.insert(
+                key(n),
+                Again::Respond(Code::CONTENT),
+                &[7; 40],
+                Time::ZERO,
+                10,
+                100,
+            );
         }
         assert_eq!(all.len(), 2);
-        all.insert(key(200), Again::Respond(Code::CONTENT), &[7; 101], Time::ZERO, 10, 100);
+        all.insert(
+            key(200),
+            Again::Respond(Code::CONTENT),
+            &[7; 101],
+            Time::ZERO,
+            10,
+            100,
+        );
         assert_eq!(all.len(), 0, "what does not fit at all is not remembered");
     }
 }

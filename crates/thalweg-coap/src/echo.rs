@@ -33,7 +33,9 @@ impl Echo {
 
     /// Whether a peer was given this value not too long ago.
     pub fn is_valid(&self, value: &[u8], of: SocketAddr, now: Time) -> bool {
-        let Some(at) = value.first_chunk::<4>().map(|at| u32::from_be_bytes(*at)) else { return false };
+        let Some(at) = value.first_chunk::<4>().map(|at| u32::from_be_bytes(*at)) else {
+            return false;
+        };
         let age = (now.nanos() / 1_000_000_000) as u32;
         let is_fresh = u64::from(age.wrapping_sub(at)) <= self.lifetime.secs();
         let ours = self.value_at(of, at);
@@ -118,9 +120,20 @@ mod tests {
         assert!(echo.is_valid(&value, peer, Time::from_secs(100)));
         assert!(echo.is_valid(&value, peer, Time::from_secs(160)));
         assert!(!echo.is_valid(&value, peer, Time::from_secs(161)));
-        assert!(!echo.is_valid(&value, peer, Time::from_secs(99)), "from the future");
-        assert!(!echo.is_valid(&value, SocketAddr::from(([10, 0, 0, 1], 5684)), Time::from_secs(100)));
+        assert!(
+            !echo.is_valid(&value, peer, Time::from_secs(99)),
+            "from the future"
+        );
+        assert!(!echo.is_valid(
+            &value,
+            SocketAddr::from(([10, 0, 0, 1], 5684)),
+            Time::from_secs(100)
+        ));
         assert!(!echo.is_valid(&value[..11], peer, Time::from_secs(100)));
-        assert!(!Echo::new([1, 3], Span::from_secs(60)).is_valid(&value, peer, Time::from_secs(100)));
+        assert!(!Echo::new([1, 3], Span::from_secs(60)).is_valid(
+            &value,
+            peer,
+            Time::from_secs(100)
+        ));
     }
 }

@@ -22,11 +22,22 @@ pub fn empty(out: &mut Vec<u8>, kind: Kind, id: u16) {
 impl<'v> Encoder<'v> {
     /// Begins a message for a datagram.
     #[inline]
-    pub fn start(out: &'v mut Vec<u8>, kind: Kind, code: Code, id: u16, token: Token) -> Encoder<'v> {
+    pub fn start(
+        out: &'v mut Vec<u8>,
+        kind: Kind,
+        code: Code,
+        id: u16,
+        token: Token,
+    ) -> Encoder<'v> {
         let [high, low] = id.to_be_bytes();
         // One write of a known length, of which the token's unused bytes are taken back.
         let mut head = [0; 4 + Token::LEN_MAX];
-        head[..4].copy_from_slice(&[0x40 | (kind as u8) << 4 | token.len() as u8, code.0, high, low]);
+        head[..4].copy_from_slice(&[
+            0x40 | (kind as u8) << 4 | token.len() as u8,
+            code.0,
+            high,
+            low,
+        ]);
         head[4..].copy_from_slice(token.padded());
         out.extend_from_slice(&head);
         out.truncate(out.len() - (Token::LEN_MAX - token.len()));
@@ -42,7 +53,11 @@ impl<'v> Encoder<'v> {
     /// Writes an option; `number` must not be below that of the option before.
     #[inline]
     pub fn option(&mut self, number: u16, value: &[u8]) -> &mut Self {
-        debug_assert!(number >= self.number, "option {number} behind option {}", self.number);
+        debug_assert!(
+            number >= self.number,
+            "option {number} behind option {}",
+            self.number
+        );
         let delta = number.wrapping_sub(self.number);
         if delta < 13 && value.len() < 13 {
             self.out.push((delta as u8) << 4 | value.len() as u8);
@@ -103,7 +118,10 @@ fn nibble(number: usize) -> (u8, u16) {
         0..13 => (number as u8, 0),
         13..269 => (13, number as u16 - 13),
         _ => {
-            debug_assert!(number - 269 <= usize::from(u16::MAX), "a value of {number} bytes");
+            debug_assert!(
+                number - 269 <= usize::from(u16::MAX),
+                "a value of {number} bytes"
+            );
             (14, (number - 269).min(usize::from(u16::MAX)) as u16)
         }
     }

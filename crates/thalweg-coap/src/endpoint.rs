@@ -85,7 +85,11 @@ pub(crate) enum Due {
     /// Its owner has something newer to say in its place, by [`Endpoint::replace`]; the next repetition is planned.
     Replaceable(Owner),
     /// It was given up. `is_there`: though the peer was heard of meanwhile, and the message was not one that insists.
-    GivenUp { owner: Owner, peer: u32, is_there: bool },
+    GivenUp {
+        owner: Owner,
+        peer: u32,
+        is_there: bool,
+    },
 }
 
 /// Numbers for the counters of both sides.
@@ -119,7 +123,12 @@ const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2048;
 
 impl Endpoint {
-    pub fn new(transmission: Transmission, waiting_per_peer: u8, sendings_max: usize, seed: u64) -> Self {
+    pub fn new(
+        transmission: Transmission,
+        waiting_per_peer: u8,
+        sendings_max: usize,
+        seed: u64,
+    ) -> Self {
         Endpoint {
             transmission,
             peers: Peers::new(seed),
@@ -158,12 +167,18 @@ impl Endpoint {
     /// The id of the next message to this peer; not one that is in flight.
     #[inline]
     pub fn next_id(&mut self, peer: u32) -> u16 {
-        let Some(record) = self.peers.slots.get_mut(peer) else { return 0 };
+        let Some(record) = self.peers.slots.get_mut(peer) else {
+            return 0;
+        };
         let mut id = record.next_id;
         let busy = record.in_flight > 0 || record.waiting_count > 0;
         if busy {
             let lists = [record.flying, record.waiting[0]];
-            let taken = |id: u16| lists.into_iter().any(|first| self.find_in(first, id).is_some());
+            let taken = |id: u16| {
+                lists
+                    .into_iter()
+                    .any(|first| self.find_in(first, id).is_some())
+            };
             // There are at most 510 of them.
             while taken(id) {
                 id = id.wrapping_add(1);
@@ -180,7 +195,11 @@ impl Endpoint {
     pub fn can_confirm(&self, peer: u32) -> bool {
         let room = self.sendings.len() < self.sendings_max;
         let nstart = self.transmission.nstart.max(1);
-        room && self.peers.slots.get(peer).is_some_and(|peer| peer.in_flight < nstart && peer.waiting_count == 0)
+        room && self
+            .peers
+            .slots
+            .get(peer)
+            .is_some_and(|peer| peer.in_flight < nstart && peer.waiting_count == 0)
     }
 
     /// Sends a confirmable message, or queues it. Nothing if there is no room.
@@ -195,7 +214,9 @@ impl Endpoint {
     ) -> Option<u32> {
         let at_once = self.can_confirm(peer);
         let waiting = self.peers.slots.get(peer)?.waiting_count;
-        if self.sendings.len() >= self.sendings_max || (!at_once && waiting >= self.waiting_per_peer) {
+        if self.sendings.len() >= self.sendings_max
+            || (!at_once && waiting >= self.waiting_per_peer)
+        {
             self.reclaim(content);
             return None;
         }
@@ -223,11 +244,18 @@ impl Endpoint {
 
     /// An acknowledgement or a reset of `id` came from this peer: the message it belongs to is over. `next` of the queue
     /// leaves.
-    pub fn answered(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) -> Option<Owner> {
+    pub fn answered(
+        &mut self,
+        peer: u32,
+        id: u16,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Option<Owner> {
         let first = self.peers.slots.get(peer)?.flying;
         let index = self.find_in(first, id)?;
         let sending = self.sendings.get(index)?;
-        let (owner, transmissions, sent_at) = (sending.owner, sending.transmissions, sending.sent_at);
+        let (owner, transmissions, sent_at) =
+            (sending.owner, sending.transmissions, sending.sent_at);
         let last_sent = sending.at - sending.wait;
         if let Some(record) = self.peers.slots.get_mut(peer) {
             record.proven = true;
@@ -235,11 +263,14 @@ impl Endpoint {
             // What was sent twice does not tell which was answered (Karn); unless the answer comes sooner after the
             // second than it could: then it is the first one's. The mean says nothing of the least where round trips vary;
             // to take an answer to the second for one to the first would measure our own wait, and lengthen the next.
-            let least = record.round_trip.saturating_sub(record.deviation().saturating_mul(4));
+            let least = record
+                .round_trip
+                .saturating_sub(record.deviation().saturating_mul(4));
             let too_soon = u64::from(least) * 1000 / 2;
             let is_early = transmissions == 2 && now.since(last_sent).nanos() < too_soon;
             if transmissions == 1 || (is_early && self.transmission.adaptive_least.is_some()) {
-                let sample = (now.since(sent_at).nanos() / 1000).clamp(1, u64::from(u32::MAX / 8)) as u32;
+                let sample =
+                    (now.since(sent_at).nanos() / 1000).clamp(1, u64::from(u32::MAX / 8)) as u32;
                 if record.round_trip == 0 {
                     // The slow pace of those of whom nothing is known is over.
                     record.paced_until = now;
@@ -267,7 +298,11 @@ impl Endpoint {
     /// Drops one of those that are in flight to a peer or wait, until there is none.
     pub fn drop_one(&mut self, peer: u32) -> Option<Owner> {
         let record = self.peers.slots.get(peer)?;
-        let first = if record.flying == NONE { record.waiting[0] } else { record.flying };
+        let first = if record.flying == NONE {
+            record.waiting[0]
+        } else {
+            record.flying
+        };
         let owner = self.sendings.get(first)?.owner;
         self.take(first);
         self.peers.settle(peer);
@@ -277,13 +312,18 @@ impl Endpoint {
     /// A timer of a confirmable message came up.
     pub fn due(&mut self, index: u32, now: Time, out: &mut Datagrams) -> Due {
         let generation = self.sendings.generation(index);
-        let Some(sending) = self.sendings.get_mut(index) else { return Due::Done };
+        let Some(sending) = self.sendings.get_mut(index) else {
+            return Due::Done;
+        };
         if sending.at > now {
-            self.timers.set(sending.at, TimerKind::Sending, index, generation);
+            self.timers
+                .set(sending.at, TimerKind::Sending, index, generation);
             return Due::Done;
         }
         let (peer, owner) = (sending.peer, sending.owner);
-        let may_repeat = self.transmission.may_repeat(sending.transmissions, now.since(sending.sent_at));
+        let may_repeat = self
+            .transmission
+            .may_repeat(sending.transmissions, now.since(sending.sent_at));
         let insists = sending.insists && sending.transmissions < Delivery::INSISTING;
         if !may_repeat && !insists {
             self.counts.timeouts += 1;
@@ -294,17 +334,26 @@ impl Endpoint {
                 is_there = may_be_unlucky && record.was_heard_since(sent_at);
             }
             self.remove(index, now, out);
-            return Due::GivenUp { owner, peer, is_there };
+            return Due::GivenUp {
+                owner,
+                peer,
+                is_there,
+            };
         }
         // Who was heard of since the last repetition can be reached: it was lost by itself, and nothing is congested.
         let is_reached = self.transmission.adaptive_least.is_some()
-            && self.peers.slots.get(peer).is_some_and(|peer| peer.was_heard_since(sending.at - sending.wait));
+            && self
+                .peers
+                .slots
+                .get(peer)
+                .is_some_and(|peer| peer.was_heard_since(sending.at - sending.wait));
         if may_repeat && !is_reached {
             sending.wait = Span::from_nanos(sending.wait.nanos().saturating_mul(2));
         }
         sending.at = now + sending.wait;
         sending.transmissions += 1;
-        self.timers.set(sending.at, TimerKind::Sending, index, generation);
+        self.timers
+            .set(sending.at, TimerKind::Sending, index, generation);
         self.counts.retransmissions += 1;
         if sending.is_outdated {
             return Due::Replaceable(owner);
@@ -317,15 +366,25 @@ impl Endpoint {
 
     /// Sends one again that is due to be repeated, although there is something newer. It can be replaced the next time.
     pub fn repeat(&mut self, index: u32, out: &mut Datagrams) {
-        let Some(sending) = self.sendings.get_mut(index) else { return };
+        let Some(sending) = self.sendings.get_mut(index) else {
+            return;
+        };
         if let Some(record) = self.peers.slots.get(sending.peer) {
             sending.write(record.address, out);
         }
     }
 
     /// Sends a newer state in the place of one that is due to be repeated. Attempts and waits go on counting.
-    pub fn replace(&mut self, index: u32, id: u16, notification: Notification, out: &mut Datagrams) {
-        let Some(sending) = self.sendings.get_mut(index) else { return };
+    pub fn replace(
+        &mut self,
+        index: u32,
+        id: u16,
+        notification: Notification,
+        out: &mut Datagrams,
+    ) {
+        let Some(sending) = self.sendings.get_mut(index) else {
+            return;
+        };
         sending.id = id;
         sending.is_outdated = false;
         sending.content = Content::Notification(notification);
@@ -341,26 +400,53 @@ impl Endpoint {
 
     fn start(&mut self, index: u32, now: Time, out: &mut Datagrams) {
         // ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR. RFC 7252 §4.2
-        let peer = self.sendings.get(index).and_then(|sending| self.peers.slots.get(sending.peer));
-        let known = peer.map_or((0, 0, 0), |peer| (peer.round_trip, peer.deviation(), peer.unmeasured));
-        let least = self.transmission.first_wait(known.0, known.1, known.2).nanos();
-        let spread = least.saturating_mul(u64::from(self.transmission.ack_random_percent.max(100) - 100)) / 100;
-        let wait = Span::from_nanos(least.saturating_add(self.throw() % spread.saturating_add(1).max(1)));
+        let peer = self
+            .sendings
+            .get(index)
+            .and_then(|sending| self.peers.slots.get(sending.peer));
+        let known = peer.map_or((0, 0, 0), |peer| {
+            (peer.round_trip, peer.deviation(), peer.unmeasured)
+        });
+        let least = self
+            .transmission
+            .first_wait(known.0, known.1, known.2)
+            .nanos();
+        let spread = least.saturating_mul(u64::from(
+            self.transmission.ack_random_percent.max(100) - 100,
+        )) / 100;
+        let wait =
+            Span::from_nanos(least.saturating_add(self.throw() % spread.saturating_add(1).max(1)));
         let generation = self.sendings.generation(index);
-        let Some(sending) = self.sendings.get_mut(index) else { return };
-        let Some(record) = self.peers.slots.get_mut(sending.peer) else { return };
+        let Some(sending) = self.sendings.get_mut(index) else {
+            return;
+        };
+        let Some(record) = self.peers.slots.get_mut(sending.peer) else {
+            return;
+        };
         sending.next = std::mem::replace(&mut record.flying, index);
         record.in_flight += 1;
-        (sending.transmissions, sending.wait, sending.sent_at, sending.at) = (1, wait, now, now + wait);
+        (
+            sending.transmissions,
+            sending.wait,
+            sending.sent_at,
+            sending.at,
+        ) = (1, wait, now, now + wait);
         sending.write(record.address, out);
-        self.timers.set(now + wait, TimerKind::Sending, index, generation);
+        self.timers
+            .set(now + wait, TimerKind::Sending, index, generation);
         self.counts.confirmable += 1;
     }
 
     fn queue(&mut self, peer: u32, index: u32) {
-        let Some(record) = self.peers.slots.get_mut(peer) else { return };
+        let Some(record) = self.peers.slots.get_mut(peer) else {
+            return;
+        };
         let [first, last] = record.waiting;
-        record.waiting = if first == NONE { [index; 2] } else { [first, index] };
+        record.waiting = if first == NONE {
+            [index; 2]
+        } else {
+            [first, index]
+        };
         record.waiting_count += 1;
         if let Some(last) = self.sendings.get_mut(last) {
             last.next = index;
@@ -371,13 +457,22 @@ impl Endpoint {
     fn start_waiting(&mut self, peer: u32, now: Time, out: &mut Datagrams) {
         loop {
             let nstart = self.transmission.nstart.max(1);
-            let Some(record) = self.peers.slots.get_mut(peer) else { return };
+            let Some(record) = self.peers.slots.get_mut(peer) else {
+                return;
+            };
             let [first, last] = record.waiting;
             if first == NONE || record.in_flight >= nstart {
                 return;
             }
-            let next = self.sendings.get(first).map_or(NONE, |sending| sending.next);
-            record.waiting = if next == NONE { [NONE; 2] } else { [next, last] };
+            let next = self
+                .sendings
+                .get(first)
+                .map_or(NONE, |sending| sending.next);
+            record.waiting = if next == NONE {
+                [NONE; 2]
+            } else {
+                [next, last]
+            };
             record.waiting_count -= 1;
             self.start(first, now, out);
         }
@@ -388,7 +483,11 @@ impl Endpoint {
         let sending = self.sendings.get(index)?;
         let (peer, next, is_flying) = (sending.peer, sending.next, sending.transmissions > 0);
         let record = self.peers.slots.get_mut(peer)?;
-        let first = if is_flying { &mut record.flying } else { &mut record.waiting[0] };
+        let first = if is_flying {
+            &mut record.flying
+        } else {
+            &mut record.waiting[0]
+        };
         let mut before = NONE;
         if *first == index {
             *first = next;
@@ -439,7 +538,9 @@ impl Sending {
         out.push(to, |out| match &self.content {
             Content::Empty => empty(out, Kind::Confirmable, self.id),
             Content::Encoded(bytes) => out.extend_from_slice(bytes),
-            Content::Notification(notification) => notification.write(Kind::Confirmable, self.id, out),
+            Content::Notification(notification) => {
+                notification.write(Kind::Confirmable, self.id, out)
+            }
         });
     }
 }
@@ -449,21 +550,32 @@ mod tests {
     use super::*;
 
     fn endpoint(nstart: u8) -> (Endpoint, u32) {
-        let transmission = Transmission { nstart, ..Transmission::default() };
+        let transmission = Transmission {
+            nstart,
+            ..Transmission::default()
+        };
         let mut endpoint = Endpoint::new(transmission, 3, 100, 7);
         let address = SocketAddr::from(([10, 0, 0, 1], 5683));
         let hash = endpoint.peers.hash(address);
-        let peer = endpoint.peers.insert(address, hash, false, 10, Time::ZERO).expect("room");
+        let peer = endpoint
+            .peers
+            .insert(address, hash, false, 10, Time::ZERO)
+            .expect("room");
         (endpoint, peer)
     }
 
     fn send(endpoint: &mut Endpoint, peer: u32, now: Time, out: &mut Datagrams) -> Option<u16> {
         let id = endpoint.next_id(peer);
-        endpoint.send(peer, id, Owner::Nobody, Content::Empty, now, out).map(|_| id)
+        endpoint
+            .send(peer, id, Owner::Nobody, Content::Empty, now, out)
+            .map(|_| id)
     }
 
     fn ids(out: &mut Datagrams) -> Vec<u16> {
-        let ids = out.iter().map(|(_, d)| u16::from_be_bytes([d[2], d[3]])).collect();
+        let ids = out
+            .iter()
+            .map(|(_, d)| u16::from_be_bytes([d[2], d[3]]))
+            .collect();
         out.clear();
         ids
     }
@@ -486,8 +598,21 @@ mod tests {
         let first = at[1];
         assert!((2_000_000_000..=3_000_000_000).contains(&first), "{first}");
         assert_eq!(at, [0, first, first * 3, first * 7, first * 15]);
-        assert_eq!(ends, Some((first * 31, Due::GivenUp { owner: Owner::Nobody, peer, is_there: false })));
-        assert_eq!((endpoint.sendings.len(), endpoint.timers.next()), (0, Time::NEVER));
+        assert_eq!(
+            ends,
+            Some((
+                first * 31,
+                Due::GivenUp {
+                    owner: Owner::Nobody,
+                    peer,
+                    is_there: false
+                }
+            ))
+        );
+        assert_eq!(
+            (endpoint.sendings.len(), endpoint.timers.next()),
+            (0, Time::NEVER)
+        );
     }
 
     #[test]
@@ -502,20 +627,40 @@ mod tests {
                 next
             })
             .collect();
-        assert!(firsts.iter().all(|at| (2_000_000_000..=3_000_000_000).contains(at)));
-        assert!(firsts.iter().any(|at| *at < 2_200_000_000) && firsts.iter().any(|at| *at > 2_800_000_000));
+        assert!(
+            firsts
+                .iter()
+                .all(|at| (2_000_000_000..=3_000_000_000).contains(at))
+        );
+        assert!(
+            firsts.iter().any(|at| *at < 2_200_000_000)
+                && firsts.iter().any(|at| *at > 2_800_000_000)
+        );
     }
 
     #[test]
     fn nstart_holds_further_messages_back_and_the_queue_is_bounded() {
         let (mut endpoint, peer) = endpoint(2);
         let mut out = Datagrams::new();
-        let sent: Vec<_> = (0..6).map(|_| send(&mut endpoint, peer, Time::ZERO, &mut out)).collect();
-        assert_eq!(sent.iter().filter(|id| id.is_some()).count(), 5, "two in flight and three waiting");
+        let sent: Vec<_> = (0..6)
+            .map(|_| send(&mut endpoint, peer, Time::ZERO, &mut out))
+            .collect();
+        assert_eq!(
+            sent.iter().filter(|id| id.is_some()).count(),
+            5,
+            "two in flight and three waiting"
+        );
         let sent: Vec<u16> = sent.into_iter().flatten().collect();
         assert_eq!(ids(&mut out), sent[..2]);
-        assert_eq!(endpoint.answered(peer, sent[3], Time::ZERO, &mut out), None, "it has not left");
-        assert_eq!(endpoint.answered(peer, sent[1], Time::ZERO, &mut out), Some(Owner::Nobody));
+        assert_eq!(
+            endpoint.answered(peer, sent[3], Time::ZERO, &mut out),
+            None,
+            "it has not left"
+        );
+        assert_eq!(
+            endpoint.answered(peer, sent[1], Time::ZERO, &mut out),
+            Some(Owner::Nobody)
+        );
         assert_eq!(ids(&mut out), [sent[2]], "in order");
         assert_eq!(std::iter::from_fn(|| endpoint.drop_one(peer)).count(), 4);
         assert_eq!((endpoint.sendings.len(), ids(&mut out)), (0, vec![]));
@@ -525,8 +670,13 @@ mod tests {
     fn the_end_of_the_queue_may_be_taken_away() {
         let (mut endpoint, peer) = endpoint(1);
         let mut out = Datagrams::new();
-        let sent: Vec<u16> = (0..3).filter_map(|_| send(&mut endpoint, peer, Time::ZERO, &mut out)).collect();
-        let last = endpoint.find_in(endpoint.peers.slots.get(peer).expect("it is there").waiting[0], sent[2]);
+        let sent: Vec<u16> = (0..3)
+            .filter_map(|_| send(&mut endpoint, peer, Time::ZERO, &mut out))
+            .collect();
+        let last = endpoint.find_in(
+            endpoint.peers.slots.get(peer).expect("it is there").waiting[0],
+            sent[2],
+        );
         endpoint.remove(last.expect("it waits"), Time::ZERO, &mut out);
         let fourth = send(&mut endpoint, peer, Time::ZERO, &mut out).expect("room");
         ids(&mut out);
@@ -544,12 +694,28 @@ mod tests {
         let mut out = Datagrams::new();
         let id = send(&mut endpoint, peer, Time::ZERO, &mut out).expect("room");
         endpoint.answered(peer, id, Time::from_nanos(8_000_000), &mut out);
-        assert_eq!(endpoint.peers.slots.get(peer).expect("it is there").round_trip, 8000);
+        assert_eq!(
+            endpoint
+                .peers
+                .slots
+                .get(peer)
+                .expect("it is there")
+                .round_trip,
+            8000
+        );
         let id = send(&mut endpoint, peer, Time::from_secs(1), &mut out).expect("room");
         let now = endpoint.timers.next();
         let timer = endpoint.timers.pop(now).expect("it is due");
         endpoint.due(timer.index, now, &mut out);
         endpoint.answered(peer, id, now, &mut out);
-        assert_eq!(endpoint.peers.slots.get(peer).expect("it is there").round_trip, 8000);
+        assert_eq!(
+            endpoint
+                .peers
+                .slots
+                .get(peer)
+                .expect("it is there")
+                .round_trip,
+            8000
+        );
     }
 }

@@ -17,7 +17,10 @@ pub struct LinkWriter<'v> {
 impl<'v> LinkWriter<'v> {
     /// A writer that has written nothing.
     pub fn new(out: &'v mut Vec<u8>) -> LinkWriter<'v> {
-        LinkWriter { out, is_first: true }
+        LinkWriter {
+            out,
+            is_first: true,
+        }
     }
 
     /// Begins a link; `target` is a URI or an absolute path in URI syntax, which has no `>`. Attributes follow.
@@ -123,7 +126,11 @@ pub struct Links<'b> {
 impl<'b> Links<'b> {
     /// The links of `text`. Line breaks and spaces between them are tolerated.
     pub fn new(text: &'b str) -> Links<'b> {
-        Links { rest: text.trim(), len: text.trim_end().len(), owes_link: false }
+        Links {
+            rest: text.trim(),
+            len: text.trim_end().len(),
+            owes_link: false,
+        }
     }
 
     fn link(&mut self) -> Option<Link<'b>> {
@@ -132,11 +139,18 @@ impl<'b> Links<'b> {
         while let Some(more) = rest.trim_start().strip_prefix(';') {
             rest = attribute(more)?.2;
         }
-        let link = Link { target, attributes: behind.get(..behind.len() - rest.len())? };
+        let link = Link {
+            target,
+            attributes: behind.get(..behind.len() - rest.len())?,
+        };
         let rest = rest.trim_start();
         self.owes_link = rest.starts_with(',');
         // Whatever else is there will be no link.
-        self.rest = if self.owes_link { rest.get(1..)?.trim_start() } else { rest };
+        self.rest = if self.owes_link {
+            rest.get(1..)?.trim_start()
+        } else {
+            rest
+        };
         (self.owes_link || self.rest.is_empty()).then_some(link)
     }
 }
@@ -148,7 +162,9 @@ impl<'b> Iterator for Links<'b> {
         if self.rest.is_empty() && !self.owes_link {
             return None;
         }
-        let error = LinkError { at: self.len - self.rest.len() };
+        let error = LinkError {
+            at: self.len - self.rest.len(),
+        };
         Some(self.link().ok_or_else(|| {
             (self.rest, self.owes_link) = ("", false);
             error
@@ -162,10 +178,13 @@ fn attribute(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let end = text.find([';', ',', '=']).unwrap_or(text.len());
     let (name, rest) = text.split_at_checked(end)?;
     let name = name.trim_end();
-    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>')) {
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
+    {
         return None;
     }
-    let Some(rest) = rest.strip_prefix('=') else { return Some((name, None, rest)) };
+    let Some(rest) = rest.strip_prefix('=') else {
+        return Some((name, None, rest));
+    };
     let rest = rest.trim_start();
     let len = match rest.strip_prefix('"') {
         Some(quoted) => 1 + quoted_len(quoted)?,
@@ -188,7 +207,10 @@ fn quoted_len(text: &str) -> Option<usize> {
 
 /// A value without its quotation marks and backslashes.
 fn unquoted(value: &str) -> Cow<'_, str> {
-    let Some(inner) = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')) else {
+    let Some(inner) = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'))
+    else {
         return value.into();
     };
     if !inner.contains('\\') {
@@ -197,7 +219,11 @@ fn unquoted(value: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(inner.len());
     let mut characters = inner.chars();
     while let Some(c) = characters.next() {
-        text.extend(if c == '\\' { characters.next() } else { Some(c) });
+        text.extend(if c == '\\' {
+            characters.next()
+        } else {
+            Some(c)
+        });
     }
     text.into()
 }
@@ -216,8 +242,16 @@ impl<'b> Filter<'b> {
     pub fn parse(query: &'b str) -> Option<Filter<'b>> {
         let (name, value) = query.split_once('=').filter(|(name, _)| !name.is_empty())?;
         Some(match value.strip_suffix('*') {
-            Some(prefix) => Filter { name, value: prefix, is_prefix: true },
-            None => Filter { name, value, is_prefix: false },
+            Some(prefix) => Filter {
+                name,
+                value: prefix,
+                is_prefix: true,
+            },
+            None => Filter {
+                name,
+                value,
+                is_prefix: false,
+            },
         })
     }
 
@@ -227,14 +261,19 @@ impl<'b> Filter<'b> {
     }
 
     /// Whether a link with this target and these attributes is wanted.
-    pub fn matches<'x>(&self, target: &str, attributes: impl IntoIterator<Item = (&'x str, &'x str)>) -> bool {
+    pub fn matches<'x>(
+        &self,
+        target: &str,
+        attributes: impl IntoIterator<Item = (&'x str, &'x str)>,
+    ) -> bool {
         if self.name == "href" {
             return self.fits(target);
         }
         // Some attributes are lists, and one of the list is enough.
         let is_list = matches!(self.name, "rt" | "if" | "rel" | "rev" | "ct");
         attributes.into_iter().any(|(name, value)| {
-            name == self.name && (self.fits(value) || is_list && value.split(' ').any(|one| self.fits(one)))
+            name == self.name
+                && (self.fits(value) || is_list && value.split(' ').any(|one| self.fits(one)))
         })
     }
 
@@ -242,12 +281,18 @@ impl<'b> Filter<'b> {
     pub fn matches_link(&self, link: &Link<'_>) -> bool {
         match self.name {
             "href" => self.matches(link.target, []),
-            _ => link.attributes().any(|(name, value)| self.matches("", [(name, &*value.unwrap_or_default())])),
+            _ => link
+                .attributes()
+                .any(|(name, value)| self.matches("", [(name, &*value.unwrap_or_default())])),
         }
     }
 
     fn fits(&self, text: &str) -> bool {
-        if self.is_prefix { text.starts_with(self.value) } else { text == self.value }
+        if self.is_prefix {
+            text.starts_with(self.value)
+        } else {
+            text == self.value
+        }
     }
 }
 
@@ -266,8 +311,14 @@ mod tests {
     fn a_list_is_read_as_it_is_written() {
         let links = read(LIST).expect("it is a list");
         let targets: Vec<_> = links.iter().map(|link| link.target).collect();
-        assert_eq!(targets, ["/sensors", "/sensors/temp", "coap://[::1]/x?a,b;c"]);
-        assert_eq!(links[0].attribute("title").as_deref(), Some("Sensor, \"Index\""));
+        assert_eq!(
+            targets,
+            ["/sensors", "/sensors/temp", "coap://[::1]/x?a,b;c"]
+        );
+        assert_eq!(
+            links[0].attribute("title").as_deref(),
+            Some("Sensor, \"Index\"")
+        );
         assert_eq!(links[0].attribute("ct").as_deref(), Some("40"));
         let names: Vec<_> = links[1].attributes().map(|(name, _)| name).collect();
         assert_eq!(names, ["rt", "if", "obs"]);
@@ -301,10 +352,17 @@ mod tests {
     fn what_is_written_is_read() {
         let mut out = Vec::new();
         let mut writer = LinkWriter::new(&mut out);
-        writer.link("/ps").text("rt", "core.ps.coll").flag("obs").number("ct", 40);
+        writer
+            .link("/ps")
+            .text("rt", "core.ps.coll")
+            .flag("obs")
+            .number("ct", 40);
         writer.link("/ps/data/größe").text("title", "a\"b\\c,;<>");
         let text = String::from_utf8(out).expect("text");
-        assert_eq!(text, "</ps>;rt=\"core.ps.coll\";obs;ct=40,</ps/data/größe>;title=\"a\\\"b\\\\c,;<>\"");
+        assert_eq!(
+            text,
+            "</ps>;rt=\"core.ps.coll\";obs;ct=40,</ps/data/größe>;title=\"a\\\"b\\\\c,;<>\""
+        );
         let links = read(&text).expect("a list");
         assert_eq!(links[1].attribute("title").as_deref(), Some("a\"b\\c,;<>"));
     }
@@ -314,7 +372,10 @@ mod tests {
         let links = read(LIST).expect("it is a list");
         let wanted = |query| {
             let filter = Filter::parse(query).expect("a filter");
-            links.iter().map(|link| u8::from(filter.matches_link(link))).collect::<Vec<_>>()
+            links
+                .iter()
+                .map(|link| u8::from(filter.matches_link(link)))
+                .collect::<Vec<_>>()
         };
         assert_eq!(wanted("rt=temperature-c"), [0, 1, 0]);
         assert_eq!(wanted("rt=core.s"), [0, 1, 0]);

@@ -128,20 +128,38 @@ impl<'b> Message<'b> {
     #[inline]
     pub fn decode(datagram: &'b [u8]) -> Result<Message<'b>, DecodeError> {
         let Some((&[first, code, id @ ..], rest)) = datagram.split_first_chunk::<4>() else {
-            return Err(DecodeError { why: Malformed::HeadCutShort, kind: None, id: None });
+            return Err(DecodeError {
+                why: Malformed::HeadCutShort,
+                kind: None,
+                id: None,
+            });
         };
         if first >> 6 != 1 {
-            return Err(DecodeError { why: Malformed::Version, kind: None, id: None });
+            return Err(DecodeError {
+                why: Malformed::Version,
+                kind: None,
+                id: None,
+            });
         }
         let (kind, id) = (Kind::of(first >> 4), u16::from_be_bytes(id));
         match Message::decode_body(kind, Code(code), id, usize::from(first & 0x0F), rest) {
             Ok(message) => Ok(message),
-            Err(why) => Err(DecodeError { why, kind: Some(kind), id: Some(id) }),
+            Err(why) => Err(DecodeError {
+                why,
+                kind: Some(kind),
+                id: Some(id),
+            }),
         }
     }
 
     #[inline]
-    fn decode_body(kind: Kind, code: Code, id: u16, len: usize, rest: &'b [u8]) -> Result<Message<'b>, Malformed> {
+    fn decode_body(
+        kind: Kind,
+        code: Code,
+        id: u16,
+        len: usize,
+        rest: &'b [u8],
+    ) -> Result<Message<'b>, Malformed> {
         if len > Token::LEN_MAX {
             return Err(Malformed::TokenLength);
         }
@@ -149,14 +167,28 @@ impl<'b> Message<'b> {
             if len != 0 || !rest.is_empty() {
                 return Err(Malformed::EmptyWithMore);
             }
-            return Ok(Message { kind, code, id, token: Token::EMPTY, options: Options::EMPTY, payload: &[] });
+            return Ok(Message {
+                kind,
+                code,
+                id,
+                token: Token::EMPTY,
+                options: Options::EMPTY,
+                payload: &[],
+            });
         }
         if code.is_reserved() {
             return Err(Malformed::CodeReserved);
         }
         let (token, rest) = Token::split(rest, len).ok_or(Malformed::TokenCutShort)?;
         let (options, payload) = Options::decode(rest)?;
-        Ok(Message { kind, code, id, token, options, payload })
+        Ok(Message {
+            kind,
+            code,
+            id,
+            token,
+            options,
+            payload,
+        })
     }
 
     /// Writes it. What [`Message::decode`] read is written as it was, to the byte: no message has two forms.

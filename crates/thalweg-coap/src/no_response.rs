@@ -51,7 +51,8 @@ mod tests {
     fn each_bit_suppresses_one_class() {
         let of = |value| {
             let unwanted = NoResponse::decode(value);
-            [Code::CHANGED, Code::NOT_FOUND, Code::INTERNAL_SERVER_ERROR].map(|code| unwanted.suppresses(code))
+            [Code::CHANGED, Code::NOT_FOUND, Code::INTERNAL_SERVER_ERROR]
+                .map(|code| unwanted.suppresses(code))
         };
         assert_eq!(of(0), [false; 3]);
         assert_eq!(of(2), [true, false, false]);
@@ -59,7 +60,12 @@ mod tests {
         assert_eq!(of(16), [false, false, true]);
         assert_eq!(of(26), [true; 3]);
         assert_eq!(of(5), [false; 3], "bits without a meaning");
-        assert_eq!(NoResponse::SUCCESS.and(NoResponse::CLIENT_ERROR).and(NoResponse::SERVER_ERROR), NoResponse::ALL);
+        assert_eq!(
+            NoResponse::SUCCESS
+                .and(NoResponse::CLIENT_ERROR)
+                .and(NoResponse::SERVER_ERROR),
+            NoResponse::ALL
+        );
         assert!(!NoResponse::ALL.suppresses(Code::EMPTY));
     }
 }

@@ -63,7 +63,14 @@ pub(crate) struct Relation {
 }
 
 impl Relation {
-    pub fn new(peer: u32, token: Token, cookie: u64, check: Span, block_exponent: u8, now: Time) -> Self {
+    pub fn new(
+        peer: u32,
+        token: Token,
+        cookie: u64,
+        check: Span,
+        block_exponent: u8,
+        now: Time,
+    ) -> Self {
         Relation {
             cookie,
             cache_key: 0,
@@ -104,7 +111,11 @@ impl Relation {
     /// Notes the id of a message that left.
     #[inline]
     pub fn note_id(&mut self, id: u16) {
-        self.ids = if self.has_ids { [id, self.ids[0], self.ids[1], self.ids[2]] } else { [id; IDS] };
+        self.ids = if self.has_ids {
+            [id, self.ids[0], self.ids[1], self.ids[2]]
+        } else {
+            [id; IDS]
+        };
         self.has_ids = true;
     }
 
@@ -140,8 +151,15 @@ impl Relation {
 
     /// Whether the next notification has to be confirmable, and whether it had better be.
     #[inline]
-    pub fn confirmation(&self, delivery: Delivery, confirm_every: u8, round_trip: u32, now: Time) -> (bool, bool) {
-        let must = matches!(delivery, Delivery::Confirmable | Delivery::Insistent) || self.is_check_due(now);
+    pub fn confirmation(
+        &self,
+        delivery: Delivery,
+        confirm_every: u8,
+        round_trip: u32,
+        now: Time,
+    ) -> (bool, bool) {
+        let must = matches!(delivery, Delivery::Confirmable | Delivery::Insistent)
+            || self.is_check_due(now);
         let better = round_trip == 0 || self.unconfirmed.saturating_add(1) >= confirm_every;
         (must, delivery == Delivery::Auto && better)
     }

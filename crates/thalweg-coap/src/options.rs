@@ -46,7 +46,10 @@ pub(crate) const PAYLOAD_MARKER: u8 = 0xFF;
 
 impl<'b> Options<'b> {
     /// No options.
-    pub const EMPTY: Options<'static> = Options { bytes: &[], present: 0 };
+    pub const EMPTY: Options<'static> = Options {
+        bytes: &[],
+        present: 0,
+    };
 
     /// Checks the options at the start of `bytes`, and separates them from the payload.
     #[inline]
@@ -56,7 +59,9 @@ impl<'b> Options<'b> {
         let mut number = 0u64;
         let mut present = 0;
         let payload = loop {
-            let Some((&head, tail)) = rest.split_first() else { break rest };
+            let Some((&head, tail)) = rest.split_first() else {
+                break rest;
+            };
             let (delta, len) = (u32::from(head >> 4), usize::from(head & 0x0F));
             if delta < 13 && len < 13 {
                 number += u64::from(delta);
@@ -80,13 +85,22 @@ impl<'b> Options<'b> {
         }
         present |= u64::from(number >= BEYOND.into()) << BEYOND;
         let options = bytes.get(..bytes.len() - rest.len()).unwrap_or_default();
-        Ok((Options { bytes: options, present }, payload))
+        Ok((
+            Options {
+                bytes: options,
+                present,
+            },
+            payload,
+        ))
     }
 
     /// Number and value of each, as they stand there.
     #[inline]
     pub fn iter(&self) -> OptionIter<'b> {
-        OptionIter { rest: self.bytes, number: 0 }
+        OptionIter {
+            rest: self.bytes,
+            number: 0,
+        }
     }
 
     /// Whether there is none.
@@ -104,7 +118,11 @@ impl<'b> Options<'b> {
     /// Whether there may be an option of this number: whether it is worth while to look.
     #[inline]
     fn may_have(&self, number: u16) -> bool {
-        let wanted = if number < BEYOND { bit(number) } else { bit(number) | bit(BEYOND) };
+        let wanted = if number < BEYOND {
+            bit(number)
+        } else {
+            bit(number) | bit(BEYOND)
+        };
         number == ODD || self.present & wanted == wanted
     }
 
@@ -125,9 +143,21 @@ impl<'b> Options<'b> {
     /// Each option of this number whose length is legal.
     #[inline]
     pub fn all(&self, number: u16) -> OptionValues<'b> {
-        let bytes = if self.may_have(number) { self.bytes } else { &[] };
+        let bytes = if self.may_have(number) {
+            self.bytes
+        } else {
+            &[]
+        };
         let (shortest, longest) = lengths(number).into_inner();
-        OptionValues { options: OptionIter { rest: bytes, number: 0 }, number, shortest, longest }
+        OptionValues {
+            options: OptionIter {
+                rest: bytes,
+                number: 0,
+            },
+            number,
+            shortest,
+            longest,
+        }
     }
 
     /// The number that the first option of this number holds; nothing if it has no legal length. RFC 7252 §3.2
@@ -141,7 +171,9 @@ impl<'b> Options<'b> {
     #[inline]
     pub fn refused(&self, understands: impl Fn(u16) -> bool) -> Option<u16> {
         if self.present & SUSPECT == 0 {
-            return PLAIN.into_iter().find(|number| self.may_have(*number) && !understands(*number));
+            return PLAIN
+                .into_iter()
+                .find(|number| self.may_have(*number) && !understands(*number));
         }
         self.refused_of_all(understands)
     }
@@ -151,7 +183,8 @@ impl<'b> Options<'b> {
         let mut before = None;
         self.iter().find_map(|(number, value)| {
             let repeated = before.replace(number) == Some(number) && !is_repeatable(number);
-            let understood = understands(number) && is_legal_length(number, value.len()) && !repeated;
+            let understood =
+                understands(number) && is_legal_length(number, value.len()) && !repeated;
             (is_critical(number) && !understood).then_some(number)
         })
     }
@@ -166,7 +199,11 @@ const fn bit(number: u16) -> u64 {
 /// A number in network byte order; leading zeros may be missing, or be there. RFC 7252 §3.2
 #[inline]
 pub(crate) fn uint(value: &[u8]) -> Option<u32> {
-    (value.len() <= 4).then(|| value.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
+    (value.len() <= 4).then(|| {
+        value
+            .iter()
+            .fold(0, |number, byte| number << 8 | u32::from(*byte))
+    })
 }
 
 /// Delta and length of an option with at least one of them in further bytes, and what follows these.
@@ -187,7 +224,9 @@ fn nibble(bits: u32, rest: &[u8]) -> Result<(u32, &[u8]), Malformed> {
             Ok((13 + u32::from(*more), rest))
         }
         14 => {
-            let (more, rest) = rest.split_first_chunk::<2>().ok_or(Malformed::OptionCutShort)?;
+            let (more, rest) = rest
+                .split_first_chunk::<2>()
+                .ok_or(Malformed::OptionCutShort)?;
             Ok((269 + u32::from(u16::from_be_bytes(*more)), rest))
         }
         _ => Err(Malformed::OptionReserved),
@@ -208,8 +247,11 @@ impl<'b> Iterator for OptionIter<'b> {
     fn next(&mut self) -> Option<(u16, &'b [u8])> {
         let (&head, tail) = self.rest.split_first()?;
         let (delta, len) = (u32::from(head >> 4), usize::from(head & 0x0F));
-        let (delta, len, tail) =
-            if delta < 13 && len < 13 { (delta, len, tail) } else { extended(delta, len, tail).ok()? };
+        let (delta, len, tail) = if delta < 13 && len < 13 {
+            (delta, len, tail)
+        } else {
+            extended(delta, len, tail).ok()?
+        };
         let (value, rest) = tail.split_at_checked(len)?;
         self.rest = rest;
         // It was checked that the sum is a number.
@@ -234,7 +276,8 @@ impl<'b> Iterator for OptionValues<'b> {
     fn next(&mut self) -> Option<&'b [u8]> {
         loop {
             let (number, value) = self.options.next()?;
-            if number == self.number && self.shortest <= value.len() && value.len() <= self.longest {
+            if number == self.number && self.shortest <= value.len() && value.len() <= self.longest
+            {
                 return Some(value);
             }
             if number > self.number {
@@ -262,6 +305,11 @@ impl Default for Options<'_> {
 
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter().map(|(number, value)| (number, value.escape_ascii().to_string()))).finish()
+        f.debug_list()
+            .entries(
+                self.iter()
+                    .map(|(number, value)| (number, value.escape_ascii().to_string())),
+            )
+            .finish()
     }
 }

@@ -32,7 +32,11 @@ pub struct Response<'r> {
 impl Response<'_> {
     /// A response that is a code and nothing more.
     pub const fn of(code: Code) -> Self {
-        Response { code, options: &[], payload: &[] }
+        Response {
+            code,
+            options: &[],
+            payload: &[],
+        }
     }
 }
 
@@ -56,26 +60,49 @@ impl SharedBody {
     /// Encodes a notification. `options` are in ascending order of their numbers and hold no Observe; `ETag` is worth
     /// having if the payload is larger than a block.
     pub fn new(code: Code, options: &[OptionOut<'_>], payload: &[u8]) -> Self {
-        let is_large = payload.len() > Block { number: 0, more: false, size_exponent: Block::SIZE_EXPONENT_MAX }.size();
+        let is_large = payload.len()
+            > Block {
+                number: 0,
+                more: false,
+                size_exponent: Block::SIZE_EXPONENT_MAX,
+            }
+            .size();
         let mut tag = [0; 8];
         let tag = is_large.then(|| etag_of(payload, &mut tag));
         let has_etag = options.iter().any(|(number, _)| *number == option::ETAG);
-        let added = tag.filter(|_| !has_etag).map(|tag| (option::ETAG, Value::Opaque(tag)));
+        let added = tag
+            .filter(|_| !has_etag)
+            .map(|tag| (option::ETAG, Value::Opaque(tag)));
         let (mut before, mut last_before) = (Vec::new(), 0);
         let mut encoder = Encoder::body(&mut before);
-        for (number, value) in merged(options, &[added]).filter(|(number, _)| *number < option::OBSERVE) {
+        for (number, value) in
+            merged(options, &[added]).filter(|(number, _)| *number < option::OBSERVE)
+        {
             put(&mut encoder, number, value);
             last_before = number;
         }
         // Deltas behind Observe count from it: numbers are written as if Observe were 0.
         let mut after = Vec::new();
         let mut encoder = Encoder::body(&mut after);
-        for (number, value) in options.iter().filter(|(number, _)| *number > option::OBSERVE) {
+        for (number, value) in options
+            .iter()
+            .filter(|(number, _)| *number > option::OBSERVE)
+        {
             put(&mut encoder, number - option::OBSERVE, *value);
         }
         encoder.payload(if is_large { &[] } else { payload });
-        let large = if is_large { payload.to_vec() } else { Vec::new() };
-        SharedBody { code, before, last_before, after, large }
+        let large = if is_large {
+            payload.to_vec()
+        } else {
+            Vec::new()
+        };
+        SharedBody {
+            code,
+            before,
+            last_before,
+            after,
+            large,
+        }
     }
 
     /// The response code.
@@ -106,9 +133,22 @@ impl SharedBody {
     pub(crate) fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
         let (before, _) = Options::decode(&self.before).unwrap_or((Options::EMPTY, &[]));
         let (after, small) = Options::decode(&self.after).unwrap_or((Options::EMPTY, &[]));
-        let after = after.iter().map(|(number, value)| (number.saturating_add(option::OBSERVE), value));
-        let options: Vec<OptionOut<'_>> = before.iter().chain(after).map(|(n, v)| (n, Value::Opaque(v))).collect();
-        of(&options, if self.large.is_empty() { small } else { &self.large })
+        let after = after
+            .iter()
+            .map(|(number, value)| (number.saturating_add(option::OBSERVE), value));
+        let options: Vec<OptionOut<'_>> = before
+            .iter()
+            .chain(after)
+            .map(|(n, v)| (n, Value::Opaque(v)))
+            .collect();
+        of(
+            &options,
+            if self.large.is_empty() {
+                small
+            } else {
+                &self.large
+            },
+        )
     }
 
     /// How many bytes it adds to head and token, Observe included and at its longest, in one message.
@@ -130,7 +170,9 @@ impl SharedBody {
             Some(observe) if self.large.is_empty() && self.after.len() <= block => {
                 out.extend_from_slice(&self.before);
                 let value = observe.to_be_bytes();
-                let value = value.get(observe.leading_zeros() as usize / 8..).unwrap_or_default();
+                let value = value
+                    .get(observe.leading_zeros() as usize / 8..)
+                    .unwrap_or_default();
                 out.push(((option::OBSERVE - self.last_before) as u8) << 4 | value.len() as u8);
                 out.extend_from_slice(value);
                 out.extend_from_slice(&self.after);
@@ -144,7 +186,11 @@ impl SharedBody {
     fn write_slowly(&self, observe: Option<u32>, block_exponent: u8, out: &mut Vec<u8>) {
         let (before, _) = Options::decode(&self.before).unwrap_or((Options::EMPTY, &[]));
         let (after, small) = Options::decode(&self.after).unwrap_or((Options::EMPTY, &[]));
-        let payload = if self.large.is_empty() { small } else { &self.large };
+        let payload = if self.large.is_empty() {
+            small
+        } else {
+            &self.large
+        };
         let cut = Cut::first(payload, block_exponent);
         let mut tag = [0; 8];
         let needs_tag = cut.block.is_some() && self.before.is_empty();
@@ -152,12 +198,18 @@ impl SharedBody {
         let own = [
             tag,
             observe.map(|observe| (option::OBSERVE, Value::Uint(observe))),
-            cut.block.map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
+            cut.block
+                .map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
             cut.block.map(|_| (option::SIZE2, Value::Uint(cut.whole))),
         ];
         let before = before.iter();
-        let after = after.iter().map(|(number, value)| (number.saturating_add(option::OBSERVE), value));
-        let options: Vec<OptionOut<'_>> = before.chain(after).map(|(n, value)| (n, Value::Opaque(value))).collect();
+        let after = after
+            .iter()
+            .map(|(number, value)| (number.saturating_add(option::OBSERVE), value));
+        let options: Vec<OptionOut<'_>> = before
+            .chain(after)
+            .map(|(n, value)| (n, Value::Opaque(value)))
+            .collect();
         let mut encoder = Encoder::body(out);
         for (number, value) in merged(&options, &own) {
             put(&mut encoder, number, value);
@@ -180,25 +232,43 @@ pub(crate) struct Cut<'p> {
 impl<'p> Cut<'p> {
     /// The first part of `payload`, or all of it.
     pub fn first(payload: &'p [u8], size_exponent: u8) -> Self {
-        let block = Block { number: 0, more: payload.len() > 16 << size_exponent, size_exponent };
+        let block = Block {
+            number: 0,
+            more: payload.len() > 16 << size_exponent,
+            size_exponent,
+        };
         let fits = !block.more;
         Cut {
             block: (!fits).then_some(block),
-            bytes: payload.get(..block.size()).filter(|_| !fits).unwrap_or(payload),
+            bytes: payload
+                .get(..block.size())
+                .filter(|_| !fits)
+                .unwrap_or(payload),
             whole: payload.len() as u32,
         }
     }
 
     /// Part `number` of `payload`; nothing if it has no such part.
     pub fn part(payload: &'p [u8], number: u32, size_exponent: u8) -> Option<Self> {
-        let block = Block { number, more: false, size_exponent };
+        let block = Block {
+            number,
+            more: false,
+            size_exponent,
+        };
         let start = block.offset();
         if start >= payload.len() && number > 0 {
             return None;
         }
         let end = payload.len().min(start + block.size());
-        let block = Block { more: end < payload.len(), ..block };
-        Some(Cut { block: Some(block), bytes: payload.get(start..end)?, whole: payload.len() as u32 })
+        let block = Block {
+            more: end < payload.len(),
+            ..block
+        };
+        Some(Cut {
+            block: Some(block),
+            bytes: payload.get(start..end)?,
+            whole: payload.len() as u32,
+        })
     }
 }
 

@@ -71,11 +71,19 @@ impl Peer {
     /// A round trip was measured, in microseconds. RFC 6298 §2
     pub fn measured(&mut self, sample: u32) {
         let old = self.round_trip;
-        let apart = if old == 0 { sample / 2 } else { sample.abs_diff(old) };
+        let apart = if old == 0 {
+            sample / 2
+        } else {
+            sample.abs_diff(old)
+        };
         let before = if old == 0 { apart } else { self.deviation() };
         let deviation = before / 4 * 3 + apart / 4;
         self.deviation = u16::try_from(deviation / DEVIATION_UNIT).unwrap_or(u16::MAX);
-        self.round_trip = if old == 0 { sample } else { (old * 7 / 8 + sample / 8).max(1) };
+        self.round_trip = if old == 0 {
+            sample
+        } else {
+            (old * 7 / 8 + sample / 8).max(1)
+        };
         self.unmeasured = 0;
     }
 
@@ -143,12 +151,25 @@ impl Peers {
     #[inline]
     pub fn find(&self, address: SocketAddr, hash: u64) -> Option<u32> {
         let slots = &self.slots;
-        self.table.find(hash, |index| slots.get(*index).is_some_and(|peer| peer.address == address)).copied()
+        self.table
+            .find(hash, |index| {
+                slots
+                    .get(*index)
+                    .is_some_and(|peer| peer.address == address)
+            })
+            .copied()
     }
 
     /// A record for a peer that has none. Nothing if there are `most` already and something goes on with each that was
     /// looked at.
-    pub fn insert(&mut self, address: SocketAddr, hash: u64, proven: bool, most: usize, now: Time) -> Option<u32> {
+    pub fn insert(
+        &mut self,
+        address: SocketAddr,
+        hash: u64,
+        proven: bool,
+        most: usize,
+        now: Time,
+    ) -> Option<u32> {
         if self.slots.len() >= most && !self.displace() {
             return None;
         }
@@ -183,7 +204,11 @@ impl Peers {
             incarnation: self.departures,
         });
         let (slots, hasher) = (&self.slots, &self.hasher);
-        self.table.insert_unique(hash, index, |index| slots.get(*index).map_or(0, |p| self::hash(hasher, p.address)));
+        self.table.insert_unique(hash, index, |index| {
+            slots
+                .get(*index)
+                .map_or(0, |p| self::hash(hasher, p.address))
+        });
         self.list(index);
         Some(index)
     }
@@ -192,7 +217,9 @@ impl Peers {
     #[inline]
     pub fn touch(&mut self, index: u32, now: Time) {
         let second = now.since(Time::ZERO).secs() as u32;
-        let Some(peer) = self.slots.get_mut(index) else { return };
+        let Some(peer) = self.slots.get_mut(index) else {
+            return;
+        };
         peer.unanswered = 0;
         if peer.seen != second {
             peer.seen = second;
@@ -206,7 +233,11 @@ impl Peers {
     /// Puts a peer on the list of those that may be forgotten, or takes it off, after something began or ended with it.
     #[inline]
     pub fn settle(&mut self, index: u32) {
-        match self.slots.get(index).map(|peer| (peer.is_idle(), peer.listed)) {
+        match self
+            .slots
+            .get(index)
+            .map(|peer| (peer.is_idle(), peer.listed))
+        {
             Some((true, false)) => self.list(index),
             Some((false, true)) => self.unlist(index),
             _ => {}
@@ -216,7 +247,9 @@ impl Peers {
     /// Forgets up to `most` peers that were silent for `idle`.
     pub fn forget_idle(&mut self, idle: Span, now: Time, most: usize) {
         for _ in 0..most {
-            let Some(peer) = self.slots.get(self.oldest) else { return };
+            let Some(peer) = self.slots.get(self.oldest) else {
+                return;
+            };
             if now.since(Time::from_secs(u64::from(peer.seen))) < idle || !self.displace_one() {
                 return;
             }
@@ -239,14 +272,19 @@ impl Peers {
     /// Forgets the oldest, or makes it the newest if the application still has a request of it.
     fn displace_one(&mut self) -> bool {
         let index = self.oldest;
-        let Some(peer) = self.slots.get(index) else { return false };
+        let Some(peer) = self.slots.get(index) else {
+            return false;
+        };
         let (address, busy) = (peer.address, peer.exchange_count > 0);
         self.unlist(index);
         if busy {
             self.list(index);
             return false;
         }
-        if let Ok(entry) = self.table.find_entry(self.hash(address), |found| *found == index) {
+        if let Ok(entry) = self
+            .table
+            .find_entry(self.hash(address), |found| *found == index)
+        {
             entry.remove();
         }
         self.slots.remove(index);
@@ -266,7 +304,9 @@ impl Peers {
     }
 
     fn unlist(&mut self, index: u32) {
-        let Some(peer) = self.slots.get_mut(index) else { return };
+        let Some(peer) = self.slots.get_mut(index) else {
+            return;
+        };
         let (older, newer) = (peer.older, peer.newer);
         (peer.older, peer.newer, peer.listed) = (NONE, NONE, false);
         match self.slots.get_mut(older) {
@@ -284,7 +324,9 @@ impl Peers {
 fn hash(hasher: &FixedState, address: SocketAddr) -> u64 {
     let mut hasher = hasher.build_hasher();
     match address {
-        SocketAddr::V4(v4) => hasher.write_u64(u64::from(u32::from(*v4.ip())) << 16 | u64::from(v4.port())),
+        SocketAddr::V4(v4) => {
+            hasher.write_u64(u64::from(u32::from(*v4.ip())) << 16 | u64::from(v4.port()))
+        }
         SocketAddr::V6(v6) => {
             hasher.write_u128(u128::from(*v6.ip()));
             hasher.write_u64(u64::from(v6.scope_id()) << 16 | u64::from(v6.port()));
@@ -316,10 +358,15 @@ mod tests {
         for n in 0..3 {
             insert(&mut peers, n, 3, u64::from(n)).expect("room");
         }
-        let first = peers.find(address(0), peers.hash(address(0))).expect("it is there");
+        let first = peers
+            .find(address(0), peers.hash(address(0)))
+            .expect("it is there");
         peers.touch(first, Time::from_secs(5));
         insert(&mut peers, 3, 3, 6).expect("room is made");
-        assert_eq!([0, 1, 2, 3].map(|n| knows(&peers, n)), [true, false, true, true]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|n| knows(&peers, n)),
+            [true, false, true, true]
+        );
         assert_eq!((peers.slots.len(), peers.displaced), (3, 1));
     }
 
@@ -328,11 +375,23 @@ mod tests {
         let mut peers = Peers::new(1);
         let busy = insert(&mut peers, 0, 2, 0).expect("room");
         let asking = insert(&mut peers, 1, 2, 0).expect("room");
-        peers.slots.get_mut(busy).expect("it is there").relation_count = 1;
+        peers
+            .slots
+            .get_mut(busy)
+            .expect("it is there")
+            .relation_count = 1;
         peers.settle(busy);
-        peers.slots.get_mut(asking).expect("it is there").exchange_count = 1;
+        peers
+            .slots
+            .get_mut(asking)
+            .expect("it is there")
+            .exchange_count = 1;
         assert_eq!(insert(&mut peers, 2, 2, 1), None);
-        peers.slots.get_mut(busy).expect("it is there").relation_count = 0;
+        peers
+            .slots
+            .get_mut(busy)
+            .expect("it is there")
+            .relation_count = 0;
         peers.settle(busy);
         assert!(insert(&mut peers, 2, 2, 1).is_some());
         assert!(knows(&peers, 1) && !knows(&peers, 0));
@@ -358,6 +417,10 @@ mod tests {
                 peers.slots.get(index).expect("it is there").next_id
             })
             .collect();
-        assert!(ids.windows(2).any(|pair| pair[0].wrapping_add(1) != pair[1]), "{ids:?}");
+        assert!(
+            ids.windows(2)
+                .any(|pair| pair[0].wrapping_add(1) != pair[1]),
+            "{ids:?}"
+        );
     }
 }

@@ -28,7 +28,12 @@ struct Slot<T> {
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots { chunks: Vec::new(), free: Vec::new(), len: 0, generation: 0 }
+        Slots {
+            chunks: Vec::new(),
+            free: Vec::new(),
+            len: 0,
+            generation: 0,
+        }
     }
 }
 
@@ -51,8 +56,13 @@ impl<T> Slots<T> {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
         let before = (self.chunks.len() - 1) * CHUNK;
-        let Some(chunk) = self.chunks.last_mut() else { return NONE };
-        chunk.push(Slot { generation: self.generation, record: Some(record) });
+        let Some(chunk) = self.chunks.last_mut() else {
+            return NONE;
+        };
+        chunk.push(Slot {
+            generation: self.generation,
+            record: Some(record),
+        });
         (before + chunk.len() - 1) as u32
     }
 
@@ -76,13 +86,18 @@ impl<T> Slots<T> {
     fn give_back(&mut self) {
         self.chunks.truncate(CHUNKS_KEPT);
         self.chunks.shrink_to_fit();
-        self.free.retain(|index| (*index as usize) < CHUNKS_KEPT * CHUNK);
+        self.free
+            .retain(|index| (*index as usize) < CHUNKS_KEPT * CHUNK);
         self.free.shrink_to_fit();
     }
 
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
-        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?.record.as_ref()
+        self.chunks
+            .get(index as usize / CHUNK)?
+            .get(index as usize % CHUNK)?
+            .record
+            .as_ref()
     }
 
     #[inline]
@@ -93,25 +108,33 @@ impl<T> Slots<T> {
     /// The record of this number if it is still of this generation.
     #[inline]
     pub fn get_of(&self, index: u32, generation: u32) -> Option<&T> {
-        self.get(index).filter(|_| self.generation(index) == generation)
+        self.get(index)
+            .filter(|_| self.generation(index) == generation)
     }
 
     /// How often the number was used before.
     #[inline]
     pub fn generation(&self, index: u32) -> u32 {
-        let slot = self.chunks.get(index as usize / CHUNK).and_then(|chunk| chunk.get(index as usize % CHUNK));
+        let slot = self
+            .chunks
+            .get(index as usize / CHUNK)
+            .and_then(|chunk| chunk.get(index as usize % CHUNK));
         slot.map_or(0, |slot| slot.generation)
     }
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         let slots: usize = self.chunks.iter().map(Vec::capacity).sum();
-        slots * size_of::<Slot<T>>() + self.free.capacity() * 4 + self.chunks.capacity() * size_of::<Vec<Slot<T>>>()
+        slots * size_of::<Slot<T>>()
+            + self.free.capacity() * 4
+            + self.chunks.capacity() * size_of::<Vec<Slot<T>>>()
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+        self.chunks
+            .get_mut(index as usize / CHUNK)?
+            .get_mut(index as usize % CHUNK)
     }
 }
 
@@ -126,7 +149,10 @@ mod tests {
         assert_eq!((slots.len(), slots.get(first[599])), (600, Some(&599)));
         let generation = slots.generation(first[300]);
         assert_eq!(slots.remove(first[300]), Some(300));
-        assert_eq!((slots.remove(first[300]), slots.get(first[300])), (None, None));
+        assert_eq!(
+            (slots.remove(first[300]), slots.get(first[300])),
+            (None, None)
+        );
         assert_eq!(slots.insert(7), first[300]);
         assert_eq!(slots.get_of(first[300], generation), None);
         assert_eq!(slots.get_of(first[300], generation + 1), Some(&7));
@@ -146,7 +172,10 @@ mod tests {
             let all: Vec<u32> = (0..20_000).map(|n| slots.insert(n)).collect();
             assert!(slots.bytes() > 50 * least);
             for index in all {
-                assert!(seen.insert((index, slots.generation(index))), "round {round}");
+                assert!(
+                    seen.insert((index, slots.generation(index))),
+                    "round {round}"
+                );
                 slots.remove(index);
             }
             assert!(slots.bytes() < 50 * least, "{} bytes", slots.bytes());

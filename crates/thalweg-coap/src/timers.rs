@@ -45,7 +45,10 @@ const FEW: usize = 1024;
 
 impl Default for Timers {
     fn default() -> Self {
-        Timers { heap: BinaryHeap::new(), many: FEW }
+        Timers {
+            heap: BinaryHeap::new(),
+            many: FEW,
+        }
     }
 }
 
@@ -57,7 +60,11 @@ impl Timer {
             2 => TimerKind::Pace,
             _ => TimerKind::Request,
         };
-        Timer { kind, index, generation: tag & GENERATION }
+        Timer {
+            kind,
+            index,
+            generation: tag & GENERATION,
+        }
     }
 
     /// Whether it was set for a record of this generation.
@@ -69,7 +76,11 @@ impl Timer {
 impl Timers {
     #[inline]
     pub fn set(&mut self, at: Time, kind: TimerKind, index: u32, generation: u32) {
-        self.heap.push(Reverse((at.nanos(), index, (kind as u32) << 30 | generation & GENERATION)));
+        self.heap.push(Reverse((
+            at.nanos(),
+            index,
+            (kind as u32) << 30 | generation & GENERATION,
+        )));
     }
 
     /// The next entry that is due.
@@ -108,7 +119,11 @@ impl Timers {
     /// Takes the first entry away if it is of this record: so that a quiet machine is not woken for nothing.
     #[inline]
     pub fn forget_first(&mut self, kind: TimerKind, index: u32) {
-        if self.heap.peek().is_some_and(|Reverse((_, i, tag))| *i == index && tag >> 30 == kind as u32) {
+        if self
+            .heap
+            .peek()
+            .is_some_and(|Reverse((_, i, tag))| *i == index && tag >> 30 == kind as u32)
+        {
             self.heap.pop();
         }
     }
@@ -116,7 +131,9 @@ impl Timers {
     /// When the first one comes up.
     #[inline]
     pub fn next(&self) -> Time {
-        self.heap.peek().map_or(Time::NEVER, |Reverse((at, ..))| Time::from_nanos(*at))
+        self.heap
+            .peek()
+            .map_or(Time::NEVER, |Reverse((at, ..))| Time::from_nanos(*at))
     }
 
     pub fn bytes(&self) -> usize {

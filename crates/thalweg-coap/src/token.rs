@@ -15,12 +15,18 @@ impl Token {
     pub const LEN_MAX: usize = 8;
 
     /// The token of no bytes, which is as good as any other.
-    pub const EMPTY: Token = Token { bytes: [0; Token::LEN_MAX], len: 0 };
+    pub const EMPTY: Token = Token {
+        bytes: [0; Token::LEN_MAX],
+        len: 0,
+    };
 
     /// A token; nothing if it were longer than eight bytes.
     #[inline]
     pub fn new(bytes: &[u8]) -> Option<Token> {
-        let mut token = Token { bytes: [0; Token::LEN_MAX], len: bytes.len() as u8 };
+        let mut token = Token {
+            bytes: [0; Token::LEN_MAX],
+            len: bytes.len() as u8,
+        };
         token.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(token)
     }
@@ -32,8 +38,12 @@ impl Token {
         // Eight bytes at once where there are so many: most messages are longer than their token.
         let token = match bytes.first_chunk::<8>() {
             Some(eight) => {
-                let kept = u64::from_be_bytes(*eight) & !u64::MAX.checked_shr(8 * len as u32).unwrap_or(0);
-                Token { bytes: kept.to_be_bytes(), len: len as u8 }
+                let kept =
+                    u64::from_be_bytes(*eight) & !u64::MAX.checked_shr(8 * len as u32).unwrap_or(0);
+                Token {
+                    bytes: kept.to_be_bytes(),
+                    len: len as u8,
+                }
             }
             None => Token::new(head)?,
         };
@@ -45,13 +55,18 @@ impl Token {
     pub fn from_number(number: u64) -> Token {
         let zeros = number.leading_zeros() / 8;
         let bytes = number.checked_shl(8 * zeros).unwrap_or(0).to_be_bytes();
-        Token { bytes, len: (8 - zeros) as u8 }
+        Token {
+            bytes,
+            len: (8 - zeros) as u8,
+        }
     }
 
     /// The number that [`Token::from_number`] made this token of; nothing if it made no such token.
     #[inline]
     pub fn number(self) -> Option<u64> {
-        let number = u64::from_be_bytes(self.bytes).checked_shr(8 * (8 - u32::from(self.len))).unwrap_or(0);
+        let number = u64::from_be_bytes(self.bytes)
+            .checked_shr(8 * (8 - u32::from(self.len)))
+            .unwrap_or(0);
         (Token::from_number(number) == self).then_some(number)
     }
 
@@ -82,7 +97,9 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.as_slice()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -100,11 +117,16 @@ mod tests {
     #[test]
     fn both_ways_of_reading_a_token_come_to_the_same() {
         for len in 0..=8 {
-            let (long, rest) = Token::split(b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7", len).expect("long enough");
-            let (short, _) = Token::split(&b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8"[..len], len).expect("long enough");
+            let (long, rest) =
+                Token::split(b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7", len).expect("long enough");
+            let (short, _) = Token::split(&b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8"[..len], len)
+                .expect("long enough");
             assert_eq!((long, rest.len()), (short, 9 - len));
             assert_eq!(Some(long), Token::new(long.as_slice()));
-            assert_eq!(Token::split(&b"12345678"[..len.saturating_sub(1)], len).is_some(), len == 0);
+            assert_eq!(
+                Token::split(&b"12345678"[..len.saturating_sub(1)], len).is_some(),
+                len == 0
+            );
         }
     }
 

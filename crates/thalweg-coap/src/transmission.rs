@@ -51,34 +51,60 @@ impl Transmission {
 
     /// EXCHANGE_LIFETIME: from the first transmission of a confirmable message until its id may be used again.
     pub fn exchange_lifetime(&self) -> Span {
-        let parts = [self.max_transmit_span(), self.max_latency, self.max_latency, self.ack_timeout];
-        Span::from_nanos(parts.iter().fold(0, |sum, part| sum.saturating_add(part.nanos())))
+        let parts = [
+            self.max_transmit_span(),
+            self.max_latency,
+            self.max_latency,
+            self.ack_timeout,
+        ];
+        Span::from_nanos(
+            parts
+                .iter()
+                .fold(0, |sum, part| sum.saturating_add(part.nanos())),
+        )
     }
 
     /// NON_LIFETIME: the same for a non-confirmable one.
     pub fn non_lifetime(&self) -> Span {
-        Span::from_nanos(self.max_transmit_span().nanos().saturating_add(self.max_latency.nanos()))
+        Span::from_nanos(
+            self.max_transmit_span()
+                .nanos()
+                .saturating_add(self.max_latency.nanos()),
+        )
     }
 
     /// The shortest first wait towards a peer with this estimate of its round trip (0: none) and deviation, both in
     /// microseconds, of whom so many answers in a row could not be measured.
     pub(crate) fn first_wait(&self, round_trip: u32, deviation: u32, unmeasured: u8) -> Span {
-        let Some(least) = self.adaptive_least.filter(|_| round_trip != 0) else { return self.ack_timeout };
+        let Some(least) = self.adaptive_least.filter(|_| round_trip != 0) else {
+            return self.ack_timeout;
+        };
         let estimate = (u64::from(round_trip) + 4 * u64::from(deviation)) * 1000;
         // Only what is answered before it is repeated can be measured. If nothing is any more, the round trip has grown.
         let doubt = u32::from(unmeasured.saturating_sub(UNMEASURED_FEW).min(5));
-        Span::from_nanos(estimate.max(least.nanos()).saturating_mul(1 << doubt).min(LONGEST_FIRST_WAIT.nanos()))
+        Span::from_nanos(
+            estimate
+                .max(least.nanos())
+                .saturating_mul(1 << doubt)
+                .min(LONGEST_FIRST_WAIT.nanos()),
+        )
     }
 
     /// Whether a message that was sent so often, and for the first time so long ago, is sent once more.
     pub(crate) fn may_repeat(&self, transmissions: u8, age: Span) -> bool {
-        let is_early = self.adaptive_least.is_some() && age < self.max_transmit_span() && transmissions < u8::MAX;
+        let is_early = self.adaptive_least.is_some()
+            && age < self.max_transmit_span()
+            && transmissions < u8::MAX;
         transmissions <= self.max_retransmit || is_early
     }
 
     /// `times` the longest first wait.
     fn doubled(&self, times: u64) -> Span {
-        let longest = self.ack_timeout.nanos().saturating_mul(u64::from(self.ack_random_percent.max(100))) / 100;
+        let longest = self
+            .ack_timeout
+            .nanos()
+            .saturating_mul(u64::from(self.ack_random_percent.max(100)))
+            / 100;
         Span::from_nanos(longest.saturating_mul(times))
     }
 }
@@ -95,14 +121,30 @@ mod tests {
 
     #[test]
     fn an_adaptive_first_wait_follows_the_round_trip_within_its_bounds() {
-        let t = Transmission { adaptive_least: Some(Span::from_millis(100)), ..Transmission::default() };
-        assert_eq!(t.first_wait(0, 0, 0), Span::from_secs(2), "nothing is known");
+        let t = Transmission {
+            adaptive_least: Some(Span::from_millis(100)),
+            ..Transmission::default()
+        };
+        assert_eq!(
+            t.first_wait(0, 0, 0),
+            Span::from_secs(2),
+            "nothing is known"
+        );
         assert_eq!(t.first_wait(1000, 500, 0), Span::from_millis(100));
         assert_eq!(t.first_wait(200_000, 50_000, 0), Span::from_millis(400));
-        assert_eq!(t.first_wait(200_000, 50_000, UNMEASURED_FEW), Span::from_millis(400));
-        assert_eq!(t.first_wait(200_000, 50_000, UNMEASURED_FEW + 2), Span::from_millis(1600));
+        assert_eq!(
+            t.first_wait(200_000, 50_000, UNMEASURED_FEW),
+            Span::from_millis(400)
+        );
+        assert_eq!(
+            t.first_wait(200_000, 50_000, UNMEASURED_FEW + 2),
+            Span::from_millis(1600)
+        );
         assert_eq!(t.first_wait(u32::MAX, u32::MAX, 255), LONGEST_FIRST_WAIT);
-        assert_eq!(Transmission::default().first_wait(1000, 500, 9), Span::from_secs(2));
+        assert_eq!(
+            Transmission::default().first_wait(1000, 500, 9),
+            Span::from_secs(2)
+        );
         assert!(t.may_repeat(8, Span::from_secs(44)) && !t.may_repeat(8, Span::from_secs(45)));
         assert!(!Transmission::default().may_repeat(5, Span::from_secs(1)));
     }

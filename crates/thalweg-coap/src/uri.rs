@@ -23,8 +23,14 @@ pub enum Scheme {
 
 impl Scheme {
     /// Every scheme.
-    pub const ALL: [Scheme; 6] =
-        [Scheme::Coap, Scheme::Coaps, Scheme::CoapTcp, Scheme::CoapsTcp, Scheme::CoapWs, Scheme::CoapsWs];
+    pub const ALL: [Scheme; 6] = [
+        Scheme::Coap,
+        Scheme::Coaps,
+        Scheme::CoapTcp,
+        Scheme::CoapsTcp,
+        Scheme::CoapWs,
+        Scheme::CoapsWs,
+    ];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -69,12 +75,18 @@ pub enum UriError {
 impl fmt::Display for UriError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UriError::Scheme => "the address does not begin with coap://, coaps:// or one of their like",
+            UriError::Scheme => {
+                "the address does not begin with coap://, coaps:// or one of their like"
+            }
             UriError::Host => "the address has no host, or one that cannot be",
             UriError::Port => "the port is not a number from 1 to 65535",
             UriError::Fragment => "an address of a resource has no fragment",
-            UriError::PercentEncoding => "a percent sign is not followed by two hex digits that make sense",
-            UriError::TooLong => "a level of the path, an argument or the host is longer than 255 bytes",
+            UriError::PercentEncoding => {
+                "a percent sign is not followed by two hex digits that make sense"
+            }
+            UriError::TooLong => {
+                "a level of the path, an argument or the host is longer than 255 bytes"
+            }
         })
     }
 }
@@ -104,30 +116,68 @@ impl Uri {
     pub fn parse(text: &str) -> Result<Uri, UriError> {
         let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
         let known = |known: &Scheme| known.as_str().eq_ignore_ascii_case(scheme);
-        let scheme = Scheme::ALL.into_iter().find(known).ok_or(UriError::Scheme)?;
+        let scheme = Scheme::ALL
+            .into_iter()
+            .find(known)
+            .ok_or(UriError::Scheme)?;
         if rest.contains('#') {
             return Err(UriError::Fragment);
         }
-        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-        let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
+        let (rest, query) = rest
+            .split_once('?')
+            .map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let (authority, path) = rest
+            .split_once('/')
+            .map_or((rest, ""), |(authority, path)| (authority, path));
         let (host, port) = authority_of(authority, scheme)?;
-        let path = if path.is_empty() { Vec::new() } else { decoded(path.split('/'))? };
+        let path = if path.is_empty() {
+            Vec::new()
+        } else {
+            decoded(path.split('/'))?
+        };
         let query = query.map_or(Ok(Vec::new()), |query| decoded(query.split('&')))?;
-        Ok(Uri { scheme, host, port, path, query })
+        Ok(Uri {
+            scheme,
+            host,
+            port,
+            path,
+            query,
+        })
     }
 
     /// The address that a request asks for, which came to `host` and `port` by `scheme`. RFC 7252 §6.5
-    pub fn of_request(scheme: Scheme, host: &str, port: u16, options: &Options<'_>) -> Result<Uri, UriError> {
-        let text = |value: &[u8]| String::from_utf8(value.to_vec()).map_err(|_| UriError::PercentEncoding);
-        let host = options.get(option::URI_HOST).map_or(Ok(host.to_owned()), text)?;
+    pub fn of_request(
+        scheme: Scheme,
+        host: &str,
+        port: u16,
+        options: &Options<'_>,
+    ) -> Result<Uri, UriError> {
+        let text =
+            |value: &[u8]| String::from_utf8(value.to_vec()).map_err(|_| UriError::PercentEncoding);
+        let host = options
+            .get(option::URI_HOST)
+            .map_or(Ok(host.to_owned()), text)?;
         if host.is_empty() {
             return Err(UriError::Host);
         }
-        let port =
-            options.uint(option::URI_PORT).map_or(Ok(port), |port| port.try_into().map_err(|_| UriError::Port))?;
-        let path = options.all(option::URI_PATH).map(text).collect::<Result<_, _>>()?;
-        let query = options.all(option::URI_QUERY).map(text).collect::<Result<_, _>>()?;
-        Ok(Uri { scheme, host: host.to_ascii_lowercase(), port, path, query })
+        let port = options
+            .uint(option::URI_PORT)
+            .map_or(Ok(port), |port| port.try_into().map_err(|_| UriError::Port))?;
+        let path = options
+            .all(option::URI_PATH)
+            .map(text)
+            .collect::<Result<_, _>>()?;
+        let query = options
+            .all(option::URI_QUERY)
+            .map(text)
+            .collect::<Result<_, _>>()?;
+        Ok(Uri {
+            scheme,
+            host: host.to_ascii_lowercase(),
+            port,
+            path,
+            query,
+        })
     }
 
     /// Whether the host is an IP address, which requests need not name.
@@ -190,7 +240,9 @@ fn authority_of(authority: &str, scheme: Scheme) -> Result<(String, u16), UriErr
     let (host, port) = match authority.strip_prefix('[') {
         Some(literal) => {
             let (address, port) = literal.split_once(']').ok_or(UriError::Host)?;
-            address.parse::<core::net::Ipv6Addr>().map_err(|_| UriError::Host)?;
+            address
+                .parse::<core::net::Ipv6Addr>()
+                .map_err(|_| UriError::Host)?;
             (address.to_ascii_lowercase(), port)
         }
         None => {
@@ -209,9 +261,11 @@ fn authority_of(authority: &str, scheme: Scheme) -> Result<(String, u16), UriErr
         None if port.is_empty() => scheme.default_port(),
         None => return Err(UriError::Host),
         Some("") => scheme.default_port(),
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().ok().filter(|port| *port != 0).ok_or(UriError::Port)?
-        }
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or(UriError::Port)?,
         Some(_) => return Err(UriError::Port),
     };
     Ok((host, port))
@@ -221,7 +275,11 @@ fn decoded<'t>(parts: impl Iterator<Item = &'t str>) -> Result<Vec<String>, UriE
     parts
         .map(|part| {
             let text = percent_decoded(part)?;
-            if text.len() > OPTION_BYTES_MAX { Err(UriError::TooLong) } else { Ok(text) }
+            if text.len() > OPTION_BYTES_MAX {
+                Err(UriError::TooLong)
+            } else {
+                Ok(text)
+            }
         })
         .collect()
 }
@@ -246,7 +304,11 @@ fn encoded(text: &str, free: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in text.bytes() {
         let is_sub_delimiter = b"!$'()*+,;=".contains(&byte);
         // In a path `&` stands for itself; escaped it means the same.
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || is_sub_delimiter || free.contains(&byte) {
+        if byte.is_ascii_alphanumeric()
+            || b"-._~".contains(&byte)
+            || is_sub_delimiter
+            || free.contains(&byte)
+        {
             write!(f, "{}", char::from(byte))?;
         } else {
             write!(f, "%{byte:02X}")?;
@@ -279,15 +341,32 @@ mod tests {
 
     #[test]
     fn addresses_come_apart() {
-        let strings = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect::<Vec<_>>();
-        assert_eq!(parts("coap://[2001:DB8::2:1]"), ("2001:db8::2:1".into(), 5683, vec![], vec![]));
+        let strings = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            parts("coap://[2001:DB8::2:1]"),
+            ("2001:db8::2:1".into(), 5683, vec![], vec![])
+        );
         assert_eq!(parts("coaps://a/"), ("a".into(), 5684, vec![], vec![]));
-        assert_eq!(parts("coap+ws://a?b"), ("a".into(), 80, vec![], strings(&["b"])));
-        assert_eq!(parts("coaps+tcp://a//?"), ("a".into(), 5684, strings(&["", ""]), strings(&[""])));
+        assert_eq!(
+            parts("coap+ws://a?b"),
+            ("a".into(), 80, vec![], strings(&["b"]))
+        );
+        assert_eq!(
+            parts("coaps+tcp://a//?"),
+            ("a".into(), 5684, strings(&["", ""]), strings(&[""]))
+        );
         // RFC 7252 appendix B
         let (host, port, path, query) = parts("coap://198.51.100.1:61616//%2F//?%2F%2F&?%26");
         assert_eq!((host.as_str(), port), ("198.51.100.1", 61616));
-        assert_eq!((path, query), (strings(&["", "/", "", ""]), strings(&["//", "?&"])));
+        assert_eq!(
+            (path, query),
+            (strings(&["", "/", "", ""]), strings(&["//", "?&"]))
+        );
         assert_eq!(parts("coap://%e3%83%86.example/").0, "テ.example");
     }
 
@@ -317,7 +396,8 @@ mod tests {
 
     #[test]
     fn options_and_text_are_the_same_address() {
-        let uri = Uri::parse("coap://example.net/%E2%98%83/a%26b;c/%2F?x=1&y=%26").expect("an address");
+        let uri =
+            Uri::parse("coap://example.net/%E2%98%83/a%26b;c/%2F?x=1&y=%26").expect("an address");
         let mut bytes = Vec::new();
         let mut encoder = Encoder::body(&mut bytes);
         uri.write_host(&mut encoder);
@@ -326,8 +406,12 @@ mod tests {
         let (options, _) = Options::decode(&bytes).expect("options");
         let again = Uri::of_request(Scheme::Coap, "192.0.2.1", 5683, &options);
         assert_eq!(again.as_ref(), Ok(&uri));
-        assert_eq!(uri.to_string(), "coap://example.net/%E2%98%83/a%26b;c/%2F?x=1&y=%26");
-        let elsewhere = Uri::of_request(Scheme::CoapsTcp, "::1", 7, &Options::EMPTY).expect("an address");
+        assert_eq!(
+            uri.to_string(),
+            "coap://example.net/%E2%98%83/a%26b;c/%2F?x=1&y=%26"
+        );
+        let elsewhere =
+            Uri::of_request(Scheme::CoapsTcp, "::1", 7, &Options::EMPTY).expect("an address");
         assert_eq!(elsewhere.to_string(), "coaps+tcp://[::1]:7/");
     }
 }

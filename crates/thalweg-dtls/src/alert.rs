@@ -48,7 +48,10 @@ pub const UNSUPPORTED_EXTENSION: u8 = 110;
 impl Alert {
     /// What the peer is told, and why.
     pub fn new(description: u8, why: impl Into<Cow<'static, str>>) -> Alert {
-        Alert { description, why: why.into() }
+        Alert {
+            description,
+            why: why.into(),
+        }
     }
 
     /// The peer's bytes are not what the message says they are.

@@ -34,7 +34,13 @@ pub trait Certificate: Send + Sync {
     fn judge(&self, chain: &[Vec<u8>]) -> Result<Option<Arc<str>>, Alert>;
 
     /// Checks that whoever signed a message has the private key of a client's certificate (RFC 5246 §7.4.8).
-    fn check_signature(&self, leaf: &[u8], scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert>;
+    fn check_signature(
+        &self,
+        leaf: &[u8],
+        scheme: u16,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Alert>;
 }
 
 /// One half of an ephemeral Diffie-Hellman agreement.

@@ -46,17 +46,57 @@ pub struct Suite {
 
 /// All of them. The client's order decides.
 const SUITES: [Suite; 7] = [
-    suite(0xc0a8, "TLS_PSK_WITH_AES_128_CCM_8", Exchange::Psk, Protection::Ccm8),
-    suite(0xc0a4, "TLS_PSK_WITH_AES_128_CCM", Exchange::Psk, Protection::Ccm),
-    suite(0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", Exchange::Psk, Protection::Gcm),
-    suite(0xc0ae, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", Exchange::EcdheEcdsa, Protection::Ccm8),
-    suite(0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM", Exchange::EcdheEcdsa, Protection::Ccm),
-    suite(0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Exchange::EcdheEcdsa, Protection::Gcm),
-    suite(0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Exchange::EcdheRsa, Protection::Gcm),
+    suite(
+        0xc0a8,
+        "TLS_PSK_WITH_AES_128_CCM_8",
+        Exchange::Psk,
+        Protection::Ccm8,
+    ),
+    suite(
+        0xc0a4,
+        "TLS_PSK_WITH_AES_128_CCM",
+        Exchange::Psk,
+        Protection::Ccm,
+    ),
+    suite(
+        0x00a8,
+        "TLS_PSK_WITH_AES_128_GCM_SHA256",
+        Exchange::Psk,
+        Protection::Gcm,
+    ),
+    suite(
+        0xc0ae,
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
+        Exchange::EcdheEcdsa,
+        Protection::Ccm8,
+    ),
+    suite(
+        0xc0ac,
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CCM",
+        Exchange::EcdheEcdsa,
+        Protection::Ccm,
+    ),
+    suite(
+        0xc02b,
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        Exchange::EcdheEcdsa,
+        Protection::Gcm,
+    ),
+    suite(
+        0xc02f,
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        Exchange::EcdheRsa,
+        Protection::Gcm,
+    ),
 ];
 
 const fn suite(id: u16, name: &'static str, exchange: Exchange, protection: Protection) -> Suite {
-    Suite { id, name, exchange, protection }
+    Suite {
+        id,
+        name,
+        exchange,
+        protection,
+    }
 }
 
 impl Suite {
@@ -89,39 +129,78 @@ pub const OVERHEAD_MAX: usize = 13 + EXPLICIT_NONCE_BYTES + 16;
 
 impl Keys {
     /// The key block of RFC 5246 §6.3: no MAC keys, then the client's and the server's key, then their salts.
-    pub fn expand(protection: Protection, master: &[u8], client_random: &[u8], server_random: &[u8]) -> Keys {
+    pub fn expand(
+        protection: Protection,
+        master: &[u8],
+        client_random: &[u8],
+        server_random: &[u8],
+    ) -> Keys {
         let mut block = [0; 2 * (KEY_BYTES + SALT_BYTES)];
-        prf(master, b"key expansion", &[server_random, client_random], &mut block);
+        prf(
+            master,
+            b"key expansion",
+            &[server_random, client_random],
+            &mut block,
+        );
         let mut rest = &block[..];
-        let mut read = DirectionKey { key: take(&mut rest), salt: [0; SALT_BYTES] };
-        let mut write = DirectionKey { key: take(&mut rest), salt: [0; SALT_BYTES] };
+        let mut read = DirectionKey {
+            key: take(&mut rest),
+            salt: [0; SALT_BYTES],
+        };
+        let mut write = DirectionKey {
+            key: take(&mut rest),
+            salt: [0; SALT_BYTES],
+        };
         read.salt = take(&mut rest);
         write.salt = take(&mut rest);
-        Keys { protection, write, read }
+        Keys {
+            protection,
+            write,
+            read,
+        }
     }
 
     /// The same keys as the client sees them.
     pub fn turned(self) -> Keys {
-        Keys { protection: self.protection, write: self.read, read: self.write }
+        Keys {
+            protection: self.protection,
+            write: self.read,
+            read: self.write,
+        }
     }
 
     /// Appends a whole record.
     pub fn seal(&self, content: u8, epoch: u16, number: u64, plain: &[u8], out: &mut Vec<u8>) {
         let tag_bytes = self.protection.tag_bytes();
         let place = place(epoch, number).to_be_bytes();
-        write_header(out, content, VERSION_1_2, epoch, number, EXPLICIT_NONCE_BYTES + plain.len() + tag_bytes);
+        write_header(
+            out,
+            content,
+            VERSION_1_2,
+            epoch,
+            number,
+            EXPLICIT_NONCE_BYTES + plain.len() + tag_bytes,
+        );
         out.extend_from_slice(&place);
         let start = out.len();
         out.extend_from_slice(plain);
-        let (nonce, aad) = (self.write.nonce(place), associated(place, content, plain.len()));
+        let (nonce, aad) = (
+            self.write.nonce(place),
+            associated(place, content, plain.len()),
+        );
         let (_, text) = out.split_at_mut(start);
         let mut tag = [0; 16];
         match self.protection {
-            Protection::Ccm8 => tag[..8].copy_from_slice(&seal_ccm::<U8>(&self.write.key, nonce, &aad, text)),
-            Protection::Ccm => tag.copy_from_slice(&seal_ccm::<U16>(&self.write.key, nonce, &aad, text)),
+            Protection::Ccm8 => {
+                tag[..8].copy_from_slice(&seal_ccm::<U8>(&self.write.key, nonce, &aad, text))
+            }
+            Protection::Ccm => {
+                tag.copy_from_slice(&seal_ccm::<U16>(&self.write.key, nonce, &aad, text))
+            }
             Protection::Gcm => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
-                let sealed = gcm(&self.write.key).seal_in_place_separate_tag(nonce, Aad::from(aad), text);
+                let sealed =
+                    gcm(&self.write.key).seal_in_place_separate_tag(nonce, Aad::from(aad), text);
                 tag.copy_from_slice(sealed.expect("a record is far below GCM's limit").as_ref());
             }
         }
@@ -129,14 +208,28 @@ impl Keys {
     }
 
     /// Appends the text of a record to `plain`. False, and nothing appended: it was not made with these keys.
-    pub fn open(&self, content: u8, epoch: u16, number: u64, fragment: &[u8], plain: &mut Vec<u8>) -> bool {
-        let Some((explicit, sealed)) = fragment.split_first_chunk::<EXPLICIT_NONCE_BYTES>() else { return false };
-        let Some(length) = sealed.len().checked_sub(self.protection.tag_bytes()) else { return false };
+    pub fn open(
+        &self,
+        content: u8,
+        epoch: u16,
+        number: u64,
+        fragment: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> bool {
+        let Some((explicit, sealed)) = fragment.split_first_chunk::<EXPLICIT_NONCE_BYTES>() else {
+            return false;
+        };
+        let Some(length) = sealed.len().checked_sub(self.protection.tag_bytes()) else {
+            return false;
+        };
         if length > PLAIN_MAX {
             return false;
         }
         let place = place(epoch, number).to_be_bytes();
-        let (nonce, aad) = (self.read.nonce(*explicit), associated(place, content, length));
+        let (nonce, aad) = (
+            self.read.nonce(*explicit),
+            associated(place, content, length),
+        );
         let start = plain.len();
         plain.extend_from_slice(sealed);
         let (_, text) = plain.split_at_mut(start);
@@ -145,7 +238,9 @@ impl Keys {
             Protection::Ccm => open_ccm::<U16>(&self.read.key, nonce, &aad, text),
             Protection::Gcm => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
-                gcm(&self.read.key).open_in_place(nonce, Aad::from(aad), text).is_ok()
+                gcm(&self.read.key)
+                    .open_in_place(nonce, Aad::from(aad), text)
+                    .is_ok()
             }
         };
         plain.truncate(if authentic { start + length } else { start });
@@ -187,7 +282,9 @@ fn associated(place: [u8; 8], content: u8, length: usize) -> [u8; 13] {
 }
 
 fn gcm(key: &[u8; KEY_BYTES]) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("the key is as long as AES-128 asks"))
+    LessSafeKey::new(
+        UnboundKey::new(&AES_128_GCM, key).expect("the key is as long as AES-128 asks"),
+    )
 }
 
 fn seal_ccm<T: TagSize + ccm::aead::array::ArraySize>(
@@ -197,7 +294,9 @@ fn seal_ccm<T: TagSize + ccm::aead::array::ArraySize>(
     text: &mut [u8],
 ) -> ccm::Tag<T> {
     let cipher = Ccm::<aes::Aes128Enc, T, U12>::new(key.into());
-    cipher.encrypt_inout_detached(&nonce.into(), aad, text.into()).expect("a record is far below CCM's limit")
+    cipher
+        .encrypt_inout_detached(&nonce.into(), aad, text.into())
+        .expect("a record is far below CCM's limit")
 }
 
 /// `text` ends with the tag.
@@ -207,15 +306,23 @@ fn open_ccm<T: TagSize + ccm::aead::array::ArraySize>(
     aad: &[u8],
     text: &mut [u8],
 ) -> bool {
-    let Some(length) = text.len().checked_sub(T::USIZE) else { return false };
+    let Some(length) = text.len().checked_sub(T::USIZE) else {
+        return false;
+    };
     let (text, tag) = text.split_at_mut(length);
-    let Ok(tag) = ccm::Tag::<T>::try_from(&*tag) else { return false };
+    let Ok(tag) = ccm::Tag::<T>::try_from(&*tag) else {
+        return false;
+    };
     let cipher = Ccm::<aes::Aes128Enc, T, U12>::new(key.into());
-    cipher.decrypt_inout_detached(&nonce.into(), aad, text.into(), &tag).is_ok()
+    cipher
+        .decrypt_inout_detached(&nonce.into(), aad, text.into(), &tag)
+        .is_ok()
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
-    let (taken, behind) = rest.split_first_chunk::<N>().expect("the key block is as long as its parts");
+    let (taken, behind) = rest
+        .split_first_chunk::<N>()
+        .expect("the key block is as long as its parts");
     *rest = behind;
     *taken
 }
@@ -248,8 +355,14 @@ mod tests {
     /// The vector that the working group's list agreed on for P_SHA256; OpenSSL and others test with it, too.
     #[test]
     fn the_pseudo_random_function_gives_the_known_answer() {
-        let secret = [0x9b, 0xbe, 0x43, 0x6b, 0xa9, 0x40, 0xf0, 0x17, 0xb1, 0x76, 0x52, 0x84, 0x9a, 0x71, 0xdb, 0x35];
-        let seed = [0xa0, 0xba, 0x9f, 0x93, 0x6c, 0xda, 0x31, 0x18, 0x27, 0xa6, 0xf7, 0x96, 0xff, 0xd5, 0x19, 0x8c];
+        let secret = [
+            0x9b, 0xbe, 0x43, 0x6b, 0xa9, 0x40, 0xf0, 0x17, 0xb1, 0x76, 0x52, 0x84, 0x9a, 0x71,
+            0xdb, 0x35,
+        ];
+        let seed = [
+            0xa0, 0xba, 0x9f, 0x93, 0x6c, 0xda, 0x31, 0x18, 0x27, 0xa6, 0xf7, 0x96, 0xff, 0xd5,
+            0x19, 0x8c,
+        ];
         let mut out = [0; 100];
         prf(&secret, b"test label", &[&seed[..5], &seed[5..]], &mut out);
         assert_eq!(out[..8], [0xe3, 0xf2, 0x29, 0xba, 0x72, 0x7b, 0xe1, 0x7b]);
@@ -264,7 +377,13 @@ mod tests {
         let seed = [[2; 32], [1; 32]].concat();
         prf(&[7; 48], b"key expansion", &[&seed], &mut block);
         let keys = Keys::expand(Protection::Ccm8, &[7; 48], &[1; 32], &[2; 32]);
-        let parts = [&keys.read.key[..], &keys.write.key, &keys.read.salt, &keys.write.salt].concat();
+        let parts = [
+            &keys.read.key[..],
+            &keys.write.key,
+            &keys.read.salt,
+            &keys.write.salt,
+        ]
+        .concat();
         assert_eq!(parts, block);
         // RFC 5246 §6.2.3.3: number, content, version, length of the text.
         let data = associated(0x0001_0000_0000_0203_u64.to_be_bytes(), 23, 0x0405);
@@ -280,20 +399,41 @@ mod tests {
             ours.seal(23, 1, 9, b"some text", &mut record);
             assert_eq!(record.len(), 13 + 8 + 9 + protection.tag_bytes());
             let mut plain = b"before ".to_vec();
-            assert!(theirs.open(23, 1, 9, &record[13..], &mut plain), "{protection:?}");
+            assert!(
+                theirs.open(23, 1, 9, &record[13..], &mut plain),
+                "{protection:?}"
+            );
             assert_eq!(plain, b"before some text");
-            assert!(!theirs.open(22, 1, 9, &record[13..], &mut plain), "another content");
-            assert!(!theirs.open(23, 1, 10, &record[13..], &mut plain), "another number");
-            assert!(!ours.open(23, 1, 9, &record[13..], &mut plain), "the other direction");
+            assert!(
+                !theirs.open(22, 1, 9, &record[13..], &mut plain),
+                "another content"
+            );
+            assert!(
+                !theirs.open(23, 1, 10, &record[13..], &mut plain),
+                "another number"
+            );
+            assert!(
+                !ours.open(23, 1, 9, &record[13..], &mut plain),
+                "the other direction"
+            );
             for bit in 0..(record.len() - 13) * 8 {
                 let mut changed = record[13..].to_vec();
                 changed[bit / 8] ^= 1 << (bit % 8);
-                assert!(!theirs.open(23, 1, 9, &changed, &mut plain), "{protection:?} bit {bit}");
+                assert!(
+                    !theirs.open(23, 1, 9, &changed, &mut plain),
+                    "{protection:?} bit {bit}"
+                );
             }
             for len in 0..record.len() - 13 {
-                assert!(!theirs.open(23, 1, 9, &record[13..13 + len], &mut plain), "{protection:?} cut at {len}");
+                assert!(
+                    !theirs.open(23, 1, 9, &record[13..13 + len], &mut plain),
+                    "{protection:?} cut at {len}"
+                );
             }
-            assert_eq!(plain, b"before some text", "nothing is left of what was refused");
+            assert_eq!(
+                plain, b"before some text",
+                "nothing is left of what was refused"
+            );
         }
     }
 }

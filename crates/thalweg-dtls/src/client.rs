@@ -19,7 +19,9 @@ use crate::cipher::{Keys, Suite, prf};
 use crate::hello::bytes8;
 use crate::message::{self, Message, Piece, Reassembly};
 use crate::psk::premaster;
-use crate::record::{NUMBER_MAX, PLAIN_MAX, Record, ReplayWindow, VERSION_1_2, content, write_header};
+use crate::record::{
+    NUMBER_MAX, PLAIN_MAX, Record, ReplayWindow, VERSION_1_2, content, write_header,
+};
 
 /// What is offered, the best first: the one that RFC 7252 makes mandatory, and its kin.
 const SUITES: [u16; 3] = [0xc0a8, 0xc0a4, 0x00a8];
@@ -78,7 +80,12 @@ enum Part {
 impl ClientSide {
     /// Begins a handshake; the first datagram waits in [`ClientSide::take_datagram`]. `random` are bytes that nobody can
     /// guess, for this handshake alone.
-    pub fn new(identity: &[u8], key: &[u8], random: [u8; 32], now: Time) -> Result<ClientSide, ClientFault> {
+    pub fn new(
+        identity: &[u8],
+        key: &[u8],
+        random: [u8; 32],
+        now: Time,
+    ) -> Result<ClientSide, ClientFault> {
         if identity.len() > 128 || key.is_empty() || key.len() > 64 {
             // What RFC 4279 §5.3 asks implementations to take.
             return Err(fault("an identity has at most 128 bytes, a key 1 to 64"));
@@ -157,7 +164,13 @@ impl ClientSide {
                 // Nothing unprotected counts once there are keys that have been proven.
                 (0, _) if !self.is_open => record.fragment,
                 (1, Some(keys)) if self.window.is_new(record.number) => {
-                    if !keys.open(record.content, 1, record.number, record.fragment, &mut opened) {
+                    if !keys.open(
+                        record.content,
+                        1,
+                        record.number,
+                        record.fragment,
+                        &mut opened,
+                    ) {
                         continue;
                     }
                     self.window.remember(record.number);
@@ -232,13 +245,17 @@ impl ClientSide {
             // Before the handshake is complete they are not signed; who can put one in can as well hold ours back.
             [alert::FATAL, what] => {
                 let meaning = match what {
-                    40 => " (handshake failure: no common cipher suite, or no keys are taken there)",
+                    40 => {
+                        " (handshake failure: no common cipher suite, or no keys are taken there)"
+                    }
                     51 | 20 => " (is the key right?)",
                     115 => " (the identity is not known)",
                     _ => "",
                 };
                 self.end();
-                Err(ClientFault(format!("the server ends it with alert {what}{meaning}")))
+                Err(ClientFault(format!(
+                    "the server ends it with alert {what}{meaning}"
+                )))
             }
             _ => Ok(()),
         }
@@ -248,7 +265,10 @@ impl ClientSide {
         if piece.kind == message::HELLO_VERIFY_REQUEST {
             if self.suite.is_none() && piece.is_whole() {
                 let mut reader = Reader::new(piece.bytes);
-                let cookie = reader.u16().and_then(|_| bytes8(&mut reader)).unwrap_or_default();
+                let cookie = reader
+                    .u16()
+                    .and_then(|_| bytes8(&mut reader))
+                    .unwrap_or_default();
                 // Another one is asked for when ours has grown old on its way (RFC 6347 §4.2.1); the same one again is
                 // a repetition, and one that comes before the last hello has left answers none.
                 if !cookie.is_empty() && cookie != self.cookie && self.out.is_empty() {
@@ -261,7 +281,8 @@ impl ClientSide {
             }
             return Ok(());
         }
-        self.reassembly.add(self.next_receive, piece, MESSAGE_BYTES_MAX);
+        self.reassembly
+            .add(self.next_receive, piece, MESSAGE_BYTES_MAX);
         while let Some(message) = self.reassembly.take(self.next_receive) {
             self.next_receive = self.next_receive.wrapping_add(1);
             self.take_message(&message, now)?;
@@ -282,10 +303,19 @@ impl ClientSide {
             return Ok(());
         }
         let length = message.body.len();
-        message::write_header(&mut self.transcript, message.kind, length, message.sequence, 0, length);
+        message::write_header(
+            &mut self.transcript,
+            message.kind,
+            length,
+            message.sequence,
+            0,
+            length,
+        );
         self.transcript.extend_from_slice(&message.body);
         match (message.kind, self.suite) {
-            (message::SERVER_HELLO, None) => self.take_hello(&message.body).map_err(|alert| self.refuse(alert)),
+            (message::SERVER_HELLO, None) => self
+                .take_hello(&message.body)
+                .map_err(|alert| self.refuse(alert)),
             // A hint at an identity (RFC 4279 §2): we have but one.
             (message::SERVER_KEY_EXCHANGE, Some(_)) => Ok(()),
             (message::SERVER_HELLO_DONE, Some(suite)) if self.keys.is_none() => {
@@ -302,12 +332,17 @@ impl ClientSide {
     }
 
     fn take_hello(&mut self, body: &[u8]) -> Result<(), Alert> {
-        let hello =
-            ServerHello::read(body).ok_or(Alert::malformed("the server's hello is not what its lengths say"))?;
+        let hello = ServerHello::read(body).ok_or(Alert::malformed(
+            "the server's hello is not what its lengths say",
+        ))?;
         if hello.version != VERSION_1_2 {
-            return Err(Alert::new(alert::PROTOCOL_VERSION, "the server does not speak DTLS 1.2"));
+            return Err(Alert::new(
+                alert::PROTOCOL_VERSION,
+                "the server does not speak DTLS 1.2",
+            ));
         }
-        let suite = Suite::by_id(hello.suite).filter(|suite| SUITES.contains(&suite.id) && hello.compression == 0);
+        let suite = Suite::by_id(hello.suite)
+            .filter(|suite| SUITES.contains(&suite.id) && hello.compression == 0);
         let why = "the server chose a suite or a compression that was not offered";
         let suite = suite.ok_or(Alert::new(alert::ILLEGAL_PARAMETER, why))?;
         for (kind, data) in hello.extensions {
@@ -316,7 +351,9 @@ impl ClientSide {
                 (RENEGOTIATION_INFO, [0]) => {}
                 // RFC 7627 §5.1, RFC 5746 §3.4.
                 (EXTENDED_MASTER_SECRET, _) => {
-                    return Err(Alert::malformed("the server's extended_master_secret is not empty"));
+                    return Err(Alert::malformed(
+                        "the server's extended_master_secret is not empty",
+                    ));
                 }
                 (RENEGOTIATION_INFO, _) => {
                     let why = "the server's renegotiation_info is not that of a first handshake";
@@ -324,7 +361,8 @@ impl ClientSide {
                 }
                 // RFC 5246 §7.4.1.4.
                 _ => {
-                    let why = format!("the server answers to extension {kind}, which was not offered");
+                    let why =
+                        format!("the server answers to extension {kind}, which was not offered");
                     return Err(Alert::new(alert::UNSUPPORTED_EXTENSION, why));
                 }
             }
@@ -341,7 +379,9 @@ impl ClientSide {
         body.push(self.cookie.len() as u8);
         body.extend_from_slice(&self.cookie);
         body.extend_from_slice(&(2 * SUITES.len() as u16).to_be_bytes());
-        SUITES.iter().for_each(|suite| body.extend_from_slice(&suite.to_be_bytes()));
+        SUITES
+            .iter()
+            .for_each(|suite| body.extend_from_slice(&suite.to_be_bytes()));
         // No compression.
         body.extend_from_slice(&[1, 0]);
         body.extend_from_slice(&(EXTENSIONS.len() as u16).to_be_bytes());
@@ -359,11 +399,29 @@ impl ClientSide {
         let secret = premaster(&self.key);
         if self.extended {
             let hash = digest(&SHA256, &self.transcript);
-            prf(&secret, b"extended master secret", &[hash.as_ref()], &mut self.master);
+            prf(
+                &secret,
+                b"extended master secret",
+                &[hash.as_ref()],
+                &mut self.master,
+            );
         } else {
-            prf(&secret, b"master secret", &[&self.random, &self.server_random], &mut self.master);
+            prf(
+                &secret,
+                b"master secret",
+                &[&self.random, &self.server_random],
+                &mut self.master,
+            );
         }
-        self.keys = Some(Keys::expand(suite.protection, &self.master, &self.random, &self.server_random).turned());
+        self.keys = Some(
+            Keys::expand(
+                suite.protection,
+                &self.master,
+                &self.random,
+                &self.server_random,
+            )
+            .turned(),
+        );
         self.flight.push(Part::ChangeCipherSpec);
         let verify = self.finished(b"client finished");
         self.say(message::FINISHED, true, &verify);
@@ -375,7 +433,10 @@ impl ClientSide {
         self.next_send = self.next_send.wrapping_add(1);
         bytes.extend_from_slice(body);
         self.transcript.extend_from_slice(&bytes);
-        self.flight.push(Part::Message { is_protected, bytes });
+        self.flight.push(Part::Message {
+            is_protected,
+            bytes,
+        });
     }
 
     /// Sends the flight, as one datagram: none of ours is longer than a path takes.
@@ -383,11 +444,19 @@ impl ClientSide {
         let mut datagram = Vec::new();
         for part in std::mem::take(&mut self.flight) {
             match &part {
-                Part::Message { is_protected: true, bytes } => self.seal(content::HANDSHAKE, bytes, &mut datagram),
-                Part::Message { is_protected: false, bytes } => {
+                Part::Message {
+                    is_protected: true,
+                    bytes,
+                } => self.seal(content::HANDSHAKE, bytes, &mut datagram),
+                Part::Message {
+                    is_protected: false,
+                    bytes,
+                } => {
                     self.write_plain(content::HANDSHAKE, bytes, &mut datagram);
                 }
-                Part::ChangeCipherSpec => self.write_plain(content::CHANGE_CIPHER_SPEC, &[1], &mut datagram),
+                Part::ChangeCipherSpec => {
+                    self.write_plain(content::CHANGE_CIPHER_SPEC, &[1], &mut datagram)
+                }
             }
             self.flight.push(part);
         }
@@ -403,7 +472,12 @@ impl ClientSide {
 
     fn finished(&self, label: &[u8]) -> [u8; 12] {
         let mut verify = [0; 12];
-        prf(&self.master, label, &[digest(&SHA256, &self.transcript).as_ref()], &mut verify);
+        prf(
+            &self.master,
+            label,
+            &[digest(&SHA256, &self.transcript).as_ref()],
+            &mut verify,
+        );
         verify
     }
 }
@@ -424,12 +498,22 @@ impl<'m> ServerHello<'m> {
         // The session's identifier: none is taken up again.
         bytes8(&mut reader)?;
         let (suite, compression) = (reader.u16()?, reader.u8()?);
-        let mut list = Reader::new(if reader.is_empty() { &[] } else { reader.bytes16()? });
+        let mut list = Reader::new(if reader.is_empty() {
+            &[]
+        } else {
+            reader.bytes16()?
+        });
         let mut extensions = Vec::new();
         while !list.is_empty() {
             extensions.push((list.u16()?, list.bytes16()?));
         }
-        reader.is_empty().then_some(ServerHello { version, random, suite, compression, extensions })
+        reader.is_empty().then_some(ServerHello {
+            version,
+            random,
+            suite,
+            compression,
+            extensions,
+        })
     }
 }
 
@@ -452,6 +536,8 @@ impl std::error::Error for ClientFault {}
 /// Says nothing of the key.
 impl fmt::Debug for ClientSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientSide").field("is_open", &self.is_open).finish_non_exhaustive()
+        f.debug_struct("ClientSide")
+            .field("is_open", &self.is_open)
+            .finish_non_exhaustive()
     }
 }

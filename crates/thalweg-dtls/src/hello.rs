@@ -54,12 +54,19 @@ impl<'m> ClientHello<'m> {
         }
         let mut reader = Reader::new(body);
         let version = reader.u16().ok_or("no version")?;
-        let random = reader.take(32).and_then(|random| random.first_chunk::<32>()).ok_or("no random")?;
+        let random = reader
+            .take(32)
+            .and_then(|random| random.first_chunk::<32>())
+            .ok_or("no random")?;
         let session = bytes8(&mut reader).ok_or("no session identifier")?;
         let cookie = bytes8(&mut reader).ok_or("no cookie")?;
         let suites = reader.bytes16().ok_or("no cipher suites")?;
         let compression = bytes8(&mut reader).ok_or("no compression methods")?;
-        if session.len() > 32 || suites.is_empty() || suites.len() % 2 != 0 || !compression.contains(&0) {
+        if session.len() > 32
+            || suites.is_empty()
+            || suites.len() % 2 != 0
+            || !compression.contains(&0)
+        {
             return Err("a ClientHello without a sense");
         }
         let mut hello = ClientHello {
@@ -91,22 +98,32 @@ impl<'m> ClientHello<'m> {
                 }
             }
         }
-        if reader.is_empty() { Ok(hello) } else { Err("bytes behind the extensions") }
+        if reader.is_empty() {
+            Ok(hello)
+        } else {
+            Err("bytes behind the extensions")
+        }
     }
 
     /// False: it means nothing here.
     fn take_extension(&mut self, kind: u16, data: &'m [u8]) -> Result<bool, &'static str> {
         match kind {
-            extension::SUPPORTED_GROUPS => self.groups = Some(list16(data).ok_or("supported_groups is malformed")?),
+            extension::SUPPORTED_GROUPS => {
+                self.groups = Some(list16(data).ok_or("supported_groups is malformed")?)
+            }
             extension::SIGNATURE_ALGORITHMS => {
                 self.signatures = Some(list16(data).ok_or("signature_algorithms is malformed")?);
             }
             extension::EC_POINT_FORMATS => {
                 let mut reader = Reader::new(data);
-                let list = bytes8(&mut reader).filter(|_| reader.is_empty()).ok_or("ec_point_formats is malformed")?;
+                let list = bytes8(&mut reader)
+                    .filter(|_| reader.is_empty())
+                    .ok_or("ec_point_formats is malformed")?;
                 (self.point_formats, self.compressed_points_only) = (true, !list.contains(&0));
             }
-            extension::EXTENDED_MASTER_SECRET if data.is_empty() => self.extended_master_secret = true,
+            extension::EXTENDED_MASTER_SECRET if data.is_empty() => {
+                self.extended_master_secret = true
+            }
             extension::EXTENDED_MASTER_SECRET => return Err("extended_master_secret is malformed"),
             extension::RENEGOTIATION_INFO => {
                 // Not empty would mean that an association is being renegotiated (RFC 5746 §3.6).
@@ -152,11 +169,20 @@ fn list16(data: &[u8]) -> Option<&[u8]> {
 }
 
 pub fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
-    list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
+    list.as_chunks::<2>()
+        .0
+        .iter()
+        .map(|pair| u16::from_be_bytes(*pair))
 }
 
 /// Appends a ServerHello's body: DTLS 1.2, no session to resume, no compression.
-pub fn write_server_hello(out: &mut Vec<u8>, random: &[u8; 32], suite: u16, elliptic: bool, to: &ClientHello) {
+pub fn write_server_hello(
+    out: &mut Vec<u8>,
+    random: &[u8; 32],
+    suite: u16,
+    elliptic: bool,
+    to: &ClientHello,
+) {
     out.extend_from_slice(&super::record::VERSION_1_2.to_be_bytes());
     out.extend_from_slice(random);
     out.push(0);
@@ -202,7 +228,9 @@ const PERIOD: Span = Span::from_secs(60);
 
 impl Cookies {
     pub fn new(secret: &[u8; 32]) -> Cookies {
-        Cookies { key: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+        Cookies {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+        }
     }
 
     pub fn is_good(&self, from: SocketAddr, hello: &ClientHello, now: Time) -> bool {
@@ -213,10 +241,25 @@ impl Cookies {
 
     /// Appends a datagram with a HelloVerifyRequest. It is shorter than any ClientHello. Both numbers are the
     /// ClientHello's: there is no memory to take others from (RFC 6347 §4.2.1).
-    pub fn ask(&self, from: SocketAddr, hello: &ClientHello, record: u64, sequence: u16, now: Time, out: &mut Vec<u8>) {
+    pub fn ask(
+        &self,
+        from: SocketAddr,
+        hello: &ClientHello,
+        record: u64,
+        sequence: u16,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) {
         let cookie = self.make(from, hello, now.nanos() / PERIOD.nanos());
         let length = 2 + 1 + COOKIE_BYTES;
-        write_header(out, content::HANDSHAKE, VERSION_1_0, 0, record, HEADER_BYTES + length);
+        write_header(
+            out,
+            content::HANDSHAKE,
+            VERSION_1_0,
+            0,
+            record,
+            HEADER_BYTES + length,
+        );
         write_message_header(out, HELLO_VERIFY_REQUEST, length, sequence, 0, length);
         out.extend_from_slice(&VERSION_1_0.to_be_bytes());
         out.push(COOKIE_BYTES as u8);
@@ -272,28 +315,57 @@ mod tests {
     #[test]
     fn a_cookie_is_good_for_its_address_its_random_and_two_minutes_at_most() {
         let cookies = Cookies::new(&[1; 32]);
-        let (here, there) = ("127.0.0.1:5000".parse().unwrap(), "127.0.0.1:5001".parse().unwrap());
+        let (here, there) = (
+            "127.0.0.1:5000".parse().unwrap(),
+            "127.0.0.1:5001".parse().unwrap(),
+        );
         let (random, at) = ([3; 32], Time::from_secs(60 * 7 + 59));
         let mut datagram = Vec::new();
         cookies.ask(here, &hello(&random, b""), 5, 0, at, &mut datagram);
         assert_eq!(datagram.len(), 44);
         let cookie = datagram.split_off(44 - COOKIE_BYTES);
-        let good = |from, random: &[u8; 32], cookie: &[u8], now| cookies.is_good(from, &hello(random, cookie), now);
-        assert!(good(here, &random, &cookie, at) && good(here, &random, &cookie, at + Span::from_secs(60)));
-        assert!(!good(here, &random, &cookie, at + Span::from_secs(61)), "too old");
+        let good = |from, random: &[u8; 32], cookie: &[u8], now| {
+            cookies.is_good(from, &hello(random, cookie), now)
+        };
+        assert!(
+            good(here, &random, &cookie, at)
+                && good(here, &random, &cookie, at + Span::from_secs(60))
+        );
+        assert!(
+            !good(here, &random, &cookie, at + Span::from_secs(61)),
+            "too old"
+        );
         assert!(!good(there, &random, &cookie, at), "another peer's");
         assert!(!good(here, &[4; 32], &cookie, at), "another hello's");
         for changed in [
-            ClientHello { version: 0xfeff, ..hello(&random, &cookie) },
-            ClientHello { session: &[1], ..hello(&random, &cookie) },
-            ClientHello { suites: &[0xc0, 0xa4], ..hello(&random, &cookie) },
-            ClientHello { compression: &[0, 1], ..hello(&random, &cookie) },
+            ClientHello {
+                version: 0xfeff,
+                ..hello(&random, &cookie)
+            },
+            ClientHello {
+                session: &[1],
+                ..hello(&random, &cookie)
+            },
+            ClientHello {
+                suites: &[0xc0, 0xa4],
+                ..hello(&random, &cookie)
+            },
+            ClientHello {
+                compression: &[0, 1],
+                ..hello(&random, &cookie)
+            },
         ] {
-            assert!(!cookies.is_good(here, &changed, at), "RFC 6347 §4.2.1: a hello that changed {changed:?}");
+            assert!(
+                !cookies.is_good(here, &changed, at),
+                "RFC 6347 §4.2.1: a hello that changed {changed:?}"
+            );
         }
         assert!(!good(here, &random, &cookie[..15], at), "cut short");
         assert!(!good(here, &random, b"", at), "none");
-        assert!(!Cookies::new(&[2; 32]).is_good(here, &hello(&random, &cookie), at), "another server's");
+        assert!(
+            !Cookies::new(&[2; 32]).is_good(here, &hello(&random, &cookie), at),
+            "another server's"
+        );
     }
 
     #[test]
@@ -305,9 +377,16 @@ mod tests {
         body.extend_from_slice(&[0, 12, 0, 10, 0, 4, 0, 2, 0, 29, 0, 23, 0, 0]);
         let read = ClientHello::read(&body).unwrap();
         assert!(read.extended_master_secret && read.secure_renegotiation && !read.point_formats);
-        assert_eq!((read.suites().collect(), read.groups().collect()), (vec![0xc0a8, 0xff], vec![29]));
+        assert_eq!(
+            (read.suites().collect(), read.groups().collect()),
+            (vec![0xc0a8, 0xff], vec![29])
+        );
         for len in 0..body.len() {
-            assert_eq!(ClientHello::read(&body[..len]).is_ok(), len == without_extensions, "{len}");
+            assert_eq!(
+                ClientHello::read(&body[..len]).is_ok(),
+                len == without_extensions,
+                "{len}"
+            );
         }
     }
 
@@ -316,7 +395,14 @@ mod tests {
         let mut start = vec![0xfe, 0xfd];
         start.extend_from_slice(&[9; 32]);
         start.extend_from_slice(&[0, 0, 0, 2, 0xc0, 0xa8, 1, 0]);
-        let with = |extensions: &[u8]| [&start[..], &(extensions.len() as u16).to_be_bytes(), extensions].concat();
+        let with = |extensions: &[u8]| {
+            [
+                &start[..],
+                &(extensions.len() as u16).to_be_bytes(),
+                extensions,
+            ]
+            .concat()
+        };
         for (extensions, good) in [
             (&[0, 23, 0, 0][..], true),
             // RFC 5246 §7.4.1.4
@@ -332,10 +418,18 @@ mod tests {
             (&[0xff, 1, 0, 1, 0], true),
             (&[0xff, 1, 0, 2, 1, 7], false),
         ] {
-            assert_eq!(ClientHello::read(&with(extensions)).is_ok(), good, "{extensions:?}");
+            assert_eq!(
+                ClientHello::read(&with(extensions)).is_ok(),
+                good,
+                "{extensions:?}"
+            );
         }
         let compressed = with(&[0, 11, 0, 2, 1, 1]);
-        assert!(ClientHello::read(&compressed).unwrap().compressed_points_only);
+        assert!(
+            ClientHello::read(&compressed)
+                .unwrap()
+                .compressed_points_only
+        );
         let long: Vec<u8> = [0, 77, 0x0f, 0].into_iter().chain([0; 0x0f00]).collect();
         assert!(ClientHello::read(&with(&long)).is_ok());
         assert!(ClientHello::read(&with(&[&long[..], &long].concat())).is_err());

@@ -29,7 +29,8 @@ pub use cipher::Exchange;
 pub use client::{ClientFault, ClientSide};
 pub use psk::{PskFault, PskTable};
 pub use server::{
-    ConfigFault, Counts, Ended, Event, NotSent, Output, PeerIdentity, ServerConfig, ServerLimits, ServerSide,
+    ConfigFault, Counts, Ended, Event, NotSent, Output, PeerIdentity, ServerConfig, ServerLimits,
+    ServerSide,
 };
 
 /// What a record is longer than its text, at most. With CCM and a tag of 8 bytes it is 29 bytes.

@@ -42,7 +42,13 @@ impl<'r> Piece<'r> {
         let begins = u24(record)?;
         let piece = u24(record)?;
         let bytes = record.take(piece)?;
-        (begins + piece <= length).then_some(Piece { kind, length, sequence, begins, bytes })
+        (begins + piece <= length).then_some(Piece {
+            kind,
+            length,
+            sequence,
+            begins,
+            bytes,
+        })
     }
 
     pub fn is_whole(&self) -> bool {
@@ -67,7 +73,14 @@ pub fn push_u24(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Appends a header.
-pub fn write_header(out: &mut Vec<u8>, kind: u8, length: usize, sequence: u16, begins: usize, piece: usize) {
+pub fn write_header(
+    out: &mut Vec<u8>,
+    kind: u8,
+    length: usize,
+    sequence: u16,
+    begins: usize,
+    piece: usize,
+) {
     out.push(kind);
     push_u24(out, length);
     out.extend_from_slice(&sequence.to_be_bytes());
@@ -112,21 +125,38 @@ impl Reassembly {
         if ahead >= AHEAD_MAX || piece.length > bytes_max || says_nothing {
             return;
         }
-        let place = self.parts.iter().position(|part| part.message.sequence == piece.sequence);
+        let place = self
+            .parts
+            .iter()
+            .position(|part| part.message.sequence == piece.sequence);
         let place = place.unwrap_or_else(|| {
             let (kind, sequence) = (piece.kind, piece.sequence);
-            let message = Message { kind, sequence, body: vec![0; piece.length] };
-            self.parts.push(Part { message, gaps: vec![(0, piece.length)] });
+            let message = Message {
+                kind,
+                sequence,
+                body: vec![0; piece.length],
+            };
+            self.parts.push(Part {
+                message,
+                gaps: vec![(0, piece.length)],
+            });
             self.parts.len() - 1
         });
-        let Some(part) = self.parts.get_mut(place) else { return };
+        let Some(part) = self.parts.get_mut(place) else {
+            return;
+        };
         let ends = piece.begins + piece.bytes.len();
         let whole = part.message.body.len() == piece.length && part.message.kind == piece.kind;
-        let Some(body) = part.message.body.get_mut(piece.begins..ends) else { return };
+        let Some(body) = part.message.body.get_mut(piece.begins..ends) else {
+            return;
+        };
         if !whole {
             return;
         }
-        let without = part.gaps.iter().flat_map(|(from, to)| [(*from, piece.begins.min(*to)), (ends.max(*from), *to)]);
+        let without = part
+            .gaps
+            .iter()
+            .flat_map(|(from, to)| [(*from, piece.begins.min(*to)), (ends.max(*from), *to)]);
         // An empty message has one gap, empty, and is whole at once.
         let gaps: Vec<_> = without.filter(|(from, to)| from < to).collect();
         // A piece that closes gaps is always welcome, or the message could never become whole again.
@@ -138,19 +168,26 @@ impl Reassembly {
 
     /// Forgets what stands in the place of a message of another kind: that one is known to be genuine.
     pub fn make_way(&mut self, sequence: u16, kind: u8) {
-        self.parts.retain(|part| part.message.sequence != sequence || part.message.kind == kind);
+        self.parts
+            .retain(|part| part.message.sequence != sequence || part.message.kind == kind);
     }
 
     /// What it keeps, in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let gaps = |part: &Part| part.gaps.capacity() * size_of::<(usize, usize)>();
-        self.parts.iter().map(|part| size_of::<Part>() + part.message.body.capacity() + gaps(part)).sum()
+        self.parts
+            .iter()
+            .map(|part| size_of::<Part>() + part.message.body.capacity() + gaps(part))
+            .sum()
     }
 
     /// The message that is due, once it is whole.
     pub fn take(&mut self, next: u16) -> Option<Message> {
-        let place = self.parts.iter().position(|part| part.message.sequence == next && part.gaps.is_empty())?;
+        let place = self
+            .parts
+            .iter()
+            .position(|part| part.message.sequence == next && part.gaps.is_empty())?;
         Some(self.parts.swap_remove(place).message)
     }
 }
@@ -160,13 +197,26 @@ mod tests {
     use super::*;
 
     fn piece(sequence: u16, length: usize, begins: usize, bytes: &[u8]) -> Piece<'_> {
-        Piece { kind: CERTIFICATE, length, sequence, begins, bytes }
+        Piece {
+            kind: CERTIFICATE,
+            length,
+            sequence,
+            begins,
+            bytes,
+        }
     }
 
     #[test]
     fn pieces_in_any_order_and_twice_make_the_message() {
         let text = b"abcdefghij";
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
             let mut reassembly = Reassembly::default();
             for (count, which) in order.into_iter().enumerate() {
                 assert!(reassembly.take(4).is_none(), "{order:?} {count}");
@@ -188,9 +238,23 @@ mod tests {
         reassembly.add(0, piece(u16::MAX, 1, 0, b"z"), 100);
         reassembly.add(0, piece(1, 2, 1, b"c"), 100);
         assert_eq!(reassembly.parts.len(), 1);
-        reassembly.add(0, Piece { kind: SERVER_HELLO_DONE, ..piece(0, 0, 0, b"") }, 100);
-        assert_eq!(reassembly.take(0).map(|message| message.kind), Some(SERVER_HELLO_DONE), "empty and whole");
-        assert_eq!(reassembly.take(1).map(|message| message.body), Some(b"b".to_vec()));
+        reassembly.add(
+            0,
+            Piece {
+                kind: SERVER_HELLO_DONE,
+                ..piece(0, 0, 0, b"")
+            },
+            100,
+        );
+        assert_eq!(
+            reassembly.take(0).map(|message| message.kind),
+            Some(SERVER_HELLO_DONE),
+            "empty and whole"
+        );
+        assert_eq!(
+            reassembly.take(1).map(|message| message.body),
+            Some(b"b".to_vec())
+        );
     }
 
     #[test]
@@ -204,7 +268,10 @@ mod tests {
         assert!(reassembly.parts[0].gaps.len() <= GAPS_MAX);
         assert!(reassembly.take(0).is_none());
         reassembly.add(0, piece(0, 200, 0, &text), 200);
-        assert_eq!(reassembly.take(0).map(|message| message.body), Some(text.to_vec()));
+        assert_eq!(
+            reassembly.take(0).map(|message| message.body),
+            Some(text.to_vec())
+        );
     }
 
     #[test]

@@ -54,23 +54,43 @@ impl PskTable {
                 continue;
             }
             if let Err((problem, mend)) = table.take_line(line) {
-                errors.push(PskFault { line: index + 1, problem, mend });
+                errors.push(PskFault {
+                    line: index + 1,
+                    problem,
+                    mend,
+                });
             }
         }
-        if errors.is_empty() { Ok(table) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(table)
+        } else {
+            Err(errors)
+        }
     }
 
     fn take_line(&mut self, line: &str) -> Result<(), (String, &'static str)> {
-        const FORM: &str = "write `identity:` and the key in hexadecimal digits, or as text between quotes";
-        let (identity, key) = match line.strip_suffix('"').and_then(|line| line.split_once(":\"")) {
+        const FORM: &str =
+            "write `identity:` and the key in hexadecimal digits, or as text between quotes";
+        let (identity, key) = match line
+            .strip_suffix('"')
+            .and_then(|line| line.split_once(":\""))
+        {
             Some((identity, text)) => (identity, text.as_bytes().to_vec()),
             None => {
-                let (identity, digits) = line.rsplit_once(':').ok_or_else(|| ("there is no colon".into(), FORM))?;
-                (identity, from_hex(digits).ok_or_else(|| ("the key is not hexadecimal".into(), FORM))?)
+                let (identity, digits) = line
+                    .rsplit_once(':')
+                    .ok_or_else(|| ("there is no colon".into(), FORM))?;
+                (
+                    identity,
+                    from_hex(digits).ok_or_else(|| ("the key is not hexadecimal".into(), FORM))?,
+                )
             }
         };
         if identity.is_empty() || identity.len() > IDENTITY_BYTES_MAX {
-            return Err((format!("an identity has 1 to {IDENTITY_BYTES_MAX} bytes"), "choose another one"));
+            return Err((
+                format!("an identity has 1 to {IDENTITY_BYTES_MAX} bytes"),
+                "choose another one",
+            ));
         }
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err((
@@ -79,9 +99,15 @@ impl PskTable {
             ));
         }
         if self.entries.contains_key(identity) {
-            return Err((format!("there is a key for `{identity}` already"), "keep one of them"));
+            return Err((
+                format!("there is a key for `{identity}` already"),
+                "keep one of them",
+            ));
         }
-        let entry = PskEntry { identity: identity.into(), key: key.into() };
+        let entry = PskEntry {
+            identity: identity.into(),
+            key: key.into(),
+        };
         self.entries.insert(identity.into(), Arc::new(entry));
         Ok(())
     }
@@ -98,7 +124,10 @@ impl PskTable {
 
     /// The identities with keys shorter than so many bytes, in order.
     pub fn shorter_than(&self, bytes: usize) -> Vec<&str> {
-        let short = self.entries.iter().filter(|(_, entry)| entry.key.len() < bytes);
+        let short = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.key.len() < bytes);
         let mut short: Vec<&str> = short.map(|(identity, _)| &**identity).collect();
         short.sort_unstable();
         short
@@ -107,11 +136,19 @@ impl PskTable {
     /// The entry of an identity as it came from the wire. Nobody's has a key, too, which no peer knows: the handshake
     /// goes on as with a wrong key and ends where that ends (RFC 4279 §2), so that asking does not tell who is known.
     pub(crate) fn entry(&self, identity: &[u8], secret: &[u8; 32]) -> Lookup {
-        let known = std::str::from_utf8(identity).ok().and_then(|identity| self.entries.get(identity));
+        let known = std::str::from_utf8(identity)
+            .ok()
+            .and_then(|identity| self.entries.get(identity));
         let decoy = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), identity);
         match known {
-            Some(entry) => Lookup { entry: Some(entry.clone()), secret: premaster(&entry.key) },
-            None => Lookup { entry: None, secret: premaster(&decoy.as_ref()[..16]) },
+            Some(entry) => Lookup {
+                entry: Some(entry.clone()),
+                secret: premaster(&entry.key),
+            },
+            None => Lookup {
+                entry: None,
+                secret: premaster(&decoy.as_ref()[..16]),
+            },
         }
     }
 
@@ -143,15 +180,23 @@ pub fn premaster(key: &[u8]) -> Vec<u8> {
 /// Says how many there are, and not which.
 impl fmt::Debug for PskTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PskTable").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("PskTable")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let digit = |byte: u8| (byte as char).to_digit(16);
-    let bytes = pairs.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8));
-    if rest.is_empty() { bytes.collect() } else { None }
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8));
+    if rest.is_empty() {
+        bytes.collect()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -164,13 +209,21 @@ mod tests {
 
     #[test]
     fn keys_are_digits_or_text_and_identities_may_hold_colons() {
-        let text = "# a remark\n\n dev1:00fFa5 \nurn:dev:os:7:\"a:b\\c \"\r\nplain:\"6869\"\nx:61\n";
+        let text =
+            "# a remark\n\n dev1:00fFa5 \nurn:dev:os:7:\"a:b\\c \"\r\nplain:\"6869\"\nx:61\n";
         let table = PskTable::parse(text).unwrap();
         assert_eq!(table.len(), 4);
-        for (identity, expected) in
-            [("dev1", &b"\0\xff\xa5"[..]), ("urn:dev:os:7", b"a:b\\c "), ("plain", b"6869"), ("x", b"a")]
-        {
-            assert_eq!(key(&table, identity).as_deref(), Some(expected), "{identity}");
+        for (identity, expected) in [
+            ("dev1", &b"\0\xff\xa5"[..]),
+            ("urn:dev:os:7", b"a:b\\c "),
+            ("plain", b"6869"),
+            ("x", b"a"),
+        ] {
+            assert_eq!(
+                key(&table, identity).as_deref(),
+                Some(expected),
+                "{identity}"
+            );
         }
     }
 
@@ -188,9 +241,14 @@ mod tests {
         let table = PskTable::parse("dev1:61").unwrap();
         let secret = |identity: &[u8], secret: u8| table.entry(identity, &[secret; 32]).secret;
         assert_eq!(secret(b"dev1", 1), [0, 1, 0, 0, 1, 0x61]);
-        assert!(table.entry(b"dev2", &[1; 32]).entry.is_none() && table.entry(b"\xff", &[1; 32]).entry.is_none());
+        assert!(
+            table.entry(b"dev2", &[1; 32]).entry.is_none()
+                && table.entry(b"\xff", &[1; 32]).entry.is_none()
+        );
         assert_eq!(secret(b"dev2", 1), secret(b"dev2", 1));
-        assert!(secret(b"dev2", 1) != secret(b"dev3", 1) && secret(b"dev2", 1) != secret(b"dev2", 2));
+        assert!(
+            secret(b"dev2", 1) != secret(b"dev3", 1) && secret(b"dev2", 1) != secret(b"dev2", 2)
+        );
     }
 
     #[test]

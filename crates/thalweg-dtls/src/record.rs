@@ -52,12 +52,24 @@ impl<'d> Record<'d> {
         let (epoch, number) = ((place >> 48) as u16, place & NUMBER_MAX);
         // A client that does not know yet which version is spoken may say the older one.
         let known = version == VERSION_1_2 || version == VERSION_1_0 && epoch == 0;
-        (known && fragment.len() <= FRAGMENT_MAX).then_some(Record { content, epoch, number, fragment })
+        (known && fragment.len() <= FRAGMENT_MAX).then_some(Record {
+            content,
+            epoch,
+            number,
+            fragment,
+        })
     }
 }
 
 /// Appends a header; the fragment of `length` bytes comes behind it.
-pub fn write_header(out: &mut Vec<u8>, content: u8, version: u16, epoch: u16, number: u64, length: usize) {
+pub fn write_header(
+    out: &mut Vec<u8>,
+    content: u8,
+    version: u16,
+    epoch: u16,
+    number: u64,
+    length: usize,
+) {
     debug_assert!(number <= NUMBER_MAX && length <= FRAGMENT_MAX);
     out.push(content);
     out.extend_from_slice(&version.to_be_bytes());
@@ -92,7 +104,11 @@ impl ReplayWindow {
     pub fn remember(&mut self, number: u64) {
         match (number + 1).checked_sub(self.next) {
             Some(ahead) if ahead > 0 => {
-                self.seen = if ahead < 64 { self.seen << ahead | 1 } else { 1 };
+                self.seen = if ahead < 64 {
+                    self.seen << ahead | 1
+                } else {
+                    1
+                };
                 self.next = number + 1;
             }
             _ => {
@@ -112,9 +128,17 @@ mod tests {
     #[test]
     fn each_record_number_passes_once_and_not_when_it_is_old() {
         let mut window = ReplayWindow::default();
-        for (number, new) in
-            [(0, true), (0, false), (5, true), (3, true), (5, false), (3, false), (70, true), (6, false), (7, true)]
-        {
+        for (number, new) in [
+            (0, true),
+            (0, false),
+            (5, true),
+            (3, true),
+            (5, false),
+            (3, false),
+            (70, true),
+            (6, false),
+            (7, true),
+        ] {
             assert_eq!(window.is_new(number), new, "{number}");
             if new {
                 window.remember(number);
@@ -123,7 +147,11 @@ mod tests {
         window.remember(70 + 64);
         assert!(!window.is_new(70) && window.is_new(71));
         window.remember(NUMBER_MAX);
-        assert!(!window.is_new(NUMBER_MAX) && window.is_new(NUMBER_MAX - 63) && !window.is_new(NUMBER_MAX - 64));
+        assert!(
+            !window.is_new(NUMBER_MAX)
+                && window.is_new(NUMBER_MAX - 63)
+                && !window.is_new(NUMBER_MAX - 64)
+        );
     }
 
     #[test]
@@ -132,13 +160,22 @@ mod tests {
         write_header(&mut bytes, content::HANDSHAKE, VERSION_1_0, 0, 7, 3);
         bytes.extend_from_slice(b"abc");
         let record = Record::take(&mut Reader::new(&bytes)).expect("a record");
-        assert_eq!((record.content, record.epoch, record.number, record.fragment), (22, 0, 7, &b"abc"[..]));
+        assert_eq!(
+            (record.content, record.epoch, record.number, record.fragment),
+            (22, 0, 7, &b"abc"[..])
+        );
         bytes[4] = 1;
-        assert!(Record::take(&mut Reader::new(&bytes)).is_none(), "1.0 and protected");
+        assert!(
+            Record::take(&mut Reader::new(&bytes)).is_none(),
+            "1.0 and protected"
+        );
         (bytes[2], bytes[4]) = (0xfd, 1);
         assert!(Record::take(&mut Reader::new(&bytes)).is_some_and(|record| record.epoch == 1));
         for len in 0..bytes.len() {
-            assert!(Record::take(&mut Reader::new(&bytes[..len])).is_none(), "{len}");
+            assert!(
+                Record::take(&mut Reader::new(&bytes[..len])).is_none(),
+                "{len}"
+            );
         }
         bytes[1] = 3;
         assert!(Record::take(&mut Reader::new(&bytes)).is_none());

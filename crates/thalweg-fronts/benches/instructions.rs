@@ -13,7 +13,9 @@ use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
 use thalweg_model::Time;
-use thalweg_mqtt::{ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut, Version};
+use thalweg_mqtt::{
+    ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut, Version,
+};
 
 const TOPIC: &str = "plant/line-7/temperature";
 const PAYLOAD: [u8; 36] = [b'x'; 36];
@@ -25,20 +27,36 @@ const NOW: Time = Time::from_secs(1);
 type Operation = (&'static str, fn(u32));
 
 const OPERATIONS: [Operation; 14] = [
-    ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
-    ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
-    ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
+    ("path_qos0", |count| {
+        path(QoS::AtMostOnce, 1, Version::V311, count)
+    }),
+    ("path_qos0_v5", |count| {
+        path(QoS::AtMostOnce, 1, Version::V5, count)
+    }),
+    ("path_qos1_with_both_acks", |count| {
+        path(QoS::AtLeastOnce, 1, Version::V311, count)
+    }),
     ("path_qos1_written_down", |count| written_down(count)),
-    ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
+    ("path_qos2_with_all_acks", |count| {
+        path(QoS::ExactlyOnce, 1, Version::V311, count)
+    }),
     ("path_qos0_to_group_of_4", group_of_4),
     ("path_amqp_transient", amqp_transient),
     ("path_amqp_confirmed", amqp_confirmed),
-    ("path_coap_put", |count| coap_put(Kind::Confirmable, false, count)),
-    ("path_coap_put_non", |count| coap_put(Kind::NonConfirmable, false, count)),
-    ("path_coap_put_written_down", |count| coap_put(Kind::Confirmable, true, count)),
+    ("path_coap_put", |count| {
+        coap_put(Kind::Confirmable, false, count)
+    }),
+    ("path_coap_put_non", |count| {
+        coap_put(Kind::NonConfirmable, false, count)
+    }),
+    ("path_coap_put_written_down", |count| {
+        coap_put(Kind::Confirmable, true, count)
+    }),
     ("path_coap_get", coap_get),
     ("notify_coap_to_100", coap_notify),
-    ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
+    ("fan_out_qos0_to_100", |count| {
+        path(QoS::AtMostOnce, 100, Version::V311, count)
+    }),
 ];
 
 fn main() {
@@ -74,12 +92,22 @@ impl Bench {
         self.connect_as(name, version, true)
     }
 
-    fn connect_as(&mut self, name: &str, version: Version, clean_start: bool) -> (LinkId, ClientSide) {
+    fn connect_as(
+        &mut self,
+        name: &str,
+        version: Version,
+        clean_start: bool,
+    ) -> (LinkId, ClientSide) {
         let front = MqttFront::new(self.settings.clone(), 1, Some(Access::ALL));
         let link = self.links.open(Front::Mqtt(Box::new(front)));
         let mut client = ClientSide::new(1 << 20);
         let mut bytes = Vec::new();
-        let connect = ConnectOut { version, client_id: name, clean_start, ..ConnectOut::default() };
+        let connect = ConnectOut {
+            version,
+            client_id: name,
+            clean_start,
+            ..ConnectOut::default()
+        };
         client.connect(&connect, &mut bytes).expect("a short name");
         self.drive(link, &bytes);
         self.commit();
@@ -113,7 +141,9 @@ impl Bench {
     /// What was persisted is safe at once; the batch's buffer is used again.
     fn commit(&mut self) -> usize {
         let spare = std::mem::take(&mut self.spare);
-        let Some(mut batch) = self.links.take_batch(spare) else { return 0 };
+        let Some(mut batch) = self.links.take_batch(spare) else {
+            return 0;
+        };
         self.links.complete(batch.number);
         let len = batch.bytes.len();
         batch.bytes.clear();
@@ -135,9 +165,15 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
     let receivers: Vec<LinkId> = (0..receivers)
         .map(|number| {
             let (link, mut client) = bench.connect(&format!("receiver-{number}"), version);
-            let options = SubscribeOptions { qos, ..SubscribeOptions::default() };
-            let subscribe =
-                SubscribeOut { id: 1, filters: &[("plant/+/temperature", options)], ..SubscribeOut::default() };
+            let options = SubscribeOptions {
+                qos,
+                ..SubscribeOptions::default()
+            };
+            let subscribe = SubscribeOut {
+                id: 1,
+                filters: &[("plant/+/temperature", options)],
+                ..SubscribeOut::default()
+            };
             let mut bytes = Vec::new();
             client.subscribe(&subscribe, &mut bytes).expect("small");
             bench.drive(link, &bytes);
@@ -149,7 +185,13 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
     let mut input = Vec::new();
     let mut release = Vec::new();
     for id in 1..=BATCH as u16 {
-        let publish = PublishOut { qos, id, topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        let publish = PublishOut {
+            qos,
+            id,
+            topic: TOPIC,
+            payload: &PAYLOAD,
+            ..PublishOut::default()
+        };
         client.publish(&publish, &mut input).expect("connected");
         release.extend_from_slice(&[0x62, 2, (id >> 8) as u8, id as u8]);
     }
@@ -160,18 +202,31 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
         bench.links.take_dirty(&mut bench.dirty);
         if qos == QoS::AtMostOnce {
             for receiver in &receivers {
-                assert_eq!(bench.discard(*receiver), one * BATCH as usize, "all are delivered");
+                assert_eq!(
+                    bench.discard(*receiver),
+                    one * BATCH as usize,
+                    "all are delivered"
+                );
             }
             continue;
         }
-        assert_eq!(bench.discard(publisher), 4 * BATCH as usize, "all are acknowledged");
+        assert_eq!(
+            bench.discard(publisher),
+            4 * BATCH as usize,
+            "all are acknowledged"
+        );
         for receiver in &receivers {
             // A receiver answers each PUBLISH by its packet identifier, which stands behind the topic.
             let out = &bench.links.get(*receiver).expect("it is open").sendable();
             answers.clear();
             for packet in out.chunks_exact(one) {
                 let id = &packet[4 + TOPIC.len()..6 + TOPIC.len()];
-                answers.extend_from_slice(&[if qos == QoS::AtLeastOnce { 0x40 } else { 0x50 }, 2, id[0], id[1]]);
+                answers.extend_from_slice(&[
+                    if qos == QoS::AtLeastOnce { 0x40 } else { 0x50 },
+                    2,
+                    id[0],
+                    id[1],
+                ]);
             }
             assert_eq!(answers.len(), 4 * BATCH as usize, "all are delivered");
             bench.discard(*receiver);
@@ -199,9 +254,16 @@ fn group_of_4(count: u32) {
     let members: Vec<LinkId> = (0..4)
         .map(|number| {
             let (link, mut client) = bench.connect(&format!("member-{number}"), Version::V311);
-            let filters = &[("$share/group/plant/+/temperature", SubscribeOptions::default())];
+            let filters = &[(
+                "$share/group/plant/+/temperature",
+                SubscribeOptions::default(),
+            )];
             let mut bytes = Vec::new();
-            let subscribe = SubscribeOut { id: 1, filters, ..SubscribeOut::default() };
+            let subscribe = SubscribeOut {
+                id: 1,
+                filters,
+                ..SubscribeOut::default()
+            };
             client.subscribe(&subscribe, &mut bytes).expect("small");
             bench.drive(link, &bytes);
             bench.take(link);
@@ -211,7 +273,11 @@ fn group_of_4(count: u32) {
     let (publisher, mut client) = bench.connect("publisher", Version::V311);
     let mut input = Vec::new();
     for _ in 0..BATCH {
-        let publish = PublishOut { topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        let publish = PublishOut {
+            topic: TOPIC,
+            payload: &PAYLOAD,
+            ..PublishOut::default()
+        };
         client.publish(&publish, &mut input).expect("connected");
     }
     for _ in 0..count / BATCH {
@@ -225,10 +291,20 @@ fn group_of_4(count: u32) {
 /// At-least-once messages for a session that outlives the broker: written down, delivered, acknowledged both ways, and
 /// the end written down.
 fn written_down(count: u32) {
-    let mut bench = Bench::new(Limits { journal: true, ..Limits::default() });
+    let mut bench = Bench::new(Limits {
+        journal: true,
+        ..Limits::default()
+    });
     let (receiver, mut client) = bench.connect_as("receiver", Version::V311, false);
-    let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
-    let subscribe = SubscribeOut { id: 1, filters: &[("plant/+/temperature", options)], ..SubscribeOut::default() };
+    let options = SubscribeOptions {
+        qos: QoS::AtLeastOnce,
+        ..SubscribeOptions::default()
+    };
+    let subscribe = SubscribeOut {
+        id: 1,
+        filters: &[("plant/+/temperature", options)],
+        ..SubscribeOut::default()
+    };
     let mut bytes = Vec::new();
     client.subscribe(&subscribe, &mut bytes).expect("small");
     bench.drive(receiver, &bytes);
@@ -238,19 +314,42 @@ fn written_down(count: u32) {
     let mut input = Vec::new();
     for id in 1..=BATCH as u16 {
         let qos = QoS::AtLeastOnce;
-        let publish = PublishOut { qos, id, topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        let publish = PublishOut {
+            qos,
+            id,
+            topic: TOPIC,
+            payload: &PAYLOAD,
+            ..PublishOut::default()
+        };
         client.publish(&publish, &mut input).expect("connected");
     }
     let one = input.len() / BATCH as usize;
     let mut answers = Vec::new();
     for _ in 0..count / BATCH {
         bench.drive(publisher, &input);
-        assert_eq!(bench.discard(publisher), 0, "nothing is acknowledged before it is safe");
-        assert!(bench.commit() > input.len(), "every message is written down");
+        assert_eq!(
+            bench.discard(publisher),
+            0,
+            "nothing is acknowledged before it is safe"
+        );
+        assert!(
+            bench.commit() > input.len(),
+            "every message is written down"
+        );
         bench.links.take_dirty(&mut bench.dirty);
-        assert_eq!(bench.discard(publisher), 4 * BATCH as usize, "all are acknowledged");
+        assert_eq!(
+            bench.discard(publisher),
+            4 * BATCH as usize,
+            "all are acknowledged"
+        );
         answers.clear();
-        for packet in bench.links.get(receiver).expect("it is open").sendable().chunks_exact(one) {
+        for packet in bench
+            .links
+            .get(receiver)
+            .expect("it is open")
+            .sendable()
+            .chunks_exact(one)
+        {
             let id = &packet[4 + TOPIC.len()..6 + TOPIC.len()];
             answers.extend_from_slice(&[0x40, 2, id[0], id[1]]);
         }
@@ -270,14 +369,21 @@ impl Peer {
     fn connect(bench: &mut Bench) -> Self {
         let front = AmqpFront::new(Arc::new(AmqpSettings::default()), 1, Some(Access::ALL));
         let link = bench.links.open(Front::Amqp(Box::new(front)));
-        let mut peer = Peer { link, client: thalweg_amqp::ClientSide::new(1 << 17, 1 << 20) };
+        let mut peer = Peer {
+            link,
+            client: thalweg_amqp::ClientSide::new(1 << 17, 1 << 20),
+        };
         peer.says(bench, |client, up| client.connect(up));
         assert!(peer.client.is_channel_open(1));
         peer
     }
 
     /// Says something and answers until all is said.
-    fn says(&mut self, bench: &mut Bench, say: impl FnOnce(&mut thalweg_amqp::ClientSide, &mut Vec<u8>)) {
+    fn says(
+        &mut self,
+        bench: &mut Bench,
+        say: impl FnOnce(&mut thalweg_amqp::ClientSide, &mut Vec<u8>),
+    ) {
         let mut up = Vec::new();
         say(&mut self.client, &mut up);
         while !up.is_empty() {
@@ -285,10 +391,15 @@ impl Peer {
             bench.commit();
             let down = bench.take(self.link);
             let (mut from, mut gathered) = (0, Gathered::default());
-            while let Some((consumed, event)) = self.client.handle_input(&down[from..], &mut gathered).expect("legal") {
+            while let Some((consumed, event)) = self
+                .client
+                .handle_input(&down[from..], &mut gathered)
+                .expect("legal")
+            {
                 match event {
                     ClientEvent::Start(_) => {
-                        self.client.start_ok(Table::default(), "PLAIN", b"\0guest\0guest", &mut up)
+                        self.client
+                            .start_ok(Table::default(), "PLAIN", b"\0guest\0guest", &mut up)
                     }
                     ClientEvent::Tune(offer) => {
                         self.client.tune_ok(offer, &mut up);
@@ -310,9 +421,14 @@ impl Peer {
     /// A batch of publishes through the default exchange.
     fn publishes(&mut self, properties: &BasicProperties<'_>) -> Vec<u8> {
         let (mut input, header) = (Vec::new(), ContentHeader::Properties(properties));
-        let publish = basic::Publish { routing_key: "work", ..basic::Publish::default() };
+        let publish = basic::Publish {
+            routing_key: "work",
+            ..basic::Publish::default()
+        };
         for _ in 0..BATCH {
-            self.client.publish(1, &publish, header, &PAYLOAD, &mut input).expect("it fits");
+            self.client
+                .publish(1, &publish, header, &PAYLOAD, &mut input)
+                .expect("it fits");
         }
         input
     }
@@ -322,9 +438,16 @@ impl Peer {
 fn amqp_transient(count: u32) {
     let mut bench = Bench::new(Limits::default());
     let mut consumer = Peer::connect(&mut bench);
-    let declare = queue::Declare { queue: "work", ..queue::Declare::default() };
+    let declare = queue::Declare {
+        queue: "work",
+        ..queue::Declare::default()
+    };
     consumer.calls(&mut bench, &Method::QueueDeclare(declare));
-    let consume = basic::Consume { queue: "work", no_ack: true, ..basic::Consume::default() };
+    let consume = basic::Consume {
+        queue: "work",
+        no_ack: true,
+        ..basic::Consume::default()
+    };
     consumer.calls(&mut bench, &Method::BasicConsume(consume));
     let mut publisher = Peer::connect(&mut bench);
     let input = publisher.publishes(&BasicProperties::default());
@@ -333,9 +456,16 @@ fn amqp_transient(count: u32) {
         bench.drive(publisher.link, &input);
         bench.links.take_dirty(&mut bench.dirty);
         let delivered = bench.discard(consumer.link);
-        assert_eq!(*all.get_or_insert(delivered), delivered, "all are delivered");
+        assert_eq!(
+            *all.get_or_insert(delivered),
+            delivered,
+            "all are delivered"
+        );
     }
-    assert!(all.is_none_or(|all| all > input.len()), "a delivery says more than a publish");
+    assert!(
+        all.is_none_or(|all| all > input.len()),
+        "a delivery says more than a publish"
+    );
     assert_eq!(bench.kernel.totals().waiting, 0);
 }
 
@@ -343,24 +473,57 @@ fn amqp_transient(count: u32) {
 /// written down.
 fn amqp_confirmed(count: u32) {
     const ACK: [u8; 11] = [1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80];
-    let mut bench = Bench::new(Limits { journal: true, ..Limits::default() });
+    let mut bench = Bench::new(Limits {
+        journal: true,
+        ..Limits::default()
+    });
     let mut consumer = Peer::connect(&mut bench);
-    let declare = queue::Declare { queue: "work", durable: true, ..queue::Declare::default() };
+    let declare = queue::Declare {
+        queue: "work",
+        durable: true,
+        ..queue::Declare::default()
+    };
     consumer.calls(&mut bench, &Method::QueueDeclare(declare));
-    let qos = basic::Qos { prefetch_count: 2 * BATCH as u16, ..basic::Qos::default() };
+    let qos = basic::Qos {
+        prefetch_count: 2 * BATCH as u16,
+        ..basic::Qos::default()
+    };
     consumer.calls(&mut bench, &Method::BasicQos(qos));
-    consumer.calls(&mut bench, &Method::BasicConsume(basic::Consume { queue: "work", ..basic::Consume::default() }));
+    consumer.calls(
+        &mut bench,
+        &Method::BasicConsume(basic::Consume {
+            queue: "work",
+            ..basic::Consume::default()
+        }),
+    );
     let mut publisher = Peer::connect(&mut bench);
     publisher.says(&mut bench, |client, up| client.confirm_select(1, false, up));
-    let input = publisher.publishes(&BasicProperties { delivery_mode: Some(2), ..BasicProperties::default() });
+    let input = publisher.publishes(&BasicProperties {
+        delivery_mode: Some(2),
+        ..BasicProperties::default()
+    });
     let (mut answers, mut tag) = (Vec::new(), 0_u64);
     for _ in 0..count / BATCH {
         bench.drive(publisher.link, &input);
-        assert_eq!(bench.discard(publisher.link), 0, "nothing is confirmed before it is safe");
-        assert!(bench.commit() > BATCH as usize * PAYLOAD.len(), "every message is written down");
+        assert_eq!(
+            bench.discard(publisher.link),
+            0,
+            "nothing is confirmed before it is safe"
+        );
+        assert!(
+            bench.commit() > BATCH as usize * PAYLOAD.len(),
+            "every message is written down"
+        );
         bench.links.take_dirty(&mut bench.dirty);
-        assert_eq!(bench.discard(publisher.link), 21, "all are confirmed at once");
-        assert!(bench.discard(consumer.link) > input.len(), "all are delivered");
+        assert_eq!(
+            bench.discard(publisher.link),
+            21,
+            "all are confirmed at once"
+        );
+        assert!(
+            bench.discard(consumer.link) > input.len(),
+            "all are delivered"
+        );
         answers.clear();
         for _ in 0..BATCH {
             tag += 1;
@@ -371,7 +534,11 @@ fn amqp_confirmed(count: u32) {
         bench.drive(consumer.link, &answers);
     }
     let totals = bench.kernel.totals();
-    assert_eq!((totals.waiting, totals.in_flight), (0, 0), "everything is settled");
+    assert_eq!(
+        (totals.waiting, totals.in_flight),
+        (0, 0),
+        "everything is settled"
+    );
 }
 
 /// A socket of CoAP, and what its peers say and hear.
@@ -385,19 +552,34 @@ struct Coap {
 impl Coap {
     fn new(limits: Limits) -> Self {
         let mut bench = Bench::new(limits);
-        let machine = thalweg_coap::ServerSettings { notifications_per_round_trip: 0, ..Default::default() };
-        let settings = CoapSettings { machine: Arc::new(machine), ..CoapSettings::default() };
+        let machine = thalweg_coap::ServerSettings {
+            notifications_per_round_trip: 0,
+            ..Default::default()
+        };
+        let settings = CoapSettings {
+            machine: Arc::new(machine),
+            ..CoapSettings::default()
+        };
         let front = CoapFront::new(Arc::new(settings), 1, Some(Access::ALL));
         let socket = bench.links.open(Front::CoapDatagrams(Box::new(front)));
-        bench.links.on_datagram_timeout(socket, NOW, &mut bench.kernel);
+        bench
+            .links
+            .on_datagram_timeout(socket, NOW, &mut bench.kernel);
         bench.links.work(NOW, &mut bench.kernel);
-        Coap { bench, socket, out: Datagrams::new(), id: 0 }
+        Coap {
+            bench,
+            socket,
+            out: Datagrams::new(),
+            id: 0,
+        }
     }
 
     /// One read of the socket, and what follows from it.
     fn reads(&mut self, datagrams: &[(SocketAddr, Vec<u8>)]) {
         let Bench { kernel, links, .. } = &mut self.bench;
-        let batch = datagrams.iter().map(|(from, datagram)| (*from, PeerSecurity::None, &datagram[..]));
+        let batch = datagrams
+            .iter()
+            .map(|(from, datagram)| (*from, PeerSecurity::None, &datagram[..]));
         links.handle_datagrams(self.socket, batch, NOW, kernel);
         links.work(NOW, kernel);
         self.bench.commit();
@@ -409,11 +591,19 @@ impl Coap {
     fn request(&mut self, kind: Kind, code: Code, observe: bool) -> Vec<u8> {
         self.id = self.id.wrapping_add(1);
         let mut out = Vec::new();
-        let mut encoder = Encoder::start(&mut out, kind, code, self.id, Token::from_number(u64::from(self.id)));
+        let mut encoder = Encoder::start(
+            &mut out,
+            kind,
+            code,
+            self.id,
+            Token::from_number(u64::from(self.id)),
+        );
         if observe {
             encoder.uint(option::OBSERVE, 0);
         }
-        encoder.option(option::URI_PATH, b"ps").option(option::URI_PATH, b"data");
+        encoder
+            .option(option::URI_PATH, b"ps")
+            .option(option::URI_PATH, b"data");
         for level in TOPIC.split('/') {
             encoder.option(option::URI_PATH, level.as_bytes());
         }
@@ -423,8 +613,9 @@ impl Coap {
 
     /// Batches of requests, one of each peer; the answers are read. Only the ids of the requests change.
     fn ask(&mut self, kind: Kind, code: Code, count: u32) {
-        let mut datagrams: Vec<_> =
-            (0..BATCH).map(|number| (coap_peer(number), self.request(kind, code, false))).collect();
+        let mut datagrams: Vec<_> = (0..BATCH)
+            .map(|number| (coap_peer(number), self.request(kind, code, false)))
+            .collect();
         for _ in 0..count / BATCH {
             self.id = self.id.wrapping_add(1);
             for (_, datagram) in &mut datagrams {
@@ -442,7 +633,10 @@ fn coap_peer(number: u32) -> SocketAddr {
 
 /// A PUT and its answer; nobody observes.
 fn coap_put(kind: Kind, journal: bool, count: u32) {
-    let mut coap = Coap::new(Limits { journal, ..Limits::default() });
+    let mut coap = Coap::new(Limits {
+        journal,
+        ..Limits::default()
+    });
     coap.ask(kind, Code::PUT, count);
 }
 
@@ -456,8 +650,14 @@ fn coap_get(count: u32) {
 /// A value for a hundred observers, not confirmable; counted by publish.
 fn coap_notify(count: u32) {
     let mut coap = Coap::new(Limits::default());
-    let registrations: Vec<_> =
-        (0..100).map(|number| (coap_peer(100 + number), coap.request(Kind::Confirmable, Code::GET, true))).collect();
+    let registrations: Vec<_> = (0..100)
+        .map(|number| {
+            (
+                coap_peer(100 + number),
+                coap.request(Kind::Confirmable, Code::GET, true),
+            )
+        })
+        .collect();
     coap.reads(&registrations);
     for _ in 0..count {
         let publish = coap.request(Kind::NonConfirmable, Code::PUT, false);
@@ -468,7 +668,11 @@ fn coap_notify(count: u32) {
             .filter(|(_, datagram)| datagram[0] >> 4 & 3 == Kind::Confirmable as u8)
             .map(|(to, datagram)| {
                 let mut ack = Vec::new();
-                empty(&mut ack, Kind::Acknowledgement, u16::from_be_bytes([datagram[2], datagram[3]]));
+                empty(
+                    &mut ack,
+                    Kind::Acknowledgement,
+                    u16::from_be_bytes([datagram[2], datagram[3]]),
+                );
                 (to, ack)
             })
             .collect();

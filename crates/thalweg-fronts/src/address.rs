@@ -8,8 +8,8 @@
 
 pub use thalweg_model::place::{Place, place};
 pub use thalweg_model::syntax::{
-    CANONICAL, Codes, DOTTED as AMQP, DOTTED_ARROW as ACTIVEMQ, DOTTED_WITHOUT_SLASH as RABBITMQ, SLASHED as SLASH,
-    Syntax, read_level, write_key, write_level,
+    CANONICAL, Codes, DOTTED as AMQP, DOTTED_ARROW as ACTIVEMQ, DOTTED_WITHOUT_SLASH as RABBITMQ,
+    SLASHED as SLASH, Syntax, read_level, write_key, write_level,
 };
 
 /// Appends the canonical address of a plain address in a tenant.
@@ -171,15 +171,46 @@ mod tests {
 
     #[test]
     fn reserved_addresses_say_what_they_name() {
-        let queue = |tenant, name: &'static str| Place::Queue { tenant, name: name.into() };
-        let exchange = |tenant, name: &'static str, words| Place::Exchange { tenant, name: name.into(), words };
+        let queue = |tenant, name: &'static str| Place::Queue {
+            tenant,
+            name: name.into(),
+        };
+        let exchange = |tenant, name: &'static str, words| Place::Exchange {
+            tenant,
+            name: name.into(),
+            words,
+        };
         assert_eq!(place("$q/work"), queue("", "work"));
         assert_eq!(place("$q@blue/a%2Fb"), queue("blue", "a/b"));
         assert_eq!(place("$x/logs/a/b"), exchange("", "logs", "a/b"));
         assert_eq!(place("$x@blue/logs/"), exchange("blue", "logs", ""));
-        assert_eq!(place("a/b"), Place::Plain { tenant: "", address: "a/b" });
-        assert_eq!(place("$t@blue/a/b"), Place::Plain { tenant: "blue", address: "a/b" });
-        assert_eq!(place("$SYS/x"), Place::Plain { tenant: "", address: "$SYS/x" });
-        assert_eq!(place("$q/a/b"), Place::Plain { tenant: "", address: "$q/a/b" });
+        assert_eq!(
+            place("a/b"),
+            Place::Plain {
+                tenant: "",
+                address: "a/b"
+            }
+        );
+        assert_eq!(
+            place("$t@blue/a/b"),
+            Place::Plain {
+                tenant: "blue",
+                address: "a/b"
+            }
+        );
+        assert_eq!(
+            place("$SYS/x"),
+            Place::Plain {
+                tenant: "",
+                address: "$SYS/x"
+            }
+        );
+        assert_eq!(
+            place("$q/a/b"),
+            Place::Plain {
+                tenant: "",
+                address: "$q/a/b"
+            }
+        );
     }
 }

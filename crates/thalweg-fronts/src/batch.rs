@@ -66,7 +66,14 @@ impl Gathering {
     /// The first batch.
     pub(crate) fn new() -> Self {
         let bytes_max = Batch::BYTES_MAX;
-        Gathering { batch: Batch { number: 1, ..Batch::default() }, bytes_max, ..Gathering::default() }
+        Gathering {
+            batch: Batch {
+                number: 1,
+                ..Batch::default()
+            },
+            bytes_max,
+            ..Gathering::default()
+        }
     }
 
     pub(crate) fn set_bytes_max(&mut self, bytes: usize) {
@@ -83,14 +90,21 @@ impl Gathering {
 
     /// Bytes that will be written as things stand.
     pub(crate) fn len(&self) -> usize {
-        self.full.iter().map(|batch| batch.bytes.len()).sum::<usize>() + self.batch.bytes.len() - self.void
+        self.full
+            .iter()
+            .map(|batch| batch.bytes.len())
+            .sum::<usize>()
+            + self.batch.bytes.len()
+            - self.void
     }
 
     #[inline]
     pub(crate) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
         let mut offset = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes);
-        if self.batch.bytes.len() + self.forgotten.len() * END_BYTES_MAX > self.bytes_max && offset > 0 {
+        if self.batch.bytes.len() + self.forgotten.len() * END_BYTES_MAX > self.bytes_max
+            && offset > 0
+        {
             self.cut(offset);
             offset = 0;
         }
@@ -103,21 +117,37 @@ impl Gathering {
                     && message.held.is_none()
                     && let (Some(first), Some(last)) = (entries.first(), entries.last())
                     && let Some(step) = step(entries)
-                    && self.marks.last().is_none_or(|mark| mark.last < first.serial)
+                    && self
+                        .marks
+                        .last()
+                        .is_none_or(|mark| mark.last < first.serial)
                 {
                     let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
-                    self.marks.push(Mark { first, last, step, offset: offset as u32, len: len as u32, live });
+                    self.marks.push(Mark {
+                        first,
+                        last,
+                        step,
+                        offset: offset as u32,
+                        len: len as u32,
+                        live,
+                    });
                 }
             }
             // With its session an entry is done with; nothing may be said of it afterwards.
             Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, ..)| of != queue),
             // Another record speaks of the entry: its message must be there.
-            Record::Moved { serial, .. } | Record::Removed { serial, .. } | Record::Sent { serial, .. } => {
+            Record::Moved { serial, .. }
+            | Record::Removed { serial, .. }
+            | Record::Sent { serial, .. } => {
                 self.unmark(*serial);
             }
             _ => {}
         }
-        Spot { batch: self.batch.number, offset: offset as u32, len: len as u32 }
+        Spot {
+            batch: self.batch.number,
+            offset: offset as u32,
+            len: len as u32,
+        }
     }
 
     #[inline]
@@ -188,7 +218,11 @@ impl Gathering {
         }
         self.settle_rest();
         self.leave_out();
-        let next = Batch { number: self.batch.number + 1, bytes: spare, safety: Safety::Lazy };
+        let next = Batch {
+            number: self.batch.number + 1,
+            bytes: spare,
+            safety: Safety::Lazy,
+        };
         let mut taken = std::mem::replace(&mut self.batch, next);
         if taken.bytes.is_empty() {
             taken.safety = Safety::Lazy;
@@ -202,7 +236,10 @@ impl Gathering {
     fn settle_rest(&mut self) {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         for (at, queue, serial, tag) in forgotten.drain(..) {
-            let is_left_out = self.marks.get(at as usize).is_some_and(|mark| self.is_left_out(mark));
+            let is_left_out = self
+                .marks
+                .get(at as usize)
+                .is_some_and(|mark| self.is_left_out(mark));
             if !is_left_out {
                 self.persist(&end_of(queue, serial, tag), Safety::Lazy);
             }
@@ -245,8 +282,13 @@ fn end_of(queue: u64, serial: u64, tag: Tag) -> Record<'static> {
 
 /// How far apart the entries' serials are; nothing if they are not evenly so.
 fn step(entries: &[Reference<'_>]) -> Option<u64> {
-    let [first, second, ..] = entries else { return Some(1) };
-    let step = second.serial.checked_sub(first.serial).filter(|step| *step > 0)?;
+    let [first, second, ..] = entries else {
+        return Some(1);
+    };
+    let step = second
+        .serial
+        .checked_sub(first.serial)
+        .filter(|step| *step > 0)?;
     let is_even = |pair: &[Reference<'_>]| pair[1].serial.checked_sub(pair[0].serial) == Some(step);
     entries.windows(2).all(is_even).then_some(step)
 }
@@ -262,8 +304,12 @@ mod tests {
     use thalweg_model::{Reliability, RetainOp, Time};
 
     fn message(gathering: &mut Gathering, entries: &[(u64, Tag)]) -> Spot {
-        let entry =
-            |(serial, tag): &(u64, Tag)| Reference { queue: 1, serial: *serial, tag: *tag, ..Reference::default() };
+        let entry = |(serial, tag): &(u64, Tag)| Reference {
+            queue: 1,
+            serial: *serial,
+            tag: *tag,
+            ..Reference::default()
+        };
         let references: Vec<_> = entries.iter().map(entry).collect();
         let body = BodyRecord {
             address: "a",
@@ -290,11 +336,18 @@ mod tests {
         let batch = gathering.take(Vec::new(), true).expect("it is waited for");
         let (mut messages, mut settled, mut at) = (Vec::new(), Vec::new(), 0);
         while at < batch.bytes.len() {
-            let (consumed, record) = Record::decode(&batch.bytes[at..]).expect("whole records are left");
+            let (consumed, record) =
+                Record::decode(&batch.bytes[at..]).expect("whole records are left");
             at += consumed;
             match record {
                 Record::Message(message) => {
-                    messages.push(message.references.iter().map(|entry| entry.serial).collect());
+                    messages.push(
+                        message
+                            .references
+                            .iter()
+                            .map(|entry| entry.serial)
+                            .collect(),
+                    );
                 }
                 Record::Settled { tag, .. } => settled.push(tag),
                 _ => {}
@@ -314,7 +367,11 @@ mod tests {
         }
         assert_eq!(take(&mut gathering), (vec![vec![3], vec![4]], vec![]));
         gathering.forget(1, 3, 3);
-        assert_eq!(take(&mut gathering), (vec![], vec![3]), "it has left: now its end is written");
+        assert_eq!(
+            take(&mut gathering),
+            (vec![], vec![3]),
+            "it has left: now its end is written"
+        );
     }
 
     #[test]
@@ -350,12 +407,16 @@ mod tests {
         let mut batches: Vec<Batch> = std::iter::from_fn(|| gathering.take_full()).collect();
         batches.extend(gathering.take(Vec::new(), false));
         assert!(batches.iter().map(|batch| batch.number).eq(1..=last));
-        assert!(batches.iter().all(|batch| batch.bytes.len() <= max), "none is longer than a frame");
+        assert!(
+            batches.iter().all(|batch| batch.bytes.len() <= max),
+            "none is longer than a frame"
+        );
         let (mut messages, mut ends) = (0, 0);
         for batch in &batches {
             let mut at = 0;
             while at < batch.bytes.len() {
-                let (consumed, record) = Record::decode(&batch.bytes[at..]).expect("whole records are left");
+                let (consumed, record) =
+                    Record::decode(&batch.bytes[at..]).expect("whole records are left");
                 at += consumed;
                 match record {
                     Record::Message(_) => messages += 1,
@@ -366,8 +427,12 @@ mod tests {
         assert_eq!((messages, ends), (20, 19));
         for (spot, serial) in spots.iter().zip(2..) {
             let batch = &batches[(spot.batch - 1) as usize];
-            let record = Record::decode(&batch.bytes[spot.offset as usize..]).expect("a record").1;
-            assert!(matches!(record, Record::Message(message) if message.references[0].serial == serial));
+            let record = Record::decode(&batch.bytes[spot.offset as usize..])
+                .expect("a record")
+                .1;
+            assert!(
+                matches!(record, Record::Message(message) if message.references[0].serial == serial)
+            );
         }
         assert!(gathering.is_empty());
     }
@@ -377,7 +442,10 @@ mod tests {
         let mut gathering = Gathering::new();
         gathering.set_bytes_max(10);
         let spots = [1, 2, 3].map(|serial| message(&mut gathering, &[(serial, 0)]));
-        assert_eq!(spots.map(|spot| (spot.batch, spot.offset)), [(1, 0), (2, 0), (3, 0)]);
+        assert_eq!(
+            spots.map(|spot| (spot.batch, spot.offset)),
+            [(1, 0), (2, 0), (3, 0)]
+        );
     }
 
     #[test]
@@ -412,7 +480,8 @@ mod tests {
         gathering.forget(1, 1, 1);
         gathering.forget(1, 3, 3);
         let batch = gathering.take(Vec::new(), true).expect("it has records");
-        let (_, record) = Record::decode(&batch.bytes[spot.offset as usize..]).expect("it stands where it stood");
+        let (_, record) =
+            Record::decode(&batch.bytes[spot.offset as usize..]).expect("it stands where it stood");
         assert!(matches!(record, Record::Message(message) if message.references[0].serial == 2));
         assert!(batch.bytes.len() > spot.offset as usize);
     }
@@ -428,7 +497,13 @@ mod tests {
         let (consumed, record) = Record::decode(&batch.bytes).expect("whole records are left");
         assert!(matches!(record, Record::Message(message) if message.references[0].serial == 2));
         let (_, record) = Record::decode(&batch.bytes[consumed..]).expect("whole records are left");
-        assert!(matches!(record, Record::Removed { queue: 1, serial: 3 }));
+        assert!(matches!(
+            record,
+            Record::Removed {
+                queue: 1,
+                serial: 3
+            }
+        ));
     }
 
     #[test]
@@ -436,7 +511,14 @@ mod tests {
         let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
         gathering.persist(
-            &Record::Moved { from: 1, serial: 1, to: 2, tag: 9, redelivered: true, grant: None },
+            &Record::Moved {
+                from: 1,
+                serial: 1,
+                to: 2,
+                tag: 9,
+                redelivered: true,
+                grant: None,
+            },
             Safety::Lazy,
         );
         gathering.forget(2, 1, 9);

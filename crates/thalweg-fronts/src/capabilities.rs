@@ -24,7 +24,13 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them, in the order of the tables.
-    pub const ALL: [Protocol; 5] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp, Protocol::Coap];
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Mqtt3,
+        Protocol::Mqtt5,
+        Protocol::Amqp,
+        Protocol::Stomp,
+        Protocol::Coap,
+    ];
 
     /// What it can say.
     pub const fn capabilities(self) -> &'static Capabilities {
@@ -194,7 +200,12 @@ pub const MQTT_5: Capabilities = Capabilities {
 pub const AMQP: Capabilities = Capabilities {
     name: "AMQP 0-9-1",
     reliability: "at least once",
-    syntax: Syntax { example: "`amq.topic`, key `a.b`", separator: '.', wildcards: Some(("*", "#")), escaped: DOTS },
+    syntax: Syntax {
+        example: "`amq.topic`, key `a.b`",
+        separator: '.',
+        wildcards: Some(("*", "#")),
+        escaped: DOTS,
+    },
     address_bytes_max: Some(255),
     level_bytes_max: None,
     receives: Receives::Messages,
@@ -216,7 +227,12 @@ pub const AMQP: Capabilities = Capabilities {
 pub const STOMP: Capabilities = Capabilities {
     name: "STOMP 1.2",
     reliability: "at least once",
-    syntax: Syntax { example: "`/topic/a.b`", separator: '.', wildcards: Some(("*", "#")), escaped: DOTS },
+    syntax: Syntax {
+        example: "`/topic/a.b`",
+        separator: '.',
+        wildcards: Some(("*", "#")),
+        escaped: DOTS,
+    },
     address_bytes_max: None,
     level_bytes_max: None,
     receives: Receives::Messages,
@@ -238,7 +254,12 @@ pub const STOMP: Capabilities = Capabilities {
 pub const COAP: Capabilities = Capabilities {
     name: "CoAP",
     reliability: "at least once",
-    syntax: Syntax { example: "`/ps/data/a/b`, an option each", separator: '/', wildcards: None, escaped: "nothing" },
+    syntax: Syntax {
+        example: "`/ps/data/a/b`, an option each",
+        separator: '/',
+        wildcards: None,
+        escaped: "nothing",
+    },
     address_bytes_max: None,
     level_bytes_max: Some(255),
     receives: Receives::Values,
@@ -323,30 +344,62 @@ impl Aspect {
     /// What the document says of it, as a heading and in a sentence.
     pub const fn title(self) -> (&'static str, &'static str) {
         match self {
-            Aspect::Payload => ("Payload", "Every byte value, nothing at all, and a megabyte."),
-            Aspect::Address => {
-                ("Address", "Empty levels, a `.` in a level, a literal `%2F`, wildcard characters of the other side.")
+            Aspect::Payload => (
+                "Payload",
+                "Every byte value, nothing at all, and a megabyte.",
+            ),
+            Aspect::Address => (
+                "Address",
+                "Empty levels, a `.` in a level, a literal `%2F`, wildcard characters of the other side.",
+            ),
+            Aspect::LongAddress => (
+                "Long address",
+                "An address of 300 bytes, no level of it longer than 255.",
+            ),
+            Aspect::Wildcard => (
+                "Wildcards",
+                "One level and any number of levels, in the subscriber's own syntax.",
+            ),
+            Aspect::Order => (
+                "Order",
+                "Messages of one publisher on one address, to one subscriber.",
+            ),
+            Aspect::ContentType => (
+                "Content type",
+                "A media type that somebody made up, as `text/x-thing`.",
+            ),
+            Aspect::RegisteredType => (
+                "Registered content type",
+                "A media type that has a number in CoAP's registry, as `application/json`.",
+            ),
+            Aspect::TextProperty => (
+                "User property",
+                "A property of the user's own whose value is text.",
+            ),
+            Aspect::RepeatedProperty => {
+                ("Repeated user property", "Several properties of one name.")
             }
-            Aspect::LongAddress => ("Long address", "An address of 300 bytes, no level of it longer than 255."),
-            Aspect::Wildcard => ("Wildcards", "One level and any number of levels, in the subscriber's own syntax."),
-            Aspect::Order => ("Order", "Messages of one publisher on one address, to one subscriber."),
-            Aspect::ContentType => ("Content type", "A media type that somebody made up, as `text/x-thing`."),
-            Aspect::RegisteredType => {
-                ("Registered content type", "A media type that has a number in CoAP's registry, as `application/json`.")
-            }
-            Aspect::TextProperty => ("User property", "A property of the user's own whose value is text."),
-            Aspect::RepeatedProperty => ("Repeated user property", "Several properties of one name."),
             Aspect::TypedProperty => ("Typed user property", "A whole number, a truth value."),
             Aspect::BinaryProperty => ("Binary user property", "Bytes that are no text."),
             Aspect::Correlation => ("Correlation", "Text that ties an answer to its request."),
             Aspect::BinaryCorrelation => ("Binary correlation", "Bytes that do, and are no text."),
-            Aspect::Reply => {
-                ("Reply", "The publisher asks, the subscriber answers where it is told to, the answer arrives.")
-            }
-            Aspect::Expiry => ("Expiry", "A lifetime that the publisher gives, seen after the message has waited."),
+            Aspect::Reply => (
+                "Reply",
+                "The publisher asks, the subscriber answers where it is told to, the answer arrives.",
+            ),
+            Aspect::Expiry => (
+                "Expiry",
+                "A lifetime that the publisher gives, seen after the message has waited.",
+            ),
             Aspect::Priority => ("Priority", "A priority that the publisher gives."),
-            Aspect::LastValue => ("Last value", "A message that is kept for whoever subscribes later."),
-            Aspect::Redelivery => ("Redelivery", "From a queue, after a consumer that had not settled it is gone."),
+            Aspect::LastValue => (
+                "Last value",
+                "A message that is kept for whoever subscribes later.",
+            ),
+            Aspect::Redelivery => (
+                "Redelivery",
+                "From a queue, after a consumer that had not settled it is gone.",
+            ),
         }
     }
 }
@@ -424,13 +477,18 @@ impl Rule {
                 "A routing key holds 255 bytes. A longer one is cut and ends in a hash of the whole; header `x-address` has \
                  the whole address.",
             ),
-            Rule::FirstOfName => {
-                ("first of a name", "Names are unique there: of several properties of one name the first.")
-            }
-            Rule::AsText => ("as text", "Whole numbers in decimal, truth values as `true` and `false`."),
-            Rule::CorrelationHeader => {
-                ("header", "What is no text, or longer than 255 bytes, comes in header `x-correlation-id`, as bytes.")
-            }
+            Rule::FirstOfName => (
+                "first of a name",
+                "Names are unique there: of several properties of one name the first.",
+            ),
+            Rule::AsText => (
+                "as text",
+                "Whole numbers in decimal, truth values as `true` and `false`.",
+            ),
+            Rule::CorrelationHeader => (
+                "header",
+                "What is no text, or longer than 255 bytes, comes in header `x-correlation-id`, as bytes.",
+            ),
             Rule::CorrelationBase64 => (
                 "base64",
                 "What is no text comes as base64, and header `correlation-id-encoding:base64` says so; said like that it \
@@ -442,19 +500,24 @@ impl Rule {
                  a topic as `$a/<address>` for AMQP, whose servers answer to the default exchange. What the subscriber sends \
                  there arrives, with the correlation.",
             ),
-            Rule::SecondsLeft => ("seconds left", "What is left of it, in whole seconds, rounded up."),
+            Rule::SecondsLeft => (
+                "seconds left",
+                "What is left of it, in whole seconds, rounded up.",
+            ),
             Rule::MillisecondsLeft => ("milliseconds left", "What is left of it, in milliseconds."),
-            Rule::AsSent => {
-                ("as sent", "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.")
-            }
+            Rule::AsSent => (
+                "as sent",
+                "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.",
+            ),
             Rule::NewestValue => (
                 "newest",
                 "What comes is in order and ends with the newest; a value that another has replaced before it could leave \
                  does not come, unless the listener keeps a queue for observers (`coap.queue`).",
             ),
-            Rule::OctetStream => {
-                ("bytes", "CoAP names media types by numbers; what has none comes as 42, `application/octet-stream`.")
-            }
+            Rule::OctetStream => (
+                "bytes",
+                "CoAP names media types by numbers; what has none comes as 42, `application/octet-stream`.",
+            ),
         }
     }
 }
@@ -482,28 +545,42 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (ContentTypeModel::Text, ContentTypeModel::Number) => Cell::Rule(Rule::OctetStream),
             (from, to) => exact_if(from == ContentTypeModel::Text, to == ContentTypeModel::Text),
         },
-        Aspect::RegisteredType => {
-            exact_if(from.content_type != ContentTypeModel::No, to.content_type != ContentTypeModel::No)
-        }
-        Aspect::TextProperty => exact_if(from.properties != PropertyModel::No, to.properties != PropertyModel::No),
+        Aspect::RegisteredType => exact_if(
+            from.content_type != ContentTypeModel::No,
+            to.content_type != ContentTypeModel::No,
+        ),
+        Aspect::TextProperty => exact_if(
+            from.properties != PropertyModel::No,
+            to.properties != PropertyModel::No,
+        ),
         Aspect::RepeatedProperty => match (from.properties, to.properties) {
-            (PropertyModel::RepeatableText, PropertyModel::UniqueText | PropertyModel::UniqueTyped) => {
-                Cell::Rule(Rule::FirstOfName)
-            }
-            (from, to) => exact_if(from == PropertyModel::RepeatableText, to == PropertyModel::RepeatableText),
+            (
+                PropertyModel::RepeatableText,
+                PropertyModel::UniqueText | PropertyModel::UniqueTyped,
+            ) => Cell::Rule(Rule::FirstOfName),
+            (from, to) => exact_if(
+                from == PropertyModel::RepeatableText,
+                to == PropertyModel::RepeatableText,
+            ),
         },
         Aspect::TypedProperty => match (from.properties, to.properties) {
-            (PropertyModel::UniqueTyped, PropertyModel::RepeatableText | PropertyModel::UniqueText) => {
-                Cell::Rule(Rule::AsText)
-            }
-            (from, to) => exact_if(from == PropertyModel::UniqueTyped, to == PropertyModel::UniqueTyped),
+            (
+                PropertyModel::UniqueTyped,
+                PropertyModel::RepeatableText | PropertyModel::UniqueText,
+            ) => Cell::Rule(Rule::AsText),
+            (from, to) => exact_if(
+                from == PropertyModel::UniqueTyped,
+                to == PropertyModel::UniqueTyped,
+            ),
         },
-        Aspect::BinaryProperty => {
-            exact_if(from.properties == PropertyModel::UniqueTyped, to.properties == PropertyModel::UniqueTyped)
-        }
-        Aspect::Correlation => {
-            exact_if(from.correlation != CorrelationModel::No, to.correlation != CorrelationModel::No)
-        }
+        Aspect::BinaryProperty => exact_if(
+            from.properties == PropertyModel::UniqueTyped,
+            to.properties == PropertyModel::UniqueTyped,
+        ),
+        Aspect::Correlation => exact_if(
+            from.correlation != CorrelationModel::No,
+            to.correlation != CorrelationModel::No,
+        ),
         Aspect::BinaryCorrelation => match (from.correlation, to.correlation) {
             (CorrelationModel::No, _) => Cell::Unsaid,
             (_, CorrelationModel::No) => Cell::Dropped,
@@ -512,7 +589,10 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (_, CorrelationModel::ShortText) => Cell::Rule(Rule::CorrelationHeader),
             (_, CorrelationModel::Text) => Cell::Rule(Rule::CorrelationBase64),
         },
-        Aspect::Reply => match exact_if(from.reply_to.or(from.request).is_some(), to.reply_to.is_some()) {
+        Aspect::Reply => match exact_if(
+            from.reply_to.or(from.request).is_some(),
+            to.reply_to.is_some(),
+        ) {
             Cell::Exact if from.reply_to != to.reply_to => Cell::Rule(Rule::ReplyAlias),
             cell => cell,
         },
@@ -520,7 +600,9 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (None, _) => Cell::Unsaid,
             (_, None) => Cell::Dropped,
             // The one protocol that gives the publisher's own header back unchanged.
-            _ if from.properties == PropertyModel::UniqueTyped && to.properties == PropertyModel::UniqueTyped => {
+            _ if from.properties == PropertyModel::UniqueTyped
+                && to.properties == PropertyModel::UniqueTyped =>
+            {
                 Cell::Rule(Rule::AsSent)
             }
             (_, Some(ExpiryUnit::Seconds)) => Cell::Rule(Rule::SecondsLeft),
@@ -533,7 +615,11 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
 }
 
 fn in_syntax(from: &Capabilities, to: &Capabilities) -> Cell {
-    if from.syntax == to.syntax { Cell::Exact } else { Cell::Rule(Rule::OtherSyntax) }
+    if from.syntax == to.syntax {
+        Cell::Exact
+    } else {
+        Cell::Rule(Rule::OtherSyntax)
+    }
 }
 
 /// A row of the table of capabilities: its head, and what it says of a protocol.
@@ -584,11 +670,18 @@ pub fn document() -> String {
     let rows: [Row; 15] = [
         ("at best", |c| c.reliability.to_owned()),
         ("address", |c| c.syntax.example.to_owned()),
-        ("wildcards", |c| c.syntax.wildcards.map_or("–".to_owned(), |(one, many)| format!("`{one}` `{many}`"))),
+        ("wildcards", |c| {
+            c.syntax
+                .wildcards
+                .map_or("–".to_owned(), |(one, many)| format!("`{one}` `{many}`"))
+        }),
         ("escaped in a level", |c| c.syntax.escaped.to_owned()),
         ("longest address", |c| {
             let level = c.level_bytes_max.map(|max| format!("{max} bytes a level"));
-            c.address_bytes_max.map(|max| format!("{max} bytes")).or(level).unwrap_or("–".to_owned())
+            c.address_bytes_max
+                .map(|max| format!("{max} bytes"))
+                .or(level)
+                .unwrap_or("–".to_owned())
         }),
         ("user properties", |c| {
             match c.properties {
@@ -609,7 +702,10 @@ pub fn document() -> String {
             }
             .to_owned()
         }),
-        ("priority", |c| c.priority_max.map_or("–".to_owned(), |max| format!("0 to {max}"))),
+        ("priority", |c| {
+            c.priority_max
+                .map_or("–".to_owned(), |max| format!("0 to {max}"))
+        }),
         ("last value, set by", |c| or_dash(c.last_value_in)),
         ("last value, asked by", |c| c.last_value_out.to_owned()),
         ("delivered before", |c| or_dash(c.redelivered)),
@@ -643,7 +739,12 @@ mod tests {
         for protocol in Protocol::ALL {
             for aspect in Aspect::ALL {
                 let heard = cell(protocol, protocol, aspect);
-                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::NewestValue];
+                let own = [
+                    Rule::SecondsLeft,
+                    Rule::MillisecondsLeft,
+                    Rule::AsSent,
+                    Rule::NewestValue,
+                ];
                 let can_answer = protocol.capabilities().reply_to.is_some();
                 assert!(
                     matches!(heard, Cell::Exact | Cell::Unsaid | Cell::Unasked)
@@ -675,14 +776,24 @@ mod tests {
         for (from, to, aspect, wanted) in [
             (Mqtt5, Mqtt3, Aspect::ContentType, Cell::Dropped),
             (Mqtt3, Mqtt5, Aspect::ContentType, Cell::Unsaid),
-            (Mqtt5, Amqp, Aspect::RepeatedProperty, Cell::Rule(Rule::FirstOfName)),
+            (
+                Mqtt5,
+                Amqp,
+                Aspect::RepeatedProperty,
+                Cell::Rule(Rule::FirstOfName),
+            ),
             (Amqp, Stomp, Aspect::BinaryProperty, Cell::Dropped),
             (Amqp, Stomp, Aspect::Address, Cell::Rule(Rule::OtherSyntax)),
             (Mqtt3, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
             (Amqp, Mqtt3, Aspect::LongAddress, Cell::Unsaid),
             (Mqtt5, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
             (Mqtt3, Amqp, Aspect::Redelivery, Cell::Exact),
-            (Mqtt5, Coap, Aspect::ContentType, Cell::Rule(Rule::OctetStream)),
+            (
+                Mqtt5,
+                Coap,
+                Aspect::ContentType,
+                Cell::Rule(Rule::OctetStream),
+            ),
             (Coap, Mqtt5, Aspect::ContentType, Cell::Unsaid),
             (Coap, Mqtt5, Aspect::RegisteredType, Cell::Exact),
             (Coap, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),

@@ -13,8 +13,8 @@ use crate::{LoginAnswer, LoginAsk};
 use std::collections::VecDeque;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Refusal, Safety, Sent, SessionId,
-    ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
+    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Refusal,
+    Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
 };
 use thalweg_model::{Message, Reliability, Span, Time};
 
@@ -32,7 +32,11 @@ pub struct LinksLimits {
 
 impl Default for LinksLimits {
     fn default() -> Self {
-        LinksLimits { output_high: 256 << 10, output_max: 1 << 20, unflushed_max: 8 << 20 }
+        LinksLimits {
+            output_high: 256 << 10,
+            output_max: 1 << 20,
+            unflushed_max: 8 << 20,
+        }
     }
 }
 
@@ -62,7 +66,10 @@ pub enum Front {
 impl Front {
     /// Whether what the kernel says to it is handled later, by [`Links::work`].
     fn is_coap(&self) -> bool {
-        matches!(self, Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway)
+        matches!(
+            self,
+            Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway
+        )
     }
 }
 
@@ -223,7 +230,11 @@ impl Links {
         coap::close(self, id, now, kernel);
         let Some(link) = self.get_mut(id) else { return };
         let kept = std::mem::take(&mut link.kept);
-        let how = if link.silent { Closing::Silent } else { Closing::Lost };
+        let how = if link.silent {
+            Closing::Silent
+        } else {
+            Closing::Lost
+        };
         if let Some(session) = link.session.take() {
             kernel.close_link(session, id, how, None, now, self);
         }
@@ -245,7 +256,9 @@ impl Links {
 
     /// Counts what a front keeps for its peer now; whether there is memory for what that is more than before.
     pub(crate) fn count_kept(&mut self, id: LinkId, kept: usize, kernel: &Kernel) -> bool {
-        let Some(link) = self.get_mut(id) else { return true };
+        let Some(link) = self.get_mut(id) else {
+            return true;
+        };
         let before = std::mem::replace(&mut link.kept, kept);
         self.kept = self.kept + kept - before;
         kept <= before || kernel.may_keep(before, kept - before)
@@ -300,9 +313,10 @@ impl Links {
                 self.work(now, kernel);
                 driven
             }
-            Some(Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway) | None => {
-                Driven { consumed: 0, stopped: Stopped::Hold }
-            }
+            Some(Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway) | None => Driven {
+                consumed: 0,
+                stopped: Stopped::Hold,
+            },
         }
     }
 
@@ -321,7 +335,9 @@ impl Links {
             if self.should_flush() {
                 break Stopped::FlushFirst;
             }
-            let Some(link) = self.get_mut(id) else { break Stopped::Hold };
+            let Some(link) = self.get_mut(id) else {
+                break Stopped::Hold;
+            };
             if link.closing || link.pause_until.is_some() {
                 break Stopped::Hold;
             }
@@ -377,7 +393,11 @@ impl Links {
     /// again whenever that time is over, so it may change.
     pub fn idle_write(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
-            Front::Mqtt(_) | Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway => None,
+            Front::Mqtt(_)
+            | Front::CoapDatagrams(_)
+            | Front::CoapStream(_)
+            | Front::CoapDesk
+            | Front::CoapAway => None,
             Front::Amqp(front) => front.idle_write(),
             Front::Stomp(front) => front.idle_write(),
         }
@@ -431,7 +451,9 @@ impl Links {
 
     /// Whether the link's session is a member of any group.
     pub fn is_in_group(&self, id: LinkId, kernel: &Kernel) -> bool {
-        self.get(id).and_then(|link| link.session).is_some_and(|session| kernel.is_in_group(session))
+        self.get(id)
+            .and_then(|link| link.session)
+            .is_some_and(|session| kernel.is_in_group(session))
     }
 
     /// What the network takes for a round trip to the link's peer.
@@ -543,7 +565,11 @@ impl Links {
 
     /// Lets a front write, and remembers to flush.
     #[inline]
-    pub(crate) fn write<R>(&mut self, id: LinkId, write: impl FnOnce(&mut Front, &mut Vec<u8>) -> R) -> Option<R> {
+    pub(crate) fn write<R>(
+        &mut self,
+        id: LinkId,
+        write: impl FnOnce(&mut Front, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
         let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
         let before = link.out.len();
         let result = write(&mut link.front, &mut link.out);
@@ -566,7 +592,9 @@ impl Links {
 
     /// A front returns to its link, and has so many bytes to send.
     pub(crate) fn put_back(&mut self, id: LinkId, front: Front, bytes: usize) {
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return;
+        };
         link.front = front;
         self.unflushed += bytes;
         if bytes > 0 && !std::mem::replace(&mut link.dirty, true) {
@@ -621,7 +649,12 @@ impl Effects for Links {
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
         // One session among several of a socket; a stream ends, too, unless it is itself what ends it just now.
-        if self.is_coap(id) && !matches!(self.get(id).map(|link| &link.front), Some(Front::CoapStream(_))) {
+        if self.is_coap(id)
+            && !matches!(
+                self.get(id).map(|link| &link.front),
+                Some(Front::CoapStream(_))
+            )
+        {
             return self.coap.tell(id, Told::Disconnected);
         }
         self.write(id, |front, out| match front {
@@ -657,13 +690,19 @@ impl Effects for Links {
     #[inline]
     fn hand_over(&mut self, id: LinkId, handover: &Handover<'_>) -> Sent {
         let limits = self.limits;
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return Sent::Gone;
+        };
         if link.closing {
             return Sent::Gone;
         }
         // Who asks for one is answered: "there is none" would not be true. Nothing is read above the greater limit.
         let is_asked_for = handover.consumer == 0;
-        let high = if is_asked_for { limits.output_max } else { limits.output_high };
+        let high = if is_asked_for {
+            limits.output_max
+        } else {
+            limits.output_high
+        };
         if link.waiting() > high || (self.unflushed > self.unflushed_most && !is_asked_for) {
             self.congested.push(id);
             return Sent::Full;
@@ -675,7 +714,11 @@ impl Effects for Links {
         let before = link.out.len();
         let taken: Result<(), ()> = match &mut link.front {
             // They take what they want by subscriptions, or by themselves.
-            Front::Mqtt(_) | Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway => {
+            Front::Mqtt(_)
+            | Front::CoapDatagrams(_)
+            | Front::CoapStream(_)
+            | Front::CoapDesk
+            | Front::CoapAway => {
                 return Sent::Gone;
             }
             Front::Amqp(front) => front.hand_over(handover, &mut link.out).map_err(drop),
@@ -743,7 +786,9 @@ impl Effects for Links {
     #[inline]
     fn hold(&mut self, id: LinkId) {
         let number = self.batch.number();
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return;
+        };
         if link.front.is_coap() {
             // Not what follows on the link waits, but one answer: its front asks for the number.
             self.coap.hold = Some(number);
@@ -753,7 +798,8 @@ impl Effects for Links {
             return;
         }
         if link.held.back().is_none_or(|(_, batch)| *batch < number) {
-            link.held.push_back((link.gone + link.out.len() as u64, number));
+            link.held
+                .push_back((link.gone + link.out.len() as u64, number));
             self.holding.push_back((number, id));
         }
     }
@@ -768,17 +814,42 @@ impl Effects for Links {
 
     fn last_value_read(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
         match self.is_coap(id) {
-            true => self.coap.tell(id, Told::Read { ticket, value: value.cloned() }),
+            true => self.coap.tell(
+                id,
+                Told::Read {
+                    ticket,
+                    value: value.cloned(),
+                },
+            ),
             false => self.write_last_value(id, ticket, value),
         }
     }
 
-    fn last_values_listed(&mut self, id: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool) {
-        self.coap.tell(id, Told::Listed { ticket, values, complete });
+    fn last_values_listed(
+        &mut self,
+        id: LinkId,
+        ticket: Ticket,
+        values: Vec<Message>,
+        complete: bool,
+    ) {
+        self.coap.tell(
+            id,
+            Told::Listed {
+                ticket,
+                values,
+                complete,
+            },
+        );
     }
 
     fn watch_ready(&mut self, id: LinkId, cookie: u64, value: Option<&Message>) {
-        self.coap.tell(id, Told::WatchReady { cookie, value: value.cloned() });
+        self.coap.tell(
+            id,
+            Told::WatchReady {
+                cookie,
+                value: value.cloned(),
+            },
+        );
     }
 
     #[inline]
@@ -817,7 +888,9 @@ impl Links {
     #[inline]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let limits = self.limits;
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return Sent::Gone;
+        };
         if link.closing {
             return Sent::Gone;
         }

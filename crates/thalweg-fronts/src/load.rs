@@ -21,7 +21,11 @@ pub struct LoadCounts {
 
 impl AddAssign for LoadCounts {
     fn add_assign(&mut self, other: Self) {
-        let LoadCounts { taken, refused, terms_ignored } = other;
+        let LoadCounts {
+            taken,
+            refused,
+            terms_ignored,
+        } = other;
         self.taken += taken;
         self.refused += refused;
         self.terms_ignored += terms_ignored;
@@ -29,7 +33,11 @@ impl AddAssign for LoadCounts {
 }
 
 /// What stands for a report that could not be read, so that the kernel counts it with its sender.
-const UNREADABLE: LoadReport = LoadReport { waiting: f64::NAN, each_ms: f64::NAN, concurrency: None };
+const UNREADABLE: LoadReport = LoadReport {
+    waiting: f64::NAN,
+    each_ms: f64::NAN,
+    concurrency: None,
+};
 
 impl Links {
     /// What was said of load since the start.
@@ -38,14 +46,23 @@ impl Links {
     }
 
     /// A peer reports its load.
-    pub(crate) fn report_load(&mut self, session: SessionId, said: Load, now: Time, kernel: &mut Kernel) {
+    pub(crate) fn report_load(
+        &mut self,
+        session: SessionId,
+        said: Load,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         let report = said.map_or(UNREADABLE, |said| LoadReport {
             waiting: f64::from(said.waiting),
             each_ms: said.each_ms,
             concurrency: said.concurrency,
         });
-        let count =
-            if kernel.report_load(session, &report, now, self) { &mut self.load.taken } else { &mut self.load.refused };
+        let count = if kernel.report_load(session, &report, now, self) {
+            &mut self.load.taken
+        } else {
+            &mut self.load.refused
+        };
         *count += 1;
     }
 }

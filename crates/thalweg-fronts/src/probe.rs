@@ -38,7 +38,13 @@ const MARKS_MAX: u32 = 24;
 
 impl Probe {
     pub(crate) fn new(clock: fn() -> u64) -> Self {
-        Probe { clock, last: clock(), spent: [0; 7], times: [0; 7], marks_left: MARKS_MAX }
+        Probe {
+            clock,
+            last: clock(),
+            spent: [0; 7],
+            times: [0; 7],
+            marks_left: MARKS_MAX,
+        }
     }
 
     #[cold]
@@ -58,7 +64,11 @@ impl Probe {
     /// [`Mark::KernelPublish`].
     pub fn average(&self, mark: Mark) -> Option<u64> {
         let times = self.times[mark as usize];
-        let delivering = if mark == Mark::KernelPublish { self.spent[Mark::KernelDeliver as usize] } else { 0 };
+        let delivering = if mark == Mark::KernelPublish {
+            self.spent[Mark::KernelDeliver as usize]
+        } else {
+            0
+        };
         (times > 0).then(|| (self.spent[mark as usize] + delivering) / times)
     }
 }

@@ -30,7 +30,11 @@ pub(crate) fn carried(properties: &Properties) -> Option<Stamp> {
 
 /// Takes the stamp out of a message's properties and puts in its place what receivers may see. Nothing else of that name
 /// stays: receivers would take it for another's stamp.
-pub(crate) fn take(properties: &mut Properties, session: SessionId, kernel: &mut Kernel) -> Option<Stamp> {
+pub(crate) fn take(
+    properties: &mut Properties,
+    session: SessionId,
+    kernel: &mut Kernel,
+) -> Option<Stamp> {
     let found = among(&properties.user)?;
     let stamp = read(Some(found), kernel);
     let mut shown = stamp.map(|stamp| kernel.mask_stamp(session, stamp));
@@ -38,7 +42,9 @@ pub(crate) fn take(properties: &mut Properties, session: SessionId, kernel: &mut
         if **name != *STAMP_PROPERTY {
             return true;
         }
-        let Some(shown) = shown.take() else { return false };
+        let Some(shown) = shown.take() else {
+            return false;
+        };
         *value = PropertyValue::Text(shown.to_string().into());
         true
     });
@@ -47,7 +53,9 @@ pub(crate) fn take(properties: &mut Properties, session: SessionId, kernel: &mut
 
 /// The same of a message whose stamp means nothing, because it is never repeated.
 pub(crate) fn remove(mut properties: Properties) -> Option<Properties> {
-    properties.user.retain(|(name, _)| **name != *STAMP_PROPERTY);
+    properties
+        .user
+        .retain(|(name, _)| **name != *STAMP_PROPERTY);
     (!properties.is_empty()).then_some(properties)
 }
 
@@ -71,14 +79,28 @@ mod tests {
     #[test]
     fn a_stamp_is_text_and_the_first_of_its_name_counts() {
         let text = |name: &str, value: &str| (name.into(), PropertyValue::Text(value.into()));
-        let stamp = Stamp { publisher: 0xabc, sequence: 18 };
+        let stamp = Stamp {
+            publisher: 0xabc,
+            sequence: 18,
+        };
         assert_eq!(among(&[]), None);
         assert_eq!(
-            among(&[text("x-stam", "abc-12"), text("x-stamp", "abc-12"), text("x-stamp", "no")]),
+            among(&[
+                text("x-stam", "abc-12"),
+                text("x-stamp", "abc-12"),
+                text("x-stamp", "no")
+            ]),
             Some(Ok(stamp))
         );
-        for damaged in [PropertyValue::Text("abc".into()), PropertyValue::Integer(7), PropertyValue::Nothing] {
-            assert_eq!(among(&[(STAMP_PROPERTY.into(), damaged)]), Some(Err(StampError)));
+        for damaged in [
+            PropertyValue::Text("abc".into()),
+            PropertyValue::Integer(7),
+            PropertyValue::Nothing,
+        ] {
+            assert_eq!(
+                among(&[(STAMP_PROPERTY.into(), damaged)]),
+                Some(Err(StampError))
+            );
         }
     }
 }

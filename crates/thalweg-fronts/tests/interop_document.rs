@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-const BEGIN: &str =
-    "<!-- Made from crates/thalweg-tests/interop/oracle/differences.json by `cargo xtask docs --bless`. -->\n";
+const BEGIN: &str = "<!-- Made from crates/thalweg-tests/interop/oracle/differences.json by `cargo xtask docs --bless`. -->\n";
 const END: &str = "<!-- End of what is made. -->\n";
 
 fn root() -> PathBuf {
@@ -22,7 +21,10 @@ fn check(path: &str, wanted: &str) {
         fs::write(&file, wanted).expect("the tree is writable");
     }
     let committed = fs::read_to_string(&file).unwrap_or_default();
-    assert!(committed == wanted, "{path} is stale: run `cargo xtask docs --bless`");
+    assert!(
+        committed == wanted,
+        "{path} is stale: run `cargo xtask docs --bless`"
+    );
 }
 
 #[test]
@@ -34,13 +36,21 @@ fn documents_tell_what_becomes_of_messages_between_protocols() {
 #[test]
 fn documents_list_where_rabbitmq_does_otherwise() {
     let rows = root().join("crates/thalweg-tests/interop/oracle/differences.json");
-    let rows: Value = serde_json::from_str(&fs::read_to_string(rows).expect("it is there")).expect("it is JSON");
+    let rows: Value =
+        serde_json::from_str(&fs::read_to_string(rows).expect("it is there")).expect("it is JSON");
     for protocol in ["amqp", "stomp"] {
         let path = format!("docs/protocols/{protocol}.md");
         let text = fs::read_to_string(root().join(&path)).expect("every protocol has its document");
-        let Some((before, rest)) = text.split_once(BEGIN) else { panic!("{path} has no line {BEGIN}") };
-        let Some((_, after)) = rest.split_once(END) else { panic!("{path} has no line {END}") };
-        check(&path, &format!("{before}{BEGIN}{}{END}{after}", section(&rows[protocol])));
+        let Some((before, rest)) = text.split_once(BEGIN) else {
+            panic!("{path} has no line {BEGIN}")
+        };
+        let Some((_, after)) = rest.split_once(END) else {
+            panic!("{path} has no line {END}")
+        };
+        check(
+            &path,
+            &format!("{before}{BEGIN}{}{END}{after}", section(&rows[protocol])),
+        );
     }
 }
 
@@ -51,14 +61,33 @@ fn section(rows: &Value) -> String {
          | scenario | RabbitMQ | here | why |\n|---|---|---|---|\n",
     );
     let shown = |row: &Value, key: &str| {
-        let text = row[key].as_str().expect("a row is text").replace('|', "\\|");
-        if text == "…" { "…".to_owned() } else { format!("`{text}`") }
+        let text = row[key]
+            .as_str()
+            .expect("a row is text")
+            .replace('|', "\\|");
+        if text == "…" {
+            "…".to_owned()
+        } else {
+            format!("`{text}`")
+        }
     };
     for row in rows.as_array().expect("rows by protocol") {
-        let scenario = row["scenario"].as_str().expect("a row is text").replace('_', " ");
-        let scenario = if scenario == "…" { "any".to_owned() } else { scenario };
+        let scenario = row["scenario"]
+            .as_str()
+            .expect("a row is text")
+            .replace('_', " ");
+        let scenario = if scenario == "…" {
+            "any".to_owned()
+        } else {
+            scenario
+        };
         let reason = row["reason"].as_str().expect("a row is text");
-        let _ = writeln!(out, "| {scenario} | {} | {} | {reason} |", shown(row, "theirs"), shown(row, "ours"));
+        let _ = writeln!(
+            out,
+            "| {scenario} | {} | {} | {reason} |",
+            shown(row, "theirs"),
+            shown(row, "ours")
+        );
     }
     out.push('\n');
     out

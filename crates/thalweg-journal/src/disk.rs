@@ -92,7 +92,10 @@ pub trait DiskFile: Send + Sync + 'static {
 /// A directory that only its owner can look into, and those above it as far as they are not there: messages are
 /// nobody else's business.
 fn private_dir(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 /// A directory of the operating system. What is made in it is its owner's alone.
@@ -108,7 +111,10 @@ impl OsDisk {
         if !path.is_dir() {
             private_dir(&path)?;
             // The new directory's own name has to be durable too, or it takes all its files with it.
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            if let Some(parent) = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+            {
                 File::open(parent)?.sync_all()?;
             }
         }
@@ -147,14 +153,22 @@ impl Disk for OsDisk {
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.of(name))
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.of(name))
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
         if name.starts_with(QUARANTINE) {
             private_dir(&self.of(QUARANTINE))?;
         }
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.of(name))
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.of(name))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -182,7 +196,13 @@ impl Disk for OsDisk {
 
     fn lock(&self) -> io::Result<Result<File, String>> {
         let path = self.of(crate::names::LOCK);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0)?;
@@ -194,7 +214,11 @@ impl Disk for OsDisk {
                 // Only for the message; a holder that is just starting may not have written its number yet.
                 let _ = (&mut file).take(32).read_to_string(&mut holder);
                 let holder = holder.trim();
-                Ok(Err(if holder.is_empty() { "an unknown process".to_owned() } else { format!("process {holder}") }))
+                Ok(Err(if holder.is_empty() {
+                    "an unknown process".to_owned()
+                } else {
+                    format!("process {holder}")
+                }))
             }
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
@@ -215,7 +239,11 @@ impl Disk for OsDisk {
     }
 
     fn shown(&self, name: &str) -> String {
-        if name.is_empty() { self.path.display().to_string() } else { self.of(name).display().to_string() }
+        if name.is_empty() {
+            self.path.display().to_string()
+        } else {
+            self.of(name).display().to_string()
+        }
     }
 }
 

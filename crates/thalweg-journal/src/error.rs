@@ -175,8 +175,19 @@ impl fmt::Display for FileFault {
 
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, bytes, first_index, last_index, fault, quarantine } = self;
-        write!(out, "{file}: {bytes} bytes at offset {offset} are damaged or missing ({fault}); with them ")?;
+        let Self {
+            file,
+            offset,
+            bytes,
+            first_index,
+            last_index,
+            fault,
+            quarantine,
+        } = self;
+        write!(
+            out,
+            "{file}: {bytes} bytes at offset {offset} are damaged or missing ({fault}); with them "
+        )?;
         match last_index {
             _ if *first_index == 0 => write!(out, "an unknown number of frames")?,
             Some(last) if last == first_index => write!(out, "frame {first_index}")?,
@@ -192,7 +203,14 @@ impl fmt::Display for Damage {
 
 impl fmt::Display for DroppedTail {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, first_index, frames_seen, bytes, fault } = self;
+        let Self {
+            file,
+            offset,
+            first_index,
+            frames_seen,
+            bytes,
+            fault,
+        } = self;
         write!(
             out,
             "{file}: the end from offset {offset} on was dropped: {bytes} bytes, {frames_seen} frames of which were \
@@ -215,7 +233,10 @@ impl fmt::Display for OpenError {
                     "{doing}: {error}. The journal has to be able to write in its directory: give the user that runs \
                      Thalweg the right to, or name another directory"
                 ),
-                _ => write!(out, "{doing}: {error}. Look at the system's log and at the disk; nothing was changed"),
+                _ => write!(
+                    out,
+                    "{doing}: {error}. Look at the system's log and at the disk; nothing was changed"
+                ),
             },
             Self::File { file, fault } => write!(out, "{file}: {fault}"),
             Self::OtherJournal { file, its, ours } => write!(
@@ -248,7 +269,10 @@ impl fmt::Display for ReadError {
                 place.0 & (Place::SPAN - 1)
             ),
             Self::Damaged(damage) => write!(out, "{damage}"),
-            Self::Io { doing, error } => write!(out, "{doing}: {error}. Look at the system's log and at the disk"),
+            Self::Io { doing, error } => write!(
+                out,
+                "{doing}: {error}. Look at the system's log and at the disk"
+            ),
         }
     }
 }

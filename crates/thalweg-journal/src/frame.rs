@@ -28,7 +28,10 @@ pub struct Seed(u32);
 impl Seed {
     /// The seed of file `number` with this salt.
     pub fn new(salt: u64, number: u64) -> Self {
-        Self(crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &number.to_le_bytes()))
+        Self(crc32c::crc32c_append(
+            crc32c::crc32c(&salt.to_le_bytes()),
+            &number.to_le_bytes(),
+        ))
     }
 }
 
@@ -71,7 +74,9 @@ impl FrameHeader {
     /// Reads the header that begins `bytes`; nothing if this is not a header written for this offset of this file.
     pub fn read(bytes: &[u8], seed: Seed, offset: u64) -> Option<Self> {
         let bytes = bytes.first_chunk::<HEADER_BYTES>()?;
-        if !bytes.starts_with(&MAGIC) || number_at::<4>(bytes, HEADER_CRC_AT) != u64::from(crc(bytes, seed, offset)) {
+        if !bytes.starts_with(&MAGIC)
+            || number_at::<4>(bytes, HEADER_CRC_AT) != u64::from(crc(bytes, seed, offset))
+        {
             return None;
         }
         // Its checksum is right, so that another format is a newer one in a file of an older: nothing we ever wrote.
@@ -104,7 +109,10 @@ impl FrameHeader {
     /// elsewhere without breaking the chain behind it.
     pub fn chain(&self, payload: &[u8]) -> u64 {
         let header = self.unsealed();
-        xxh3_64_with_seed(payload, xxh3_64(header.get(..HEADER_CRC_AT).unwrap_or_default()))
+        xxh3_64_with_seed(
+            payload,
+            xxh3_64(header.get(..HEADER_CRC_AT).unwrap_or_default()),
+        )
     }
 
     fn sealed(&self, seed: Seed, offset: u64) -> [u8; HEADER_BYTES] {
@@ -165,7 +173,11 @@ pub fn encode(draft: &FrameDraft<'_>, seed: Seed, offset: u64, out: &mut Vec<u8>
 }
 
 /// Makes whole frames, encoded for one place, fit another: file `from` at `from_offset` to file `to` at `to_offset`.
-pub fn move_frames(frames: &mut [u8], (from, mut from_offset): (Seed, u64), (to, mut to_offset): (Seed, u64)) {
+pub fn move_frames(
+    frames: &mut [u8],
+    (from, mut from_offset): (Seed, u64),
+    (to, mut to_offset): (Seed, u64),
+) {
     let mut rest = frames;
     while let Some(header) = FrameHeader::read(rest, from, from_offset) {
         let length = header.frame_bytes();

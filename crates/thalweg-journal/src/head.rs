@@ -36,7 +36,11 @@ impl Head {
     /// Reads one back: of the right kind, whole, and of a version that is known.
     pub fn read(bytes: &[u8], magic: [u8; 8], version_known: u32) -> Result<Self, FileFault> {
         let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
-            return Err(if bytes.starts_with(&magic) { FileFault::Damaged } else { FileFault::Foreign });
+            return Err(if bytes.starts_with(&magic) {
+                FileFault::Damaged
+            } else {
+                FileFault::Foreign
+            });
         };
         let head = Self(Box::new(*bytes));
         if head.bytes_at::<8>(0) != magic {
@@ -47,7 +51,10 @@ impl Head {
         }
         match head.u32_at(8) {
             version if version == version_known => Ok(head),
-            version => Err(FileFault::OtherVersion { version, known: version_known }),
+            version => Err(FileFault::OtherVersion {
+                version,
+                known: version_known,
+            }),
         }
     }
 
@@ -81,7 +88,11 @@ impl Head {
     }
 
     fn bytes_at<const N: usize>(&self, at: usize) -> [u8; N] {
-        self.0.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+        self.0
+            .get(at..)
+            .and_then(|rest| rest.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
     }
 
     fn crc(&self) -> u32 {

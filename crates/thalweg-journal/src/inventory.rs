@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, ReadError};
@@ -34,7 +36,12 @@ pub struct ReplayFrom {
 impl ReplayFrom {
     /// The beginning of a journal: before any frame.
     pub const fn start(journal: u128) -> Self {
-        Self { journal, index: 1, place: Place(0), hash: 0 }
+        Self {
+            journal,
+            index: 1,
+            place: Place(0),
+            hash: 0,
+        }
     }
 }
 
@@ -132,13 +139,26 @@ pub(crate) struct Wanted {
 }
 
 impl<D: Disk> Inventory<D> {
-    pub(crate) fn new(disk: D, journal: u128, options: Options, spares: Vec<String>, highest_spare: u64) -> Self {
+    pub(crate) fn new(
+        disk: D,
+        journal: u128,
+        options: Options,
+        spares: Vec<String>,
+        highest_spare: u64,
+    ) -> Self {
         Self {
             disk,
             journal,
             options,
-            table: RwLock::new(Table { segments: BTreeMap::new(), moves: Vec::new(), sources: Vec::new() }),
-            shelf: Mutex::new(Shelf { names: spares, last: highest_spare }),
+            table: RwLock::new(Table {
+                segments: BTreeMap::new(),
+                moves: Vec::new(),
+                sources: Vec::new(),
+            }),
+            shelf: Mutex::new(Shelf {
+                names: spares,
+                last: highest_spare,
+            }),
             taken: Condvar::new(),
             making: Mutex::new(()),
             durable: AtomicU64::new(0),
@@ -198,7 +218,10 @@ impl<D: Disk> Inventory<D> {
         show: &mut dyn FnMut(FrameView<'_>),
     ) -> Result<ReplayFrom, ReadError> {
         let through = through.min(self.durable());
-        let mut expected = Expected { index: from.index, hash: from.hash };
+        let mut expected = Expected {
+            index: from.index,
+            hash: from.hash,
+        };
         let mut place = from.place;
         while expected.index <= through {
             let (head, file, end) = self.holder_of(expected.index)?;
@@ -217,7 +240,10 @@ impl<D: Disk> Inventory<D> {
             while expected.index <= through {
                 let name = names::segment(head.number);
                 let reading = || format!("reading {}", self.disk.shown(&name));
-                match reader.next(&mut expected).map_err(|error| ReadError::Io { doing: reading(), error })? {
+                match reader.next(&mut expected).map_err(|error| ReadError::Io {
+                    doing: reading(),
+                    error,
+                })? {
                     Found::Frame(at, header, payload) => show(FrameView {
                         index: header.index,
                         epoch: header.epoch,
@@ -241,22 +267,35 @@ impl<D: Disk> Inventory<D> {
             }
             let next = head.place(reader.offset());
             if next == place {
-                return Err(ReadError::Damaged(self.missing(&head, expected.index, "the segment ends before it")));
+                return Err(ReadError::Damaged(self.missing(
+                    &head,
+                    expected.index,
+                    "the segment ends before it",
+                )));
             }
             place = next;
         }
-        Ok(ReplayFrom { journal: self.journal, index: expected.index, place, hash: expected.hash })
+        Ok(ReplayFrom {
+            journal: self.journal,
+            index: expected.index,
+            place,
+            hash: expected.hash,
+        })
     }
 
     /// Where the oldest frame that is still here begins.
     pub fn oldest(&self) -> ReplayFrom {
         let table = self.table();
-        table.segments.values().next().map_or(ReplayFrom::start(self.journal), |segment| ReplayFrom {
-            journal: self.journal,
-            index: segment.head.first_index(),
-            place: segment.head.place(SegmentHead::FRAMES_AT),
-            hash: segment.head.before.hash,
-        })
+        table
+            .segments
+            .values()
+            .next()
+            .map_or(ReplayFrom::start(self.journal), |segment| ReplayFrom {
+                journal: self.journal,
+                index: segment.head.first_index(),
+                place: segment.head.place(SegmentHead::FRAMES_AT),
+                hash: segment.head.before.hash,
+            })
     }
 
     /// Where the segment begins that has frame `index`.
@@ -278,21 +317,34 @@ impl<D: Disk> Inventory<D> {
     /// The same, and the place from which on everything is in the segment that is written.
     pub fn layout(&self) -> (Vec<SegmentInfo>, Place) {
         let table = self.table();
-        let written = table.segments.values().next_back().filter(|segment| segment.end.is_none());
+        let written = table
+            .segments
+            .values()
+            .next_back()
+            .filter(|segment| segment.end.is_none());
         let written_from = written.map_or(Place(u64::MAX), |segment| segment.head.place(0));
-        let firsts = table.segments.values().skip(1).map(|next| Some(next.head.before.last_index)).chain([None]);
-        let infos = table.segments.values().zip(firsts).filter_map(|(segment, next)| {
-            let bytes_used = segment.end?;
-            Some(SegmentInfo {
-                number: segment.head.number,
-                first_index: segment.head.first_index(),
-                last_index: segment.last_index.or(next)?,
-                bytes_used,
-                bytes_file: segment.bytes_file,
-                first_place: segment.head.place(SegmentHead::FRAMES_AT),
-                end_place: segment.head.place(bytes_used),
-            })
-        });
+        let firsts = table
+            .segments
+            .values()
+            .skip(1)
+            .map(|next| Some(next.head.before.last_index))
+            .chain([None]);
+        let infos = table
+            .segments
+            .values()
+            .zip(firsts)
+            .filter_map(|(segment, next)| {
+                let bytes_used = segment.end?;
+                Some(SegmentInfo {
+                    number: segment.head.number,
+                    first_index: segment.head.first_index(),
+                    last_index: segment.last_index.or(next)?,
+                    bytes_used,
+                    bytes_file: segment.bytes_file,
+                    first_place: segment.head.place(SegmentHead::FRAMES_AT),
+                    end_place: segment.head.place(bytes_used),
+                })
+            });
         (infos.collect(), written_from)
     }
 
@@ -300,22 +352,42 @@ impl<D: Disk> Inventory<D> {
     /// sealed.
     pub fn part_before(&self, replay: ReplayFrom) -> Option<(u64, u64, bool)> {
         let table = self.table();
-        let segment = table.segments.values().rev().find(|segment| segment.head.first_index() <= replay.index)?;
+        let segment = table
+            .segments
+            .values()
+            .rev()
+            .find(|segment| segment.head.first_index() <= replay.index)?;
         let end = segment.end.unwrap_or(segment.bytes_file);
         let offset = replay.place.since(segment.head.place(0));
         let bytes = offset.filter(|offset| (SegmentHead::FRAMES_AT..=end).contains(offset));
-        Some((segment.head.number, bytes.unwrap_or(SegmentHead::FRAMES_AT), segment.end.is_some()))
+        Some((
+            segment.head.number,
+            bytes.unwrap_or(SegmentHead::FRAMES_AT),
+            segment.end.is_some(),
+        ))
     }
 
     /// Nothing in `segment` is needed any more: its file is kept as a spare, or removed.
     pub fn release(&self, segment: u64) -> io::Result<()> {
         let mut shelf = self.shelf();
         let bytes_file = match self.table().segments.get(&segment) {
-            Some(Segment { end: Some(_), bytes_file, .. }) => *bytes_file,
+            Some(Segment {
+                end: Some(_),
+                bytes_file,
+                ..
+            }) => *bytes_file,
             Some(_) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "this segment is still being written"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "this segment is still being written",
+                ));
             }
-            None => return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such segment")),
+            None => {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "there is no such segment",
+                ));
+            }
         };
         self.recycle(&mut shelf, &names::segment(segment), bytes_file, |this| {
             this.table_mut().segments.remove(&segment);
@@ -359,9 +431,14 @@ impl<D: Disk> Inventory<D> {
 
     /// Waits until fewer spares are there than are wanted, or until it is time to stop.
     pub(crate) fn wait_for_want(&self, is_stopping: &AtomicBool) {
-        let is_content =
-            |shelf: &mut Shelf| shelf.names.len() >= self.options.spares && !is_stopping.load(Ordering::Acquire);
-        drop(self.taken.wait_while(self.shelf(), is_content).unwrap_or_else(PoisonError::into_inner));
+        let is_content = |shelf: &mut Shelf| {
+            shelf.names.len() >= self.options.spares && !is_stopping.load(Ordering::Acquire)
+        };
+        drop(
+            self.taken
+                .wait_while(self.shelf(), is_content)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     /// Wakes who waits in [`Inventory::wait_for_want`], to look again.
@@ -377,7 +454,9 @@ impl<D: Disk> Inventory<D> {
 
     /// From now on [`Inventory::read`] does not ask `source` any more.
     pub fn remove_source(&self, source: &Arc<dyn PlaceSource>) {
-        self.table_mut().sources.retain(|known| !Arc::ptr_eq(known, source));
+        self.table_mut()
+            .sources
+            .retain(|known| !Arc::ptr_eq(known, source));
     }
 
     /// Says how many bytes other files of the journal take (checkpoints, packs): they count towards its limit.
@@ -392,11 +471,22 @@ impl<D: Disk> Inventory<D> {
         // Not knowing what is free, we take what we have for all there is.
         let free = self.disk.free_bytes().unwrap_or(0);
         let possible = bytes_used.saturating_add(bytes_spare).saturating_add(free);
-        let bytes_limit = if self.options.bytes_max == 0 { possible } else { possible.min(self.options.bytes_max) };
+        let bytes_limit = if self.options.bytes_max == 0 {
+            possible
+        } else {
+            possible.min(self.options.bytes_max)
+        };
         let full = self.full.load(Ordering::Relaxed);
-        let pressed =
-            full || u128::from(bytes_used) * 100 > u128::from(bytes_limit) * u128::from(Fill::PRESSURE_PERCENT);
-        Fill { bytes_used, bytes_spare, bytes_limit, pressed, full }
+        let pressed = full
+            || u128::from(bytes_used) * 100
+                > u128::from(bytes_limit) * u128::from(Fill::PRESSURE_PERCENT);
+        Fill {
+            bytes_used,
+            bytes_spare,
+            bytes_limit,
+            pressed,
+            full,
+        }
     }
 
     pub(crate) fn set_full(&self, full: bool) {
@@ -450,7 +540,11 @@ impl<D: Disk> Inventory<D> {
             end: None,
             last_index: None,
         });
-        Ok(Begun { head, file, capacity })
+        Ok(Begun {
+            head,
+            file,
+            capacity,
+        })
     }
 
     /// A file for a new segment, under a spare's name, and how long it is.
@@ -465,15 +559,25 @@ impl<D: Disk> Inventory<D> {
                 return Ok((name, file, ordinary));
             }
         }
-        let capacity = if need <= ordinary { ordinary } else { need.next_multiple_of(SegmentHead::FRAMES_AT) };
+        let capacity = if need <= ordinary {
+            ordinary
+        } else {
+            need.next_multiple_of(SegmentHead::FRAMES_AT)
+        };
         if !wanted.at_open {
             if !self.has_room_for(capacity) {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "the limit set for the journal is reached"));
+                return Err(io::Error::new(
+                    io::ErrorKind::StorageFull,
+                    "the limit set for the journal is reached",
+                ));
             }
             return self.new_file(capacity, false);
         }
         let mut result = self.new_file(capacity, true);
-        for small in SMALL_SEGMENTS.into_iter().filter(|small| *small < capacity && *small >= need) {
+        for small in SMALL_SEGMENTS
+            .into_iter()
+            .filter(|small| *small < capacity && *small >= need)
+        {
             match result {
                 Err(error) if is_full(&error) => result = self.new_file(small, true),
                 _ => break,
@@ -485,8 +589,13 @@ impl<D: Disk> Inventory<D> {
     fn new_file(&self, capacity: u64, zeros: bool) -> io::Result<(String, D::File, u64)> {
         let name = self.new_spare_name();
         let file = self.disk.create(&name)?;
-        let filled =
-            file.allocate(capacity).and_then(|()| if zeros { fill_with_zeros(&file, capacity) } else { Ok(()) });
+        let filled = file.allocate(capacity).and_then(|()| {
+            if zeros {
+                fill_with_zeros(&file, capacity)
+            } else {
+                Ok(())
+            }
+        });
         match filled {
             Ok(()) => Ok((name, file, capacity)),
             Err(error) => {
@@ -506,8 +615,15 @@ impl<D: Disk> Inventory<D> {
     ///
     /// The directory is synced before the file may be used again: otherwise a crash could bring back the old name over
     /// new content.
-    fn recycle(&self, shelf: &mut Shelf, name: &str, bytes_file: u64, forget: impl Fn(&Self)) -> io::Result<()> {
-        let is_wanted = shelf.names.len() < self.options.spares && bytes_file == self.options.segment_bytes;
+    fn recycle(
+        &self,
+        shelf: &mut Shelf,
+        name: &str,
+        bytes_file: u64,
+        forget: impl Fn(&Self),
+    ) -> io::Result<()> {
+        let is_wanted =
+            shelf.names.len() < self.options.spares && bytes_file == self.options.segment_bytes;
         if !is_wanted {
             self.disk.unlink(name)?;
             forget(self);
@@ -530,11 +646,21 @@ impl<D: Disk> Inventory<D> {
 
     fn has_room_for(&self, bytes: u64) -> bool {
         let max = self.options.bytes_max;
-        max == 0 || self.used_bytes().saturating_add(self.spare_bytes()).saturating_add(bytes) <= max
+        max == 0
+            || self
+                .used_bytes()
+                .saturating_add(self.spare_bytes())
+                .saturating_add(bytes)
+                <= max
     }
 
     fn used_bytes(&self) -> u64 {
-        let segments: u64 = self.table().segments.values().map(|segment| segment.bytes_file).sum();
+        let segments: u64 = self
+            .table()
+            .segments
+            .values()
+            .map(|segment| segment.bytes_file)
+            .sum();
         segments.saturating_add(self.other_bytes.load(Ordering::Relaxed))
     }
 
@@ -546,7 +672,11 @@ impl<D: Disk> Inventory<D> {
     #[allow(clippy::type_complexity)]
     fn holder_of(&self, index: Index) -> Result<(SegmentHead, Arc<D::File>, u64), ReadError> {
         let table = self.table();
-        let holder = table.segments.values().rev().find(|segment| segment.head.first_index() <= index);
+        let holder = table
+            .segments
+            .values()
+            .rev()
+            .find(|segment| segment.head.first_index() <= index);
         let Some(segment) = holder else {
             let mut damage = Damage {
                 file: self.disk.shown(""),
@@ -562,7 +692,11 @@ impl<D: Disk> Inventory<D> {
             }
             return Err(ReadError::Damaged(damage));
         };
-        Ok((segment.head, Arc::clone(&segment.file), segment.end.unwrap_or(segment.bytes_file)))
+        Ok((
+            segment.head,
+            Arc::clone(&segment.file),
+            segment.end.unwrap_or(segment.bytes_file),
+        ))
     }
 
     fn missing(&self, head: &SegmentHead, index: Index, fault: &str) -> Damage {
@@ -599,7 +733,10 @@ impl<D: Disk> Inventory<D> {
                 fault: "the file ends before them".to_owned(),
                 quarantine: None,
             })),
-            Err(error) => Err(ReadError::Io { doing: format!("reading {}", shown()), error }),
+            Err(error) => Err(ReadError::Io {
+                doing: format!("reading {}", shown()),
+                error,
+            }),
         }
     }
 
@@ -626,7 +763,11 @@ impl<F> Table<F> {
             }
             // If the one that came next was released, nobody says where this one ended, only that it is not written.
             let is_next = *number == head.before.number;
-            before.end = Some(if is_next { head.before.length } else { before.bytes_file });
+            before.end = Some(if is_next {
+                head.before.length
+            } else {
+                before.bytes_file
+            });
             before.last_index = Some(head.before.last_index);
         }
         if head.moved_bytes > 0 {
@@ -643,7 +784,8 @@ impl<F> Table<F> {
         let (number, segment) = self.segments.range(..=place.number()).next_back()?;
         let offset = place.since(Place::at(*number, 0))?;
         let end = segment.end.unwrap_or(segment.bytes_file);
-        let is_inside = offset >= SegmentHead::FRAMES_AT && offset.checked_add(u64::from(len))? <= end;
+        let is_inside =
+            offset >= SegmentHead::FRAMES_AT && offset.checked_add(u64::from(len))? <= end;
         is_inside.then_some((segment, offset))
     }
 
@@ -658,7 +800,10 @@ impl<F> Table<F> {
 
 /// True if the error says that there is no room, rather than that something is broken.
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 /// Writes the file full of zeros: blocks that were written before need no metadata when they are written again, so that

@@ -98,8 +98,14 @@ impl<D: Disk> Journal<D> {
         show: &mut dyn FnMut(FrameView<'_>),
     ) -> Result<(Self, Recovered), OpenError> {
         options.check()?;
-        let Recovery { inventory, recovered, before, number, unfit, superfluous } =
-            recover(&disk, options, start, show)?;
+        let Recovery {
+            inventory,
+            recovered,
+            before,
+            number,
+            unfit,
+            superfluous,
+        } = recover(&disk, options, start, show)?;
         let discard = |inventory: &Inventory<D>, names: Vec<(String, u64)>| {
             names.into_iter().try_for_each(|(name, bytes_file)| {
                 let discarding = OpenError::io(format!("taking {} out of use", disk.shown(&name)));
@@ -107,18 +113,41 @@ impl<D: Disk> Journal<D> {
             })
         };
         discard(&inventory, unfit)?;
-        let wanted = Wanted { number, before, epoch: recovered.epoch, moved_bytes: 0, need: 0, at_open: true };
-        let begun = inventory.begin(&wanted).map_err(|error| match is_full(&error) {
-            true => OpenError::Full { directory: disk.shown(""), error },
-            false => OpenError::Io { doing: format!("beginning a segment in {}", disk.shown("")), error },
-        })?;
+        let wanted = Wanted {
+            number,
+            before,
+            epoch: recovered.epoch,
+            moved_bytes: 0,
+            need: 0,
+            at_open: true,
+        };
+        let begun = inventory
+            .begin(&wanted)
+            .map_err(|error| match is_full(&error) {
+                true => OpenError::Full {
+                    directory: disk.shown(""),
+                    error,
+                },
+                false => OpenError::Io {
+                    doing: format!("beginning a segment in {}", disk.shown("")),
+                    error,
+                },
+            })?;
         // Only now: the new head says that they are not part of the journal.
         discard(&inventory, superfluous)?;
         inventory.set_durable(before.last_index);
-        let tip = Tip { index: before.last_index, hash: before.hash, offset: SegmentHead::FRAMES_AT };
+        let tip = Tip {
+            index: before.last_index,
+            hash: before.hash,
+            offset: SegmentHead::FRAMES_AT,
+        };
         let journal = Self {
             inventory: Arc::new(inventory),
-            active: Active { head: begun.head, file: begun.file, capacity: begun.capacity },
+            active: Active {
+                head: begun.head,
+                file: begun.file,
+                capacity: begun.capacity,
+            },
             epoch: recovered.epoch,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             last: tip,
@@ -163,7 +192,9 @@ impl<D: Disk> Journal<D> {
     fn encode(&mut self, batches: &[Batch<'_>], places: &mut Vec<Place>) -> usize {
         let seed = self.active.head.seed();
         for (done, batch) in batches.iter().enumerate() {
-            if self.last.offset + frame::frame_bytes(batch.payload.len()) as u64 > self.active.capacity {
+            if self.last.offset + frame::frame_bytes(batch.payload.len()) as u64
+                > self.active.capacity
+            {
                 return done;
             }
             let draft = FrameDraft {
@@ -176,9 +207,17 @@ impl<D: Disk> Journal<D> {
             };
             let before = self.pending.len();
             let hash = frame::encode(&draft, seed, self.last.offset, &mut self.pending);
-            places.push(self.active.head.place(self.last.offset + HEADER_BYTES as u64));
+            places.push(
+                self.active
+                    .head
+                    .place(self.last.offset + HEADER_BYTES as u64),
+            );
             let offset = self.last.offset + (self.pending.len() - before) as u64;
-            self.last = Tip { index: draft.index, hash, offset };
+            self.last = Tip {
+                index: draft.index,
+                hash,
+                offset,
+            };
         }
         batches.len()
     }
@@ -187,7 +226,9 @@ impl<D: Disk> Journal<D> {
     fn write(&mut self) -> io::Result<()> {
         let rest = self.pending.get(self.written..).unwrap_or_default();
         if !rest.is_empty() {
-            self.active.file.write_full(rest, self.durable.offset + self.written as u64)?;
+            self.active
+                .file
+                .write_full(rest, self.durable.offset + self.written as u64)?;
             self.written = self.pending.len();
         }
         Ok(())
@@ -255,7 +296,10 @@ impl<D: Disk> Journal<D> {
         match moved {
             Ok(()) => {
                 self.now_durable();
-                self.mended = Some(format!("{fault}; the same frames are durable in {} now", self.active_name()));
+                self.mended = Some(format!(
+                    "{fault}; the same frames are durable in {} now",
+                    self.active_name()
+                ));
                 Ok(())
             }
             Err(again) => {
@@ -311,7 +355,14 @@ impl<D: Disk> Journal<D> {
     fn begin(&mut self, before: Ending, need: u64, moved_bytes: u64) -> io::Result<()> {
         let epoch = self.epoch;
         let mut number = self.next_number();
-        let mut wanted = Wanted { number, before, epoch, moved_bytes, need, at_open: false };
+        let mut wanted = Wanted {
+            number,
+            before,
+            epoch,
+            moved_bytes,
+            need,
+            at_open: false,
+        };
         let begun = match self.inventory.begin(&wanted) {
             Err(error) if !is_full(&error) => {
                 // The first one may have got its name. The next head skips it, and the next opening removes it.
@@ -321,7 +372,11 @@ impl<D: Disk> Journal<D> {
             }
             result => result,
         }?;
-        self.active = Active { head: begun.head, file: begun.file, capacity: begun.capacity };
+        self.active = Active {
+            head: begun.head,
+            file: begun.file,
+            capacity: begun.capacity,
+        };
         Ok(())
     }
 
@@ -331,15 +386,24 @@ impl<D: Disk> Journal<D> {
     }
 
     fn ending(&self, tip: Tip) -> Ending {
-        Ending { number: self.active.head.number, length: tip.offset, last_index: tip.index, hash: tip.hash }
+        Ending {
+            number: self.active.head.number,
+            length: tip.offset,
+            last_index: tip.index,
+            hash: tip.hash,
+        }
     }
 
     fn active_name(&self) -> String {
-        self.inventory.disk().shown(&crate::names::segment(self.active.head.number))
+        self.inventory
+            .disk()
+            .shown(&crate::names::segment(self.active.head.number))
     }
 
     fn alive(&self) -> Result<(), LogError> {
-        self.failed.as_ref().map_or(Ok(()), |words| Err(LogError::Failed(words.clone())))
+        self.failed
+            .as_ref()
+            .map_or(Ok(()), |words| Err(LogError::Failed(words.clone())))
     }
 }
 
@@ -371,7 +435,10 @@ impl<D: Disk> Log for Journal<D> {
                     Err(error) => return Err(error),
                 }
             }
-            let undo = Undo { last: self.last, pending: self.pending.len() };
+            let undo = Undo {
+                last: self.last,
+                pending: self.pending.len(),
+            };
             let placed = places.len();
             let count = self.encode(rest, &mut places);
             if !self.write_or_undo(undo)? {
@@ -402,14 +469,21 @@ impl<D: Disk> Log for Journal<D> {
             return Ok(());
         }
         let told = self.durable.index;
-        self.append(&[Batch { shard: 0, payload: &[] }])?;
+        self.append(&[Batch {
+            shard: 0,
+            payload: &[],
+        }])?;
         self.sync()?;
         // The mark itself is not on record, and needs not be: it holds nothing.
         self.on_record = self.on_record.max(told + 1);
         Ok(())
     }
 
-    fn read_from(&self, index: Index, show: &mut dyn FnMut(FrameView<'_>) -> ControlFlow<()>) -> Result<(), LogError> {
+    fn read_from(
+        &self,
+        index: Index,
+        show: &mut dyn FnMut(FrameView<'_>) -> ControlFlow<()>,
+    ) -> Result<(), LogError> {
         let mut stopped = false;
         let from = self.inventory.segment_of(index).map_err(unreadable)?;
         let mut show_from = |view: FrameView<'_>| {
@@ -417,7 +491,9 @@ impl<D: Disk> Log for Journal<D> {
                 stopped = show(view).is_break();
             }
         };
-        self.inventory.read_frames(from, Index::MAX, &mut show_from).map_err(unreadable)?;
+        self.inventory
+            .read_frames(from, Index::MAX, &mut show_from)
+            .map_err(unreadable)?;
         Ok(())
     }
 
@@ -427,7 +503,10 @@ impl<D: Disk> Log for Journal<D> {
                 break;
             }
             self.inventory.release(segment.number).map_err(|error| {
-                LogError::Unreadable(format!("releasing segment {:016x}: {error}; it stays", segment.number))
+                LogError::Unreadable(format!(
+                    "releasing segment {:016x}: {error}; it stays",
+                    segment.number
+                ))
             })?;
         }
         Ok(())
@@ -441,14 +520,21 @@ impl<D: Disk> Log for Journal<D> {
 impl<D: Disk> Journal<D> {
     fn out_of_room(&self, places: Vec<Place>, words: String) -> Result<Vec<Place>, LogError> {
         self.inventory.set_full(true);
-        if places.is_empty() { Err(LogError::Full(words)) } else { Ok(places) }
+        if places.is_empty() {
+            Err(LogError::Full(words))
+        } else {
+            Ok(places)
+        }
     }
 }
 
 /// Takes the directory for this process.
 pub fn take_lock<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
     let directory = disk.shown("");
-    match disk.lock().map_err(OpenError::io(format!("locking {directory}")))? {
+    match disk
+        .lock()
+        .map_err(OpenError::io(format!("locking {directory}")))?
+    {
         Ok(lock) => Ok(lock),
         Err(holder) => Err(OpenError::Locked { directory, holder }),
     }

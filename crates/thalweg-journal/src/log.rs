@@ -83,7 +83,11 @@ pub trait Log: Send {
     fn mark(&mut self) -> Result<(), LogError>;
 
     /// Shows every durable frame from `index` on, until told to stop.
-    fn read_from(&self, index: Index, show: &mut dyn FnMut(FrameView<'_>) -> ControlFlow<()>) -> Result<(), LogError>;
+    fn read_from(
+        &self,
+        index: Index,
+        show: &mut dyn FnMut(FrameView<'_>) -> ControlFlow<()>,
+    ) -> Result<(), LogError>;
 
     /// Frames before `index` are no longer needed, nor is any place in them.
     fn trim_before(&mut self, index: Index) -> Result<(), LogError>;
@@ -135,7 +139,10 @@ impl LogError {
 
 impl fmt::Display for LogError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Full(words) | Self::Failed(words) | Self::TooLong(words) | Self::Unreadable(words)) = self;
+        let (Self::Full(words)
+        | Self::Failed(words)
+        | Self::TooLong(words)
+        | Self::Unreadable(words)) = self;
         out.write_str(words)
     }
 }

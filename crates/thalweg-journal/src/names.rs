@@ -22,6 +22,13 @@ pub fn spare(number: u64) -> String {
 /// The number in `name` after `prefix`, if it is written exactly as we write it.
 pub fn number_in(name: &str, prefix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?;
-    let is_ours = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if is_ours { u64::from_str_radix(digits, 16).ok() } else { None }
+    let is_ours = digits.len() == 16
+        && digits
+            .bytes()
+            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if is_ours {
+        u64::from_str_radix(digits, 16).ok()
+    } else {
+        None
+    }
 }

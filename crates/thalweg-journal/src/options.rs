@@ -19,7 +19,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, spares: 4, bytes_max: 0, repair: false }
+        Self {
+            segment_bytes: 64 << 20,
+            spares: 4,
+            bytes_max: 0,
+            repair: false,
+        }
     }
 }
 
@@ -28,7 +33,11 @@ impl Options {
     pub const SEGMENT_BYTES_MIN: u64 = 2 * SegmentHead::FRAMES_AT;
 
     pub(crate) fn check(&self) -> Result<(), OpenError> {
-        let Self { segment_bytes, bytes_max, .. } = *self;
+        let Self {
+            segment_bytes,
+            bytes_max,
+            ..
+        } = *self;
         if !(Self::SEGMENT_BYTES_MIN..=Place::SPAN).contains(&segment_bytes)
             || segment_bytes % SegmentHead::FRAMES_AT != 0
         {

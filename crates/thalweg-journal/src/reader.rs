@@ -36,11 +36,19 @@ impl FrameFault {
     pub fn words(&self) -> String {
         match self {
             Self::NoHeader => "there is no frame header, or a damaged one".to_owned(),
-            Self::Payload(header) => format!("the payload of frame {} does not match its checksum", header.index),
+            Self::Payload(header) => format!(
+                "the payload of frame {} does not match its checksum",
+                header.index
+            ),
             Self::Order(header) => {
-                format!("frame {} stands there, which does not follow the frame before", header.index)
+                format!(
+                    "frame {} stands there, which does not follow the frame before",
+                    header.index
+                )
             }
-            Self::TooLong(header) => format!("frame {} reaches over the end of the file", header.index),
+            Self::TooLong(header) => {
+                format!("frame {} reaches over the end of the file", header.index)
+            }
         }
     }
 }
@@ -72,7 +80,14 @@ pub struct FrameReader<'f, F> {
 impl<'f, F: DiskFile> FrameReader<'f, F> {
     /// Reads from `offset` up to `end`.
     pub fn new(file: &'f F, seed: Seed, offset: u64, end: u64) -> Self {
-        Self { file, seed, offset, end, buffer: Vec::new(), buffer_at: offset }
+        Self {
+            file,
+            seed,
+            offset,
+            end,
+            buffer: Vec::new(),
+            buffer_at: offset,
+        }
     }
 
     /// Where the next frame begins.
@@ -91,7 +106,9 @@ impl<'f, F: DiskFile> FrameReader<'f, F> {
             return Ok(Found::End);
         }
         let at = self.offset;
-        let Some(header) = self.header()? else { return Ok(Found::Fault(FrameFault::NoHeader)) };
+        let Some(header) = self.header()? else {
+            return Ok(Found::Fault(FrameFault::NoHeader));
+        };
         if header.frame_bytes() as u64 > self.end - at {
             return Ok(Found::Fault(FrameFault::TooLong(header)));
         }
@@ -101,14 +118,19 @@ impl<'f, F: DiskFile> FrameReader<'f, F> {
         let frame = frame.get(..header.frame_bytes()).unwrap_or_default();
         // Read again from the same bytes as the payload: the file may be written meanwhile.
         let is_same = FrameHeader::read(frame, seed, at) == Some(header);
-        let payload = frame.get(HEADER_BYTES..).and_then(|rest| rest.get(..header.payload_bytes as usize));
+        let payload = frame
+            .get(HEADER_BYTES..)
+            .and_then(|rest| rest.get(..header.payload_bytes as usize));
         let Some(payload) = payload.filter(|payload| is_same && header.fits(payload)) else {
             return Ok(Found::Fault(FrameFault::Payload(header)));
         };
         if header.index != expected.index || header.prev_hash != expected.hash {
             return Ok(Found::Fault(FrameFault::Order(header)));
         }
-        *expected = Expected { index: header.index.wrapping_add(1), hash: header.chain(payload) };
+        *expected = Expected {
+            index: header.index.wrapping_add(1),
+            hash: header.chain(payload),
+        };
         self.offset = at + header.frame_bytes() as u64;
         Ok(Found::Frame(at, header, payload))
     }
@@ -126,7 +148,9 @@ impl<'f, F: DiskFile> FrameReader<'f, F> {
             let last = bytes.len() - HEADER_BYTES;
             let mut skip = 0;
             while skip <= last {
-                let Some(candidate) = bytes.get(skip..) else { break };
+                let Some(candidate) = bytes.get(skip..) else {
+                    break;
+                };
                 if candidate.starts_with(&MAGIC)
                     && let Some(header) = FrameHeader::read(candidate, seed, at + skip as u64)
                 {
@@ -143,12 +167,17 @@ impl<'f, F: DiskFile> FrameReader<'f, F> {
     fn header(&mut self) -> io::Result<Option<FrameHeader>> {
         let (seed, at) = (self.seed, self.offset);
         let start = self.fill(at, HEADER_BYTES)?;
-        Ok(FrameHeader::read(self.buffer.get(start..).unwrap_or_default(), seed, at))
+        Ok(FrameHeader::read(
+            self.buffer.get(start..).unwrap_or_default(),
+            seed,
+            at,
+        ))
     }
 
     /// Makes the buffer hold at least `length` bytes from `at`, or fewer where the file ends; where in it they begin.
     fn fill(&mut self, at: u64, length: usize) -> io::Result<usize> {
-        let has_them = at >= self.buffer_at && at + length as u64 <= self.buffer_at + self.buffer.len() as u64;
+        let has_them =
+            at >= self.buffer_at && at + length as u64 <= self.buffer_at + self.buffer.len() as u64;
         if !has_them {
             let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
             self.buffer.resize(length.max(CHUNK_BYTES.min(left)), 0);

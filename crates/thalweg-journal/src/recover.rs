@@ -85,14 +85,26 @@ pub(crate) fn recover<D: Disk>(
         is_muted: false,
         show,
     };
-    let Listing { mut files, spares, unfit, highest, newest, highest_spare } = walk.list(options.segment_bytes)?;
+    let Listing {
+        mut files,
+        spares,
+        unfit,
+        highest,
+        newest,
+        highest_spare,
+    } = walk.list(options.segment_bytes)?;
     let journal = one_journal(disk, &files, replay_from)?;
     walk.recovered.journal = match journal {
         Some(journal) => journal,
         None => random_id(disk)?,
     };
-    walk.recovered.is_new = files.is_empty() && replay_from.is_none() && walk.recovered.quarantined.is_empty();
-    walk.recovered.epoch = files.values().next_back().map_or(0, |file| file.head.epoch).saturating_add(1);
+    walk.recovered.is_new =
+        files.is_empty() && replay_from.is_none() && walk.recovered.quarantined.is_empty();
+    walk.recovered.epoch = files
+        .values()
+        .next_back()
+        .map_or(0, |file| file.head.epoch)
+        .saturating_add(1);
     let mut superfluous = take_skipped(disk, &mut files)?;
     if let (Start::Oldest, Some(oldest)) = (start, files.values().next()) {
         replay_from = Some(ReplayFrom {
@@ -105,7 +117,12 @@ pub(crate) fn recover<D: Disk>(
     let mut before = walk.frames(&files, replay_from)?;
 
     let newest = disk.shown(&newest);
-    for damage in walk.recovered.quarantined.iter_mut().filter(|known| known.first_index == 0 && known.file == newest) {
+    for damage in walk
+        .recovered
+        .quarantined
+        .iter_mut()
+        .filter(|known| known.first_index == 0 && known.file == newest)
+    {
         // Nothing behind it says how many frames it had.
         damage.first_index = before.last_index.wrapping_add(1);
     }
@@ -122,8 +139,18 @@ pub(crate) fn recover<D: Disk>(
     }
     let highest = highest.max(replay_from.map_or(0, |from| from.place.number()));
     walk.recovered.last_index = before.last_index;
-    let inventory = Inventory::new(disk.clone(), walk.recovered.journal, options, spares, highest_spare);
-    let successors: Vec<u64> = files.values().skip(1).map(|file| file.head.before.number).collect();
+    let inventory = Inventory::new(
+        disk.clone(),
+        walk.recovered.journal,
+        options,
+        spares,
+        highest_spare,
+    );
+    let successors: Vec<u64> = files
+        .values()
+        .skip(1)
+        .map(|file| file.head.before.number)
+        .collect();
     for (at, (number, mut file)) in files.into_iter().enumerate() {
         // Nothing says where this one ended, if what came behind it was released; the newest is not sealed yet.
         if successors.get(at).is_some_and(|before| *before != number) {
@@ -131,7 +158,14 @@ pub(crate) fn recover<D: Disk>(
         }
         inventory.add(file);
     }
-    Ok(Recovery { inventory, recovered: walk.recovered, before, number: highest + 1, unfit, superfluous })
+    Ok(Recovery {
+        inventory,
+        recovered: walk.recovered,
+        before,
+        number: highest + 1,
+        unfit,
+        superfluous,
+    })
 }
 
 struct Listing<F> {
@@ -169,12 +203,18 @@ impl<D: Disk> Walk<'_, D> {
             newest: String::new(),
             highest_spare: 0,
         };
-        for name in self.disk.list().map_err(OpenError::io(format!("listing {directory}")))? {
+        for name in self
+            .disk
+            .list()
+            .map_err(OpenError::io(format!("listing {directory}")))?
+        {
             if let Some(number) = names::number_in(&name, names::SPARE) {
                 listing.highest_spare = listing.highest_spare.max(number);
                 let file = self.open(&name)?;
                 let bytes = self.length(&file, &name)?;
-                let is_shared = file.is_shared().map_err(OpenError::io(format!("looking at {name}")))?;
+                let is_shared = file
+                    .is_shared()
+                    .map_err(OpenError::io(format!("looking at {name}")))?;
                 // One that a backup has a link to must not be written: we died before we removed it.
                 if bytes == segment_bytes && !is_shared {
                     listing.spares.push(name);
@@ -182,8 +222,13 @@ impl<D: Disk> Walk<'_, D> {
                     listing.unfit.push((name, bytes));
                 }
             } else if name.starts_with(names::SEGMENT) {
-                let Some(number) = names::number_in(&name, names::SEGMENT).filter(|number| *number > 0) else {
-                    return Err(OpenError::File { file: self.disk.shown(&name), fault: FileFault::Foreign });
+                let Some(number) =
+                    names::number_in(&name, names::SEGMENT).filter(|number| *number > 0)
+                else {
+                    return Err(OpenError::File {
+                        file: self.disk.shown(&name),
+                        fault: FileFault::Foreign,
+                    });
                 };
                 // Names of equal length are in the order of their numbers.
                 listing.newest = listing.newest.max(name.clone());
@@ -194,9 +239,18 @@ impl<D: Disk> Walk<'_, D> {
                 if let Some(head) = self.head(&file, &name, number, bytes_file)? {
                     if bytes_file < head.bytes_file {
                         // Nothing of ours cuts a file, and behind the cut may have been what says that something is missing.
-                        self.damage(cut_short(self.disk.shown(&name), bytes_file, head.bytes_file), None)?;
+                        self.damage(
+                            cut_short(self.disk.shown(&name), bytes_file, head.bytes_file),
+                            None,
+                        )?;
                     }
-                    let segment = Segment { head, file: Arc::new(file), bytes_file, end: None, last_index: None };
+                    let segment = Segment {
+                        head,
+                        file: Arc::new(file),
+                        bytes_file,
+                        end: None,
+                        last_index: None,
+                    };
                     listing.files.insert(number, segment);
                 }
             }
@@ -215,12 +269,17 @@ impl<D: Disk> Walk<'_, D> {
     ) -> Result<Option<SegmentHead>, OpenError> {
         let mut bytes = [0; HEAD_BYTES];
         let shown = self.disk.shown(name);
-        let count = file.read_full(&mut bytes, 0).map_err(OpenError::io(format!("reading {shown}")))?;
+        let count = file
+            .read_full(&mut bytes, 0)
+            .map_err(OpenError::io(format!("reading {shown}")))?;
         match SegmentHead::read(bytes.get(..count).unwrap_or_default(), number) {
             Ok(head) => Ok(Some(head)),
             Err(FileFault::Damaged) if self.repair => {
                 let to = format!("{QUARANTINE}/{name}");
-                let moved = self.disk.rename(name, &to).and_then(|()| self.disk.sync_dir());
+                let moved = self
+                    .disk
+                    .rename(name, &to)
+                    .and_then(|()| self.disk.sync_dir());
                 moved.map_err(OpenError::io(format!("moving {shown} to {QUARANTINE}/")))?;
                 self.recovered.quarantined.push(Damage {
                     file: shown,
@@ -246,9 +305,15 @@ impl<D: Disk> Walk<'_, D> {
         let mut offset = SegmentHead::FRAMES_AT;
         let mut first = files.keys().next().copied();
         if let Some(from) = replay_from {
-            self.expected = Expected { index: from.index, hash: from.hash };
+            self.expected = Expected {
+                index: from.index,
+                hash: from.hash,
+            };
             // The newest segment that begins no later; a segment without frames begins where its successor does.
-            let holder = files.values().rev().find(|segment| segment.head.first_index() <= from.index);
+            let holder = files
+                .values()
+                .rev()
+                .find(|segment| segment.head.first_index() <= from.index);
             first = holder.map(|segment| segment.head.number).or(first);
             if let Some(segment) = holder
                 && let Some(at) = from.place.since(segment.head.place(0))
@@ -272,9 +337,15 @@ impl<D: Disk> Walk<'_, D> {
         };
         for (number, segment) in files.range(first..) {
             let head = &segment.head;
-            let begins = Expected { index: head.first_index(), hash: head.before.hash };
+            let begins = Expected {
+                index: head.first_index(),
+                hash: head.before.hash,
+            };
             let in_the_middle = *number == first && offset > SegmentHead::FRAMES_AT;
-            let next = files.range(number + 1..).next().map(|(_, next)| &next.head.before);
+            let next = files
+                .range(number + 1..)
+                .next()
+                .map(|(_, next)| &next.head.before);
             if !in_the_middle && begins.index < self.expected.index {
                 // The segment in which replay should go on is not there.
                 if next.is_none() {
@@ -300,21 +371,38 @@ impl<D: Disk> Walk<'_, D> {
     fn covered(&mut self, segment: &Segment<D::File>) -> Result<Ending, OpenError> {
         self.damage(self.missing_segment(segment.head.number + 1, None), None)?;
         let goes_on = self.expected;
-        self.expected = Expected { index: segment.head.first_index(), hash: segment.head.before.hash };
+        self.expected = Expected {
+            index: segment.head.first_index(),
+            hash: segment.head.before.hash,
+        };
         self.is_muted = true;
         let ending = self.open_ended(segment, SegmentHead::FRAMES_AT, true);
         self.is_muted = false;
         self.expected = goes_on;
-        Ok(Ending { last_index: goes_on.index.saturating_sub(1), hash: goes_on.hash, ..ending? })
+        Ok(Ending {
+            last_index: goes_on.index.saturating_sub(1),
+            hash: goes_on.hash,
+            ..ending?
+        })
     }
 
     /// Frames of a segment whose successor says where it ended: all of them are durable.
-    fn sealed(&mut self, segment: &Segment<D::File>, offset: u64, end: &Ending) -> Result<Ending, OpenError> {
-        let ends = Expected { index: end.last_index.wrapping_add(1), hash: end.hash };
+    fn sealed(
+        &mut self,
+        segment: &Segment<D::File>,
+        offset: u64,
+        end: &Ending,
+    ) -> Result<Ending, OpenError> {
+        let ends = Expected {
+            index: end.last_index.wrapping_add(1),
+            hash: end.hash,
+        };
         let mut reader = FrameReader::new(&*segment.file, segment.head.seed(), offset, end.length);
         while let Some((at, fault)) = self.run(segment, &mut reader)? {
             let resumes = self.resume(segment, &mut reader, at)?;
-            let last_index = resumes.map_or(end.last_index, |(_, expected)| expected.index.saturating_sub(1));
+            let last_index = resumes.map_or(end.last_index, |(_, expected)| {
+                expected.index.saturating_sub(1)
+            });
             let until = resumes.map_or(end.length, |(until, _)| until);
             let damage = self.stretch(segment, at, until, last_index, &fault);
             self.damage(damage, Some((segment, at, until)))?;
@@ -332,7 +420,13 @@ impl<D: Disk> Walk<'_, D> {
         if self.expected != ends {
             let fault = "frames are missing at its end".to_owned();
             let at = reader.offset();
-            let damage = self.stretch(segment, at, end.length, end.last_index, &FrameFault::NoHeader);
+            let damage = self.stretch(
+                segment,
+                at,
+                end.length,
+                end.last_index,
+                &FrameFault::NoHeader,
+            );
             self.damage(Damage { fault, ..damage }, None)?;
             self.expected = ends;
         }
@@ -341,8 +435,18 @@ impl<D: Disk> Walk<'_, D> {
 
     /// Frames of a segment that nothing says the end of: the newest, of which the last frames may be torn, or one whose
     /// successor is missing.
-    fn open_ended(&mut self, segment: &Segment<D::File>, offset: u64, is_newest: bool) -> Result<Ending, OpenError> {
-        let mut reader = FrameReader::new(&*segment.file, segment.head.seed(), offset, segment.bytes_file);
+    fn open_ended(
+        &mut self,
+        segment: &Segment<D::File>,
+        offset: u64,
+        is_newest: bool,
+    ) -> Result<Ending, OpenError> {
+        let mut reader = FrameReader::new(
+            &*segment.file,
+            segment.head.seed(),
+            offset,
+            segment.bytes_file,
+        );
         while let Some((at, fault)) = self.run(segment, &mut reader)? {
             let tail = self.tail(segment, &mut reader, at)?;
             let resumes = self.resume(segment, &mut reader, at)?;
@@ -367,7 +471,9 @@ impl<D: Disk> Walk<'_, D> {
                 break;
             }
             let until = resumes.map_or(tail.end, |(until, _)| until);
-            let last_index = resumes.map_or(tail.durable_through, |(_, expected)| expected.index.saturating_sub(1));
+            let last_index = resumes.map_or(tail.durable_through, |(_, expected)| {
+                expected.index.saturating_sub(1)
+            });
             let damage = self.stretch(segment, at, until, last_index, &fault);
             self.damage(damage, Some((segment, at, until)))?;
             reader.seek(until);
@@ -375,14 +481,20 @@ impl<D: Disk> Walk<'_, D> {
                 Some((_, expected)) => self.expected = expected,
                 None => {
                     // The numbers of lost frames are not given to others.
-                    self.expected = Expected { index: last_index.wrapping_add(1), hash: 0 };
+                    self.expected = Expected {
+                        index: last_index.wrapping_add(1),
+                        hash: 0,
+                    };
                     break;
                 }
             }
         }
         // What was read may be in memory only, if the process died and the machine did not.
         let syncing = || format!("syncing {}", self.shown(segment));
-        segment.file.sync_data().map_err(|error| OpenError::Io { doing: syncing(), error })?;
+        segment.file.sync_data().map_err(|error| OpenError::Io {
+            doing: syncing(),
+            error,
+        })?;
         Ok(Ending {
             number: segment.head.number,
             length: reader.offset(),
@@ -399,7 +511,10 @@ impl<D: Disk> Walk<'_, D> {
     ) -> Result<Option<(u64, FrameFault)>, OpenError> {
         loop {
             let at = reader.offset();
-            match reader.next(&mut self.expected).map_err(|error| self.reading(segment, error))? {
+            match reader
+                .next(&mut self.expected)
+                .map_err(|error| self.reading(segment, error))?
+            {
                 Found::Frame(..) if self.is_muted => {}
                 Found::Frame(at, header, payload) => {
                     self.recovered.frames += 1;
@@ -425,9 +540,16 @@ impl<D: Disk> Walk<'_, D> {
         reader: &mut FrameReader<'_, D::File>,
         at: u64,
     ) -> Result<Tail, OpenError> {
-        let mut tail = Tail { durable_through: 0, frames_seen: 0, end: at };
+        let mut tail = Tail {
+            durable_through: 0,
+            frames_seen: 0,
+            end: at,
+        };
         let mut from = at;
-        while let Some((found, header)) = reader.next_header(from).map_err(|error| self.reading(segment, error))? {
+        while let Some((found, header)) = reader
+            .next_header(from)
+            .map_err(|error| self.reading(segment, error))?
+        {
             tail.durable_through = tail.durable_through.max(header.durable_through);
             tail.frames_seen += 1;
             tail.end = (found + header.frame_bytes() as u64).min(segment.bytes_file);
@@ -445,12 +567,22 @@ impl<D: Disk> Walk<'_, D> {
         at: u64,
     ) -> Result<Option<(u64, Expected)>, OpenError> {
         let mut from = at;
-        while let Some((found, header)) = reader.next_header(from).map_err(|error| self.reading(segment, error))? {
-            let mut expected = Expected { index: header.index, hash: header.prev_hash };
+        while let Some((found, header)) = reader
+            .next_header(from)
+            .map_err(|error| self.reading(segment, error))?
+        {
+            let mut expected = Expected {
+                index: header.index,
+                hash: header.prev_hash,
+            };
             let resumes = expected;
-            if header.index >= self.expected.index && (found > at || header.index > self.expected.index) {
+            if header.index >= self.expected.index
+                && (found > at || header.index > self.expected.index)
+            {
                 reader.seek(found);
-                let next = reader.next(&mut expected).map_err(|error| self.reading(segment, error))?;
+                let next = reader
+                    .next(&mut expected)
+                    .map_err(|error| self.reading(segment, error))?;
                 if matches!(next, Found::Frame(..)) {
                     return Ok(Some((found, resumes)));
                 }
@@ -461,11 +593,19 @@ impl<D: Disk> Walk<'_, D> {
     }
 
     /// Lists a damage and keeps a copy of the bytes, if that is allowed; otherwise this is the end.
-    fn damage(&mut self, mut damage: Damage, stretch: Option<(&Segment<D::File>, u64, u64)>) -> Result<(), OpenError> {
+    fn damage(
+        &mut self,
+        mut damage: Damage,
+        stretch: Option<(&Segment<D::File>, u64, u64)>,
+    ) -> Result<(), OpenError> {
         if !self.repair {
             return Err(OpenError::Damaged(damage));
         }
-        let same_file = self.recovered.quarantined.iter_mut().find(|known| known.file == damage.file);
+        let same_file = self
+            .recovered
+            .quarantined
+            .iter_mut()
+            .find(|known| known.file == damage.file);
         if let (None, Some(known)) = (stretch, same_file.filter(|known| known.first_index == 0)) {
             // Its head was damaged; now we know what was in it.
             (known.first_index, known.last_index) = (damage.first_index, damage.last_index);
@@ -478,8 +618,16 @@ impl<D: Disk> Walk<'_, D> {
         Ok(())
     }
 
-    fn copy_out(&self, segment: &Segment<D::File>, at: u64, until: u64) -> Result<String, OpenError> {
-        let name = format!("{QUARANTINE}/{}.{at:08x}", names::segment(segment.head.number));
+    fn copy_out(
+        &self,
+        segment: &Segment<D::File>,
+        at: u64,
+        until: u64,
+    ) -> Result<String, OpenError> {
+        let name = format!(
+            "{QUARANTINE}/{}.{at:08x}",
+            names::segment(segment.head.number)
+        );
         let shown = self.disk.shown(&name);
         // An earlier repair that got no further than this left the same bytes there.
         let _ = self.disk.unlink(&name);
@@ -488,7 +636,9 @@ impl<D: Disk> Walk<'_, D> {
             let mut from = at;
             while from < until {
                 let wanted = buffer.len().min((until - from) as usize);
-                let count = segment.file.read_full(buffer.get_mut(..wanted).unwrap_or_default(), from)?;
+                let count = segment
+                    .file
+                    .read_full(buffer.get_mut(..wanted).unwrap_or_default(), from)?;
                 if count == 0 {
                     break;
                 }
@@ -528,21 +678,30 @@ impl<D: Disk> Walk<'_, D> {
             bytes: 0,
             first_index: self.expected.index,
             last_index,
-            fault: "the file that had them is not there, or does not fit to its neighbours".to_owned(),
+            fault: "the file that had them is not there, or does not fit to its neighbours"
+                .to_owned(),
             quarantine: None,
         }
     }
 
     fn open(&self, name: &str) -> Result<D::File, OpenError> {
-        self.disk.open(name).map_err(OpenError::io(format!("opening {}", self.disk.shown(name))))
+        self.disk
+            .open(name)
+            .map_err(OpenError::io(format!("opening {}", self.disk.shown(name))))
     }
 
     fn length(&self, file: &D::File, name: &str) -> Result<u64, OpenError> {
-        file.length().map_err(OpenError::io(format!("asking for the length of {}", self.disk.shown(name))))
+        file.length().map_err(OpenError::io(format!(
+            "asking for the length of {}",
+            self.disk.shown(name)
+        )))
     }
 
     fn reading(&self, segment: &Segment<D::File>, error: std::io::Error) -> OpenError {
-        OpenError::Io { doing: format!("reading {}", self.shown(segment)), error }
+        OpenError::Io {
+            doing: format!("reading {}", self.shown(segment)),
+            error,
+        }
     }
 
     fn shown(&self, segment: &Segment<D::File>) -> String {
@@ -577,12 +736,19 @@ fn one_journal<D: Disk>(
     files: &BTreeMap<u64, Segment<D::File>>,
     replay_from: Option<ReplayFrom>,
 ) -> Result<Option<u128>, OpenError> {
-    let newest = files.values().next_back().map(|segment| segment.head.journal);
+    let newest = files
+        .values()
+        .next_back()
+        .map(|segment| segment.head.journal);
     let ours = replay_from.map(|from| from.journal).or(newest);
     for segment in files.values() {
         if let Some(ours) = ours.filter(|ours| *ours != segment.head.journal) {
             let file = disk.shown(&names::segment(segment.head.number));
-            return Err(OpenError::OtherJournal { file, its: segment.head.journal, ours });
+            return Err(OpenError::OtherJournal {
+                file,
+                its: segment.head.journal,
+                ours,
+            });
         }
     }
     Ok(ours)
@@ -603,16 +769,26 @@ fn take_skipped<D: Disk>(
             // Perhaps somebody put a file back after a repair that went on without it. It is not ours to remove.
             Some(_) => {
                 let file = disk.shown(&names::segment(*number));
-                return Err(OpenError::File { file, fault: FileFault::OutOfPlace });
+                return Err(OpenError::File {
+                    file,
+                    fault: FileFault::OutOfPlace,
+                });
             }
         }
     }
-    let taken = skipped.into_iter().filter_map(|number| files.remove(&number));
-    Ok(taken.map(|segment| (names::segment(segment.head.number), segment.bytes_file)).collect())
+    let taken = skipped
+        .into_iter()
+        .filter_map(|number| files.remove(&number));
+    Ok(taken
+        .map(|segment| (names::segment(segment.head.number), segment.bytes_file))
+        .collect())
 }
 
 fn random_id<D: Disk>(disk: &D) -> Result<u128, OpenError> {
-    let number = || disk.random().map_err(OpenError::io("asking the system for a random number"));
+    let number = || {
+        disk.random()
+            .map_err(OpenError::io("asking the system for a random number"))
+    };
     Ok(u128::from(number()?) << 64 | u128::from(number()?))
 }
 

@@ -69,13 +69,20 @@ impl SegmentHead {
             journal: head.journal(),
             number: at(0),
             salt: at(8),
-            before: Ending { number: at(16), length: at(24), last_index: at(32), hash: at(40) },
+            before: Ending {
+                number: at(16),
+                length: at(24),
+                last_index: at(32),
+                hash: at(40),
+            },
             epoch: head.u32_at(FIELDS_AT + 48),
             moved_bytes: at(56),
             bytes_file: at(64),
         };
         if segment.number != number {
-            return Err(FileFault::OtherNumber { number: segment.number });
+            return Err(FileFault::OtherNumber {
+                number: segment.number,
+            });
         }
         Ok(segment)
     }

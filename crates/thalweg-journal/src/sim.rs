@@ -99,10 +99,22 @@ enum NameChange {
 enum Operation {
     Create(String),
     Name(NameChange),
-    Write { file: usize, offset: usize, bytes: Vec<u8> },
-    Allocate { file: usize, length: usize },
-    Sync { file: usize, is_ok: bool },
-    SyncDir { is_ok: bool },
+    Write {
+        file: usize,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Allocate {
+        file: usize,
+        length: usize,
+    },
+    Sync {
+        file: usize,
+        is_ok: bool,
+    },
+    SyncDir {
+        is_ok: bool,
+    },
 }
 
 impl SimDisk {
@@ -112,8 +124,15 @@ impl SimDisk {
     }
 
     fn from_moment(moment: Moment, seed: u64) -> Self {
-        let state = State { now: moment.clone(), start: moment, random: Random(seed), ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)) }
+        let state = State {
+            now: moment.clone(),
+            start: moment,
+            random: Random(seed),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// How many operations were done: the number of the moment now.
@@ -154,8 +173,20 @@ impl SimDisk {
     /// Names and contents of all files.
     pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
         let state = self.state();
-        let content = |file: &usize| state.now.files.get(*file).map(|file| file.now.clone()).unwrap_or_default();
-        state.now.names.iter().map(|(name, file)| (name.clone(), content(file))).collect()
+        let content = |file: &usize| {
+            state
+                .now
+                .files
+                .get(*file)
+                .map(|file| file.now.clone())
+                .unwrap_or_default()
+        };
+        state
+            .now
+            .names
+            .iter()
+            .map(|(name, file)| (name.clone(), content(file)))
+            .collect()
     }
 
     /// Puts a file there as if it had always been.
@@ -164,7 +195,11 @@ impl SimDisk {
         for moment in 0..2 {
             let State { now, start, .. } = &mut *state;
             let moment = if moment == 0 { now } else { start };
-            moment.files.push(Content { now: bytes.to_vec(), durable: bytes.to_vec(), pending: Vec::new() });
+            moment.files.push(Content {
+                now: bytes.to_vec(),
+                durable: bytes.to_vec(),
+                pending: Vec::new(),
+            });
             let file = moment.files.len() - 1;
             moment.names.insert(name.to_owned(), file);
             moment.names_durable.insert(name.to_owned(), file);
@@ -201,7 +236,11 @@ impl Moment {
         if few {
             for names in 0..prefixes {
                 for subset in 0..1u64 << sectors {
-                    disks.push(self.crash(names, &mut |sector| subset >> sector & 1 == 1, random.next()));
+                    disks.push(self.crash(
+                        names,
+                        &mut |sector| subset >> sector & 1 == 1,
+                        random.next(),
+                    ));
                 }
             }
             return disks;
@@ -211,7 +250,10 @@ impl Moment {
         disks.push(self.crash(0, &mut |_| false, random.next()));
         while disks.len() < count {
             let names = random.below(prefixes as u64) as usize;
-            let (one, other) = (random.below(sectors as u64 + 1), random.below(sectors as u64 + 1));
+            let (one, other) = (
+                random.below(sectors as u64 + 1),
+                random.below(sectors as u64 + 1),
+            );
             let (from, to) = (one.min(other) as usize, one.max(other) as usize);
             let style = random.below(6);
             let seed = random.next();
@@ -235,7 +277,10 @@ impl Moment {
     }
 
     fn crash(&self, names: usize, keep: &mut dyn FnMut(usize) -> bool, seed: u64) -> SimDisk {
-        let mut left = Moment { names_durable: self.names_durable.clone(), ..Moment::default() };
+        let mut left = Moment {
+            names_durable: self.names_durable.clone(),
+            ..Moment::default()
+        };
         for change in self.names_pending.iter().take(names) {
             change.apply(&mut left.names_durable);
         }
@@ -251,7 +296,11 @@ impl Moment {
                     sector += 1;
                 }
             }
-            left.files.push(Content { now: bytes.clone(), durable: bytes, pending: Vec::new() });
+            left.files.push(Content {
+                now: bytes.clone(),
+                durable: bytes,
+                pending: Vec::new(),
+            });
         }
         SimDisk::from_moment(left, seed)
     }
@@ -263,10 +312,18 @@ impl Moment {
                 self.change(NameChange::Set(name, self.files.len() - 1));
             }
             Operation::Name(change) => self.change(change),
-            Operation::Write { file, offset, bytes } => {
+            Operation::Write {
+                file,
+                offset,
+                bytes,
+            } => {
                 if let Some(file) = self.files.get_mut(file) {
                     put(&mut file.now, offset, &bytes);
-                    file.pending.push(Piece { offset, bytes, given_up: false });
+                    file.pending.push(Piece {
+                        offset,
+                        bytes,
+                        given_up: false,
+                    });
                 }
             }
             Operation::Allocate { file, length } => {
@@ -275,7 +332,11 @@ impl Moment {
                 {
                     let (offset, bytes) = (file.now.len(), vec![0; length - file.now.len()]);
                     put(&mut file.now, offset, &bytes);
-                    file.pending.push(Piece { offset, bytes, given_up: false });
+                    file.pending.push(Piece {
+                        offset,
+                        bytes,
+                        given_up: false,
+                    });
                 }
             }
             Operation::Sync { file, is_ok } => {
@@ -300,7 +361,9 @@ impl Moment {
 impl Content {
     fn sync(&mut self, is_ok: bool) {
         if !is_ok {
-            self.pending.iter_mut().for_each(|piece| piece.given_up = true);
+            self.pending
+                .iter_mut()
+                .for_each(|piece| piece.given_up = true);
             return;
         }
         // In the order of writing, except that what was given up stays uncertain, and lies under what came later.
@@ -313,7 +376,10 @@ impl Content {
     }
 
     fn sectors(&self) -> usize {
-        self.pending.iter().map(|piece| piece.sectors().count()).sum()
+        self.pending
+            .iter()
+            .map(|piece| piece.sectors().count())
+            .sum()
     }
 }
 
@@ -358,17 +424,32 @@ impl State {
     }
 
     fn file_named(&self, name: &str) -> io::Result<usize> {
-        self.now.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.now
+            .names
+            .get(name)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn may_change(&self) -> io::Result<()> {
-        if self.faults.read_only { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+        if self.faults.read_only {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// How many more bytes the files may have.
     fn free(&self) -> u64 {
-        let Some(capacity) = self.faults.capacity else { return 1 << 40 };
-        let named = |file: &usize| self.now.files.get(*file).map_or(0, |file| file.now.len() as u64);
+        let Some(capacity) = self.faults.capacity else {
+            return 1 << 40;
+        };
+        let named = |file: &usize| {
+            self.now
+                .files
+                .get(*file)
+                .map_or(0, |file| file.now.len() as u64)
+        };
         capacity.saturating_sub(self.now.names.values().map(named).sum())
     }
 
@@ -384,17 +465,31 @@ impl Disk for SimDisk {
     type Lock = SimLock;
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.state().now.names.keys().filter(|name| !name.contains('/')).cloned().collect())
+        Ok(self
+            .state()
+            .now
+            .names
+            .keys()
+            .filter(|name| !name.contains('/'))
+            .cloned()
+            .collect())
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
         let file = self.state().file_named(name)?;
-        Ok(SimFile { state: Arc::clone(&self.state), file, may_write: false })
+        Ok(SimFile {
+            state: Arc::clone(&self.state),
+            file,
+            may_write: false,
+        })
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<SimFile> {
         self.state().may_change()?;
-        Ok(SimFile { may_write: true, ..self.open(name)? })
+        Ok(SimFile {
+            may_write: true,
+            ..self.open(name)?
+        })
     }
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
@@ -405,7 +500,11 @@ impl Disk for SimDisk {
         }
         state.perform(Operation::Create(name.to_owned()));
         let file = state.now.files.len() - 1;
-        Ok(SimFile { state: Arc::clone(&self.state), file, may_write: true })
+        Ok(SimFile {
+            state: Arc::clone(&self.state),
+            file,
+            may_write: true,
+        })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -430,7 +529,12 @@ impl Disk for SimDisk {
         let bytes = {
             let state = self.state();
             let file = state.file_named(name)?;
-            state.now.files.get(file).map(|file| file.now.clone()).unwrap_or_default()
+            state
+                .now
+                .files
+                .get(file)
+                .map(|file| file.now.clone())
+                .unwrap_or_default()
         };
         let file = to.create(to_name)?;
         file.write_full(&bytes, 0)?;
@@ -442,7 +546,11 @@ impl Disk for SimDisk {
         let is_ok = !state.faults.dir_syncs.contains(&state.dir_syncs);
         state.dir_syncs += 1;
         state.perform(Operation::SyncDir { is_ok });
-        if is_ok { Ok(()) } else { Err(input_output_error()) }
+        if is_ok {
+            Ok(())
+        } else {
+            Err(input_output_error())
+        }
     }
 
     fn lock(&self) -> io::Result<Result<SimLock, String>> {
@@ -476,7 +584,12 @@ impl SimFile {
 impl DiskFile for SimFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.state();
-        let from = state.now.files.get(self.file).and_then(|file| file.now.get(offset as usize..)).unwrap_or_default();
+        let from = state
+            .now
+            .files
+            .get(self.file)
+            .and_then(|file| file.now.get(offset as usize..))
+            .unwrap_or_default();
         let count = from.len().min(into.len());
         for (to, from) in into.iter_mut().zip(from) {
             *to = *from;
@@ -498,7 +611,11 @@ impl DiskFile for SimFile {
         if state.faults.short_writes.contains(&turn) {
             count = count.div_ceil(2);
         }
-        let length = state.now.files.get(self.file).map_or(0, |file| file.now.len() as u64);
+        let length = state
+            .now
+            .files
+            .get(self.file)
+            .map_or(0, |file| file.now.len() as u64);
         let growth = (offset + count as u64).saturating_sub(length);
         let missing = growth.saturating_sub(state.free());
         count -= (missing as usize).min(count);
@@ -510,7 +627,11 @@ impl DiskFile for SimFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let bytes = bytes.get(..count).unwrap_or_default().to_vec();
-        state.perform(Operation::Write { file: self.file, offset: offset as usize, bytes });
+        state.perform(Operation::Write {
+            file: self.file,
+            offset: offset as usize,
+            bytes,
+        });
         Ok(count)
     }
 
@@ -518,16 +639,35 @@ impl DiskFile for SimFile {
         let mut state = self.state();
         let is_ok = !state.faults.syncs.contains(&state.syncs);
         state.syncs += 1;
-        state.perform(Operation::Sync { file: self.file, is_ok });
-        if is_ok { Ok(()) } else { Err(input_output_error()) }
+        state.perform(Operation::Sync {
+            file: self.file,
+            is_ok,
+        });
+        if is_ok {
+            Ok(())
+        } else {
+            Err(input_output_error())
+        }
     }
 
     fn length(&self) -> io::Result<u64> {
-        Ok(self.state().now.files.get(self.file).map_or(0, |file| file.now.len() as u64))
+        Ok(self
+            .state()
+            .now
+            .files
+            .get(self.file)
+            .map_or(0, |file| file.now.len() as u64))
     }
 
     fn is_shared(&self) -> io::Result<bool> {
-        Ok(self.state().now.names.values().filter(|file| **file == self.file).count() > 1)
+        Ok(self
+            .state()
+            .now
+            .names
+            .values()
+            .filter(|file| **file == self.file)
+            .count()
+            > 1)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
@@ -535,18 +675,28 @@ impl DiskFile for SimFile {
         if !self.may_write {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let has = state.now.files.get(self.file).map_or(0, |file| file.now.len() as u64);
+        let has = state
+            .now
+            .files
+            .get(self.file)
+            .map_or(0, |file| file.now.len() as u64);
         if length.saturating_sub(has) > state.free() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.perform(Operation::Allocate { file: self.file, length: length as usize });
+        state.perform(Operation::Allocate {
+            file: self.file,
+            length: length as usize,
+        });
         Ok(())
     }
 }
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_locked = false;
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_locked = false;
     }
 }
 

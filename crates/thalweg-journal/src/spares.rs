@@ -37,8 +37,14 @@ impl SpareKeeper {
                 }
             }
         };
-        let thread = thread::Builder::new().name("thalweg-spares".to_owned()).spawn(work)?;
-        Ok(Self { is_stopping, look_again: Box::new(move || waited_on.look_again()), thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("thalweg-spares".to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            is_stopping,
+            look_again: Box::new(move || waited_on.look_again()),
+            thread: Some(thread),
+        })
     }
 }
 

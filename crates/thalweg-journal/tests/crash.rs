@@ -5,7 +5,12 @@
 use thalweg_journal::sim::{Random, SimDisk};
 use thalweg_journal::{Batch, Index, Journal, Log, LogError, Options, Recovered, ReplayFrom};
 
-const OPTIONS: Options = Options { segment_bytes: 8 << 10, spares: 2, bytes_max: 0, repair: false };
+const OPTIONS: Options = Options {
+    segment_bytes: 8 << 10,
+    spares: 2,
+    bytes_max: 0,
+    repair: false,
+};
 
 /// What a run did, and at which moment each part of it was promised.
 #[derive(Default)]
@@ -22,7 +27,10 @@ struct History {
 
 impl History {
     fn at<T: Copy>(list: &[(usize, T)], moment: usize) -> Option<T> {
-        list.iter().rev().find(|(at, _)| *at <= moment).map(|(_, value)| *value)
+        list.iter()
+            .rev()
+            .find(|(at, _)| *at <= moment)
+            .map(|(_, value)| *value)
     }
 }
 
@@ -37,18 +45,33 @@ fn payload(seed: u64, index: Index) -> Vec<u8> {
     (0..length).map(|_| random.next() as u8).collect()
 }
 
-fn append(journal: &mut Journal<SimDisk>, seed: u64, history: &mut History, disk: &SimDisk, count: u64) {
+fn append(
+    journal: &mut Journal<SimDisk>,
+    seed: u64,
+    history: &mut History,
+    disk: &SimDisk,
+    count: u64,
+) {
     let first = history.payloads.len() as u64 + 1;
-    let payloads: Vec<Vec<u8>> = (first..first + count).map(|index| payload(seed, index)).collect();
-    let batches: Vec<Batch<'_>> =
-        payloads.iter().map(|payload| Batch { shard: payload.len() as u16, payload }).collect();
+    let payloads: Vec<Vec<u8>> = (first..first + count)
+        .map(|index| payload(seed, index))
+        .collect();
+    let batches: Vec<Batch<'_>> = payloads
+        .iter()
+        .map(|payload| Batch {
+            shard: payload.len() as u16,
+            payload,
+        })
+        .collect();
     history.given.push((disk.done(), first + count - 1));
     let places = journal.append(&batches).expect("this disk has no faults");
     assert_eq!(places.len(), batches.len());
     let inventory = journal.inventory();
     let mut read = Vec::new();
     for (place, payload) in places.iter().zip(&payloads) {
-        inventory.read(*place, payload.len() as u32, &mut read).expect("readable at once");
+        inventory
+            .read(*place, payload.len() as u32, &mut read)
+            .expect("readable at once");
         assert_eq!(read, *payload);
     }
     history.payloads.extend(payloads);
@@ -80,18 +103,26 @@ fn run(seed: u64, steps: usize) -> (SimDisk, History) {
                 history.confirmed.push((disk.done(), before));
             }
             16 => {
-                journal.inventory().make_spare().expect("this disk has no faults");
+                journal
+                    .inventory()
+                    .make_spare()
+                    .expect("this disk has no faults");
             }
             17..=18 => {
                 // As if a checkpoint had been made of everything durable.
                 let inventory = journal.inventory();
-                let from = History::at(&history.replays, usize::MAX).unwrap_or(ReplayFrom::start(inventory.journal()));
+                let from = History::at(&history.replays, usize::MAX)
+                    .unwrap_or(ReplayFrom::start(inventory.journal()));
                 let through = from.index + random.below(30);
-                let to = inventory.read_frames(from, through, &mut |_| {}).expect("whole");
+                let to = inventory
+                    .read_frames(from, through, &mut |_| {})
+                    .expect("whole");
                 history.replays.push((disk.done(), to));
                 for segment in inventory.sealed() {
                     if segment.last_index < to.index && random.below(3) > 0 {
-                        inventory.release(segment.number).expect("this disk has no faults");
+                        inventory
+                            .release(segment.number)
+                            .expect("this disk has no faults");
                     }
                 }
             }
@@ -107,8 +138,13 @@ fn run(seed: u64, steps: usize) -> (SimDisk, History) {
 
 /// Opens it; from then on what was shown counts as confirmed.
 fn open(disk: &SimDisk, replay: Option<ReplayFrom>, history: &mut History) -> Journal<SimDisk> {
-    let (journal, recovered) = Journal::open(disk.clone(), OPTIONS, replay, &mut |_| {}).expect("it opens");
-    assert_eq!(recovered.last_index, history.payloads.len() as Index, "a process that dies loses nothing written");
+    let (journal, recovered) =
+        Journal::open(disk.clone(), OPTIONS, replay, &mut |_| {}).expect("it opens");
+    assert_eq!(
+        recovered.last_index,
+        history.payloads.len() as Index,
+        "a process that dies loses nothing written"
+    );
     history.confirmed.push((disk.done(), recovered.last_index));
     journal
 }
@@ -132,14 +168,26 @@ fn check(
         let is_right = view.index == next && wanted.is_some_and(|wanted| wanted == view.payload);
         let is_extra = view.index > confirmed && extra.iter().any(|extra| extra == view.payload);
         if !(is_right || is_extra && view.index == next) {
-            errors.push(format!("frame {} with {} bytes where {next} belongs", view.index, view.payload.len()));
+            errors.push(format!(
+                "frame {} with {} bytes where {next} belongs",
+                view.index,
+                view.payload.len()
+            ));
         }
         next = view.index + 1;
     });
     let (journal, recovered) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(errors, Vec::<String>::new(), "{what}");
-    assert!(next > confirmed, "{what}: {confirmed} was confirmed, and only {} is there", next - 1);
-    assert!(next - 1 <= given + extra.len() as u64, "{what}: {given} were given, and {} are there", next - 1);
+    assert!(
+        next > confirmed,
+        "{what}: {confirmed} was confirmed, and only {} is there",
+        next - 1
+    );
+    assert!(
+        next - 1 <= given + extra.len() as u64,
+        "{what}: {given} were given, and {} are there",
+        next - 1
+    );
     assert_eq!(recovered.last_index, next - 1, "{what}");
     (journal, recovered)
 }
@@ -149,21 +197,35 @@ fn every_crash_is_survived(seed: u64, steps: usize, crashes: usize) -> usize {
     let mut states = 0;
     disk.moments(|moment, then| {
         let replay = History::at(&history.replays, moment);
-        for (at, crashed) in then.crashes(crashes, seed ^ moment as u64).into_iter().enumerate() {
+        for (at, crashed) in then
+            .crashes(crashes, seed ^ moment as u64)
+            .into_iter()
+            .enumerate()
+        {
             let what = format!("seed {seed}, moment {moment}, crash {at}");
             states += 1;
             let (mut journal, recovered) = check(&crashed, &history, moment, replay, &[], &what);
             // Writing goes on, and what is confirmed now survives the next cut too, together with all before it.
             let new = [vec![0xAA; 100], vec![0xBB; 700], vec![0xCC; 9_000]];
-            let batches: Vec<Batch<'_>> = new.iter().map(|payload| Batch { shard: 7, payload }).collect();
-            journal.append(&batches).unwrap_or_else(|error| panic!("{what}: {error}"));
-            let durable = journal.commit().unwrap_or_else(|error| panic!("{what}: {error}"));
+            let batches: Vec<Batch<'_>> = new
+                .iter()
+                .map(|payload| Batch { shard: 7, payload })
+                .collect();
+            journal
+                .append(&batches)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let durable = journal
+                .commit()
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(durable, recovered.last_index + 3, "{what}");
             drop(journal);
             let mut shown = Vec::new();
             let again = crashed.moment().power_cut(seed);
-            let result = Journal::open(again, OPTIONS, replay, &mut |view| shown.push(view.payload.to_vec()));
-            let (_, second) = result.unwrap_or_else(|error| panic!("{what}, opened again: {error}"));
+            let result = Journal::open(again, OPTIONS, replay, &mut |view| {
+                shown.push(view.payload.to_vec())
+            });
+            let (_, second) =
+                result.unwrap_or_else(|error| panic!("{what}, opened again: {error}"));
             assert_eq!(second.last_index, durable, "{what}, opened again");
             assert_eq!(shown[shown.len() - 3..], new, "{what}, opened again");
             // And the power may go out while the journal is being opened.
@@ -171,7 +233,14 @@ fn every_crash_is_survived(seed: u64, steps: usize, crashes: usize) -> usize {
                 crashed.moments(|inner, then| {
                     if inner % 3 == 0 {
                         for twice in then.crashes(4, seed ^ inner as u64) {
-                            check(&twice, &history, moment, replay, &new, &format!("{what}, again at {inner}"));
+                            check(
+                                &twice,
+                                &history,
+                                moment,
+                                replay,
+                                &new,
+                                &format!("{what}, again at {inner}"),
+                            );
                         }
                     }
                 });
@@ -183,10 +252,18 @@ fn every_crash_is_survived(seed: u64, steps: usize, crashes: usize) -> usize {
 
 #[test]
 fn every_crash_state_of_random_runs_is_survived() {
-    let seeds = std::env::var("THALWEG_STORE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6u64);
-    let states: usize = (1..=seeds).map(|seed| every_crash_is_survived(seed, 60, 12)).sum();
+    let seeds = std::env::var("THALWEG_STORE_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(6u64);
+    let states: usize = (1..=seeds)
+        .map(|seed| every_crash_is_survived(seed, 60, 12))
+        .sum();
     println!("{states} crash states");
-    assert!(states > 1_000, "only {states}: the disk does not give states any more");
+    assert!(
+        states > 1_000,
+        "only {states}: the disk does not give states any more"
+    );
 }
 
 #[test]
@@ -205,7 +282,12 @@ fn the_same_seed_gives_the_same_run_and_the_same_crashes() {
 fn without_syncing_confirmed_frames_are_lost() {
     let disk = SimDisk::new(1);
     let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
-    journal.append(&[Batch { shard: 0, payload: b"never synced" }]).unwrap();
+    journal
+        .append(&[Batch {
+            shard: 0,
+            payload: b"never synced",
+        }])
+        .unwrap();
     let mut lost = 0;
     for crashed in disk.moment().crashes(20, 1) {
         let (_, recovered) = Journal::open(crashed, OPTIONS, None, &mut |_| {}).unwrap();
@@ -219,7 +301,10 @@ fn a_torn_group_at_the_end_is_dropped_and_told() {
     let disk = SimDisk::new(5);
     let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
     let payloads = [vec![1; 600], vec![2; 600], vec![3; 600]];
-    let batches: Vec<Batch<'_>> = payloads.iter().map(|payload| Batch { shard: 0, payload }).collect();
+    let batches: Vec<Batch<'_>> = payloads
+        .iter()
+        .map(|payload| Batch { shard: 0, payload })
+        .collect();
     journal.append(&batches[..1]).unwrap();
     journal.commit().unwrap();
     let places = journal.append(&batches[1..]).unwrap();
@@ -227,11 +312,17 @@ fn a_torn_group_at_the_end_is_dropped_and_told() {
     let killed = disk.after_kill(1);
     killed.flip("segment-0000000000000001", second, 1);
     let mut shown = Vec::new();
-    let (_, recovered) = Journal::open(killed, OPTIONS, None, &mut |view| shown.push(view.payload.to_vec())).unwrap();
+    let (_, recovered) = Journal::open(killed, OPTIONS, None, &mut |view| {
+        shown.push(view.payload.to_vec())
+    })
+    .unwrap();
     assert_eq!(shown, payloads[..1]);
     let tail = recovered.dropped_tail.expect("it is told");
     assert_eq!((tail.first_index, tail.frames_seen), (2, 2));
-    assert!(tail.to_string().contains("segment-0000000000000001"), "{tail}");
+    assert!(
+        tail.to_string().contains("segment-0000000000000001"),
+        "{tail}"
+    );
 }
 
 #[test]
@@ -240,7 +331,11 @@ fn openings_that_come_to_nothing_leave_no_trail_of_segments() {
     for _ in 0..20 {
         Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
     }
-    let segments = disk.contents().iter().filter(|(name, _)| name.starts_with("segment-")).count();
+    let segments = disk
+        .contents()
+        .iter()
+        .filter(|(name, _)| name.starts_with("segment-"))
+        .count();
     assert_eq!(segments, 1);
 }
 
@@ -249,10 +344,20 @@ fn read_from_shows_durable_frames_from_an_index_on_and_trim_lets_go() {
     let disk = SimDisk::new(7);
     let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
     for at in 0..100u8 {
-        journal.append(&[Batch { shard: 1, payload: &[at; 300] }]).unwrap();
+        journal
+            .append(&[Batch {
+                shard: 1,
+                payload: &[at; 300],
+            }])
+            .unwrap();
     }
     journal.commit().unwrap();
-    journal.append(&[Batch { shard: 1, payload: &[100; 300] }]).unwrap();
+    journal
+        .append(&[Batch {
+            shard: 1,
+            payload: &[100; 300],
+        }])
+        .unwrap();
     let seen = |journal: &Journal<SimDisk>, from: Index| -> Result<Vec<Index>, LogError> {
         let mut seen = Vec::new();
         journal.read_from(from, &mut |view| {

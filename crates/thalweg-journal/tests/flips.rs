@@ -5,8 +5,16 @@
 use thalweg_journal::sim::{Random, SimDisk};
 use thalweg_journal::{Batch, Damage, Index, Journal, Log, OpenError, Options, Recovered};
 
-const OPTIONS: Options = Options { segment_bytes: 8 << 10, spares: 2, bytes_max: 0, repair: false };
-const REPAIR: Options = Options { repair: true, ..OPTIONS };
+const OPTIONS: Options = Options {
+    segment_bytes: 8 << 10,
+    spares: 2,
+    bytes_max: 0,
+    repair: false,
+};
+const REPAIR: Options = Options {
+    repair: true,
+    ..OPTIONS
+};
 const HEAD: usize = 4096;
 
 type Frames = Vec<(Index, Vec<u8>)>;
@@ -19,8 +27,15 @@ fn journal(seed: u64, is_marked: bool) -> (SimDisk, Frames) {
     for opening in 0..2 {
         let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
         for _ in 0..[30, 4][opening] {
-            let payload: Vec<u8> = (0..random.below(700)).map(|_| random.next() as u8).collect();
-            journal.append(&[Batch { shard: 3, payload: &payload }]).unwrap();
+            let payload: Vec<u8> = (0..random.below(700))
+                .map(|_| random.next() as u8)
+                .collect();
+            journal
+                .append(&[Batch {
+                    shard: 3,
+                    payload: &payload,
+                }])
+                .unwrap();
             frames.push((frames.len() as Index + 1, payload));
             if random.below(3) == 0 {
                 journal.commit().unwrap();
@@ -29,7 +44,12 @@ fn journal(seed: u64, is_marked: bool) -> (SimDisk, Frames) {
         // One larger than a segment.
         if opening == 0 {
             let payload = vec![0x5A; 20_000];
-            journal.append(&[Batch { shard: 3, payload: &payload }]).unwrap();
+            journal
+                .append(&[Batch {
+                    shard: 3,
+                    payload: &payload,
+                }])
+                .unwrap();
             frames.push((frames.len() as Index + 1, payload));
         }
         journal.commit().unwrap();
@@ -65,7 +85,10 @@ fn check(changed: &SimDisk, name: &str, frames: &Frames, what: &str) -> bool {
     let error = match result {
         // The last frame is the mark, and holds nothing.
         Ok(_) => {
-            assert!(shown == *frames || shown == frames[..frames.len() - 1], "{what}: silently different");
+            assert!(
+                shown == *frames || shown == frames[..frames.len() - 1],
+                "{what}: silently different"
+            );
             return shown != *frames;
         }
         Err(error) => error,
@@ -73,10 +96,15 @@ fn check(changed: &SimDisk, name: &str, frames: &Frames, what: &str) -> bool {
     let words = error.to_string();
     assert!(words.contains(name), "{what}: {words}");
     for (name, bytes) in changed.contents() {
-        let is_same = kept.contents().iter().any(|(kept_name, kept)| *kept_name == name && *kept == bytes);
+        let is_same = kept
+            .contents()
+            .iter()
+            .any(|(kept_name, kept)| *kept_name == name && *kept == bytes);
         assert!(is_same, "{what}: refusing changed {name}");
     }
-    if matches!(error, OpenError::File { .. }) && !words.contains("--repair") || words.contains("move it elsewhere") {
+    if matches!(error, OpenError::File { .. }) && !words.contains("--repair")
+        || words.contains("move it elsewhere")
+    {
         // Not ours, as far as we can tell: a repair does not touch it either.
         assert!(open(&kept, REPAIR).0.is_err(), "{what}: {words}");
         return true;
@@ -85,7 +113,11 @@ fn check(changed: &SimDisk, name: &str, frames: &Frames, what: &str) -> bool {
     let recovered = result.unwrap_or_else(|error| panic!("{what}: repair: {error}"));
     assert!(!recovered.quarantined.is_empty(), "{what}");
     for frame in &shown {
-        assert!(frames.contains(frame), "{what}: frame {} was never written like this", frame.0);
+        assert!(
+            frames.contains(frame),
+            "{what}: frame {} was never written like this",
+            frame.0
+        );
     }
     assert!(shown.is_sorted_by(|a, b| a.0 < b.0), "{what}: out of order");
     for (index, _) in frames.iter().take(frames.len() - 1) {
@@ -98,13 +130,23 @@ fn check(changed: &SimDisk, name: &str, frames: &Frames, what: &str) -> bool {
     }
     for damage in &recovered.quarantined {
         if let Some(copy) = &damage.quarantine {
-            let copied = kept.contents().into_iter().find(|(name, _)| copy.ends_with(name.as_str()));
-            assert!(copied.is_some_and(|(_, bytes)| bytes.len() as u64 <= damage.bytes), "{what}");
+            let copied = kept
+                .contents()
+                .into_iter()
+                .find(|(name, _)| copy.ends_with(name.as_str()));
+            assert!(
+                copied.is_some_and(|(_, bytes)| bytes.len() as u64 <= damage.bytes),
+                "{what}"
+            );
         }
     }
     // The same again until a checkpoint was made, and then on.
     let (result, again) = open(&kept, REPAIR);
-    assert!(result.is_ok(), "{what}: {:?}", result.map_err(|error| error.to_string()));
+    assert!(
+        result.is_ok(),
+        "{what}: {:?}",
+        result.map_err(|error| error.to_string())
+    );
     assert_eq!(again, shown, "{what}");
     true
 }
@@ -128,12 +170,19 @@ fn a_flipped_bit_anywhere_is_refused_or_does_not_matter() {
                     harmless += 1
                 }
                 // Every byte of the fields of the head, and samples of the rest.
-                offset += if offset < 112 { 1 } else { 1 + random.below(90) as usize };
+                offset += if offset < 112 {
+                    1
+                } else {
+                    1 + random.below(90) as usize
+                };
             }
         }
     }
     println!("{noticed} noticed, {harmless} harmless");
-    assert!(noticed > 1_000 && harmless > 100, "{noticed} noticed, {harmless} harmless");
+    assert!(
+        noticed > 1_000 && harmless > 100,
+        "{noticed} noticed, {harmless} harmless"
+    );
 }
 
 #[test]
@@ -141,21 +190,36 @@ fn a_flip_in_the_last_group_looks_like_a_torn_end_until_a_mark_is_written() {
     let flipped = |is_marked| {
         let disk = SimDisk::new(1);
         let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
-        let place = journal.append(&[Batch { shard: 0, payload: b"confirmed" }]).unwrap()[0];
+        let place = journal
+            .append(&[Batch {
+                shard: 0,
+                payload: b"confirmed",
+            }])
+            .unwrap()[0];
         journal.commit().unwrap();
         if is_marked {
             journal.mark().unwrap();
         }
         let killed = disk.after_kill(1);
-        killed.flip("segment-0000000000000001", place.0 as usize & ((1 << 26) - 1), 0x10);
+        killed.flip(
+            "segment-0000000000000001",
+            place.0 as usize & ((1 << 26) - 1),
+            0x10,
+        );
         open(&killed, OPTIONS).0
     };
     // The limit, documented in the crate's head: nothing on disk says that this frame was ever durable.
-    let dropped = flipped(false).unwrap().dropped_tail.expect("and it is told");
+    let dropped = flipped(false)
+        .unwrap()
+        .dropped_tail
+        .expect("and it is told");
     assert_eq!(dropped.first_index, 1);
     // The mark is that word.
     let error = flipped(true).unwrap_err();
-    assert!(matches!(&error, OpenError::Damaged(damage) if damage.first_index == 1), "{error}");
+    assert!(
+        matches!(&error, OpenError::Damaged(damage) if damage.first_index == 1),
+        "{error}"
+    );
 }
 
 #[test]
@@ -164,7 +228,12 @@ fn a_mark_is_written_once_and_only_when_there_is_something_to_say() {
     let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
     journal.mark().unwrap();
     assert_eq!(journal.tip().index, 1);
-    journal.append(&[Batch { shard: 0, payload: b"one" }]).unwrap();
+    journal
+        .append(&[Batch {
+            shard: 0,
+            payload: b"one",
+        }])
+        .unwrap();
     journal.mark().unwrap();
     journal.mark().unwrap();
     assert_eq!(journal.tip().index, 3);
@@ -182,7 +251,10 @@ fn a_file_cut_short_anywhere_is_refused() {
             for (other, bytes) in disk.contents() {
                 changed.put(&other, if other == name { &bytes[..cut] } else { &bytes });
             }
-            assert!(check(&changed, &name, &frames, &format!("{name} cut at {cut}")), "{name} cut at {cut}");
+            assert!(
+                check(&changed, &name, &frames, &format!("{name} cut at {cut}")),
+                "{name} cut at {cut}"
+            );
         }
     }
 }
@@ -190,8 +262,12 @@ fn a_file_cut_short_anywhere_is_refused() {
 #[test]
 fn a_missing_segment_is_refused_and_a_repair_lists_its_frames() {
     let (disk, frames) = journal(4, true);
-    let names: Vec<String> =
-        disk.contents().into_iter().map(|(name, _)| name).filter(|name| name.starts_with("segment-")).collect();
+    let names: Vec<String> = disk
+        .contents()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("segment-"))
+        .collect();
     assert!(names.len() > 4);
     for missing in &names[..names.len() - 1] {
         let changed = SimDisk::new(1);

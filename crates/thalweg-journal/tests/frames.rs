@@ -11,7 +11,14 @@ fn seed((salt, number): (u64, u64)) -> Seed {
 }
 
 fn draft(index: u64, prev_hash: u64, payload: &[u8]) -> FrameDraft<'_> {
-    FrameDraft { shard: 5, epoch: 2, index, durable_through: index / 2, prev_hash, payload }
+    FrameDraft {
+        shard: 5,
+        epoch: 2,
+        index,
+        durable_through: index / 2,
+        prev_hash,
+        payload,
+    }
 }
 
 #[test]
@@ -35,13 +42,31 @@ fn a_frame_reads_back_as_it_was_written() {
 #[test]
 fn the_bytes_of_a_frame_stay_as_they_are() {
     let mut bytes = Vec::new();
-    let hash = frame::encode(&draft(3, 0x0807_0605_0403_0201, b"thalweg"), seed(SEED_A), 4096, &mut bytes);
+    let hash = frame::encode(
+        &draft(3, 0x0807_0605_0403_0201, b"thalweg"),
+        seed(SEED_A),
+        4096,
+        &mut bytes,
+    );
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let fields = ["54774672", "01", "00", "0500", "07000000", "02000000", "0300000000000000", "0100000000000000"];
+    let fields = [
+        "54774672",
+        "01",
+        "00",
+        "0500",
+        "07000000",
+        "02000000",
+        "0300000000000000",
+        "0100000000000000",
+    ];
     assert!(hex.starts_with(&fields.concat()), "{hex}");
     assert_eq!(hex[64..80], *"0102030405060708", "{hex}");
     assert!(hex.ends_with("7468616c77656700"), "{hex}");
-    assert_eq!((&hex[80..96], format!("{hash:016x}").as_str()), (PINNED.0, PINNED.1), "checksums or chain changed");
+    assert_eq!(
+        (&hex[80..96], format!("{hash:016x}").as_str()),
+        (PINNED.0, PINNED.1),
+        "checksums or chain changed"
+    );
 }
 
 /// Payload and header checksum, and the chain hash after it.
@@ -64,7 +89,10 @@ fn any_flipped_bit_of_a_header_is_noticed() {
     frame::encode(&draft(3, 0, b"here"), seed(SEED_A), 4096, &mut bytes);
     for bit in 0..HEADER_BYTES * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert!(FrameHeader::read(&bytes, seed(SEED_A), 4096).is_none(), "bit {bit}");
+        assert!(
+            FrameHeader::read(&bytes, seed(SEED_A), 4096).is_none(),
+            "bit {bit}"
+        );
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
 }
@@ -74,20 +102,31 @@ fn moved_frames_keep_their_chain() {
     let mut bytes = Vec::new();
     let first = frame::encode(&draft(1, 0, b"first"), seed(SEED_A), 8000, &mut bytes);
     let offset = 8000 + bytes.len() as u64;
-    let second = frame::encode(&draft(2, first, b"second, longer"), seed(SEED_A), offset, &mut bytes);
+    let second = frame::encode(
+        &draft(2, first, b"second, longer"),
+        seed(SEED_A),
+        offset,
+        &mut bytes,
+    );
     let to = Seed::new(0x2222, 8);
     frame::move_frames(&mut bytes, (seed(SEED_A), 8000), (to, 4096));
     let header = FrameHeader::read(&bytes, to, 4096).unwrap();
     assert_eq!(header.chain(b"first"), first);
     let rest = &bytes[header.frame_bytes()..];
     let header = FrameHeader::read(rest, to, 4096 + header.frame_bytes() as u64).unwrap();
-    assert_eq!((header.prev_hash, header.chain(b"second, longer")), (first, second));
+    assert_eq!(
+        (header.prev_hash, header.chain(b"second, longer")),
+        (first, second)
+    );
 }
 
 /// Somebody publishes a piece of a journal as a message: even of this journal and this segment.
 #[test]
 fn a_payload_that_looks_like_frames_is_not_taken_for_some() {
-    let options = Options { segment_bytes: 64 << 10, ..Options::default() };
+    let options = Options {
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    };
     let disk = SimDisk::new(1);
     let (mut journal, _) = Journal::open(disk.clone(), options, None, &mut |_| {}).unwrap();
     for payload in [&b"one"[..], b"two", b"three"] {
@@ -96,11 +135,23 @@ fn a_payload_that_looks_like_frames_is_not_taken_for_some() {
     }
     let tip = journal.tip().place.0 as usize & (Place::SPAN as usize - 1);
     let mut copied = vec![0; tip];
-    disk.open("segment-0000000000000001").unwrap().read_full(&mut copied, 0).unwrap();
-    let place = journal.append(&[Batch { shard: 0, payload: &copied }]).unwrap()[0];
+    disk.open("segment-0000000000000001")
+        .unwrap()
+        .read_full(&mut copied, 0)
+        .unwrap();
+    let place = journal
+        .append(&[Batch {
+            shard: 0,
+            payload: &copied,
+        }])
+        .unwrap()[0];
     // The frame around it is torn: what it carries must not count as frames behind a damage.
     let killed = disk.after_kill(1);
-    killed.flip("segment-0000000000000001", (place.0 & (Place::SPAN - 1)) as usize - 1, 1);
+    killed.flip(
+        "segment-0000000000000001",
+        (place.0 & (Place::SPAN - 1)) as usize - 1,
+        1,
+    );
     let (_, recovered) = Journal::open(killed, options, None, &mut |_| {}).unwrap();
     assert_eq!(recovered.last_index, 3);
     assert_eq!(recovered.dropped_tail, None, "nothing behind it is a frame");

@@ -7,9 +7,10 @@ use thalweg_kernel::balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Pla
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, Change, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish,
-    Limits, LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety, Sent, SessionId, Settled, ShardId,
-    ShardMessage, Spot, Tag, Taken, Ticket, Verdict, WatchEnd, WatchId, Wish, queue_address,
+    Answer, Change, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover,
+    Kernel, LastValueWish, Limits, LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety,
+    Sent, SessionId, Settled, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, Verdict, WatchEnd,
+    WatchId, Wish, queue_address,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
@@ -20,9 +21,15 @@ const OPERATIONS: [Operation; 13] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
-    ("publish_1000_filters_not_cached", |count| not_cached(1_000, count)),
-    ("publish_to_queue_settled_when_sent", |count| through_queue(false, count)),
-    ("publish_to_queue_and_settle", |count| through_queue(true, count)),
+    ("publish_1000_filters_not_cached", |count| {
+        not_cached(1_000, count)
+    }),
+    ("publish_to_queue_settled_when_sent", |count| {
+        through_queue(false, count)
+    }),
+    ("publish_to_queue_and_settle", |count| {
+        through_queue(true, count)
+    }),
     ("publish_to_100_watches_and_take", watched),
     ("publish_to_group_of_4", group_of_4),
     ("choose_of_3", |count| choose(3, count)),
@@ -49,17 +56,29 @@ fn main() {
 fn filter(number: u32) -> String {
     match number % 10 {
         9 => format!("site-{}/+/device-{}/#", number % 97, number),
-        _ => format!("site-{}/hall-{}/device-{}/temperature", number % 97, number % 7, number),
+        _ => format!(
+            "site-{}/hall-{}/device-{}/temperature",
+            number % 97,
+            number % 7,
+            number
+        ),
     }
 }
 
 fn address(number: u32) -> String {
-    format!("site-{}/hall-{}/device-{}/temperature", number % 97, number % 7, number)
+    format!(
+        "site-{}/hall-{}/device-{}/temperature",
+        number % 97,
+        number % 7,
+        number
+    )
 }
 
 fn addresses(filters: u32) -> Vec<String> {
     // Every tenth of them matches a wildcard filter, the others an exact one.
-    (0..ADDRESSES).map(|number| address(number * (filters / ADDRESSES))).collect()
+    (0..ADDRESSES)
+        .map(|number| address(number * (filters / ADDRESSES)))
+        .collect()
 }
 
 /// The table itself: no memory of earlier matches.
@@ -90,7 +109,10 @@ fn not_cached(filters: u32, count: u32) {
 }
 
 fn publish(filters: u32, count: u32, route_cache_max: usize) {
-    let limits = Limits { route_cache_max, ..Limits::default() };
+    let limits = Limits {
+        route_cache_max,
+        ..Limits::default()
+    };
     let mut kernel = Kernel::new(limits, ShardId(0), 1, 7);
     let mut out = Nowhere(0);
     let now = Time::from_secs(1);
@@ -138,7 +160,9 @@ fn through_queue(settles: bool, count: u32) {
         auto_delete: false,
         limits,
     };
-    kernel.declare_queue(consumer, &spec, now, &mut out).expect("it is new");
+    kernel
+        .declare_queue(consumer, &spec, now, &mut out)
+        .expect("it is new");
     let spec = ConsumeSpec {
         source: &address,
         line: 1,
@@ -149,11 +173,21 @@ fn through_queue(settles: bool, count: u32) {
         priority: 0,
         no_local: false,
     };
-    kernel.consume(consumer, &spec, now, &mut out).expect("it may");
+    kernel
+        .consume(consumer, &spec, now, &mut out)
+        .expect("it may");
     for number in 1..=count {
         kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
         if settles {
-            let settled = kernel.settle_line(consumer, 1, u64::from(number), false, Verdict::Accept, now, &mut out);
+            let settled = kernel.settle_line(
+                consumer,
+                1,
+                u64::from(number),
+                false,
+                Verdict::Accept,
+                now,
+                &mut out,
+            );
             assert_eq!(settled, Settled::Known, "each is settled once");
         }
     }
@@ -169,14 +203,21 @@ fn watched(count: u32) {
     let publisher = open(&mut kernel, "publisher", 1, &mut out);
     let address = address(1);
     let watch = |kernel: &mut Kernel, out: &mut Nowhere, cookie| {
-        kernel.watch(reader, LinkId(0), cookie, &address, 1, now, out).expect("it may")
+        kernel
+            .watch(reader, LinkId(0), cookie, &address, 1, now, out)
+            .expect("it may")
     };
-    let watches: Vec<WatchId> = (0..100).map(|cookie| watch(&mut kernel, &mut out, cookie)).collect();
+    let watches: Vec<WatchId> = (0..100)
+        .map(|cookie| watch(&mut kernel, &mut out, cookie))
+        .collect();
     for _ in 0..count {
         kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
         for watch in &watches {
             let change = kernel.take_watched(*watch, now);
-            assert!(matches!(change, Some(Change::Value(_))), "each is told of each");
+            assert!(
+                matches!(change, Some(Change::Value(_))),
+                "each is told of each"
+            );
         }
     }
     assert_eq!(out.0, 100 * count, "each is told once");
@@ -219,9 +260,19 @@ fn balance(members: u32, count: u32) {
 fn choose(members: u32, count: u32) {
     let mut crew = Crew::new(members);
     (0..5 * members).for_each(|_| crew.work());
-    let head = Head { queued: crew.queue.len() + 1, size: 36, turn: 0, random: 7, once: false, again: false };
+    let head = Head {
+        queued: crew.queue.len() + 1,
+        size: 36,
+        turn: 0,
+        random: 7,
+        once: false,
+        again: false,
+    };
     for _ in 0..count {
-        black_box(crew.balancer.choose(black_box(&head), crew.now, &mut |_| true));
+        black_box(
+            crew.balancer
+                .choose(black_box(&head), crew.now, &mut |_| true),
+        );
     }
 }
 
@@ -245,29 +296,67 @@ impl Crew {
         let mut balancer = Balancer::new(GroupStrategy::Adaptive);
         let now = Time::from_secs(1);
         for _ in 0..members {
-            balancer.join(Terms { round_trip: Self::ROUND_TRIP, ..Terms::default() }, now);
+            balancer.join(
+                Terms {
+                    round_trip: Self::ROUND_TRIP,
+                    ..Terms::default()
+                },
+                now,
+            );
         }
         let gap = Span::from_nanos(Self::FAST.nanos() * 5 / 3 / u64::from(members));
-        Crew { balancer, now, gap, queue: VecDeque::new(), working: Default::default(), came: 0 }
+        Crew {
+            balancer,
+            now,
+            gap,
+            queue: VecDeque::new(),
+            working: Default::default(),
+            came: 0,
+        }
     }
 
     /// One message more comes, after whatever is done by then.
     fn work(&mut self) {
         self.now += self.gap;
         for working in &mut self.working {
-            while let Some((_, place, tag)) = working.front().copied().filter(|(done, _, _)| *done <= self.now) {
+            while let Some((_, place, tag)) = working
+                .front()
+                .copied()
+                .filter(|(done, _, _)| *done <= self.now)
+            {
                 working.pop_front();
-                assert!(self.balancer.acknowledged(place, tag, self.now), "it was sent");
+                assert!(
+                    self.balancer.acknowledged(place, tag, self.now),
+                    "it was sent"
+                );
             }
         }
         self.balancer.arrived(self.now);
         self.queue.push_back(self.came);
         self.came += 1;
         while let Some(&tag) = self.queue.front() {
-            let head = Head { queued: self.queue.len(), size: 36, turn: 0, random: tag, once: false, again: false };
-            let choice = self.balancer.choose(black_box(&head), self.now, &mut |_| true);
+            let head = Head {
+                queued: self.queue.len(),
+                size: 36,
+                turn: 0,
+                random: tag,
+                once: false,
+                again: false,
+            };
+            let choice = self
+                .balancer
+                .choose(black_box(&head), self.now, &mut |_| true);
             let Choice::Send(place) = choice else { break };
-            self.balancer.sent(place, &Parcel { tag, size: 36, settles: true, again: false }, self.now);
+            self.balancer.sent(
+                place,
+                &Parcel {
+                    tag,
+                    size: 36,
+                    settles: true,
+                    again: false,
+                },
+                self.now,
+            );
             self.queue.pop_front();
             let slow = u64::from(place % 2);
             let took = Span::from_nanos(Self::FAST.nanos() * (1 + slow) + Self::ROUND_TRIP.nanos());
@@ -293,7 +382,9 @@ fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> Sess
         known_as: None,
         grants: Grants::default(),
     };
-    let opened = kernel.open_session(open, Time::ZERO, out).expect("there is room");
+    let opened = kernel
+        .open_session(open, Time::ZERO, out)
+        .expect("there is room");
     kernel.start(opened.session, Time::ZERO, out);
     opened.session
 }

@@ -139,12 +139,20 @@ impl From<Permission> for Permissions {
 impl Rule {
     /// A rule that allows.
     pub fn allow(permissions: impl Into<Permissions>, pattern: &str) -> Self {
-        Rule { allow: true, permissions: permissions.into(), pattern: pattern.into() }
+        Rule {
+            allow: true,
+            permissions: permissions.into(),
+            pattern: pattern.into(),
+        }
     }
 
     /// A rule that denies.
     pub fn deny(permissions: impl Into<Permissions>, pattern: &str) -> Self {
-        Rule { allow: false, permissions: permissions.into(), pattern: pattern.into() }
+        Rule {
+            allow: false,
+            permissions: permissions.into(),
+            pattern: pattern.into(),
+        }
     }
 
     fn names_the_session(&self) -> bool {
@@ -164,12 +172,22 @@ impl Rules {
                 false => common.add(rule.allow, rule.permissions, filter),
             }
         }
-        Ok(Rules { common: Arc::new(common), personal, otherwise, own: false })
+        Ok(Rules {
+            common: Arc::new(common),
+            personal,
+            otherwise,
+            own: false,
+        })
     }
 
     /// No rules: everything is allowed.
     pub fn allow_all() -> Self {
-        Rules { common: Arc::default(), personal: Vec::new(), otherwise: Otherwise::Allow, own: false }
+        Rules {
+            common: Arc::default(),
+            personal: Vec::new(),
+            otherwise: Otherwise::Allow,
+            own: false,
+        }
     }
 
     /// The same rules, marked as what one peer brought itself, in a token for instance: they stay in force when the
@@ -195,22 +213,41 @@ impl Rules {
         }
         let nothing_denied = self.common.deny.is_empty() && personal.deny.is_empty();
         if self.otherwise == Otherwise::Allow && nothing_denied {
-            return Access { judged: None, own: self.own, tenant: None };
+            return Access {
+                judged: None,
+                own: self.own,
+                tenant: None,
+            };
         }
         let personal = (!personal.is_empty()).then(|| Arc::new(personal));
-        let judged = Judged { common: self.common.clone(), personal, otherwise: self.otherwise };
-        Access { judged: Some(judged), own: self.own, tenant: None }
+        let judged = Judged {
+            common: self.common.clone(),
+            personal,
+            otherwise: self.otherwise,
+        };
+        Access {
+            judged: Some(judged),
+            own: self.own,
+            tenant: None,
+        }
     }
 }
 
 impl Access {
     /// Everything is allowed; what [`Rules::compile`] returns when nothing can be denied.
-    pub const ALL: Access = Access { judged: None, own: false, tenant: None };
+    pub const ALL: Access = Access {
+        judged: None,
+        own: false,
+        tenant: None,
+    };
 
     /// The same rights, of a client of a tenant: all other tenants' addresses are out of reach, whatever the rules say.
     /// The default tenant's name is empty.
     pub fn in_tenant(self, tenant: &str) -> Self {
-        Access { tenant: (!tenant.is_empty()).then(|| Arc::new(tenant.to_owned())), ..self }
+        Access {
+            tenant: (!tenant.is_empty()).then(|| Arc::new(tenant.to_owned())),
+            ..self
+        }
     }
 
     /// The tenant; the default one's name is empty.
@@ -222,9 +259,16 @@ impl Access {
     /// allowed that no rule denies and none denies all of it. The default tenant's is open unless all of it is denied: its
     /// topics, its queues and its exchanges.
     pub fn may_open(&self, tenant: &str) -> bool {
-        let Some(judged) = &self.judged else { return true };
-        let denies =
-            |all: &str| judged.lists().any(|list| list.deny.iter().any(|(_, pattern)| covers(pattern.as_str(), all)));
+        let Some(judged) = &self.judged else {
+            return true;
+        };
+        let denies = |all: &str| {
+            judged.lists().any(|list| {
+                list.deny
+                    .iter()
+                    .any(|(_, pattern)| covers(pattern.as_str(), all))
+            })
+        };
         if tenant.is_empty() {
             return !["#", "$q/#", "$x/#"].into_iter().all(denies);
         }
@@ -232,7 +276,8 @@ impl Access {
             return false;
         }
         let is_of = |(_, pattern): &(Permissions, Filter)| tenant::of(pattern.as_str()) == tenant;
-        judged.otherwise == Otherwise::Allow || judged.lists().any(|list| list.allow.iter().any(is_of))
+        judged.otherwise == Otherwise::Allow
+            || judged.lists().any(|list| list.allow.iter().any(is_of))
     }
 
     /// Whether the peer brought the rules itself; see [`Rules::into_own`].
@@ -257,7 +302,11 @@ impl Access {
             bytes.push(ALLOW_ALL);
             return bytes;
         };
-        bytes.push(if judged.otherwise == Otherwise::Allow { ALLOW_ALL } else { DENY_ALL });
+        bytes.push(if judged.otherwise == Otherwise::Allow {
+            ALLOW_ALL
+        } else {
+            DENY_ALL
+        });
         for compiled in std::iter::once(&judged.common).chain(&judged.personal) {
             for (allow, list) in [(0, &compiled.deny), (ALLOWS, &compiled.allow)] {
                 for (permissions, filter) in list {
@@ -274,7 +323,9 @@ impl Access {
     /// What [`Access::written`] wrote, with the operator's rules where the peer brought none.
     pub fn restored(bytes: &[u8], operators: impl FnOnce() -> Access) -> Access {
         let (tenant, own) = split_tenant(bytes).unwrap_or(("", bytes));
-        Access::from_own_rules(own).unwrap_or_else(operators).in_tenant(tenant)
+        Access::from_own_rules(own)
+            .unwrap_or_else(operators)
+            .in_tenant(tenant)
     }
 
     /// `None` if these are no rules.
@@ -282,7 +333,11 @@ impl Access {
         let (&first, mut rest) = bytes.split_first()?;
         let otherwise = match first {
             ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE if rest.is_empty() => {
-                return Some(Access { judged: None, own: true, tenant: None });
+                return Some(Access {
+                    judged: None,
+                    own: true,
+                    tenant: None,
+                });
             }
             ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE => Otherwise::Allow,
             DENY_ALL | DENY_ALL_BEFORE_TAKE => Otherwise::Deny,
@@ -295,11 +350,27 @@ impl Access {
             let (text, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
             let filter = Filter::new(std::str::from_utf8(text).ok()?).ok()?;
             let permissions = Permissions(head & Permissions::ALL.0);
-            common.add(head & ALLOWS != 0, if is_before_take { permissions.with_take() } else { permissions }, filter);
+            common.add(
+                head & ALLOWS != 0,
+                if is_before_take {
+                    permissions.with_take()
+                } else {
+                    permissions
+                },
+                filter,
+            );
             rest = tail;
         }
-        let judged = Some(Judged { common: Arc::new(common), personal: None, otherwise });
-        Some(Access { judged, own: true, tenant: None })
+        let judged = Some(Judged {
+            common: Arc::new(common),
+            personal: None,
+            otherwise,
+        });
+        Some(Access {
+            judged,
+            own: true,
+            tenant: None,
+        })
     }
 
     /// Whether [`allows`](Access::allows) is always true, but for what nobody may and for other tenants' addresses.
@@ -317,7 +388,9 @@ impl Access {
         {
             return false;
         }
-        self.judged.as_ref().is_none_or(|judged| judged.allows(permission, target))
+        self.judged
+            .as_ref()
+            .is_none_or(|judged| judged.allows(permission, target))
     }
 
     /// Whether somebody may declare, bind, unbind, purge and delete the queue or exchange of an address. Who may both
@@ -331,12 +404,16 @@ impl Access {
     /// a denial of some of them is not seen.
     pub fn covers(&self, permission: Permission, filter: &str) -> bool {
         let applies = |list: &[(Permissions, Filter)]| {
-            list.iter().any(|(given, pattern)| given.contains(permission) && covers(pattern.as_str(), filter))
+            list.iter().any(|(given, pattern)| {
+                given.contains(permission) && covers(pattern.as_str(), filter)
+            })
         };
         if self.is_out_of_reach(permission, filter) {
             return false;
         }
-        self.judged.as_ref().is_none_or(|judged| judged.decides(applies))
+        self.judged
+            .as_ref()
+            .is_none_or(|judged| judged.decides(applies))
     }
 
     /// Whether a message may be delivered: the right to receive is needed for its address and for each address under
@@ -344,12 +421,15 @@ impl Access {
     #[inline]
     pub fn may_receive(&self, message: &Message) -> bool {
         self.is_allow_all()
-            || (self.allows(Permission::Receive, message.address()) && self.may_receive_from(message.origins()))
+            || (self.allows(Permission::Receive, message.address())
+                && self.may_receive_from(message.origins()))
     }
 
     /// Whether messages may be delivered that were published to these addresses first.
     pub(crate) fn may_receive_from(&self, origins: &[Box<str>]) -> bool {
-        origins.iter().all(|origin| self.allows(Permission::Receive, origin))
+        origins
+            .iter()
+            .all(|origin| self.allows(Permission::Receive, origin))
     }
 
     #[cold]
@@ -392,7 +472,12 @@ pub(crate) fn is_brokers(address: &str) -> bool {
 
 impl Compiled {
     fn add(&mut self, allow: bool, permissions: Permissions, filter: Filter) {
-        if allow { &mut self.allow } else { &mut self.deny }.push((permissions, filter));
+        if allow {
+            &mut self.allow
+        } else {
+            &mut self.deny
+        }
+        .push((permissions, filter));
     }
 
     fn is_empty(&self) -> bool {
@@ -429,7 +514,9 @@ pub fn covers(pattern: &str, filter: &str) -> bool {
 
 /// The tenant that what was written begins with, and what stands behind it.
 fn split_tenant(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (&IN_TENANT, rest) = bytes.split_first()? else { return None };
+    let (&IN_TENANT, rest) = bytes.split_first()? else {
+        return None;
+    };
     let (len, rest) = rest.split_first_chunk::<2>()?;
     let (tenant, own) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
     Some((std::str::from_utf8(tenant).ok()?, own))
@@ -438,7 +525,9 @@ fn split_tenant(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// A rule's pattern for one session, if it matches anything ([`Rules::compile`] has the law).
 fn fill_in(rule: &Rule, client_id: &str, user: &str) -> Option<Filter> {
     for (place, name) in [(CLIENT_ID, client_id), (USER, user)] {
-        let unusable = name.is_empty() || name.contains(['+', '#', '\0']) || (rule.allow && name.contains('/'));
+        let unusable = name.is_empty()
+            || name.contains(['+', '#', '\0'])
+            || (rule.allow && name.contains('/'));
         if unusable && rule.pattern.contains(place) {
             return None;
         }

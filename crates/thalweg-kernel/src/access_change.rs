@@ -39,9 +39,18 @@ impl Kernel {
     }
 
     /// Ends the links of users who may not log in any more; their sessions live on for their expiry. How many there were.
-    pub fn disconnect_users<E: Effects>(&mut self, are: impl Fn(&str) -> bool, now: Time, fx: &mut E) -> usize {
-        let is_theirs = |session: &Session| session.link.is_some() && session.user.as_deref().is_some_and(&are);
-        let theirs = self.sessions.iter().filter(|(_, session)| is_theirs(session));
+    pub fn disconnect_users<E: Effects>(
+        &mut self,
+        are: impl Fn(&str) -> bool,
+        now: Time,
+        fx: &mut E,
+    ) -> usize {
+        let is_theirs =
+            |session: &Session| session.link.is_some() && session.user.as_deref().is_some_and(&are);
+        let theirs = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| is_theirs(session));
         let clients: Vec<Arc<str>> = theirs.map(|(_, session)| session.client.clone()).collect();
         for client in &clients {
             self.kick(client, CloseReason::NotAuthorized, false, now, fx);
@@ -54,7 +63,8 @@ impl Kernel {
     pub fn renew_access(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
         for (_, session) in self.sessions.iter_mut() {
             if !session.access.is_own() {
-                let access = access(&session.client, session.user.as_deref()).in_tenant(session.access.tenant());
+                let access = access(&session.client, session.user.as_deref())
+                    .in_tenant(session.access.tenant());
                 session.take_access(access);
                 session.memo = Memo::default();
             }
@@ -68,9 +78,15 @@ impl Kernel {
 
     /// Groups that take from queues look again who may, and their queues whom they can give to.
     fn seat_takers_again(&mut self) {
-        for group in self.groups.iter_mut().flatten().filter(|group| is_queue_address(&group.filter)) {
+        for group in self
+            .groups
+            .iter_mut()
+            .flatten()
+            .filter(|group| is_queue_address(&group.filter))
+        {
             group.seats_changed();
-            self.queues_to_pump.extend(group.feed.map(|(queue, _)| queue));
+            self.queues_to_pump
+                .extend(group.feed.map(|(queue, _)| queue));
         }
     }
 }

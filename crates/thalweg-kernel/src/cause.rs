@@ -29,10 +29,17 @@ pub(crate) struct Cause {
 impl Kernel {
     /// The cause of what a session of this shard publishes, or the broker itself.
     #[inline]
-    pub(crate) fn cause_of(&self, publisher: Option<SessionId>, route: &Route, draft: &Draft<'_>) -> Cause {
+    pub(crate) fn cause_of(
+        &self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+    ) -> Cause {
         Cause {
             publisher,
-            number: publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid),
+            number: publisher
+                .and_then(|id| self.sessions.get(id))
+                .map_or(0, |session| session.uid),
             safety: self.asked_safety(publisher, route, draft),
             must_arrive: self.must_arrive(publisher, draft),
         }
@@ -42,19 +49,34 @@ impl Kernel {
     /// for shards that get something from here.
     pub(crate) fn cause_elsewhere(&self, message: &Message, safety: Safety) -> Cause {
         let must_arrive = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
-        Cause { publisher: None, number: message.publisher(), safety, must_arrive }
+        Cause {
+            publisher: None,
+            number: message.publisher(),
+            safety,
+            must_arrive,
+        }
     }
 
     /// Everything that follows from a publish was persisted or sent. If that is anything, `before` is not what
     /// [`Kernel::promises`] is now, and the acknowledgement waits.
     #[inline]
-    pub(crate) fn await_all<E: Effects>(&self, cause: &Cause, reliability: Reliability, before: u64, fx: &mut E) {
+    pub(crate) fn await_all<E: Effects>(
+        &self,
+        cause: &Cause,
+        reliability: Reliability,
+        before: u64,
+        fx: &mut E,
+    ) {
         if reliability == Reliability::AtMostOnce || self.promises == before {
             return;
         }
         // Whatever was persisted for reasons of its own asked for less, perhaps.
         fx.demand(cause.safety);
-        if let Some(link) = cause.publisher.and_then(|id| self.sessions.get(id)).and_then(|session| session.link) {
+        if let Some(link) = cause
+            .publisher
+            .and_then(|id| self.sessions.get(id))
+            .and_then(|session| session.link)
+        {
             fx.hold(link);
         }
     }
@@ -65,12 +87,20 @@ impl Kernel {
         if draft.ticket == 0 || draft.reliability != Reliability::ExactlyOnce {
             return None;
         }
-        let session = cause.publisher.and_then(|id| self.sessions.get(id)).filter(|session| session.durable)?;
+        let session = cause
+            .publisher
+            .and_then(|id| self.sessions.get(id))
+            .filter(|session| session.durable)?;
         Some((session.uid, draft.ticket))
     }
 
     /// Writes that down alone.
-    pub(crate) fn persist_held<E: Effects>(&mut self, (queue, ticket): Held, safety: Safety, fx: &mut E) {
+    pub(crate) fn persist_held<E: Effects>(
+        &mut self,
+        (queue, ticket): Held,
+        safety: Safety,
+        fx: &mut E,
+    ) {
         self.promises += 1;
         fx.persist(&Record::Held { queue, ticket }, safety);
     }

@@ -73,12 +73,20 @@ impl Cell {
 
 impl Kernel {
     pub(crate) fn cell_of(&self, address: &str) -> Option<u32> {
-        self.routes.sinks(address).iter().find(|sink| sink.kind == SinkKind::Cell).map(|sink| sink.target)
+        self.routes
+            .sinks(address)
+            .iter()
+            .find(|sink| sink.kind == SinkKind::Cell)
+            .map(|sink| sink.target)
     }
 
     /// The newest value that a cell of this shard has seen, if it became the last value of its address.
     pub(crate) fn value_in_cell(&self, address: &str, now: Time) -> Option<&Message> {
-        let cell = self.watches.cells.get(self.cell_of(address)?).filter(|cell| cell.asking.is_none())?;
+        let cell = self
+            .watches
+            .cells
+            .get(self.cell_of(address)?)
+            .filter(|cell| cell.asking.is_none())?;
         cell.value.as_ref().filter(|value| {
             value.expires() > now
                 && match value.retain() {
@@ -90,14 +98,39 @@ impl Kernel {
     }
 
     /// A new cell is put into the route table, and asks for what there is.
-    pub(crate) fn begin_cell<E: Effects>(&mut self, index: u32, address: &str, now: Time, fx: &mut E) {
+    pub(crate) fn begin_cell<E: Effects>(
+        &mut self,
+        index: u32,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) {
         let reliability = Reliability::ExactlyOnce;
-        self.routes.insert(address, Sink { target: index, id: 0, kind: SinkKind::Cell, reliability, flags: 0 });
+        self.routes.insert(
+            address,
+            Sink {
+                target: index,
+                id: 0,
+                kind: SinkKind::Cell,
+                reliability,
+                flags: 0,
+            },
+        );
         let question = self.next_question();
-        self.tell_shards(fx, |_| ShardMessage::Watch { address: address.into(), question });
-        let silent: Vec<ShardId> = (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard).collect();
+        self.tell_shards(fx, |_| ShardMessage::Watch {
+            address: address.into(),
+            question,
+        });
+        let silent: Vec<ShardId> = (0..self.shards)
+            .map(ShardId)
+            .filter(|shard| *shard != self.shard)
+            .collect();
         // What other shards have sent to the home, if that is here, came before their straight answers.
-        let vouches_missing = if home(address, self.shards) == self.shard { 0 } else { silent.len() };
+        let vouches_missing = if home(address, self.shards) == self.shard {
+            0
+        } else {
+            silent.len()
+        };
         let asking = Asking {
             question,
             silent,
@@ -128,7 +161,14 @@ impl Kernel {
         if home == self.shard {
             self.on_vouch(self.shard, from, &address, question, now, fx);
         } else if home != from {
-            fx.send(home, ShardMessage::Vouch { to: from, address, question });
+            fx.send(
+                home,
+                ShardMessage::Vouch {
+                    to: from,
+                    address,
+                    question,
+                },
+            );
         }
     }
 
@@ -143,7 +183,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         let value = self.last_value_of(address, now).cloned();
-        fx.send(to, ShardMessage::Vouched { by, question, value });
+        fx.send(
+            to,
+            ShardMessage::Vouched {
+                by,
+                question,
+                value,
+            },
+        );
     }
 
     fn asking(&mut self, question: u32) -> Option<&mut Asking> {
@@ -152,10 +199,20 @@ impl Kernel {
     }
 
     /// A shard knows of a cell of ours: the straight answer.
-    pub(crate) fn on_watch_known<E: Effects>(&mut self, from: ShardId, question: u32, now: Time, fx: &mut E) {
-        let Some(&index) = self.watches.questions.get(&question) else { return };
+    pub(crate) fn on_watch_known<E: Effects>(
+        &mut self,
+        from: ShardId,
+        question: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(&index) = self.watches.questions.get(&question) else {
+            return;
+        };
         let at_home = self.value_if_home(index, now);
-        let Some(asking) = self.asking(question) else { return };
+        let Some(asking) = self.asking(question) else {
+            return;
+        };
         asking.silent.retain(|shard| *shard != from);
         if let Some(at_home) = at_home {
             // Its answer over the home is the same: the home is here.
@@ -173,7 +230,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(asking) = self.asking(question) else { return };
+        let Some(asking) = self.asking(question) else {
+            return;
+        };
         asking.vouches_missing -= 1;
         asking.note(by, value);
         self.settle_cell_if_answered(question, now, fx);
@@ -187,7 +246,9 @@ impl Kernel {
     }
 
     fn settle_cell_if_answered<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
-        let is_answered = self.asking(question).is_some_and(|it| it.silent.is_empty() && it.vouches_missing == 0);
+        let is_answered = self
+            .asking(question)
+            .is_some_and(|it| it.silent.is_empty() && it.vouches_missing == 0);
         if is_answered && let Some(index) = self.watches.questions.remove(&question) {
             self.settle_cell(index, now, fx);
         }
@@ -196,15 +257,21 @@ impl Kernel {
     /// All that a cell begins with is here.
     fn settle_cell<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         let at_home = self.value_if_home(index, now);
-        let Some(cell) = self.watches.cells.get_mut(index) else { return };
-        let Some(mut asking) = cell.asking.take() else { return };
+        let Some(cell) = self.watches.cells.get_mut(index) else {
+            return;
+        };
+        let Some(mut asking) = cell.asking.take() else {
+            return;
+        };
         if let Some(at_home) = at_home {
             asking.note(self.shard, at_home);
         }
         self.watches.value_bytes -= asking.came_bytes();
         let (mut changes, unseen) = asking.in_order(self.shard);
         changes.retain(|message| message.expires() > now || message.retain() == RetainOp::Clear);
-        let Some(cell) = self.watches.cells.get_mut(index) else { return };
+        let Some(cell) = self.watches.cells.get_mut(index) else {
+            return;
+        };
         if let Some((unseen, comes)) = unseen {
             (cell.unseen, cell.unseen_comes) = (Some(unseen), comes);
         }
@@ -219,18 +286,42 @@ impl Kernel {
 
     /// A further watcher of a cell.
     pub(crate) fn begin_watcher_at_once<E: Effects>(&mut self, watch: u32, now: Time, fx: &mut E) {
-        let Some(watcher) = self.watches.watchers.get(watch) else { return };
-        let Some(cell) = self.watches.cells.get(watcher.cell).filter(|cell| cell.asking.is_none()) else { return };
-        let value: Vec<Message> = cell.value.iter().filter(|value| value.expires() > now).cloned().collect();
+        let Some(watcher) = self.watches.watchers.get(watch) else {
+            return;
+        };
+        let Some(cell) = self
+            .watches
+            .cells
+            .get(watcher.cell)
+            .filter(|cell| cell.asking.is_none())
+        else {
+            return;
+        };
+        let value: Vec<Message> = cell
+            .value
+            .iter()
+            .filter(|value| value.expires() > now)
+            .cloned()
+            .collect();
         self.begin_watcher(watch, &value, fx);
     }
 
     /// A watcher is in force; `changes` are what it begins with and what followed that.
     fn begin_watcher<E: Effects>(&mut self, watch: u32, changes: &[Message], fx: &mut E) {
-        let Some(watcher) = self.watches.watchers.get_mut(watch) else { return };
-        let (id, link, cookie, depth) = (watcher.session, watcher.link, watcher.cookie, usize::from(watcher.depth));
+        let Some(watcher) = self.watches.watchers.get_mut(watch) else {
+            return;
+        };
+        let (id, link, cookie, depth) = (
+            watcher.session,
+            watcher.link,
+            watcher.cookie,
+            usize::from(watcher.depth),
+        );
         watcher.state = WatchState::Idle;
-        let told: Vec<&Message> = changes.iter().filter(|message| self.may_be_told(id, message)).collect();
+        let told: Vec<&Message> = changes
+            .iter()
+            .filter(|message| self.may_be_told(id, message))
+            .collect();
         let (first, rest) = match (depth, &told[..]) {
             (_, []) => (None, &[][..]),
             (1, [.., last]) => (Some(*last), &[][..]),
@@ -238,7 +329,11 @@ impl Kernel {
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
         if let Some(first) = first {
-            let address = if self.accounts.are_kept() { first.address() } else { "" };
+            let address = if self.accounts.are_kept() {
+                first.address()
+            } else {
+                ""
+            };
             self.book_routed(Some(id), address);
             self.book_delivered(id, address, first.payload().len());
         }
@@ -249,7 +344,9 @@ impl Kernel {
     }
 
     fn set_cell_value(&mut self, index: u32, value: Option<Message>) {
-        let Some(cell) = self.watches.cells.get_mut(index) else { return };
+        let Some(cell) = self.watches.cells.get_mut(index) else {
+            return;
+        };
         let bytes = |value: &Option<Message>| value.as_ref().map_or(0, Message::bytes);
         self.watches.value_bytes += bytes(&value);
         self.watches.value_bytes -= bytes(&cell.value);
@@ -267,13 +364,17 @@ impl Kernel {
         if self.watches.recheck {
             self.recheck_watches(fx);
         }
-        let Some(cell) = self.watches.cells.get_mut(index) else { return };
+        let Some(cell) = self.watches.cells.get_mut(index) else {
+            return;
+        };
         if let Some(asking) = &mut cell.asking {
             if from.is_some_and(|from| asking.silent.contains(&from)) {
                 return;
             }
             self.watches.value_bytes += message.bytes();
-            asking.came.push_back((from.unwrap_or(self.shard), message.clone()));
+            asking
+                .came
+                .push_back((from.unwrap_or(self.shard), message.clone()));
             if asking.came.len() > EARLY_MAX
                 && let Some((_, oldest)) = asking.came.pop_front()
             {
@@ -309,12 +410,18 @@ impl Kernel {
     #[inline]
     pub(crate) fn may_be_told(&self, id: SessionId, message: &Message) -> bool {
         let origins = message.origins();
-        origins.is_empty() || self.sessions.get(id).is_some_and(|session| session.access.may_receive_from(origins))
+        origins.is_empty()
+            || self
+                .sessions
+                .get(id)
+                .is_some_and(|session| session.access.may_receive_from(origins))
     }
 
     /// A copy for one watcher. For one who wants the newest only, that is in the cell already.
     fn offer_to_watcher<E: Effects>(&mut self, watch: u32, message: &Message, fx: &mut E) {
-        let Some(watcher) = self.watches.watchers.get_mut(watch) else { return };
+        let Some(watcher) = self.watches.watchers.get_mut(watch) else {
+            return;
+        };
         let id = watcher.session;
         let is_first = watcher.state == WatchState::Idle;
         watcher.state = WatchState::ExpectTake;
@@ -330,7 +437,11 @@ impl Kernel {
             waiting.push_back(message.clone());
             self.bytes_held += bytes;
             self.waiting += 1;
-            while let Some(waiting) = self.watches.watchers.get_mut(watch).and_then(|it| it.waiting.as_mut())
+            while let Some(waiting) = self
+                .watches
+                .watchers
+                .get_mut(watch)
+                .and_then(|it| it.waiting.as_mut())
                 && waiting.len() > max
                 && let Some(oldest) = waiting.pop_front()
             {
@@ -341,10 +452,18 @@ impl Kernel {
         } else if is_first {
             self.waiting += 1;
         } else {
-            let address = if self.accounts.are_kept() { message.address() } else { "" };
+            let address = if self.accounts.are_kept() {
+                message.address()
+            } else {
+                ""
+            };
             self.book_drop(Some(id), address, DropReason::Conflated);
         }
-        let address = if self.accounts.are_kept() { message.address() } else { "" };
+        let address = if self.accounts.are_kept() {
+            message.address()
+        } else {
+            ""
+        };
         self.book_routed(Some(id), address);
         if is_first && let Some(watcher) = self.watches.watchers.get(watch) {
             fx.value_changed(watcher.link, watcher.cookie);
@@ -354,16 +473,24 @@ impl Kernel {
     /// A cell has lost its last watcher.
     pub(crate) fn end_cell<E: Effects>(&mut self, index: u32, fx: &mut E) {
         self.set_cell_value(index, None);
-        let Some(cell) = self.watches.cells.remove(index) else { return };
+        let Some(cell) = self.watches.cells.remove(index) else {
+            return;
+        };
         self.memory.left(Kept::Watches, cell_cost(&cell.address));
         if let Some(asking) = cell.asking {
             self.watches.questions.remove(&asking.question);
             self.watches.value_bytes -= asking.came_bytes();
         }
-        self.routes.remove(&cell.address, |sink| sink.kind == SinkKind::Cell && sink.target == index);
+        self.routes.remove(&cell.address, |sink| {
+            sink.kind == SinkKind::Cell && sink.target == index
+        });
         if !self.is_wanted_here(&cell.address) {
             let (filter, question) = (cell.address, 0); // Nobody waits for the answer.
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.clone(), wanted: false, question });
+            self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: filter.clone(),
+                wanted: false,
+                question,
+            });
         }
     }
 }
@@ -390,9 +517,18 @@ impl Asking {
     /// and the home's if it did not come here, and whether it will.
     fn in_order(self, own: ShardId) -> (Vec<Message>, Option<(Message, bool)>) {
         let mut came: Vec<(ShardId, Message)> = self.came.into();
-        let plain = |came: Vec<(ShardId, Message)>| came.into_iter().map(|(_, message)| message).collect::<Vec<_>>();
-        let Some(value) = self.at_home else { return (plain(came), None) };
-        if let Some(at) = came.iter().position(|(_, message)| is_same(message, &value)) {
+        let plain = |came: Vec<(ShardId, Message)>| {
+            came.into_iter()
+                .map(|(_, message)| message)
+                .collect::<Vec<_>>()
+        };
+        let Some(value) = self.at_home else {
+            return (plain(came), None);
+        };
+        if let Some(at) = came
+            .iter()
+            .position(|(_, message)| is_same(message, &value))
+        {
             came.drain(..at);
             return (plain(came), None);
         }
@@ -415,5 +551,8 @@ fn is_older(message: &Message, from: ShardId, unseen: &Message, comes: bool) -> 
 
 /// Whether both are one message. A last value whose life was cut short is a copy.
 fn is_same(a: &Message, b: &Message) -> bool {
-    a.is_same(b) || (a.ingress() == b.ingress() && a.publisher() == b.publisher() && a.payload() == b.payload())
+    a.is_same(b)
+        || (a.ingress() == b.ingress()
+            && a.publisher() == b.publisher()
+            && a.payload() == b.payload())
 }

@@ -47,7 +47,10 @@ mod tests {
             ("A", None, None),
         ] {
             for (rule, owner) in [(ClientIds::User, user), (ClientIds::Prefix, prefix)] {
-                let allowed: Vec<&str> = users.into_iter().filter(|user| rule.allow(name, Some(user))).collect();
+                let allowed: Vec<&str> = users
+                    .into_iter()
+                    .filter(|user| rule.allow(name, Some(user)))
+                    .collect();
                 assert_eq!(allowed, Vec::from_iter(owner), "{rule:?} {name}");
                 assert!(!rule.allow(name, None), "{rule:?} {name}");
             }

@@ -49,9 +49,16 @@ impl Kernel {
             // Then the operator has chosen something else than to wait.
             return;
         }
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.link.is_some()) else { return };
+        let Some(session) = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.link.is_some())
+        else {
+            return;
+        };
         let bytes_max = limits.session_bytes_max(session.durable);
-        let eighths = eighths(session.waiting_len(), messages_max).max(eighths(session.waiting_bytes, bytes_max));
+        let eighths = eighths(session.waiting_len(), messages_max)
+            .max(eighths(session.waiting_bytes, bytes_max));
         if eighths < SLOW_FROM {
             return;
         }
@@ -65,14 +72,24 @@ impl Kernel {
 
     /// A message waits in a group that has a member with a link.
     pub(crate) fn note_waiting_in_group(&mut self, index: u32, now: Time) {
-        let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
+        let (messages_max, bytes_max) =
+            (self.limits.group_messages_max, self.limits.group_bytes_max);
         let pace_max = self.limits.queue_pace_max;
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        let eighths = eighths(group.waiting.len(), messages_max).max(eighths(group.waiting_bytes, bytes_max));
-        if eighths < SLOW_FROM || !group.everybody().any(|member| self.member_is_there(member.session)) {
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
+        let eighths =
+            eighths(group.waiting.len(), messages_max).max(eighths(group.waiting_bytes, bytes_max));
+        if eighths < SLOW_FROM
+            || !group
+                .everybody()
+                .any(|member| self.member_is_there(member.session))
+        {
             return;
         }
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         let given = group.counters.chosen;
         if group.paced.0 != given || group.paced.1 == Time::ZERO {
             group.paced = (given, now);
@@ -96,18 +113,29 @@ impl Kernel {
         if is_refused && published.outcome == Outcome::Accepted {
             published.outcome = Outcome::Refused;
         }
-        published.pause_until = published.pause_until.max(until).max(self.paced_until(id, now));
+        published.pause_until = published
+            .pause_until
+            .max(until)
+            .max(self.paced_until(id, now));
     }
 
     /// A refused message is not held: its ticket is free at once, and it may come again.
     #[cold]
     pub(crate) fn forget_ticket<E: Effects>(&mut self, id: SessionId, ticket: Ticket, fx: &mut E) {
         let safety = self.session_safety(id);
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.held.remove(ticket);
         if session.durable {
             // It may have been written down as held.
-            fx.persist(&Record::Released { queue: session.uid, ticket }, safety);
+            fx.persist(
+                &Record::Released {
+                    queue: session.uid,
+                    ticket,
+                },
+                safety,
+            );
         }
     }
 
@@ -125,10 +153,17 @@ impl Kernel {
             return (false, None);
         }
         let is_own = |flags: u8, session| flags & NO_LOCAL != 0 && session == publisher;
-        let receivers = route.receivers.iter().filter(|receiver| !is_own(receiver.flags, receiver.session)).count();
+        let receivers = route
+            .receivers
+            .iter()
+            .filter(|receiver| !is_own(receiver.flags, receiver.session))
+            .count();
         let others = route.shards.len() + route.queues.len() + usize::from(route.cell.is_some());
-        let is_kept = draft.retain == RetainOp::Set || route.is_kept || route.has_queues() || others > 0;
-        let is_refused = !is_kept && crowd.left_out as usize >= receivers + route.groups.len() && crowd.left_out > 0;
+        let is_kept =
+            draft.retain == RetainOp::Set || route.is_kept || route.has_queues() || others > 0;
+        let is_refused = !is_kept
+            && crowd.left_out as usize >= receivers + route.groups.len()
+            && crowd.left_out > 0;
         (is_refused, crowd.pause(now))
     }
 
@@ -143,7 +178,13 @@ impl Kernel {
         let crowd = std::mem::take(&mut self.crowd);
         let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
         if let (true, Some(until)) = (is_sure, crowd.pause(now)) {
-            fx.send(from, ShardMessage::Pace { publisher: message.publisher(), until });
+            fx.send(
+                from,
+                ShardMessage::Pace {
+                    publisher: message.publisher(),
+                    until,
+                },
+            );
         }
     }
 

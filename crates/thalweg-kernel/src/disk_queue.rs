@@ -54,7 +54,11 @@ impl DiskQueue {
     /// What is left of an earlier run.
     pub(crate) fn restored(waiting: Waiting) -> Self {
         let bytes = waiting.iter().map(|stored| stored_cost(&stored)).sum();
-        DiskQueue { stored: waiting, bytes, ..DiskQueue::default() }
+        DiskQueue {
+            stored: waiting,
+            bytes,
+            ..DiskQueue::default()
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,12 +77,19 @@ impl DiskQueue {
 
     /// Takes a newcomer; [`DiskQueue::found_spot`] must follow.
     pub(crate) fn push(&mut self, entry: Entry) {
-        self.fresh.push_back(Fresh { entry, spot: Spot::default() });
+        self.fresh.push_back(Fresh {
+            entry,
+            spot: Spot::default(),
+        });
     }
 
     /// The newcomer has been persisted.
     pub(crate) fn found_spot(&mut self, serial: u64, spot: Spot) {
-        if let Some(fresh) = self.fresh.back_mut().filter(|fresh| fresh.entry.serial == serial) {
+        if let Some(fresh) = self
+            .fresh
+            .back_mut()
+            .filter(|fresh| fresh.entry.serial == serial)
+        {
             fresh.spot = spot;
         }
     }
@@ -90,11 +101,23 @@ impl DiskQueue {
             let stored = self.stored.pop_front()?;
             let bytes = stored_cost(&stored);
             self.bytes -= bytes;
-            return Some(Dropped { serial: stored.serial, bytes, memory: size_of::<Stored>(), place, message: None });
+            return Some(Dropped {
+                serial: stored.serial,
+                bytes,
+                memory: size_of::<Stored>(),
+                place,
+                message: None,
+            });
         }
         let entry = self.fresh.pop_front()?.entry;
         let bytes = entry.message.bytes();
-        Some(Dropped { serial: entry.serial, bytes, memory: bytes, place: None, message: Some(entry.message) })
+        Some(Dropped {
+            serial: entry.serial,
+            bytes,
+            memory: bytes,
+            place: None,
+            message: Some(entry.message),
+        })
     }
 
     /// Where the one at this place of `fetching` and `stored` is booked, which is about to be taken out.
@@ -105,7 +128,10 @@ impl DiskQueue {
 
     /// Where all of those are booked that are, and the messages that are in memory still.
     pub(crate) fn into_books(self) -> (VecDeque<AccountPlace>, impl Iterator<Item = Message>) {
-        (self.places, self.fresh.into_iter().map(|fresh| fresh.entry.message))
+        (
+            self.places,
+            self.fresh.into_iter().map(|fresh| fresh.entry.message),
+        )
     }
 }
 
@@ -125,7 +151,9 @@ pub(crate) struct Dropped {
 impl Kernel {
     /// Whether the copy must go to the part of the queue that is on disk.
     pub(crate) fn goes_to_disk(&self, id: SessionId, entry: &Entry, bytes: usize) -> bool {
-        let Some(session) = self.sessions.get(id) else { return false };
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
         if session.disk.is_some() {
             return true;
         }
@@ -138,7 +166,9 @@ impl Kernel {
 
     /// Puts a newcomer behind all that waits.
     pub(crate) fn push_to_disk(&mut self, id: SessionId, entry: Entry) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let disk = session.disk.get_or_insert_default();
         disk.push(entry);
         if !std::mem::replace(&mut disk.watched, true) {
@@ -163,10 +193,13 @@ impl Kernel {
             while let Some(fresh) = disk.fresh.front()
                 && fresh.spot.batch == batch
             {
-                let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else { break };
+                let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else {
+                    break;
+                };
                 let in_memory = entry.message.bytes();
                 if !self.accounts.is_empty() {
-                    disk.places.push_back(self.accounts.place_of(entry.message.address()));
+                    disk.places
+                        .push_back(self.accounts.place_of(entry.message.address()));
                 }
                 let stored = stored(entry, place + u64::from(spot.offset), spot.len);
                 let on_disk = stored_cost(&stored);
@@ -188,8 +221,12 @@ impl Kernel {
     /// Brings more of a session's queue into memory if there is room; true if `waiting` has something new.
     pub(crate) fn refill<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
         let question = self.next_question();
-        let Some(session) = self.sessions.get_mut(id) else { return false };
-        let Some(disk) = session.disk.as_deref_mut() else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        let Some(disk) = session.disk.as_deref_mut() else {
+            return false;
+        };
         if disk.question != 0 || session.waiting.len() >= FETCH_BELOW {
             return false;
         }
@@ -205,12 +242,18 @@ impl Kernel {
                 disk.fetching.push_back(stored);
             }
             disk.question = u64::from(question);
-            fx.fetch(Fetch { holder: Holder::Session(id), question: disk.question, places });
+            fx.fetch(Fetch {
+                holder: Holder::Session(id),
+                question: disk.question,
+                places,
+            });
             return false;
         }
         // What is left has not even been written yet.
         let added = !disk.fresh.is_empty();
-        session.waiting.extend(disk.fresh.drain(..).map(|fresh| fresh.entry));
+        session
+            .waiting
+            .extend(disk.fresh.drain(..).map(|fresh| fresh.entry));
         session.disk = None;
         added
     }
@@ -238,14 +281,28 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(disk) = session.disk.as_deref_mut().filter(|disk| disk.question == question) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(disk) = session
+            .disk
+            .as_deref_mut()
+            .filter(|disk| disk.question == question)
+        else {
+            return;
+        };
         disk.question = 0;
         for message in messages {
-            let Some(session) = self.sessions.get_mut(id) else { return };
-            let Some(disk) = session.disk.as_deref_mut() else { return };
+            let Some(session) = self.sessions.get_mut(id) else {
+                return;
+            };
+            let Some(disk) = session.disk.as_deref_mut() else {
+                return;
+            };
             let place = disk.take_place(0);
-            let Some(stored) = disk.fetching.pop_front() else { break };
+            let Some(stored) = disk.fetching.pop_front() else {
+                break;
+            };
             let cost = stored_cost(&stored);
             disk.bytes -= cost;
             session.waiting_bytes -= cost;
@@ -254,7 +311,9 @@ impl Kernel {
             if let (None, Some(message)) = (place, &message) {
                 self.book_restored(message.address());
             }
-            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(session) = self.sessions.get_mut(id) else {
+                return;
+            };
             match message {
                 Some(message) if message.expires() > now => {
                     session.waiting_bytes += message.bytes();

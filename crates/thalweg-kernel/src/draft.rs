@@ -57,7 +57,9 @@ pub enum Outcome {
 impl Draft<'_> {
     /// The addresses under which it was published before its present one; nearly always none.
     pub(crate) fn origins(&self) -> &[Box<str>] {
-        self.properties.and_then(|properties| properties.details.as_deref()).map_or(&[], |details| &details.origins)
+        self.properties
+            .and_then(|properties| properties.details.as_deref())
+            .map_or(&[], |details| &details.origins)
     }
 
     /// In a form that can be kept.
@@ -72,6 +74,10 @@ impl Draft<'_> {
             publisher,
             self.properties.cloned().map(Box::new),
         );
-        if self.priority > 0 { message.with_priority(self.priority) } else { message }
+        if self.priority > 0 {
+            message.with_priority(self.priority)
+        } else {
+            message
+        }
     }
 }

@@ -7,7 +7,9 @@
 use crate::Kernel;
 use crate::effects::{Effects, Holder, Safety, Spot};
 use crate::ids::{SessionId, Tag};
-use crate::journal::{BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
+use crate::journal::{
+    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+};
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::{Entry, NO_GROUP, SubscriptionIds};
@@ -44,7 +46,17 @@ impl Pending {
     pub(crate) fn new(queue: u64, serial: u64, reliability: Reliability, group: u64) -> Self {
         let subscription_ids = SubscriptionIds::None;
         let (tag, retain, handed) = (0, false, false);
-        Pending { queue, serial, tag, reliability, retain, handed, group, subscription_ids, to_disk: None }
+        Pending {
+            queue,
+            serial,
+            tag,
+            reliability,
+            retain,
+            handed,
+            group,
+            subscription_ids,
+            to_disk: None,
+        }
     }
 }
 
@@ -98,12 +110,17 @@ impl Kernel {
 
     /// How safe a publish must be before it is acknowledged: the filters' word, else the listener's, else the general.
     pub(crate) fn safety_of(&self, publisher: Option<SessionId>, route: &Route) -> Safety {
-        route.safety.unwrap_or_else(|| publisher.map_or(self.limits.safety, |id| self.session_safety(id)))
+        route
+            .safety
+            .unwrap_or_else(|| publisher.map_or(self.limits.safety, |id| self.session_safety(id)))
     }
 
     /// How safe what a session was told must be.
     pub(crate) fn session_safety(&self, id: SessionId) -> Safety {
-        self.sessions.get(id).and_then(|session| session.grants.safety).unwrap_or(self.limits.safety)
+        self.sessions
+            .get(id)
+            .and_then(|session| session.grants.safety)
+            .unwrap_or(self.limits.safety)
     }
 
     /// Notes that a copy went into a queue; written down with the message.
@@ -120,12 +137,25 @@ impl Kernel {
             Put::WaitsForDisk => (0, Some(Holder::Session(id))),
             Put::Done => return,
         };
-        self.pending_references.push(Pending { tag, to_disk, ..pending });
+        self.pending_references.push(Pending {
+            tag,
+            to_disk,
+            ..pending
+        });
     }
 
     /// Writes a message down with all that was referred since the last one.
-    pub(crate) fn persist_message<E: Effects>(&mut self, written: &Written<'_>, safety: Safety, now: Time, fx: &mut E) {
-        let expires = written.draft.expires_in.map_or(Time::NEVER, |span| now + span);
+    pub(crate) fn persist_message<E: Effects>(
+        &mut self,
+        written: &Written<'_>,
+        safety: Safety,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let expires = written
+            .draft
+            .expires_in
+            .map_or(Time::NEVER, |span| now + span);
         self.persist_written(written, expires, now, safety, fx);
     }
 
@@ -138,7 +168,12 @@ impl Kernel {
         fx: &mut E,
     ) {
         let draft = Draft::of(message);
-        let written = Written { draft: &draft, publisher: message.publisher(), is_last_value, held: None };
+        let written = Written {
+            draft: &draft,
+            publisher: message.publisher(),
+            is_last_value,
+            held: None,
+        };
         self.persist_written(&written, message.expires(), message.ingress(), safety, fx);
     }
 
@@ -152,7 +187,10 @@ impl Kernel {
         fx: &mut E,
     ) {
         // Another message may be just being spread.
-        let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
+        let others = (
+            std::mem::take(&mut self.pending_references),
+            std::mem::take(&mut self.pending_safety),
+        );
         self.refer(id, pending, put);
         if !self.pending_references.is_empty() {
             let safety = self.session_safety(id);
@@ -202,7 +240,10 @@ impl Kernel {
             held: written.held,
             references: Cow::Borrowed(&references),
         });
-        let spot = fx.persist(&record, safety.max(std::mem::take(&mut self.pending_safety)));
+        let spot = fx.persist(
+            &record,
+            safety.max(std::mem::take(&mut self.pending_safety)),
+        );
         drop(record);
         drop(references);
         let mut is_pinned = false;
@@ -220,7 +261,11 @@ impl Kernel {
         match pending.to_disk {
             None => {}
             Some(Holder::Session(id)) => {
-                if let Some(disk) = self.sessions.get_mut(id).and_then(|session| session.disk.as_mut()) {
+                if let Some(disk) = self
+                    .sessions
+                    .get_mut(id)
+                    .and_then(|session| session.disk.as_mut())
+                {
                     disk.found_spot(pending.serial, spot);
                 }
             }
@@ -229,8 +274,15 @@ impl Kernel {
     }
 
     /// Writes a session down as it is now.
-    pub(crate) fn persist_session<E: Effects>(&mut self, id: SessionId, safety: Safety, fx: &mut E) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+    pub(crate) fn persist_session<E: Effects>(
+        &mut self,
+        id: SessionId,
+        safety: Safety,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+            return;
+        };
         let access = session.access.written();
         let will = session.will.as_deref().map(|will| WillRecord {
             body: BodyRecord {
@@ -259,7 +311,12 @@ impl Kernel {
     }
 
     /// Writes down that a session is gone.
-    pub(crate) fn persist_session_ended<E: Effects>(&mut self, number: u64, safety: Safety, fx: &mut E) {
+    pub(crate) fn persist_session_ended<E: Effects>(
+        &mut self,
+        number: u64,
+        safety: Safety,
+        fx: &mut E,
+    ) {
         fx.persist(&Record::SessionEnded { queue: number }, safety);
     }
 
@@ -271,7 +328,9 @@ impl Kernel {
         reliability: Reliability,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+            return;
+        };
         let record = Record::Subscribed(SubscriptionRecord {
             queue: session.uid,
             filter: wish.filter,
@@ -297,20 +356,30 @@ impl Kernel {
         if serial == 0 {
             return;
         }
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+            return;
+        };
         let queue = session.uid;
         match put {
             Put::Sent(tag) => {
                 // The tag of an exactly-once delivery must be known after a loss of power: its receiver tells a
                 // repetition by it. `send_entry` has the delivery held.
                 let exactly_once = reliability == Reliability::ExactlyOnce;
-                let safety = if exactly_once { self.session_safety(id) } else { Safety::Lazy };
+                let safety = if exactly_once {
+                    self.session_safety(id)
+                } else {
+                    Safety::Lazy
+                };
                 fx.persist(&Record::Sent { queue, serial, tag }, safety);
             }
             Put::Done => {
                 // The same of an at-most-once delivery that waited: it must not be sent again.
                 let at_most_once = reliability == Reliability::AtMostOnce;
-                let safety = if at_most_once { self.session_safety(id) } else { Safety::Lazy };
+                let safety = if at_most_once {
+                    self.session_safety(id)
+                } else {
+                    Safety::Lazy
+                };
                 fx.persist(&Record::Removed { queue, serial }, safety);
             }
             Put::Waits | Put::WaitsForDisk => {}
@@ -318,14 +387,22 @@ impl Kernel {
     }
 
     /// An entry is done with that was in flight under `tag`.
-    pub(crate) fn persist_settled<E: Effects>(&mut self, id: SessionId, entry: &Entry, tag: Tag, fx: &mut E) {
+    pub(crate) fn persist_settled<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: &Entry,
+        tag: Tag,
+        fx: &mut E,
+    ) {
         if entry.serial == 0 {
             return;
         }
         if entry.of_group {
             return self.persist_group_removed(entry.group, entry.serial, fx);
         }
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+            return;
+        };
         fx.forget(session.uid, entry.serial, tag);
     }
 
@@ -340,10 +417,21 @@ impl Kernel {
     }
 
     /// An entry of a group is done with.
-    pub(crate) fn persist_group_removed<E: Effects>(&mut self, group: u32, serial: u64, fx: &mut E) {
+    pub(crate) fn persist_group_removed<E: Effects>(
+        &mut self,
+        group: u32,
+        serial: u64,
+        fx: &mut E,
+    ) {
         let number = self.group_number(group);
         if number != 0 && serial != 0 {
-            fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+            fx.persist(
+                &Record::Removed {
+                    queue: number,
+                    serial,
+                },
+                Safety::Lazy,
+            );
         }
     }
 
@@ -352,7 +440,10 @@ impl Kernel {
         if group == NO_GROUP {
             return 0;
         }
-        self.groups.get(group as usize).and_then(Option::as_ref).map_or(0, |group| group.number)
+        self.groups
+            .get(group as usize)
+            .and_then(Option::as_ref)
+            .map_or(0, |group| group.number)
     }
 }
 

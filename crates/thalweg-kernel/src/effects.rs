@@ -56,7 +56,13 @@ pub trait Effects {
     fn last_value_read(&mut self, link: LinkId, ticket: Ticket, value: Option<&Message>);
     /// The answer to [`Kernel::list_last_values`](crate::Kernel::list_last_values): values in byte order of their
     /// addresses, and whether these are all.
-    fn last_values_listed(&mut self, link: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool);
+    fn last_values_listed(
+        &mut self,
+        link: LinkId,
+        ticket: Ticket,
+        values: Vec<Message>,
+        complete: bool,
+    );
     /// A watch is in force on every shard; the value of this moment, if there is one.
     fn watch_ready(&mut self, link: LinkId, cookie: u64, value: Option<&Message>);
     /// Something waits in a watch where nothing waited before.

@@ -67,8 +67,13 @@ impl Stalls {
     /// One more; how many there are.
     fn strike(&mut self, client: &Arc<str>, now: Time) -> u32 {
         if self.strikes.len() >= REMEMBERED_MAX && !self.strikes.contains_key(client) {
-            self.strikes.retain(|_, (_, at)| now.since(*at) <= REMEMBERED);
-            let oldest = self.strikes.iter().min_by_key(|(_, (_, at))| *at).map(|(client, _)| client.clone());
+            self.strikes
+                .retain(|_, (_, at)| now.since(*at) <= REMEMBERED);
+            let oldest = self
+                .strikes
+                .iter()
+                .min_by_key(|(_, (_, at))| *at)
+                .map(|(client, _)| client.clone());
             if let Some(oldest) = oldest.filter(|_| self.strikes.len() >= REMEMBERED_MAX) {
                 self.strikes.remove(&oldest);
             }
@@ -79,7 +84,10 @@ impl Stalls {
     }
 
     fn strikes_of(&self, client: &str, now: Time) -> u32 {
-        let known = self.strikes.get(client).filter(|(_, at)| now.since(*at) <= REMEMBERED);
+        let known = self
+            .strikes
+            .get(client)
+            .filter(|(_, at)| now.since(*at) <= REMEMBERED);
         known.map_or(0, |(strikes, _)| *strikes)
     }
 }
@@ -95,14 +103,26 @@ fn pause(strikes: u32) -> Span {
 impl Session {
     /// Whether a group may give it something, as far as its past is concerned.
     pub(crate) fn is_trusted(&self) -> bool {
-        let Some(trial) = &self.trial else { return true };
-        let has_some = || self.group_in_flight > 0 || self.lines.as_ref().is_some_and(|lines| lines.has_of_groups());
+        let Some(trial) = &self.trial else {
+            return true;
+        };
+        let has_some = || {
+            self.group_in_flight > 0
+                || self
+                    .lines
+                    .as_ref()
+                    .is_some_and(|lines| lines.has_of_groups())
+        };
         !trial.waits && !has_some()
     }
 
     /// A group's copy that was sent then has been settled. Whatever was sent later is not what it works at.
     pub(crate) fn made_progress(&mut self, sent_at: Time, now: Time) {
-        let first = self.window.iter_mut().take(LOOK_AT).find(|(_, slot)| is_of_group(&slot.state));
+        let first = self
+            .window
+            .iter_mut()
+            .take(LOOK_AT)
+            .find(|(_, slot)| is_of_group(&slot.state));
         if first.is_none_or(|(_, slot)| slot.sent_at >= sent_at) {
             self.group_progress = now;
         }
@@ -180,8 +200,19 @@ impl Kernel {
     }
 
     /// A session should have settled something of its groups' by now.
-    pub(crate) fn on_group_settle_timeout<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.group_due <= now) else { return };
+    pub(crate) fn on_group_settle_timeout<E: Effects>(
+        &mut self,
+        id: SessionId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.group_due <= now)
+        else {
+            return;
+        };
         session.group_due = Time::NEVER;
         if session.link.is_none() {
             return;
@@ -215,8 +246,14 @@ impl Kernel {
         };
         let mut late: Vec<SessionId> = members.collect();
         late.retain(|id| {
-            let of_group = self.sessions.get_mut(*id).map(Session::oldest_of_groups).unwrap_or_default();
-            of_group.iter().any(|(group, since)| *group == index && *since + limit <= now)
+            let of_group = self
+                .sessions
+                .get_mut(*id)
+                .map(Session::oldest_of_groups)
+                .unwrap_or_default();
+            of_group
+                .iter()
+                .any(|(group, since)| *group == index && *since + limit <= now)
         });
         late.extend(self.late_away(index, limit, now));
         late
@@ -249,15 +286,27 @@ impl Kernel {
 
     /// Who is silent beside a member that is.
     pub(crate) fn silent_with(&mut self, id: SessionId, index: u32, now: Time) -> Vec<SessionId> {
-        let mut silent = self.late_members(index, Span::from_nanos(self.settle_timeout(index).nanos() / 2), now);
+        let mut silent = self.late_members(
+            index,
+            Span::from_nanos(self.settle_timeout(index).nanos() / 2),
+            now,
+        );
         silent.push(id);
         silent.sort_unstable();
         silent
     }
 
     /// Ends a silent session's link, or only the line that is silent if its protocol can, and gives what it had to others.
-    pub(crate) fn evict_now<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else { return };
+    pub(crate) fn evict_now<E: Effects>(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
+            return;
+        };
         self.note_eviction(id, index, now);
         if let Some(line) = self.line_holding(id, index)
             && fx.end_line(link, line)
@@ -281,11 +330,20 @@ impl Kernel {
     }
 
     fn note_eviction(&mut self, id: SessionId, index: u32, now: Time) {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         let (group, filter) = (group.name(), group.filter.clone());
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let on_lines = session.lines.as_ref().map_or(0, |lines| lines.unsettled());
-        let returned = session.window.iter_mut().filter(|(_, slot)| may_move(&slot.state)).count() + on_lines;
+        let returned = session
+            .window
+            .iter_mut()
+            .filter(|(_, slot)| may_move(&slot.state))
+            .count()
+            + on_lines;
         let client = session.client.clone();
         let strikes = self.stalls.strike(&client, now);
         if !self.is_owned_elsewhere(index) {
@@ -294,21 +352,39 @@ impl Kernel {
         while self.stalls.evicted.len() >= KEPT_MAX {
             self.stalls.evicted.pop_front();
         }
-        self.stalls.evicted.push_back(Evicted { client, group, filter, returned, strikes });
+        self.stalls.evicted.push_back(Evicted {
+            client,
+            group,
+            filter,
+            returned,
+            strikes,
+        });
     }
 
     /// Whether another member is there and may have what this one holds of the group's. `silent` is in order.
     fn has_other_for(&mut self, id: SessionId, index: u32, silent: &[SessionId]) -> bool {
         let held = self.sessions.get_mut(id).and_then(|session| {
-            let mut of_group = session.window.iter_mut().filter_map(|(_, slot)| match &slot.state {
-                SlotState::ExpectSettle(entry) if entry.group == index && entry.may_move() => Some(&entry.message),
-                _ => None,
-            });
+            let mut of_group =
+                session
+                    .window
+                    .iter_mut()
+                    .filter_map(|(_, slot)| match &slot.state {
+                        SlotState::ExpectSettle(entry)
+                            if entry.group == index && entry.may_move() =>
+                        {
+                            Some(&entry.message)
+                        }
+                        _ => None,
+                    });
             of_group.next().cloned()
         });
-        let held = held.or_else(|| self.held_on_line(id, index)).or_else(|| self.held_away(id));
+        let held = held
+            .or_else(|| self.held_on_line(id, index))
+            .or_else(|| self.held_away(id));
         let Some(message) = held else { return false };
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
         let can = |member: &Member| {
             member.session != id
                 && silent.binary_search(&member.session).is_err()
@@ -325,12 +401,20 @@ impl Kernel {
         }
         let strikes = self.stalls.strikes_of(client, now);
         let until = now + pause(strikes);
-        (strikes > 0).then(|| Box::new(Trial { until, waits: until > now }))
+        (strikes > 0).then(|| {
+            Box::new(Trial {
+                until,
+                waits: until > now,
+            })
+        })
     }
 
     /// Its wait begins, if it has to.
     pub(crate) fn begin_trial(&mut self, id: SessionId) {
-        if let Some(trial) = self.sessions.get(id).and_then(|session| session.trial.as_deref())
+        if let Some(trial) = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.trial.as_deref())
             && trial.waits
         {
             self.timers.set(trial.until, id, TimerKind::GroupTrial);
@@ -339,7 +423,10 @@ impl Kernel {
 
     /// Its wait is over.
     pub(crate) fn on_trial_due<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let trial = self.sessions.get_mut(id).and_then(|session| session.trial.as_deref_mut());
+        let trial = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.trial.as_deref_mut());
         if let Some(trial) = trial.filter(|trial| trial.waits && trial.until <= now) {
             trial.waits = false;
             self.pump_groups(id, now, fx);
@@ -372,12 +459,25 @@ mod tests {
         let mut stalls = Stalls::default();
         let name = |number: usize| -> Arc<str> { format!("c{number}").into() };
         for number in 0..REMEMBERED_MAX + 10 {
-            assert_eq!(stalls.strike(&name(number), Time::from_nanos(number as u64 * 10_000_000)), 1);
+            assert_eq!(
+                stalls.strike(&name(number), Time::from_nanos(number as u64 * 10_000_000)),
+                1
+            );
         }
         let now = Time::from_secs(41);
         assert_eq!(stalls.strikes.len(), REMEMBERED_MAX);
-        assert_eq!((stalls.strikes_of("c0", now), stalls.strikes_of("c4000", now)), (0, 1), "the oldest goes");
+        assert_eq!(
+            (
+                stalls.strikes_of("c0", now),
+                stalls.strikes_of("c4000", now)
+            ),
+            (0, 1),
+            "the oldest goes"
+        );
         assert_eq!(stalls.strike(&name(4000), now), 2);
-        assert_eq!(stalls.strikes_of("c4000", now + REMEMBERED + Span::from_secs(1)), 0);
+        assert_eq!(
+            stalls.strikes_of("c4000", now + REMEMBERED + Span::from_secs(1)),
+            0
+        );
     }
 }

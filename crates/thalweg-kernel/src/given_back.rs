@@ -87,8 +87,15 @@ impl GivenBack {
 
 impl Kernel {
     /// A member of a group that is owned here gives a message back.
-    pub(crate) fn note_given_back(&mut self, index: u32, known: BackId, by: Key, now: Time) -> BackId {
-        self.group_mut(index).map_or(0, |group| group.given_back.note(known, by, now))
+    pub(crate) fn note_given_back(
+        &mut self,
+        index: u32,
+        known: BackId,
+        by: Key,
+        now: Time,
+    ) -> BackId {
+        self.group_mut(index)
+            .map_or(0, |group| group.given_back.note(known, by, now))
     }
 
     /// What a group gave to a member, and was perhaps given back before, will not come back that way.
@@ -111,7 +118,9 @@ impl Kernel {
         number: BackId,
         now: Time,
     ) -> Chosen {
-        let known = self.group_mut(index).and_then(|group| group.given_back.by_number.get(&number).cloned());
+        let known = self
+            .group_mut(index)
+            .and_then(|group| group.given_back.by_number.get(&number).cloned());
         let Some(refused) = known.filter(|_| number != 0) else {
             return self.choose_member(index, message, again, &[], now);
         };

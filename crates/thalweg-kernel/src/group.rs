@@ -106,20 +106,36 @@ impl Group {
     }
 
     pub(crate) fn strategy(&self) -> GroupStrategy {
-        self.seats.as_ref().map_or(GroupStrategy::RoundRobin, |seats| seats.strategy)
+        self.seats
+            .as_ref()
+            .map_or(GroupStrategy::RoundRobin, |seats| seats.strategy)
     }
 }
 
 impl Member {
     /// How surely it gets a message; `upgrades`: as surely as it wanted, however that was published.
     pub(crate) fn reliability_of(&self, message: &Message, upgrades: bool) -> Reliability {
-        if upgrades { self.reliability } else { self.reliability.min(message.reliability()) }
+        if upgrades {
+            self.reliability
+        } else {
+            self.reliability.min(message.reliability())
+        }
     }
 
     /// A copy for this member.
-    pub(crate) fn entry(&self, group: u32, message: Message, deliveries: u8, upgrades: bool) -> Entry {
+    pub(crate) fn entry(
+        &self,
+        group: u32,
+        message: Message,
+        deliveries: u8,
+        upgrades: bool,
+    ) -> Entry {
         Entry {
-            subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
+            subscription_ids: if self.id == 0 {
+                SubscriptionIds::None
+            } else {
+                SubscriptionIds::One(self.id)
+            },
             group,
             serial: 0,
             of_group: false,
@@ -148,7 +164,14 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(message: Message, serial: u64, deliveries: u8, since: Time) -> Self {
-        Waiting { message, deliveries, serial, since, errand: 0, back: 0 }
+        Waiting {
+            message,
+            deliveries,
+            serial,
+            since,
+            errand: 0,
+            back: 0,
+        }
     }
 }
 
@@ -199,14 +222,24 @@ impl Kernel {
             }
         };
         self.group_by_key.insert(key.clone(), index);
-        self.memory.entered(Kept::Subscriptions, group_cost(key, filter));
+        self.memory
+            .entered(Kept::Subscriptions, group_cost(key, filter));
         if is_queue_address(filter) {
             // What is published there waits in the queue.
             self.link_group_to_queue(index, filter);
             return index;
         }
         let reliability = Reliability::ExactlyOnce;
-        self.routes.insert(filter, Sink { target: index, id: 0, kind: SinkKind::Group, reliability, flags: 0 });
+        self.routes.insert(
+            filter,
+            Sink {
+                target: index,
+                id: 0,
+                kind: SinkKind::Group,
+                reliability,
+                flags: 0,
+            },
+        );
         index
     }
 
@@ -228,7 +261,12 @@ impl Kernel {
     ) -> Option<bool> {
         let limit = self.limits.subscriptions_max;
         let known = self.find_group(name, wish.filter);
-        let member = Member { session: id, reliability, id: wish.id, line: None };
+        let member = Member {
+            session: id,
+            reliability,
+            id: wish.id,
+            line: None,
+        };
         if let Some(group) = known.and_then(|index| self.group_mut(index))
             && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
         {
@@ -240,7 +278,8 @@ impl Kernel {
             return Some(false);
         }
         let key = group_key(name, wish.filter);
-        let cost = subscription_cost(wish.filter) + known.map_or(group_cost(&key, wish.filter), |_| 0);
+        let cost =
+            subscription_cost(wish.filter) + known.map_or(group_cost(&key, wish.filter), |_| 0);
         if self.sessions.get(id)?.subscriptions.len() >= limit || !self.may_subscribe(id, cost) {
             return None;
         }
@@ -261,25 +300,45 @@ impl Kernel {
     }
 
     /// From now on what the group holds is written down.
-    pub(crate) fn make_group_durable<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
+    pub(crate) fn make_group_durable<E: Effects>(
+        &mut self,
+        index: u32,
+        safety: Safety,
+        fx: &mut E,
+    ) {
         if self.group_number(index) != 0 || self.is_fed(index) {
             return;
         }
         let number = self.next_number();
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.number = number;
         let (name, filter) = (group.name(), &group.filter);
-        fx.persist(&Record::Group { queue: number, name: &name, filter }, safety);
+        fx.persist(
+            &Record::Group {
+                queue: number,
+                name: &name,
+                filter,
+            },
+            safety,
+        );
     }
 
     /// Whether a session that outlives the broker is among this shard's members.
     fn has_durable_member(&self, group: &Group) -> bool {
-        group.members.iter().any(|member| self.sessions.get(member.session).is_some_and(|session| session.durable))
+        group.members.iter().any(|member| {
+            self.sessions
+                .get(member.session)
+                .is_some_and(|session| session.durable)
+        })
     }
 
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
     pub(crate) fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         if group.number == 0
             || group.feed.is_some()
             || self.has_durable_member(group)
@@ -292,22 +351,42 @@ impl Kernel {
             // What is under way is still named in the queue.
             return self.note_group_ending(index);
         }
-        fx.persist(&Record::GroupEnded { queue: group.number }, Safety::Lazy);
-        let mut members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        fx.persist(
+            &Record::GroupEnded {
+                queue: group.number,
+            },
+            Safety::Lazy,
+        );
+        let mut members: Vec<SessionId> =
+            group.members.iter().map(|member| member.session).collect();
         members.extend(self.leavers_of(index));
         if let Some(group) = self.group_mut(index) {
             group.number = 0;
-            group.waiting.iter_mut().for_each(|waiting| waiting.serial = 0);
+            group
+                .waiting
+                .iter_mut()
+                .for_each(|waiting| waiting.serial = 0);
         }
         for member in members {
-            let Some(session) = self.sessions.get_mut(member) else { continue };
-            for entry in session.entries_of_group(index).filter(|entry| entry.of_group) {
+            let Some(session) = self.sessions.get_mut(member) else {
+                continue;
+            };
+            for entry in session
+                .entries_of_group(index)
+                .filter(|entry| entry.of_group)
+            {
                 (entry.serial, entry.of_group) = (0, false);
             }
         }
     }
 
-    pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn leave_group<E: Effects>(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
         // What it was given already stays the group's until it is settled: the session may settle it, and if its link ends
         // before that, others get it.
         self.note_leaver(id, index);
@@ -323,7 +402,10 @@ impl Kernel {
         }
         // It gets up now: what it still has is told of no more, and it may come back, or another in its place.
         self.seat_if_stale(index, now);
-        let work = self.sessions.get_mut(id).and_then(|session| session.work.as_deref_mut());
+        let work = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.work.as_deref_mut());
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }
@@ -334,7 +416,9 @@ impl Kernel {
     }
 
     pub(crate) fn forget_group_if_empty<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         if !group.members.is_empty() || !group.peers.is_empty() {
             return;
         }
@@ -343,7 +427,9 @@ impl Kernel {
         }
         let (key, filter) = (group.key.clone(), group.filter.clone());
         self.end_leavers(index, fx);
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         let (waiting, bytes) = (std::mem::take(&mut group.waiting), group.waiting_bytes);
         let mut counters = group.counters;
         counters.dropped += waiting.len() as u64;
@@ -353,23 +439,33 @@ impl Kernel {
         }
         self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
-        self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
+        self.routes.remove(&filter, |sink| {
+            sink.kind == SinkKind::Group && sink.target == index
+        });
         self.unlink_group_from_queue(index, now, fx);
         self.forget_all_away(index);
         self.forget_errands(index);
         self.group_by_key.remove(&key);
-        self.memory.left(Kept::Subscriptions, group_cost(&key, &filter));
+        self.memory
+            .left(Kept::Subscriptions, group_cost(&key, &filter));
         self.groups[index as usize] = None;
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
-    pub(crate) fn tell_membership<E: Effects>(&mut self, index: u32, question: u32, fx: &mut E) -> usize {
+    pub(crate) fn tell_membership<E: Effects>(
+        &mut self,
+        index: u32,
+        question: u32,
+        fx: &mut E,
+    ) -> usize {
         if self.shards == 1 {
             return 0;
         }
         // Who has left has left before.
         self.send_reports(fx);
-        let Some(Some(group)) = self.groups.get(index as usize) else { return 0 };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return 0;
+        };
         let all = group.members.len() as u32;
         let durable = self.has_durable_member(group);
         let (key, filter) = (group.key.clone(), group.filter.clone());
@@ -413,7 +509,12 @@ impl Kernel {
     }
 
     /// A session of this shard went online or offline.
-    pub(crate) fn groups_member_changed<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+    pub(crate) fn groups_member_changed<E: Effects>(
+        &mut self,
+        id: SessionId,
+        now: Time,
+        fx: &mut E,
+    ) {
         let groups = match self.sessions.get(id) {
             Some(session) if !session.groups.is_empty() => session.groups.clone(),
             _ => return,
@@ -436,24 +537,46 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         if group.owner == self.shard {
             return self.offer(index, message, now, fx);
         }
         self.ledger.forwarded += 1;
         self.promises += 1;
-        let (owner, key, number, message) = (group.owner, group.key.clone(), group.number, message.clone());
+        let (owner, key, number, message) = (
+            group.owner,
+            group.key.clone(),
+            group.number,
+            message.clone(),
+        );
         let mut from = (0, 0);
         if cause.must_arrive && number != 0 {
             // On its way it waits in the group's queue here.
             from = (number, self.next_serial());
-            self.pending_references.push(Pending::new(number, from.1, message.reliability(), 0));
+            self.pending_references
+                .push(Pending::new(number, from.1, message.reliability(), 0));
         }
-        fx.send(owner, ShardMessage::PublishToGroup { key, message, safety: cause.safety, from });
+        fx.send(
+            owner,
+            ShardMessage::PublishToGroup {
+                key,
+                message,
+                safety: cause.safety,
+                from,
+            },
+        );
     }
 
     /// Another shard received a message for a group that is owned here.
-    pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: &Message, now: Time, fx: &mut E) {
+    pub(crate) fn on_publish_to_group<E: Effects>(
+        &mut self,
+        key: &str,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) {
         match self.group_by_key.get(key).copied() {
             Some(index) => self.offer(index, message, now, fx),
             None => {
@@ -466,10 +589,13 @@ impl Kernel {
 
     /// Whether a message that comes now would wait here.
     pub(crate) fn group_must_wait(&self, index: u32) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
         let can_take = |member: &Member| {
             let session = self.sessions.get(member.session);
-            is_away(member.session) || session.is_some_and(|it| it.link.is_some() && !it.congested && it.has_credit())
+            is_away(member.session)
+                || session.is_some_and(|it| it.link.is_some() && !it.congested && it.has_credit())
         };
         group.owner == self.shard && (!group.waiting.is_empty() || !group.everybody().any(can_take))
     }
@@ -479,9 +605,15 @@ impl Kernel {
         self.book_routed(None, message.address());
         self.group_arrival(index, now);
         // What came before goes before.
-        let is_behind =
-            self.group_mut(index).is_some_and(|group| !group.waiting.is_empty()) && self.is_in_line(index, now);
-        let chosen = if is_behind { Chosen::Later } else { self.choose_member(index, message, false, &[], now) };
+        let is_behind = self
+            .group_mut(index)
+            .is_some_and(|group| !group.waiting.is_empty())
+            && self.is_in_line(index, now);
+        let chosen = if is_behind {
+            Chosen::Later
+        } else {
+            self.choose_member(index, message, false, &[], now)
+        };
         let waits = matches!(chosen, Chosen::Later | Chosen::Bound);
         let upgrades = self.upgrades(index);
         if let Chosen::Member(member) = chosen {
@@ -490,7 +622,12 @@ impl Kernel {
                 let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
                 let serial = if is_kept { self.next_serial() } else { 0 };
                 if serial != 0 {
-                    self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                    self.pending_references.push(Pending::new(
+                        number,
+                        serial,
+                        message.reliability(),
+                        0,
+                    ));
                 }
                 let waiting = Waiting::new(message.clone(), serial, 0, now);
                 return self.send_errand(index, member.session, waiting, now, fx);
@@ -509,14 +646,19 @@ impl Kernel {
             || upgrades
             || message.reliability() > Reliability::AtMostOnce
             || self.has_receiver_with_link(index, message.address());
-        let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
+        let (messages_max, bytes_max) =
+            (self.limits.group_messages_max, self.limits.group_bytes_max);
         let pressed = self.pressure >= Pressure::DropWaiting;
         let bytes = message.bytes();
         let Some(group) = self.group_mut(index) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);
         };
         let number = group.number;
-        *(if waits { &mut group.counters.held } else { &mut group.counters.nobody }) += 1;
+        *(if waits {
+            &mut group.counters.held
+        } else {
+            &mut group.counters.nobody
+        }) += 1;
         let reason = if !is_wanted {
             DropReason::NoMember
         } else if pressed {
@@ -533,9 +675,13 @@ impl Kernel {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
                 self.pending_references.push(pending);
             }
-            let Some(group) = self.group_mut(index) else { return };
+            let Some(group) = self.group_mut(index) else {
+                return;
+            };
             group.waiting_bytes += bytes;
-            group.waiting.push_back(Waiting::new(message.clone(), serial, 0, now));
+            group
+                .waiting
+                .push_back(Waiting::new(message.clone(), serial, 0, now));
             self.bytes_held += bytes;
             self.waiting += 1;
             self.note_waiting_in_group(index, now);
@@ -566,10 +712,13 @@ impl Kernel {
 
     /// Whether somebody is here who may receive from the address, though perhaps not now.
     fn has_receiver_with_link(&self, index: u32, address: &str) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        group
-            .everybody()
-            .any(|member| self.member_is_there(member.session) && self.member_may_receive_at(member.session, address))
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
+        group.everybody().any(|member| {
+            self.member_is_there(member.session)
+                && self.member_may_receive_at(member.session, address)
+        })
     }
 
     /// Sends a new copy to a member that can take it. What it refers to is written down by the caller.
@@ -591,19 +740,32 @@ impl Kernel {
         let put = self.send_entry(member.session, entry, now, fx);
         if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
             // In the group's queue it waits, whatever the member does with it.
-            let put = if of_group && put != Put::Done { Put::Waits } else { put };
+            let put = if of_group && put != Put::Done {
+                Put::Waits
+            } else {
+                put
+            };
             let group = self.group_number(index);
-            let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
+            let pending = Pending {
+                subscription_ids,
+                ..Pending::new(owner, serial, reliability, group)
+            };
             self.refer(member.session, pending, put);
         }
     }
 
     /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
     fn own(&mut self, index: u32, member: &Member, entry: &mut Entry) -> u64 {
-        let durable = self.sessions.get(member.session).filter(|session| session.durable).map(|session| session.uid);
+        let durable = self
+            .sessions
+            .get(member.session)
+            .filter(|session| session.durable)
+            .map(|session| session.uid);
         let owner = durable.unwrap_or_else(|| self.group_number(index));
         // What was published to be had once at the most is not written down, however surely it is handed on.
-        if owner != 0 && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce {
+        if owner != 0
+            && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce
+        {
             if entry.serial == 0 {
                 entry.serial = self.next_serial();
             }
@@ -616,19 +778,37 @@ impl Kernel {
     /// then nothing of it is written down from now on.
     fn is_gone_for_good(&mut self, id: SessionId, reliability: Reliability, put: Put) -> bool {
         let Put::Sent(tag) = put else { return false };
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
         if session.durable || reliability != Reliability::ExactlyOnce {
             return false;
         }
-        if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
+        if let Some(Slot {
+            state: SlotState::ExpectSettle(entry),
+            ..
+        }) = session.window.get_mut(tag)
+        {
             (entry.serial, entry.of_group) = (0, false);
         }
         true
     }
 
     /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
-    fn give<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) -> Option<Waiting> {
-        let chosen = self.choose_again(index, &waiting.message, waiting.deliveries > 0, waiting.back, now);
+    fn give<E: Effects>(
+        &mut self,
+        index: u32,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        let chosen = self.choose_again(
+            index,
+            &waiting.message,
+            waiting.deliveries > 0,
+            waiting.back,
+            now,
+        );
         let Chosen::Member(member) = chosen else {
             if matches!(chosen, Chosen::Later | Chosen::Bound) {
                 return Some(waiting);
@@ -662,10 +842,17 @@ impl Kernel {
         }
         // It settles or is lost; it does not give back.
         self.forget_given_back(index, waiting.back);
-        let from = if waiting.serial == 0 { 0 } else { self.group_number(index) };
+        let from = if waiting.serial == 0 {
+            0
+        } else {
+            self.group_number(index)
+        };
         let upgrades = self.upgrades(index);
         let entry = member.entry(index, waiting.message, waiting.deliveries, upgrades);
-        let entry = Entry { serial: waiting.serial, ..entry };
+        let entry = Entry {
+            serial: waiting.serial,
+            ..entry
+        };
         self.hand_out(member.session);
         self.move_to(member, entry, from, index, now, fx);
         None
@@ -682,8 +869,12 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut entry = entry;
-        let (id, old, redelivered, reliability) =
-            (member.session, entry.serial, entry.deliveries > 0, entry.reliability);
+        let (id, old, redelivered, reliability) = (
+            member.session,
+            entry.serial,
+            entry.deliveries > 0,
+            entry.reliability,
+        );
         if old == 0 && reliability < Reliability::ExactlyOnce {
             // It was accepted when nobody who outlives the broker wanted it.
             self.send_entry(id, entry, now, fx);
@@ -709,7 +900,13 @@ impl Kernel {
         }
         if of_group && self.is_gone_for_good(id, reliability, put) {
             if old != 0 {
-                fx.persist(&Record::Removed { queue: from, serial }, self.session_safety(id));
+                fx.persist(
+                    &Record::Removed {
+                        queue: from,
+                        serial,
+                    },
+                    self.session_safety(id),
+                );
             }
             return;
         }
@@ -718,7 +915,10 @@ impl Kernel {
         }
         if old == 0 {
             let group = self.group_number(index);
-            let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
+            let pending = Pending {
+                subscription_ids,
+                ..Pending::new(owner, serial, reliability, group)
+            };
             if owner != 0 && serial != 0 {
                 self.persist_entry(id, &message, pending, put, fx);
             }
@@ -727,23 +927,55 @@ impl Kernel {
         let grant = (!of_group).then_some((reliability, member.id));
         match put {
             Put::Done => {
-                fx.persist(&Record::Removed { queue: from, serial }, Safety::Lazy);
+                fx.persist(
+                    &Record::Removed {
+                        queue: from,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
             }
             _ if from == owner => {}
             Put::Sent(tag) => {
                 let exactly_once = reliability == Reliability::ExactlyOnce;
-                let safety = if exactly_once { self.session_safety(id) } else { Safety::Lazy };
-                fx.persist(&Record::Moved { from, serial, to: owner, tag, redelivered, grant }, safety);
+                let safety = if exactly_once {
+                    self.session_safety(id)
+                } else {
+                    Safety::Lazy
+                };
+                fx.persist(
+                    &Record::Moved {
+                        from,
+                        serial,
+                        to: owner,
+                        tag,
+                        redelivered,
+                        grant,
+                    },
+                    safety,
+                );
             }
             Put::Waits | Put::WaitsForDisk => {
-                fx.persist(&Record::Moved { from, serial, to: owner, tag: 0, redelivered, grant }, Safety::Lazy);
+                fx.persist(
+                    &Record::Moved {
+                        from,
+                        serial,
+                        to: owner,
+                        tag: 0,
+                        redelivered,
+                        grant,
+                    },
+                    Safety::Lazy,
+                );
             }
         }
     }
 
     /// Whether this shard has members and none of them, here or away, may receive from the address.
     pub(crate) fn is_forbidden(&self, index: u32, message: &Message) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
         let may = |member: &Member| self.member_may_receive(member.session, message);
         group.everybody().next().is_some() && !group.everybody().any(may)
     }
@@ -751,7 +983,11 @@ impl Kernel {
     /// Gives what waits in a session's groups to whoever can take it.
     pub(crate) fn pump_groups<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let mut at = 0;
-        while let Some(index) = self.sessions.get(id).and_then(|session| session.groups.get(at).copied()) {
+        while let Some(index) = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.groups.get(at).copied())
+        {
             self.hand_over_waiting(index, now, fx);
             at += 1;
         }
@@ -764,7 +1000,10 @@ impl Kernel {
         if self.is_owned_elsewhere(index) {
             return self.send_home(index, fx);
         }
-        if self.group_mut(index).is_some_and(|group| group.waiting.is_empty()) {
+        if self
+            .group_mut(index)
+            .is_some_and(|group| group.waiting.is_empty())
+        {
             return;
         }
         if self.is_ordered(index, now) {
@@ -773,8 +1012,12 @@ impl Kernel {
         // Those at the head that nobody who is there may have stand in nobody's way.
         let mut at = 0;
         loop {
-            let Some(group) = self.group_mut(index) else { return };
-            let Some(waiting) = group.waiting.remove(at) else { return };
+            let Some(group) = self.group_mut(index) else {
+                return;
+            };
+            let Some(waiting) = group.waiting.remove(at) else {
+                return;
+            };
             let (bytes, since) = (waiting.message.bytes(), waiting.since);
             group.waiting_bytes -= bytes;
             if waiting.message.expires() <= now {
@@ -811,8 +1054,16 @@ impl Kernel {
 
     /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
     fn is_nobodys_for_now(&self, index: u32, at: usize) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        let Some(waiting) = group.waiting.get(at).filter(|_| group.waiting.len() > at + 1) else { return false };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
+        let Some(waiting) = group
+            .waiting
+            .get(at)
+            .filter(|_| group.waiting.len() > at + 1)
+        else {
+            return false;
+        };
         let has_seats = group.seats.as_ref().is_some_and(|seats| seats.has_any());
         has_seats && !self.has_receiver_with_link(index, waiting.message.address())
     }

@@ -31,12 +31,26 @@ impl Kernel {
         } else if is_fed {
             said.push_str("it takes from its queue, when a member has room");
         } else if let (Some(oldest), true, false) = (view.oldest, is_in_line, is_ordered) {
-            let _ = write!(said, "it waits behind {} others, the first of them for {}", view.waiting, of(oldest));
+            let _ = write!(
+                said,
+                "it waits behind {} others, the first of them for {}",
+                view.waiting,
+                of(oldest)
+            );
             let _ = write!(said, ": {}", why_later(&view));
         } else {
             let reliability = Reliability::AtLeastOnce;
             let retain = RetainOp::None;
-            let message = Message::new(address, b"", reliability, retain, Time::NEVER, now, publisher, None);
+            let message = Message::new(
+                address,
+                b"",
+                reliability,
+                retain,
+                Time::NEVER,
+                now,
+                publisher,
+                None,
+            );
             let chosen = self.choose_member(index, &message, false, &[], now);
             // Nothing was sent: no key is bound by this.
             self.order_changed(index);
@@ -44,12 +58,15 @@ impl Kernel {
                 Chosen::Member(member) => {
                     let client = self.member_client(member.session)?;
                     let seat = view.seats.iter().find(|seat| seat.client == client);
-                    let _ =
-                        write!(said, "it goes to {client}: {}", seat.map_or_else(String::new, |seat| why(&view, seat)));
+                    let _ = write!(
+                        said,
+                        "it goes to {client}: {}",
+                        seat.map_or_else(String::new, |seat| why(&view, seat))
+                    );
                 }
-                Chosen::Bound => {
-                    said.push_str("it waits: earlier messages of its key are with a member that has no room")
-                }
+                Chosen::Bound => said.push_str(
+                    "it waits: earlier messages of its key are with a member that has no room",
+                ),
                 Chosen::Later => {
                     let _ = write!(said, "it waits: {}", why_later(&view));
                 }
@@ -57,14 +74,24 @@ impl Kernel {
             }
         }
         let online = view.seats.iter().filter(|seat| seat.online).count();
-        let _ = write!(said, "; {}, {} members here, {online} with a link", view.strategy.name(), view.members);
+        let _ = write!(
+            said,
+            "; {}, {} members here, {online} with a link",
+            view.strategy.name(),
+            view.members
+        );
         let _ = write!(said, ", {} waiting", view.waiting);
         Some((key, said))
     }
 
     fn why_nobody(&self, index: u32, address: &str) -> &'static str {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return "" };
-        if !group.everybody().any(|member| self.member_may_receive_at(member.session, address)) {
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return "";
+        };
+        if !group
+            .everybody()
+            .any(|member| self.member_may_receive_at(member.session, address))
+        {
             return "it is dropped: no member may receive it";
         }
         let all = group.everybody().map(|member| member.session);
@@ -89,14 +116,21 @@ fn why(view: &GroupView, seat: &GroupMemberView) -> String {
         count => format!("it has {count} to settle"),
     };
     let Some((signal, service)) = seat.signal.zip(seat.service) else {
-        return if view.ordered.is_some() { format!("its key is there; {has}") } else { has };
+        return if view.ordered.is_some() {
+            format!("its key is there; {has}")
+        } else {
+            has
+        };
     };
     let source = match signal {
         Signal::Acknowledges => "as its settlements show",
         Signal::Reports => "as it reports",
         Signal::Silent => "as others take, for it shows nothing",
     };
-    format!("it will be done first; a message takes it {}, {source}; {has}", of(service))
+    format!(
+        "it will be done first; a message takes it {}, {source}; {has}",
+        of(service)
+    )
 }
 
 /// Why a message waits that some member could have.
@@ -107,9 +141,14 @@ fn why_later(view: &GroupView) -> String {
     }
     match here().find(|seat| seat.unsettled == 0 && !seat.suspended) {
         Some(idle) => {
-            format!("others will be done with all that waits before {} would be with one message", idle.client)
+            format!(
+                "others will be done with all that waits before {} would be with one message",
+                idle.client
+            )
         }
-        None => "the members are at work, and it goes to the first that is about to be free".to_owned(),
+        None => {
+            "the members are at work, and it goes to the first that is about to be free".to_owned()
+        }
     }
 }
 

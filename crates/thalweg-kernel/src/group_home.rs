@@ -195,7 +195,9 @@ impl Aways {
     }
 
     fn find(&self, shard: ShardId, sitting: u32) -> Option<SessionId> {
-        self.by_sitting.get(&(shard, sitting)).map(|at| SessionId(at | AWAY))
+        self.by_sitting
+            .get(&(shard, sitting))
+            .map(|at| SessionId(at | AWAY))
     }
 
     fn insert(&mut self, away: Away) -> SessionId {
@@ -258,7 +260,13 @@ impl Kernel {
     }
 
     /// What another shard has to say of a group.
-    pub(crate) fn on_group_mail<E: Effects>(&mut self, from: ShardId, mail: GroupMail, now: Time, fx: &mut E) {
+    pub(crate) fn on_group_mail<E: Effects>(
+        &mut self,
+        from: ShardId,
+        mail: GroupMail,
+        now: Time,
+        fx: &mut E,
+    ) {
         match *mail.0 {
             Mail::Seat(notice) => self.on_notice(from, notice, now, fx),
             Mail::Report(report) => self.on_report(from, report, now, fx),
@@ -272,8 +280,24 @@ impl Kernel {
     fn on_notice<E: Effects>(&mut self, from: ShardId, notice: Notice, now: Time, fx: &mut E) {
         self.ensure_queue(&notice.filter, fx);
         let index = self.group_for(&notice.key, &notice.filter);
-        let Notice { sitting, opening, epoch, client, uid, reliability, terms, ordered, .. } = notice;
-        let Notice { access, is_shut, on_trial, seen, .. } = notice;
+        let Notice {
+            sitting,
+            opening,
+            epoch,
+            client,
+            uid,
+            reliability,
+            terms,
+            ordered,
+            ..
+        } = notice;
+        let Notice {
+            access,
+            is_shut,
+            on_trial,
+            seen,
+            ..
+        } = notice;
         let errand_last = self.aways.errand_last;
         let id = match self.aways.find(from, sitting) {
             Some(id) => {
@@ -283,7 +307,8 @@ impl Kernel {
                     }
                     (away.opening, away.epoch) = (opening, epoch);
                     (away.is_shut, away.on_trial) = (is_shut, on_trial);
-                    (away.reliability, away.terms, away.ordered, away.access) = (reliability, terms, ordered, access);
+                    (away.reliability, away.terms, away.ordered, away.access) =
+                        (reliability, terms, ordered, access);
                 }
                 id
             }
@@ -307,8 +332,15 @@ impl Kernel {
                 is_gone: false,
             }),
         };
-        let Some(group) = self.group_mut(index) else { return };
-        let member = Member { session: id, reliability, id: 0, line: None };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
+        let member = Member {
+            session: id,
+            reliability,
+            id: 0,
+            line: None,
+        };
         match group.away.iter_mut().find(|known| known.session == id) {
             Some(known) => *known = member,
             None => group.away.push(member),
@@ -329,7 +361,9 @@ impl Kernel {
 
     /// A group ends.
     pub(crate) fn forget_all_away(&mut self, index: u32) {
-        let away = self.group_mut(index).map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
+        let away = self
+            .group_mut(index)
+            .map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
         for member in away {
             self.aways.remove(member.session);
         }
@@ -337,25 +371,31 @@ impl Kernel {
 
     /// Whether a message could leave for a seat away right now.
     pub(crate) fn away_can_take(&self, member: &Member, message: &Message, upgrades: bool) -> bool {
-        let there = self.aways.get(member.session).filter(|away| away.opening.is_some() && !away.is_shut);
+        let there = self
+            .aways
+            .get(member.session)
+            .filter(|away| away.opening.is_some() && !away.is_shut);
         let Some(away) = there else { return false };
         let out = away.errands.len() as u32;
         if away.is_waiting_for_errands() {
             return false;
         }
         (!away.on_trial || out == 0)
-            && (member.reliability_of(message, upgrades) == Reliability::AtMostOnce || out < away.terms.window_max)
+            && (member.reliability_of(message, upgrades) == Reliability::AtMostOnce
+                || out < away.terms.window_max)
             && away.access.may_receive(message)
     }
 
     /// Whether a member, here or away, may be given a message.
     pub(crate) fn member_may_receive(&self, id: SessionId, message: &Message) -> bool {
-        self.member_access(id).is_some_and(|access| access.may_receive(message))
+        self.member_access(id)
+            .is_some_and(|access| access.may_receive(message))
     }
 
     /// Whether a member, here or away, may receive from an address.
     pub(crate) fn member_may_receive_at(&self, id: SessionId, address: &str) -> bool {
-        self.member_access(id).is_some_and(|access| access.allows(Permission::Receive, address))
+        self.member_access(id)
+            .is_some_and(|access| access.allows(Permission::Receive, address))
     }
 
     /// What a member, here or away, may do.
@@ -371,31 +411,49 @@ impl Kernel {
         if let Some(away) = self.aways.get(member.session) {
             return away.ordered;
         }
-        self.sessions.get(member.session)?.work.as_ref()?.of(group).ordered
+        self.sessions
+            .get(member.session)?
+            .work
+            .as_ref()?
+            .of(group)
+            .ordered
     }
 
     /// A member's session's number; the same over links.
     pub(crate) fn member_number(&self, id: SessionId) -> u64 {
         let away = self.aways.get(id).map(|away| away.uid);
-        away.or_else(|| self.sessions.get(id).map(|session| session.uid)).unwrap_or(0)
+        away.or_else(|| self.sessions.get(id).map(|session| session.uid))
+            .unwrap_or(0)
     }
 
     /// Whether a member, here or away, has a link.
     pub(crate) fn member_is_there(&self, id: SessionId) -> bool {
         let away = self.aways.get(id).map(|away| away.opening.is_some());
-        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| session.link.is_some()))
+        away.unwrap_or_else(|| {
+            self.sessions
+                .get(id)
+                .is_some_and(|session| session.link.is_some())
+        })
     }
 
     /// Whether a member, here or away, was silent before and has to show first that it works.
     pub(crate) fn member_is_on_trial(&self, id: SessionId) -> bool {
         let away = self.aways.get(id).map(|away| away.on_trial);
-        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| !session.is_trusted()))
+        away.unwrap_or_else(|| {
+            self.sessions
+                .get(id)
+                .is_some_and(|session| !session.is_trusted())
+        })
     }
 
     /// Whether a member's output, here or away, takes no more.
     pub(crate) fn member_is_full(&self, id: SessionId) -> bool {
         let away = self.aways.get(id).map(|away| away.is_shut);
-        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| session.congested))
+        away.unwrap_or_else(|| {
+            self.sessions
+                .get(id)
+                .is_some_and(|session| session.congested)
+        })
     }
 
     /// A member's name, here or away.
@@ -406,7 +464,10 @@ impl Kernel {
 
     /// Members away, as operators see them, if they have a link.
     pub(crate) fn view_away(&self, member: &Member) -> Option<(&Arc<str>, bool)> {
-        let away = self.aways.get(member.session).filter(|away| away.opening.is_some())?;
+        let away = self
+            .aways
+            .get(member.session)
+            .filter(|away| away.opening.is_some())?;
         Some((&away.client, away.is_shut || away.on_trial))
     }
 
@@ -422,33 +483,67 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let from = if waiting.serial == 0 { (0, 0) } else { (self.group_number(index), waiting.serial) };
+        let from = if waiting.serial == 0 {
+            (0, 0)
+        } else {
+            (self.group_number(index), waiting.serial)
+        };
         self.aways.errand_last += 1;
         let number = self.aways.errand_last;
-        let Waiting { message, deliveries, back, .. } = waiting;
+        let Waiting {
+            message,
+            deliveries,
+            back,
+            ..
+        } = waiting;
         let (Some(group), Some(away)) = (
             self.groups.get_mut(index as usize).and_then(Option::as_mut),
-            self.aways.seats.get_mut((id.0 & !AWAY) as usize).and_then(Option::as_deref_mut),
+            self.aways
+                .seats
+                .get_mut((id.0 & !AWAY) as usize)
+                .and_then(Option::as_deref_mut),
         ) else {
             debug_assert!(false, "who is chosen has a seat");
             return self.book_drop(None, message.address(), DropReason::NoMember);
         };
         let upgrades = group.policy.upgrade_reliability;
-        let reliability = if upgrades { away.reliability } else { away.reliability.min(message.reliability()) };
+        let reliability = if upgrades {
+            away.reliability
+        } else {
+            away.reliability.min(message.reliability())
+        };
         let settles = reliability > Reliability::AtMostOnce;
         if settles {
             away.errands.insert(number, (message.clone(), now, back));
             group.out += 1;
         }
-        let (shard, sitting, epoch, key) = (away.shard, away.sitting, away.epoch, group.key.clone());
+        let (shard, sitting, epoch, key) =
+            (away.shard, away.sitting, away.epoch, group.key.clone());
         let settles = settles && away.terms.settles;
-        let parcel = Parcel { tag: number, size: message.payload().len() as u32, settles, again: deliveries > 0 };
+        let parcel = Parcel {
+            tag: number,
+            size: message.payload().len() as u32,
+            settles,
+            again: deliveries > 0,
+        };
         self.group_copy_sent(id, index, &parcel, now);
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.ledger.forwarded += 1;
-        let errand = Errand { key, sitting, epoch, number, from, deliveries, back, message };
-        fx.send(shard, ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))));
+        let errand = Errand {
+            key,
+            sitting,
+            epoch,
+            number,
+            from,
+            deliveries,
+            back,
+            message,
+        };
+        fx.send(
+            shard,
+            ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))),
+        );
     }
 
     fn on_report<E: Effects>(&mut self, from: ShardId, report: Report, now: Time, fx: &mut E) {
@@ -459,8 +554,12 @@ impl Kernel {
             }
         };
         for (sitting, said) in report.said {
-            let Some(id) = self.aways.find(from, sitting) else { continue };
-            let Some(index) = self.aways.get(id).map(|away| away.group) else { continue };
+            let Some(id) = self.aways.find(from, sitting) else {
+                continue;
+            };
+            let Some(index) = self.aways.get(id).map(|away| away.group) else {
+                continue;
+            };
             touch(index);
             self.on_said(id, index, said, now, fx);
         }
@@ -481,7 +580,14 @@ impl Kernel {
         }
     }
 
-    fn on_said<E: Effects>(&mut self, id: SessionId, index: u32, said: Said, now: Time, fx: &mut E) {
+    fn on_said<E: Effects>(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        said: Said,
+        now: Time,
+        fx: &mut E,
+    ) {
         match said {
             Said::Done(number) => self.errand_answered(id, index, number, true, now),
             Said::Back(number) => self.errand_answered(id, index, number, false, now),
@@ -515,9 +621,20 @@ impl Kernel {
         }
     }
 
-    fn errand_answered(&mut self, id: SessionId, index: u32, number: u64, is_done: bool, now: Time) {
-        let Some(away) = self.aways.get_mut(id) else { return };
-        let Some((message, _, back)) = away.errands.remove(&number) else { return };
+    fn errand_answered(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        number: u64,
+        is_done: bool,
+        now: Time,
+    ) {
+        let Some(away) = self.aways.get_mut(id) else {
+            return;
+        };
+        let Some((message, _, back)) = away.errands.remove(&number) else {
+            return;
+        };
         if is_done {
             away.progress = now;
             self.forget_given_back(index, back);
@@ -535,7 +652,11 @@ impl Kernel {
     }
 
     fn forget_if_gone(&mut self, id: SessionId) {
-        if self.aways.get(id).is_some_and(|away| away.is_gone && away.errands.is_empty()) {
+        if self
+            .aways
+            .get(id)
+            .is_some_and(|away| away.is_gone && away.errands.is_empty())
+        {
             self.forget_away(id);
         }
     }
@@ -544,13 +665,20 @@ impl Kernel {
 
     /// Members of a group that have not settled what they have of it for so long, among those away.
     pub(crate) fn late_away(&self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return Vec::new() };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return Vec::new();
+        };
         let is_late = |id: &SessionId| {
             let away = self.aways.get(*id).filter(|away| away.opening.is_some());
             away.and_then(|away| Some(away.errands.first_key_value()?.1.1.max(away.progress)))
                 .is_some_and(|since| since + limit <= now)
         };
-        group.away.iter().map(|member| member.session).filter(is_late).collect()
+        group
+            .away
+            .iter()
+            .map(|member| member.session)
+            .filter(is_late)
+            .collect()
     }
 
     /// A message that a seat away has and that others may have.
@@ -558,7 +686,11 @@ impl Kernel {
         let away = self.aways.get(id)?;
         let upgrades = self.upgrades(away.group);
         let may_move = |message: &&Message| {
-            let asked = if upgrades { away.reliability } else { away.reliability.min(message.reliability()) };
+            let asked = if upgrades {
+                away.reliability
+            } else {
+                away.reliability.min(message.reliability())
+            };
             asked == Reliability::AtLeastOnce
         };
         away.messages().find(may_move).cloned()
@@ -566,15 +698,33 @@ impl Kernel {
 
     /// A member away has been silent for too long; its shard ends its link.
     pub(crate) fn evict_away<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
-        let Some(away) = self.aways.get(id) else { return };
+        let Some(away) = self.aways.get(id) else {
+            return;
+        };
         let (shard, sitting) = (away.shard, away.sitting);
         self.note_stall(id, index);
-        fx.send(shard, ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))));
+        fx.send(
+            shard,
+            ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))),
+        );
     }
 
     /// A message that a member's shard sends back: it waits again, in front.
-    fn take_back_copy<E: Effects>(&mut self, from: ShardId, key: &str, copy: CopyBack, now: Time, fx: &mut E) {
-        let CopyBack { message, from: entry, deliveries, errand, refused } = copy;
+    fn take_back_copy<E: Effects>(
+        &mut self,
+        from: ShardId,
+        key: &str,
+        copy: CopyBack,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let CopyBack {
+            message,
+            from: entry,
+            deliveries,
+            errand,
+            refused,
+        } = copy;
         self.ledger.arrived += 1;
         let index = self.group_by_key.get(key).copied();
         let number = index.map_or(0, |index| self.group_number(index));
@@ -583,7 +733,9 @@ impl Kernel {
         {
             self.errand_answered(id, index, errand, false, now);
         }
-        let queue = key.split_once('/').and_then(|(_, filter)| self.find_queue(filter));
+        let queue = key
+            .split_once('/')
+            .and_then(|(_, filter)| self.find_queue(filter));
         if let Some(queue) = queue {
             // A queue has its own ways with what returns.
             self.return_from_elsewhere(queue, &message, deliveries, now, fx);
@@ -601,26 +753,51 @@ impl Kernel {
         } else {
             if number != 0 && message.reliability() > Reliability::AtMostOnce {
                 // Its serial is its place in line, after a restart, too.
-                serial = if entry.1 == 0 { self.next_serial() } else { entry.1 };
-                self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                serial = if entry.1 == 0 {
+                    self.next_serial()
+                } else {
+                    entry.1
+                };
+                self.pending_references.push(Pending::new(
+                    number,
+                    serial,
+                    message.reliability(),
+                    0,
+                ));
                 self.persist_kept(&message, false, self.limits.safety, fx);
             }
             // In the same batch, so that it is never in both queues nor in none.
             self.took_over(entry, fx);
         }
         let bytes = message.bytes();
-        let by = refused.by.and_then(|sitting| self.aways.find(from, sitting));
+        let by = refused
+            .by
+            .and_then(|sitting| self.aways.find(from, sitting));
         let back = match by {
             Some(by) => self.note_given_back(index, refused.known, (by, u16::MAX, 0), now),
             None => refused.known,
         };
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.counters.returned += u64::from(deliveries > 0);
         let errand = errand.map_or(0, |(_, number)| number);
         // What a member has had, and what came back from earlier errands, goes before.
-        let goes_before = |other: &&Waiting| other.deliveries > 0 || (other.errand != 0 && other.errand < errand);
-        let at = if errand == 0 { 0 } else { group.waiting.iter().take_while(goes_before).count() };
-        group.waiting.insert(at, Waiting { errand, back, ..Waiting::new(message, serial, deliveries, now) });
+        let goes_before =
+            |other: &&Waiting| other.deliveries > 0 || (other.errand != 0 && other.errand < errand);
+        let at = if errand == 0 {
+            0
+        } else {
+            group.waiting.iter().take_while(goes_before).count()
+        };
+        group.waiting.insert(
+            at,
+            Waiting {
+                errand,
+                back,
+                ..Waiting::new(message, serial, deliveries, now)
+            },
+        );
         group.waiting_bytes += bytes;
         self.bytes_held += bytes;
         self.waiting += 1;
@@ -636,7 +813,9 @@ impl Kernel {
     }
 
     fn end_group_if_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         if group.is_ending && group.out == 0 {
             group.is_ending = false;
             self.end_group_durability(index, fx);

@@ -21,7 +21,10 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let is_passed = route.groups.first().is_some_and(|group| self.pass_to_group(*group, draft, now, fx));
+        let is_passed = route
+            .groups
+            .first()
+            .is_some_and(|group| self.pass_to_group(*group, draft, now, fx));
         if !is_passed {
             return self.spread_fully(publisher, route, draft, now, fx);
         }
@@ -31,34 +34,64 @@ impl Kernel {
 
     /// Hands a message that has just come to the member that its group chooses; it need not even be kept. What is not
     /// handed over goes the long way (`publish_to_group`), which comes to the same.
-    fn pass_to_group<E: Effects>(&mut self, index: u32, draft: &Draft<'_>, now: Time, fx: &mut E) -> bool {
+    fn pass_to_group<E: Effects>(
+        &mut self,
+        index: u32,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
         if draft.reliability != Reliability::AtMostOnce || self.accounts.are_kept() {
             return false;
         }
         let (here, random) = (self.shard, self.random());
-        let Some(Some(group)) = self.groups.get_mut(index as usize) else { return false };
+        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
+            return false;
+        };
         let is_all_here = group.owner == here && group.peers.is_empty() && group.away.is_empty();
-        if !is_all_here || !group.waiting.is_empty() || group.feed.is_some() || group.policy.upgrade_reliability {
+        if !is_all_here
+            || !group.waiting.is_empty()
+            || group.feed.is_some()
+            || group.policy.upgrade_reliability
+        {
             return false;
         }
-        let Some(seats) = group.seats.as_deref_mut().filter(|seats| seats.are_plain()) else { return false };
+        let Some(seats) = group.seats.as_deref_mut().filter(|seats| seats.are_plain()) else {
+            return false;
+        };
         let size = draft.payload.len() as u32;
         // Whatever needs a closer look at the message or the member.
         let mut is_sure = true;
         let sessions = &self.sessions;
         let mut may = |member: &Member| {
-            let Some(session) = sessions.get(member.session) else { return false };
-            is_sure &= member.line.is_none() && session.access.is_allow_all() && session.is_trusted();
+            let Some(session) = sessions.get(member.session) else {
+                return false;
+            };
+            is_sure &=
+                member.line.is_none() && session.access.is_allow_all() && session.is_trusted();
             session.link.is_some() && !session.congested
         };
         let in_turn = seats.next_in_turn().filter(|(_, member)| may(member));
         let chosen = in_turn.or_else(|| {
-            let head = Head { queued: 1, size, turn: 0, random, once: false, again: false };
+            let head = Head {
+                queued: 1,
+                size,
+                turn: 0,
+                random,
+                once: false,
+                again: false,
+            };
             seats.whose_turn(&head, now, &mut may)
         });
-        let Some((place, member)) = chosen.filter(|_| is_sure) else { return false };
-        let Some(session) = self.sessions.get_mut(member.session) else { return false };
-        let Some(link) = session.link else { return false };
+        let Some((place, member)) = chosen.filter(|_| is_sure) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get_mut(member.session) else {
+            return false;
+        };
+        let Some(link) = session.link else {
+            return false;
+        };
         let sent = fx.deliver(
             link,
             &Delivery {
@@ -71,7 +104,11 @@ impl Kernel {
                 expires_in_secs: draft.expires_in.map(whole_secs),
                 priority: draft.priority,
                 properties: draft.properties,
-                subscription_ids: if member.id == 0 { &[] } else { std::slice::from_ref(&member.id) },
+                subscription_ids: if member.id == 0 {
+                    &[]
+                } else {
+                    std::slice::from_ref(&member.id)
+                },
                 native: draft.native,
             },
         );

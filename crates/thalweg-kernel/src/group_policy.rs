@@ -36,14 +36,23 @@ pub(crate) struct Policy {
 impl GroupPolicy {
     /// One that says nothing yet.
     pub fn new(filter: Filter) -> Self {
-        GroupPolicy { filter, strategy: None, order: None, settle_timeout: None, upgrade_reliability: None }
+        GroupPolicy {
+            filter,
+            strategy: None,
+            order: None,
+            settle_timeout: None,
+            upgrade_reliability: None,
+        }
     }
 }
 
 impl Limits {
     /// What holds for groups on a filter.
     pub(crate) fn policy_of(&self, filter: &str) -> Policy {
-        let own = self.group_policies.iter().find(|policy| policy.filter.covers(filter));
+        let own = self
+            .group_policies
+            .iter()
+            .find(|policy| policy.filter.covers(filter));
         let settle_timeout = own.and_then(|own| own.settle_timeout);
         let patience = match (settle_timeout, self.group_adaptive_eviction) {
             (Some(named), _) => named,
@@ -51,7 +60,9 @@ impl Limits {
             (None, false) => self.group_settle_timeout,
         };
         Policy {
-            strategy: own.and_then(|own| own.strategy).unwrap_or(self.group_strategy),
+            strategy: own
+                .and_then(|own| own.strategy)
+                .unwrap_or(self.group_strategy),
             order: own.and_then(|own| own.order),
             settle_timeout: settle_timeout.unwrap_or(self.group_settle_timeout),
             patience,
@@ -71,15 +82,28 @@ mod tests {
         let limits = Limits {
             group_strategy: GroupStrategy::Random,
             group_policies: Arc::new([
-                GroupPolicy { strategy: Some(GroupStrategy::Sticky), ..policy("plant/+/jobs") },
-                GroupPolicy { order: Some(OrderKey::Address), upgrade_reliability: Some(true), ..policy("plant/#") },
+                GroupPolicy {
+                    strategy: Some(GroupStrategy::Sticky),
+                    ..policy("plant/+/jobs")
+                },
+                GroupPolicy {
+                    order: Some(OrderKey::Address),
+                    upgrade_reliability: Some(true),
+                    ..policy("plant/#")
+                },
             ]),
             ..Limits::default()
         };
         let jobs = limits.policy_of("plant/1/jobs");
-        assert_eq!((jobs.strategy, jobs.order, jobs.upgrade_reliability), (GroupStrategy::Sticky, None, false));
+        assert_eq!(
+            (jobs.strategy, jobs.order, jobs.upgrade_reliability),
+            (GroupStrategy::Sticky, None, false)
+        );
         let other = limits.policy_of("plant/+/#");
-        assert_eq!((other.strategy, other.order), (GroupStrategy::Random, Some(OrderKey::Address)));
+        assert_eq!(
+            (other.strategy, other.order),
+            (GroupStrategy::Random, Some(OrderKey::Address))
+        );
         assert!(other.upgrade_reliability && other.settle_timeout == limits.group_settle_timeout);
         assert_eq!(limits.policy_of("#").order, None);
     }
@@ -87,8 +111,10 @@ mod tests {
     #[test]
     fn members_have_the_whole_timeout_unless_adaptive_eviction_is_chosen() {
         let (long, longer) = (Span::from_secs(30), Span::from_secs(600));
-        let named =
-            GroupPolicy { settle_timeout: Some(longer), ..GroupPolicy::new(Filter::new("jobs").expect("legal")) };
+        let named = GroupPolicy {
+            settle_timeout: Some(longer),
+            ..GroupPolicy::new(Filter::new("jobs").expect("legal"))
+        };
         let limits = |adaptive| Limits {
             group_policies: Arc::new([named.clone()]),
             group_settle_timeout: long,

@@ -18,7 +18,9 @@ impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
     /// copies stay with the member, which may have begun to process them.
     pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
+        let Some(number) = self.sessions.get(id).map(|session| session.uid) else {
+            return;
+        };
         let entries = self.take_group_copies(id);
         self.return_to_groups(number, entries, now, fx);
     }
@@ -26,15 +28,22 @@ impl Kernel {
     /// Takes from a session what another member of a group may have: copies that never left, and unsettled
     /// at-least-once copies.
     pub(crate) fn take_group_copies(&mut self, id: SessionId) -> Vec<Entry> {
-        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Vec::new();
+        };
         if session.groups.is_empty() && session.group_in_flight == 0 {
             return Vec::new();
         }
-        let movable = session.window.iter_mut().filter(|(_, slot)| may_move(&slot.state));
+        let movable = session
+            .window
+            .iter_mut()
+            .filter(|(_, slot)| may_move(&slot.state));
         let tags: Vec<u16> = movable.map(|(tag, _)| tag).collect();
         let mut entries = Vec::with_capacity(tags.len());
         for tag in tags {
-            let Some(slot) = session.window.remove(tag) else { continue };
+            let Some(slot) = session.window.remove(tag) else {
+                continue;
+            };
             self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
             if let SlotState::ExpectSettle(mut entry) = slot.state {
                 entry.deliveries = entry.deliveries.saturating_add(1);
@@ -51,7 +60,9 @@ impl Kernel {
 
     /// Takes from a session what groups gave it and has not left.
     fn take_unsent_copies(&mut self, id: SessionId) -> Vec<Entry> {
-        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Vec::new();
+        };
         let mut entries = Vec::new();
         if session.waiting.iter().all(|entry| entry.group == NO_GROUP) {
             return entries;
@@ -72,14 +83,22 @@ impl Kernel {
 
     /// What a session was given by groups and did not fit into its output goes back to them: others may have room.
     pub(crate) fn return_unsent<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
+        let Some(number) = self.sessions.get(id).map(|session| session.uid) else {
+            return;
+        };
         let entries = self.take_unsent_copies(id);
         self.return_to_groups(number, entries, now, fx);
     }
 
     /// A session ends: what it was given exactly once ends with it.
     pub(crate) fn count_lost_to_groups(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.group_in_flight > 0) else { return };
+        let Some(session) = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.group_in_flight > 0)
+        else {
+            return;
+        };
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state
                 && let Some(Some(group)) = self.groups.get_mut(entry.group as usize)
@@ -90,21 +109,50 @@ impl Kernel {
     }
 
     /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
-    pub(crate) fn return_to_groups<E: Effects>(&mut self, number: u64, entries: Vec<Entry>, now: Time, fx: &mut E) {
+    pub(crate) fn return_to_groups<E: Effects>(
+        &mut self,
+        number: u64,
+        entries: Vec<Entry>,
+        now: Time,
+        fx: &mut E,
+    ) {
         let mut touched: Vec<u32> = Vec::new();
         for entry in entries.into_iter().rev() {
-            let Entry { message, group: index, mut serial, of_group, deliveries, .. } = entry;
+            let Entry {
+                message,
+                group: index,
+                mut serial,
+                of_group,
+                deliveries,
+                ..
+            } = entry;
             let redelivered = deliveries > 0;
             let bytes = message.bytes();
             self.order_changed(index);
             let to = self.group_number(index);
             if to == 0 {
                 if serial != 0 && !of_group {
-                    fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                    fx.persist(
+                        &Record::Removed {
+                            queue: number,
+                            serial,
+                        },
+                        Safety::Lazy,
+                    );
                 }
                 serial = 0;
             } else if serial != 0 && !of_group {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered, grant: None }, Safety::Lazy);
+                fx.persist(
+                    &Record::Moved {
+                        from: number,
+                        serial,
+                        to,
+                        tag: 0,
+                        redelivered,
+                        grant: None,
+                    },
+                    Safety::Lazy,
+                );
             }
             let Some(group) = self.group_mut(index) else {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
@@ -116,7 +164,9 @@ impl Kernel {
             }
             group.waiting_bytes += bytes;
             group.counters.returned += u64::from(redelivered);
-            group.waiting.push_front(Waiting::new(message, serial, deliveries, now));
+            group
+                .waiting
+                .push_front(Waiting::new(message, serial, deliveries, now));
             self.bytes_held += bytes;
             self.waiting += 1;
             if !touched.contains(&index) {

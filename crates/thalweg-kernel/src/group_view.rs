@@ -115,11 +115,15 @@ pub(crate) struct Tally {
 
 impl Waits {
     /// Upper bounds, in milliseconds.
-    pub const BOUNDS_MS: [u64; 14] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000];
+    pub const BOUNDS_MS: [u64; 14] = [
+        1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000,
+    ];
 
     /// A message waited for so long.
     pub fn add(&mut self, wait: Span) {
-        let at = Self::BOUNDS_MS.iter().position(|bound| wait <= Span::from_millis(*bound));
+        let at = Self::BOUNDS_MS
+            .iter()
+            .position(|bound| wait <= Span::from_millis(*bound));
         if let Some(count) = self.counts.get_mut(at.unwrap_or(Self::BOUNDS_MS.len())) {
             *count += 1;
         }
@@ -135,7 +139,10 @@ impl Waits {
 impl std::ops::AddAssign for Waits {
     /// For the sum over shards.
     fn add_assign(&mut self, other: Waits) {
-        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.counts
+            .iter_mut()
+            .zip(other.counts)
+            .for_each(|(count, more)| *count += more);
         self.sum = Span::from_nanos(self.sum.nanos().saturating_add(other.sum.nanos()));
     }
 }
@@ -170,7 +177,9 @@ fn member_view(
         online,
         signal: seen.map(|seen| seen.signal),
         service: seen.map(|seen| seen.service),
-        round_trip: seen.map(|seen| seen.round_trip).filter(|measured| *measured > Span::ZERO),
+        round_trip: seen
+            .map(|seen| seen.round_trip)
+            .filter(|measured| *measured > Span::ZERO),
         unsettled: tally.unsettled as usize,
         suspended: waits || seen.is_some_and(|seen| seen.suspended),
         chosen: tally.chosen,
@@ -192,7 +201,10 @@ impl Kernel {
     /// What became of the messages of all this shard's groups together, those among them that have ended.
     pub fn group_sums(&self) -> GroupCounters {
         let mut sums = self.groups_ended;
-        self.groups.iter().flatten().for_each(|group| sums += group.counters);
+        self.groups
+            .iter()
+            .flatten()
+            .for_each(|group| sums += group.counters);
         sums
     }
 
@@ -200,22 +212,35 @@ impl Kernel {
         let is_owner = group.owner == self.shard;
         let seats = group.members.iter().filter_map(|member| {
             let session = self.sessions.get(member.session)?;
-            let (tally, seen) = group.seats.as_ref().map(|seats| seats.seen(member, now)).unwrap_or_default();
+            let (tally, seen) = group
+                .seats
+                .as_ref()
+                .map(|seats| seats.seen(member, now))
+                .unwrap_or_default();
             let waits = !session.is_trusted() || session.congested;
             let online = session.link.is_some();
             // Who is there is shown by the owner, who knows more.
-            (is_owner || !online).then(|| member_view(session.client.clone(), online, waits, &tally, seen))
+            (is_owner || !online)
+                .then(|| member_view(session.client.clone(), online, waits, &tally, seen))
         });
         let away = group.away.iter().filter_map(|member| {
             let (client, waits) = self.view_away(member)?;
-            let (tally, seen) = group.seats.as_ref().map(|seats| seats.seen(member, now)).unwrap_or_default();
+            let (tally, seen) = group
+                .seats
+                .as_ref()
+                .map(|seats| seats.seen(member, now))
+                .unwrap_or_default();
             Some(member_view(client.clone(), true, waits, &tally, seen))
         });
         GroupView {
             name: group.name(),
             filter: group.filter.clone(),
             strategy: group.strategy(),
-            ordered: group.seats.as_ref().and_then(|seats| seats.order.as_ref()).map(|order| order.by),
+            ordered: group
+                .seats
+                .as_ref()
+                .and_then(|seats| seats.order.as_ref())
+                .map(|order| order.by),
             members: group.members.len(),
             waiting: group.waiting.len(),
             waiting_bytes: group.waiting_bytes,

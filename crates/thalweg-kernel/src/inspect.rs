@@ -120,7 +120,10 @@ impl Kernel {
 
     /// One session by its client's name.
     pub fn session_view(&self, client: &str) -> Option<SessionView> {
-        self.by_client.get(client).and_then(|id| self.sessions.get(*id)).map(Session::view)
+        self.by_client
+            .get(client)
+            .and_then(|id| self.sessions.get(*id))
+            .map(Session::view)
     }
 
     /// The session of that number, if it still exists: its client's name.
@@ -135,7 +138,9 @@ impl Kernel {
 
     /// Whether a session is a member of any group.
     pub fn is_in_group(&self, id: SessionId) -> bool {
-        self.sessions.get(id).is_some_and(|session| !session.groups.is_empty())
+        self.sessions
+            .get(id)
+            .is_some_and(|session| !session.groups.is_empty())
     }
 
     /// Which of the kernels this is.
@@ -151,7 +156,9 @@ impl Kernel {
     /// Whether a session may do that now. For lists, which leave out what somebody may not see; who does something is judged
     /// when it is done.
     pub fn may(&self, id: SessionId, permission: Permission, address: &str) -> bool {
-        self.sessions.get(id).is_some_and(|session| session.access.allows(permission, address))
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.access.allows(permission, address))
     }
 
     /// What a watch's reader was told last, or waits for it: the address's latest value, retained or not. Nothing if there
@@ -165,29 +172,49 @@ impl Kernel {
     /// What a watch watches.
     pub fn watched_address(&self, watch: WatchId) -> Option<&str> {
         let watcher = self.watches.watchers.get(watch.0)?;
-        self.watches.cells.get(watcher.cell).map(|cell| &*cell.address)
+        self.watches
+            .cells
+            .get(watcher.cell)
+            .map(|cell| &*cell.address)
     }
 
     /// A client's name that no session of this shard has and whose home is this shard, made from `nonce`.
     pub fn unused_client_id(&self, nonce: u64) -> Box<str> {
         let tries = (0_u32..).map(|n| format!("auto-{nonce:016x}{n:x}"));
-        let fits =
-            |name: &String| crate::home(name, self.shards) == self.shard && !self.by_client.contains_key(&**name);
+        let fits = |name: &String| {
+            crate::home(name, self.shards) == self.shard && !self.by_client.contains_key(&**name)
+        };
         tries.into_iter().find(fits).unwrap_or_default().into()
     }
 
     /// Shows `f` every subscription of this shard's sessions, or of one of them.
     pub fn for_each_subscription(&self, client: Option<&str>, mut f: impl FnMut(SubscriptionView)) {
-        for (id, session) in self.sessions.iter().filter(|(_, s)| client.is_none_or(|client| *s.client == *client)) {
+        for (id, session) in self
+            .sessions
+            .iter()
+            .filter(|(_, s)| client.is_none_or(|client| *s.client == *client))
+        {
             for held in &session.subscriptions {
                 let (group, reliability, number) = if held.group == NO_GROUP {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
-                    (None, sink.map(|sink| sink.reliability), sink.map_or(0, |sink| sink.id))
+                    (
+                        None,
+                        sink.map(|sink| sink.reliability),
+                        sink.map_or(0, |sink| sink.id),
+                    )
                 } else {
-                    let group = self.groups.get(held.group as usize).and_then(Option::as_ref);
-                    let member = group.and_then(|group| group.members.iter().find(|m| m.session == id));
-                    (group.map(Group::name), member.map(|m| m.reliability), member.map_or(0, |m| m.id))
+                    let group = self
+                        .groups
+                        .get(held.group as usize)
+                        .and_then(Option::as_ref);
+                    let member =
+                        group.and_then(|group| group.members.iter().find(|m| m.session == id));
+                    (
+                        group.map(Group::name),
+                        member.map(|m| m.reliability),
+                        member.map_or(0, |m| m.id),
+                    )
                 };
                 f(SubscriptionView {
                     client: session.client.clone(),
@@ -217,20 +244,35 @@ impl Kernel {
     /// that it would wait, and why.
     pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {
         let route = self.route(address);
-        let uid = publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id));
+        let uid = publisher
+            .and_then(|client| self.by_client.get(client))
+            .and_then(|id| self.sessions.get(*id));
         let uid = uid.map_or(0, |session| session.uid);
-        let groups = route.groups.iter().filter_map(|index| self.explain_group(*index, address, uid, now)).collect();
-        let says = |session: &Session| match (session.link, session.congested, session.has_credit()) {
+        let groups = route
+            .groups
+            .iter()
+            .filter_map(|index| self.explain_group(*index, address, uid, now))
+            .collect();
+        let says = |session: &Session| match (session.link, session.congested, session.has_credit())
+        {
             (None, ..) => "offline: at-most-once copies are dropped, others wait in its queue",
-            (_, true, _) => "its output is congested: at-most-once copies may be dropped, others wait",
+            (_, true, _) => {
+                "its output is congested: at-most-once copies may be dropped, others wait"
+            }
             (_, _, false) => "its window is full: copies that must be settled wait",
             _ => "delivered at once",
         };
         let receivers = route.receivers.iter().filter_map(|receiver| {
             let session = self.sessions.get(receiver.session)?;
-            Some((session.client.clone(), format!("{} ({:?})", says(session), receiver.reliability)))
+            Some((
+                session.client.clone(),
+                format!("{} ({:?})", says(session), receiver.reliability),
+            ))
         });
-        let queues = route.queues.iter().filter_map(|index| self.explain_queue(*index));
+        let queues = route
+            .queues
+            .iter()
+            .filter_map(|index| self.explain_queue(*index));
         let mut explained = Explained {
             receivers: receivers.collect(),
             groups,
@@ -241,12 +283,16 @@ impl Kernel {
             has_last_value: self.last_value_of(address, Time::ZERO).is_some(),
             is_kept: route.is_kept,
         };
-        if let Some(session) =
-            publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
+        if let Some(session) = publisher
+            .and_then(|client| self.by_client.get(client))
+            .and_then(|id| self.sessions.get(*id))
             && !session.access.allows(Permission::Publish, address)
         {
             explained.denied = true;
-            explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];
+            explained.receivers = vec![(
+                session.client.clone(),
+                "the publisher may not publish there".into(),
+            )];
             explained.groups.clear();
             explained.watches = 0;
             explained.queues.clear();
@@ -291,7 +337,11 @@ impl Session {
             subscriptions: self.subscriptions.len(),
             waiting: self.waiting_len(),
             waiting_bytes: self.waiting_bytes,
-            in_flight: self.window.len() + self.lines.as_ref().map_or(0, |lines| lines.unsettled() as u32),
+            in_flight: self.window.len()
+                + self
+                    .lines
+                    .as_ref()
+                    .map_or(0, |lines| lines.unsettled() as u32),
             in_flight_max: self.in_flight_max,
             congested: self.congested,
             received: self.received,

@@ -24,14 +24,18 @@ impl Kernel {
         if !self.on_keep_last(address, keep) {
             return false;
         }
-        self.tell_shards(fx, |_| ShardMessage::KeepLast { address: address.into(), keep });
+        self.tell_shards(fx, |_| ShardMessage::KeepLast {
+            address: address.into(),
+            keep,
+        });
         true
     }
 
     /// The same, said here or on another shard.
     pub(crate) fn on_keep_last(&mut self, address: &str, keep: bool) -> bool {
         let changed = if keep {
-            if self.kept_addresses.len() >= self.limits.kept_addresses_max && !self.kept_addresses.contains_key(address)
+            if self.kept_addresses.len() >= self.limits.kept_addresses_max
+                && !self.kept_addresses.contains_key(address)
             {
                 return false;
             }
@@ -51,7 +55,11 @@ impl Kernel {
     /// Whether whatever is published there is remembered.
     pub(crate) fn is_kept(&self, address: &str) -> bool {
         (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
-            || self.limits.kept_filters.iter().any(|filter| filter.matches(address))
+            || self
+                .limits
+                .kept_filters
+                .iter()
+                .any(|filter| filter.matches(address))
     }
 
     /// Has a publish remembered at its address's home.
@@ -89,13 +97,18 @@ impl Kernel {
 
     /// The newest last value of an address whose home is here, retained or remembered.
     pub(crate) fn last_value_of(&self, address: &str, now: Time) -> Option<&Message> {
-        self.kept_values.get(address, now).or_else(|| self.last_values.get(address, now))
+        self.kept_values
+            .get(address, now)
+            .or_else(|| self.last_values.get(address, now))
     }
 
     /// The settings say otherwise now: what is not remembered any more is forgotten.
     pub(crate) fn forget_unkept(&mut self) {
         let all = self.kept_values.addresses();
-        let unkept: Vec<Box<str>> = all.filter(|address| !self.is_kept(address)).map(Into::into).collect();
+        let unkept: Vec<Box<str>> = all
+            .filter(|address| !self.is_kept(address))
+            .map(Into::into)
+            .collect();
         for address in unkept {
             self.kept_values.clear(&address);
         }

@@ -14,7 +14,9 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::presence::Presences;
 use crate::publishers::Publishers;
-use crate::queue::{Binding, ByTerms, Exchange, GivenUp, LineConsumer, Queue, Recalling, TakenApart};
+use crate::queue::{
+    Binding, ByTerms, Exchange, GivenUp, LineConsumer, Queue, Recalling, TakenApart,
+};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
@@ -156,7 +158,10 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel for shard `shard` of `shards`. `seed` keys hash tables and random choices; peers should not know it.
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
-        assert!(shard.0 < shards, "a shard's number is below the number of shards");
+        assert!(
+            shard.0 < shards,
+            "a shard's number is below the number of shards"
+        );
         let last_values = LastValues::new(last_value_limits(&limits));
         let kept_values = LastValues::new(kept_value_limits(&limits));
         let accounts = Accounts::new(&limits.ledger_prefixes);
@@ -279,7 +284,10 @@ impl Kernel {
 
     /// Bytes of messages that wait, are in flight, are last values or the latest of what somebody watches.
     pub fn bytes_held(&self) -> usize {
-        self.bytes_held + self.last_values.bytes() + self.kept_values.bytes() + self.watches.value_bytes
+        self.bytes_held
+            + self.last_values.bytes()
+            + self.kept_values.bytes()
+            + self.watches.value_bytes
     }
 
     pub(crate) fn random(&mut self) -> u64 {
@@ -295,7 +303,10 @@ impl Limits {
     pub(crate) fn meters(&self, grants: &Grants, now: Time) -> Option<Box<Meters>> {
         let bucket = |rate: u64| (rate > 0).then(|| TokenBucket::new(rate, rate, now));
         let messages = bucket(grants.publish_rate.unwrap_or(self.publish_rate));
-        let meters = Meters { messages, bytes: bucket(self.publish_bytes_rate) };
+        let meters = Meters {
+            messages,
+            bytes: bucket(self.publish_bytes_rate),
+        };
         (meters.messages.is_some() || meters.bytes.is_some()).then(|| Box::new(meters))
     }
 }
@@ -306,7 +317,9 @@ impl Meters {
         let mut wait = None;
         for (bucket, cost) in [(&mut self.messages, 1), (&mut self.bytes, bytes)] {
             // The message is here and will be handled, so it is paid for in any case.
-            let debt = bucket.as_mut().map_or(Span::ZERO, |bucket| bucket.spend(cost, now));
+            let debt = bucket
+                .as_mut()
+                .map_or(Span::ZERO, |bucket| bucket.spend(cost, now));
             if debt > Span::ZERO {
                 wait = wait.max(Some(now + debt));
             }
@@ -321,16 +334,22 @@ pub fn home(text: &str, shards: u16) -> ShardId {
     if shards <= 1 {
         return ShardId(0);
     }
-    let hash = text
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    let hash = text.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
     ShardId(((hash ^ hash >> 29) % u64::from(u16::MAX) % u64::from(shards)) as u16)
 }
 
 fn last_value_limits(limits: &Limits) -> last_value::Limits {
-    last_value::Limits { count_max: limits.retained_messages_max, bytes_max: limits.retained_bytes_max }
+    last_value::Limits {
+        count_max: limits.retained_messages_max,
+        bytes_max: limits.retained_bytes_max,
+    }
 }
 
 fn kept_value_limits(limits: &Limits) -> last_value::Limits {
-    last_value::Limits { count_max: limits.kept_messages_max, bytes_max: limits.kept_bytes_max }
+    last_value::Limits {
+        count_max: limits.kept_messages_max,
+        bytes_max: limits.kept_bytes_max,
+    }
 }

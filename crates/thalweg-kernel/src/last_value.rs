@@ -38,7 +38,10 @@ pub struct Limits {
 
 impl Limits {
     /// No limit; for tests and for whoever bounds the store elsewhere.
-    pub const NONE: Limits = Limits { count_max: usize::MAX, bytes_max: usize::MAX };
+    pub const NONE: Limits = Limits {
+        count_max: usize::MAX,
+        bytes_max: usize::MAX,
+    };
 }
 
 /// Why a value was not kept. The store is as it was before.
@@ -68,7 +71,13 @@ enum Position {
 impl LastValues {
     /// An empty store.
     pub fn new(limits: Limits) -> Self {
-        LastValues { limits, by_address: BTreeMap::new(), by_expiry: BTreeMap::new(), serial_next: 0, bytes: 0 }
+        LastValues {
+            limits,
+            by_address: BTreeMap::new(),
+            by_expiry: BTreeMap::new(),
+            serial_next: 0,
+            bytes: 0,
+        }
     }
 
     /// Makes `message` the last value of its address and returns the one it replaces.
@@ -117,7 +126,10 @@ impl LastValues {
 
     /// The last value of `address`, unless it has expired by `now`.
     pub fn get(&self, address: &str, now: Time) -> Option<&Message> {
-        self.by_address.get(address).map(|value| &value.message).filter(|message| message.expires() > now)
+        self.by_address
+            .get(address)
+            .map(|value| &value.message)
+            .filter(|message| message.expires() > now)
     }
 
     /// Hands the values that `filter` matches and that have not expired by `now` to `f`, in byte order of their
@@ -135,7 +147,9 @@ impl LastValues {
         now: Time,
         mut f: impl FnMut(&Message) -> ControlFlow<()>,
     ) -> bool {
-        let Ok(filter) = Filter::new(filter) else { return true };
+        let Ok(filter) = Filter::new(filter) else {
+            return true;
+        };
         let (exact, prefix) = literal_part(&filter);
         let mut steps_left = steps_max.max(1);
         if let (Position::Start, Some(exact)) = (&cursor.at, exact) {
@@ -153,7 +167,9 @@ impl LastValues {
                 cursor.at = Position::End;
                 return true;
             }
-            (Position::After(address), Some(prefix)) if **address >= *prefix => Bound::Excluded(&**address),
+            (Position::After(address), Some(prefix)) if **address >= *prefix => {
+                Bound::Excluded(&**address)
+            }
             (_, Some(prefix)) => Bound::Included(prefix),
         };
         let prefix = prefix.unwrap_or("");
@@ -168,7 +184,10 @@ impl LastValues {
             }
             last = Some(address);
             steps_left = steps_left.saturating_sub(1);
-            if value.message.expires() > now && filter.matches(address) && f(&value.message).is_break() {
+            if value.message.expires() > now
+                && filter.matches(address)
+                && f(&value.message).is_break()
+            {
                 cursor.at = Position::After(address.clone());
                 return false;
             }
@@ -195,7 +214,9 @@ impl LastValues {
 
     /// When the next value expires: the time for the next [`expire`](LastValues::expire); [`Time::NEVER`] if none does.
     pub fn expiry_next(&self) -> Time {
-        self.by_expiry.first_key_value().map_or(Time::NEVER, |(&(expires, _), _)| expires)
+        self.by_expiry
+            .first_key_value()
+            .map_or(Time::NEVER, |(&(expires, _), _)| expires)
     }
 
     /// The addresses that have a value, in byte order.
@@ -243,7 +264,11 @@ fn literal_part(filter: &Filter) -> (Option<&str>, Option<&str>) {
         Some(at) => {
             let prefix = &text[..at];
             // `a/#` matches `a` too (`Many` also matches no level); in byte order `a!` lies between `a` and `a/`.
-            let parent = if text[at..].starts_with('#') { prefix.strip_suffix('/') } else { None };
+            let parent = if text[at..].starts_with('#') {
+                prefix.strip_suffix('/')
+            } else {
+                None
+            };
             (parent, Some(prefix))
         }
     }
@@ -254,7 +279,11 @@ fn cost(message: &Message) -> usize {
     message.bytes()
         + message.address_len()
         + ENTRY_BYTES
-        + if message.expires() == Time::NEVER { 0 } else { EXPIRY_BYTES }
+        + if message.expires() == Time::NEVER {
+            0
+        } else {
+            EXPIRY_BYTES
+        }
 }
 
 /// Key, value and allocation header of an entry in a B-tree whose nodes are two thirds full.

@@ -16,11 +16,15 @@ const LEAVERS_MANY: usize = 32;
 impl Kernel {
     /// A session leaves a group.
     pub(crate) fn note_leaver(&mut self, id: SessionId, index: u32) {
-        let Some(uid) = self.sessions.get(id).map(|session| session.uid) else { return };
+        let Some(uid) = self.sessions.get(id).map(|session| session.uid) else {
+            return;
+        };
         if !self.has_of_group(id, uid, index) {
             return;
         }
-        let Some(leavers) = self.leavers_mut(index) else { return };
+        let Some(leavers) = self.leavers_mut(index) else {
+            return;
+        };
         let mut kept = std::mem::take(leavers);
         if kept.len() >= LEAVERS_MANY && kept.len().is_power_of_two() {
             kept.retain(|(id, uid)| self.has_of_group(*id, *uid, index));
@@ -35,9 +39,18 @@ impl Kernel {
 
     /// A group or its queue ends: what sessions have that left it is theirs.
     pub(crate) fn end_leavers<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let leavers = self.leavers_mut(index).map(std::mem::take).unwrap_or_default();
+        let leavers = self
+            .leavers_mut(index)
+            .map(std::mem::take)
+            .unwrap_or_default();
         for (id, uid) in leavers {
-            let Some(session) = self.sessions.get_mut(id).filter(|session| session.uid == uid) else { continue };
+            let Some(session) = self
+                .sessions
+                .get_mut(id)
+                .filter(|session| session.uid == uid)
+            else {
+                continue;
+            };
             for serial in session.detach_from_group(index) {
                 self.persist_group_removed(index, serial, fx);
             }
@@ -46,9 +59,14 @@ impl Kernel {
 
     /// Those that are still there.
     pub(crate) fn leavers_of(&self, index: u32) -> impl Iterator<Item = SessionId> + '_ {
-        let seats = self.groups.get(index as usize).and_then(Option::as_ref).and_then(|group| group.seats.as_deref());
+        let seats = self
+            .groups
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .and_then(|group| group.seats.as_deref());
         let leavers = seats.map_or(&[][..], |seats| &seats.leavers);
-        let is_there = |(id, uid): &&(SessionId, u64)| self.sessions.get(*id).is_some_and(|it| it.uid == *uid);
+        let is_there =
+            |(id, uid): &&(SessionId, u64)| self.sessions.get(*id).is_some_and(|it| it.uid == *uid);
         leavers.iter().filter(is_there).map(|(id, _)| *id)
     }
 
@@ -58,8 +76,17 @@ impl Kernel {
 
     fn has_of_group(&mut self, id: SessionId, uid: u64, index: u32) -> bool {
         let made = self.group_mut(index).map_or(0, |group| group.made);
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.uid == uid) else { return false };
+        let Some(session) = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.uid == uid)
+        else {
+            return false;
+        };
         session.messages_of_group(index).next().is_some()
-            || session.lines.as_ref().is_some_and(|lines| lines.copies_of_group(index, made).next().is_some())
+            || session
+                .lines
+                .as_ref()
+                .is_some_and(|lines| lines.copies_of_group(index, made).next().is_some())
     }
 }

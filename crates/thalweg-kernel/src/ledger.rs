@@ -187,7 +187,10 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(prefixes: &[Box<str>]) -> Self {
-        let mut prefixes: Vec<_> = prefixes.iter().map(|prefix| (prefix.clone(), Account::default())).collect();
+        let mut prefixes: Vec<_> = prefixes
+            .iter()
+            .map(|prefix| (prefix.clone(), Account::default()))
+            .collect();
         prefixes.sort_by(|a, b| a.0.cmp(&b.0));
         prefixes.dedup_by(|a, b| a.0 == b.0);
         Accounts { prefixes }
@@ -199,7 +202,9 @@ impl Accounts {
 
     /// The place of the account of an address, to be remembered while its message is on disk.
     pub(crate) fn place_of(&self, address: &str) -> AccountPlace {
-        self.find_place(address).and_then(|place| u16::try_from(place).ok()).unwrap_or(NO_ACCOUNT)
+        self.find_place(address)
+            .and_then(|place| u16::try_from(place).ok())
+            .unwrap_or(NO_ACCOUNT)
     }
 
     /// Whether there are any.
@@ -218,7 +223,11 @@ impl Accounts {
     /// The account of the longest prefix of whole levels.
     #[inline]
     fn of(&mut self, address: &str) -> Option<&mut Account> {
-        if self.prefixes.is_empty() { None } else { self.find(address) }
+        if self.prefixes.is_empty() {
+            None
+        } else {
+            self.find(address)
+        }
     }
 
     #[cold]
@@ -230,7 +239,10 @@ impl Accounts {
     fn find_place(&self, address: &str) -> Option<usize> {
         let mut prefix = address;
         loop {
-            if let Ok(at) = self.prefixes.binary_search_by(|(name, _)| (**name).cmp(prefix)) {
+            if let Ok(at) = self
+                .prefixes
+                .binary_search_by(|(name, _)| (**name).cmp(prefix))
+            {
                 return Some(at);
             }
             prefix = &prefix[..prefix.rfind('/')?];
@@ -247,7 +259,10 @@ const NO_ACCOUNT: AccountPlace = AccountPlace::MAX;
 impl Kernel {
     /// The books of each prefix that was asked for in [`Limits::ledger_prefixes`](crate::Limits::ledger_prefixes).
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &Account)> {
-        self.accounts.prefixes.iter().map(|(prefix, account)| (&**prefix, account))
+        self.accounts
+            .prefixes
+            .iter()
+            .map(|(prefix, account)| (&**prefix, account))
     }
 
     /// A copy for a session, or for a group if there is no session yet.
@@ -270,9 +285,16 @@ impl Kernel {
     }
 
     /// A copy was dropped whose address is on disk. `place` says where it is booked, if it is at all.
-    pub(crate) fn book_drop_on_disk(&mut self, id: Option<SessionId>, place: Option<AccountPlace>, reason: DropReason) {
+    pub(crate) fn book_drop_on_disk(
+        &mut self,
+        id: Option<SessionId>,
+        place: Option<AccountPlace>,
+        reason: DropReason,
+    ) {
         self.book_drop(id, "", reason);
-        if let Some((_, account)) = place.and_then(|place| self.accounts.prefixes.get_mut(usize::from(place))) {
+        if let Some((_, account)) =
+            place.and_then(|place| self.accounts.prefixes.get_mut(usize::from(place)))
+        {
             account.dropped[reason as usize] += 1;
         }
     }

@@ -70,8 +70,8 @@ mod work_terms;
 pub use balance::{GroupStrategy, LoadReport, Signal};
 pub use client_ids::ClientIds;
 pub use effects::{
-    Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
-    Taken, WatchEnd,
+    Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent,
+    Spot, Subscribed, Taken, WatchEnd,
 };
 pub use eviction::Evicted;
 pub use group_home::GroupMail;
@@ -86,9 +86,9 @@ pub use memory::{Kept, MemoryView};
 pub use presence::{KnownAs, PresenceNews};
 pub use publish::{Draft, Outcome, Published};
 pub use queue::{
-    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, Gathered,
-    QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, TakenEnd, Verdict, exchange_address,
-    queue_address,
+    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec,
+    ExchangeView, Gathered, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal,
+    TakenEnd, Verdict, exchange_address, queue_address,
 };
 pub use read::ListCursor;
 pub use restore::{GroupName, Part};

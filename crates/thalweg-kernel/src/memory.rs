@@ -35,8 +35,14 @@ pub enum Kept {
 
 impl Kept {
     /// All of them, in the order of [`Kernel::kept_bytes`].
-    pub const ALL: [Kept; 6] =
-        [Kept::Sessions, Kept::Subscriptions, Kept::Interest, Kept::Topology, Kept::Watches, Kept::Transactions];
+    pub const ALL: [Kept; 6] = [
+        Kept::Sessions,
+        Kept::Subscriptions,
+        Kept::Interest,
+        Kept::Topology,
+        Kept::Watches,
+        Kept::Transactions,
+    ];
 }
 
 /// How much memory there is, and how much of it others have taken; whoever sums up all shards says so.
@@ -52,7 +58,11 @@ pub struct MemoryView {
 
 impl Default for MemoryView {
     fn default() -> Self {
-        MemoryView { pressure: Pressure::None, budget: usize::MAX, beside_elsewhere: 0 }
+        MemoryView {
+            pressure: Pressure::None,
+            budget: usize::MAX,
+            beside_elsewhere: 0,
+        }
     }
 }
 
@@ -129,7 +139,8 @@ impl Kernel {
     /// Whether somebody new may come in. Messages are bounded otherwise, so they alone keep nobody out who may come to take
     /// them.
     pub(crate) fn has_room_for_one_more(&self) -> bool {
-        self.pressure < Pressure::RefuseSessions || self.beside_everywhere() <= self.memory.view.budget / 8
+        self.pressure < Pressure::RefuseSessions
+            || self.beside_everywhere() <= self.memory.view.budget / 8
     }
 
     /// Whether someone who keeps `own` bytes beside messages may keep `more`.
@@ -144,7 +155,8 @@ impl Kernel {
     pub(crate) fn may_keep_much(&self, more: usize) -> bool {
         // Filters are kept on every shard.
         let more = more * usize::from(self.shards);
-        self.pressure < Pressure::DropWaiting && self.beside_everywhere() + more <= self.memory.view.budget / 2
+        self.pressure < Pressure::DropWaiting
+            && self.beside_everywhere() + more <= self.memory.view.budget / 2
     }
 
     /// Whether transactions may hold so much more.
@@ -155,7 +167,9 @@ impl Kernel {
 
     /// Counts a session as it is now; called when it is opened, and when its will or its set of tickets has changed.
     pub(crate) fn weigh_session(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let weight = session_cost(session);
         let before = std::mem::replace(&mut session.weight, weight);
         self.memory.entered(Kept::Sessions, weight);
@@ -184,14 +198,21 @@ fn value_cost(value: &PropertyValue) -> usize {
     match value {
         PropertyValue::Text(text) => text.len(),
         PropertyValue::Bytes(bytes) => bytes.len(),
-        PropertyValue::Bool(_) | PropertyValue::Integer(_) | PropertyValue::Float(_) | PropertyValue::Nothing => 0,
+        PropertyValue::Bool(_)
+        | PropertyValue::Integer(_)
+        | PropertyValue::Float(_)
+        | PropertyValue::Nothing => 0,
     }
 }
 
 /// What a filter costs a shard that routes to it.
 pub(crate) fn route_cost(filter: &str) -> usize {
     let has_wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
-    let levels = if has_wildcard { 1 + filter.bytes().filter(|byte| *byte == b'/').count() } else { 0 };
+    let levels = if has_wildcard {
+        1 + filter.bytes().filter(|byte| *byte == b'/').count()
+    } else {
+        0
+    };
     ENTRY + filter.len() + LEVEL * levels
 }
 
@@ -206,14 +227,30 @@ pub(crate) fn group_cost(key: &str, filter: &str) -> usize {
 }
 
 /// What a binding costs.
-pub(crate) fn binding_cost(exchange: &str, key: &str, filter: &str, arguments: &[(Box<str>, PropertyValue)]) -> usize {
-    let arguments: usize = arguments.iter().map(|(name, value)| pair_cost(name, value)).sum();
-    size_of::<Binding>() + exchange.len() + key.len() + 2 * filter.len() + route_cost(filter) + arguments
+pub(crate) fn binding_cost(
+    exchange: &str,
+    key: &str,
+    filter: &str,
+    arguments: &[(Box<str>, PropertyValue)],
+) -> usize {
+    let arguments: usize = arguments
+        .iter()
+        .map(|(name, value)| pair_cost(name, value))
+        .sum();
+    size_of::<Binding>()
+        + exchange.len()
+        + key.len()
+        + 2 * filter.len()
+        + route_cost(filter)
+        + arguments
 }
 
 /// What an exchange costs, without its bindings.
 pub(crate) fn exchange_cost(address: &str, alternate: Option<&str>) -> usize {
-    size_of::<Exchange>() + ENTRY + address.len() + alternate.map_or(0, |to| to.len() + route_cost(address))
+    size_of::<Exchange>()
+        + ENTRY
+        + address.len()
+        + alternate.map_or(0, |to| to.len() + route_cost(address))
 }
 
 /// What a watched address costs, without its watchers.

@@ -59,7 +59,11 @@ impl Order {
     }
 
     /// The same order for members that have come or gone.
-    pub(crate) fn go_on(old: Option<Order>, new: Option<Order>, members: &[Option<Member>]) -> Option<Order> {
+    pub(crate) fn go_on(
+        old: Option<Order>,
+        new: Option<Order>,
+        members: &[Option<Member>],
+    ) -> Option<Order> {
         let mut order = match (old, new) {
             (Some(old), Some(new)) if (old.by, old.binds) == (new.by, new.binds) => old,
             (_, Some(new)) => new,
@@ -70,7 +74,9 @@ impl Order {
             None => member.reliability > Reliability::AtMostOnce,
         };
         let mut members = members.iter().flatten();
-        order.all_lines = members.clone().all(|member| member.line.is_some_and(|line| line.settles));
+        order.all_lines = members
+            .clone()
+            .all(|member| member.line.is_some_and(|line| line.settles));
         order.all_settle = members.all(settles);
         Some(order)
     }
@@ -81,13 +87,16 @@ impl Order {
             OrderKey::Address => message
                 .address()
                 .bytes()
-                .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)),
+                .fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+                    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+                }),
         }
     }
 
     /// Whether somebody says of copies of this message that they are done with.
     fn is_told(&self, message: &Message, upgraded: bool) -> bool {
-        self.all_lines || (self.all_settle && (upgraded || message.reliability() > Reliability::AtMostOnce))
+        self.all_lines
+            || (self.all_settle && (upgraded || message.reliability() > Reliability::AtMostOnce))
     }
 
     /// The balancer has chosen this member for a message that was free.
@@ -106,8 +115,11 @@ impl Order {
 
 /// How much a member suits a key: the same for as long as the member is there.
 fn suits(member: &Member, number: u64, key: u64) -> u64 {
-    let line = member.line.map_or(0, |line| u64::from(line.line) << 32 | u64::from(line.consumer));
-    let mut mixed = key ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ line.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let line = member.line.map_or(0, |line| {
+        u64::from(line.line) << 32 | u64::from(line.consumer)
+    });
+    let mut mixed =
+        key ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ line.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     for _ in 0..2 {
         mixed = (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     }
@@ -121,7 +133,9 @@ impl Kernel {
 
     /// Whether what waits in a group is not overtaken by what comes.
     pub(crate) fn is_in_line(&mut self, index: u32, now: Time) -> bool {
-        let is_adaptive = self.group_mut(index).is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
+        let is_adaptive = self
+            .group_mut(index)
+            .is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
         !self.is_fed(index) && (is_adaptive || self.is_ordered(index, now))
     }
 
@@ -145,7 +159,9 @@ impl Kernel {
     /// Puts it back.
     fn put_waiting(&mut self, index: u32, at: usize, waiting: Waiting) {
         let bytes = waiting.message.bytes();
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.waiting_bytes += bytes;
         group.waiting.insert(at, waiting);
         self.bytes_held += bytes;
@@ -175,20 +191,24 @@ impl Kernel {
         let key = order.key(message);
         let upgraded = self.upgrades(index);
         let is_meant = |member: &Member| !is_among(except, || key_of_member(member));
-        let may =
-            |kernel: &Kernel, member: &Member| is_meant(member) && kernel.member_can_take(member, message, upgraded);
+        let may = |kernel: &Kernel, member: &Member| {
+            is_meant(member) && kernel.member_can_take(member, message, upgraded)
+        };
         let is_told = order.is_told(message, upgraded);
         let chosen = match order.bound.get(&key) {
             Some(holder) => {
                 let seat = holder.and_then(|holder| seats.seated(&holder));
-                let free =
-                    seat.filter(|(place, member)| may(self, member) && seats.balancer.has_room(*place, head, now));
+                let free = seat.filter(|(place, member)| {
+                    may(self, member) && seats.balancer.has_room(*place, head, now)
+                });
                 Some(free.map_or(Chosen::Bound, |(_, member)| Chosen::Member(member)))
             }
             None if order.binds || !is_told => {
                 let suited = seats.members.iter().flatten();
-                let suited = suited.filter(|member| is_meant(member) && self.may_see(member, message));
-                let best = suited.max_by_key(|member| suits(member, self.member_number(member.session), key));
+                let suited =
+                    suited.filter(|member| is_meant(member) && self.may_see(member, message));
+                let best = suited
+                    .max_by_key(|member| suits(member, self.member_number(member.session), key));
                 Some(match best {
                     None => Chosen::Nobody,
                     Some(member) if may(self, member) => Chosen::Member(*member),
@@ -215,10 +235,17 @@ impl Kernel {
     fn find_bound(&mut self, index: u32, order: &mut Order, leavers: &mut Leavers) {
         order.is_stale = false;
         order.bound.clear();
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         let made = group.made;
-        let mut sessions: SmallVec<[SessionId; 16]> = group.members.iter().map(|member| member.session).collect();
-        leavers.retain(|(id, uid)| self.sessions.get(*id).is_some_and(|session| session.uid == *uid));
+        let mut sessions: SmallVec<[SessionId; 16]> =
+            group.members.iter().map(|member| member.session).collect();
+        leavers.retain(|(id, uid)| {
+            self.sessions
+                .get(*id)
+                .is_some_and(|session| session.uid == *uid)
+        });
         sessions.extend(leavers.iter().map(|(id, _)| *id));
         sessions.sort_unstable();
         sessions.dedup();
@@ -228,13 +255,21 @@ impl Kernel {
             found.extend(errands.map(|message| (order.key(message), (id, u16::MAX, 0))));
         }
         for id in sessions {
-            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get_mut(id) else {
+                continue;
+            };
             let before = found.len();
-            let of_group = session.messages_of_group(index).map(|message| order.key(message));
+            let of_group = session
+                .messages_of_group(index)
+                .map(|message| order.key(message));
             found.extend(of_group.map(|key| (key, (id, u16::MAX, 0))));
             if let Some(lines) = &session.lines {
                 let of_lines = lines.copies_of_group(index, made);
-                found.extend(of_lines.map(|(line, consumer, message)| (order.key(message), (id, line, consumer))));
+                found.extend(
+                    of_lines.map(|(line, consumer, message)| {
+                        (order.key(message), (id, line, consumer))
+                    }),
+                );
             }
             if found.len() == before {
                 leavers.retain(|(leaver, _)| *leaver != id);
@@ -250,9 +285,13 @@ impl Kernel {
 
     /// A member has settled a copy.
     pub(crate) fn order_settled(&mut self, index: u32, holder: Key, message: &Message) {
-        let Some(Some(group)) = self.groups.get_mut(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
+            return;
+        };
         let made = group.made;
-        let Some(order) = group.seats.as_mut().and_then(|seats| seats.order.as_mut()) else { return };
+        let Some(order) = group.seats.as_mut().and_then(|seats| seats.order.as_mut()) else {
+            return;
+        };
         let key = order.key(message);
         if order.is_stale {
             return;
@@ -267,12 +306,20 @@ impl Kernel {
             }
             return;
         }
-        let Some(session) = self.sessions.get_mut(holder.0) else { return };
+        let Some(session) = self.sessions.get_mut(holder.0) else {
+            return;
+        };
         let is_there = match &session.lines {
-            Some(lines) if holder.1 != u16::MAX => lines
-                .copies_of_group(index, made)
-                .any(|(line, consumer, message)| (line, consumer) == (holder.1, holder.2) && order.key(message) == key),
-            _ => session.messages_of_group(index).any(|message| order.key(message) == key),
+            Some(lines) if holder.1 != u16::MAX => {
+                lines
+                    .copies_of_group(index, made)
+                    .any(|(line, consumer, message)| {
+                        (line, consumer) == (holder.1, holder.2) && order.key(message) == key
+                    })
+            }
+            _ => session
+                .messages_of_group(index)
+                .any(|message| order.key(message) == key),
         };
         if !is_there {
             order.bound.remove(&key);
@@ -294,8 +341,12 @@ impl Kernel {
         let mut is_held = false;
         let mut at = 0;
         while at < LOOK_AHEAD {
-            let Some(group) = self.group_mut(index) else { return };
-            let Some(waiting) = group.waiting.get(at) else { break };
+            let Some(group) = self.group_mut(index) else {
+                return;
+            };
+            let Some(waiting) = group.waiting.get(at) else {
+                break;
+            };
             let message = waiting.message.clone();
             let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
@@ -309,7 +360,9 @@ impl Kernel {
                 }
                 continue;
             }
-            let Some((key, is_bound)) = self.key_in(index, &message, now) else { return };
+            let Some((key, is_bound)) = self.key_in(index, &message, now) else {
+                return;
+            };
             if passed.contains(&key) || (is_held && !is_bound) {
                 passed.push(key);
                 at += 1;
@@ -317,7 +370,9 @@ impl Kernel {
             }
             match self.choose_again(index, &message, again, back, now) {
                 Chosen::Member(member) => {
-                    let Some(waiting) = self.take_waiting(index, at) else { return };
+                    let Some(waiting) = self.take_waiting(index, at) else {
+                        return;
+                    };
                     let Some(waiting) = self.give_to(index, member, waiting, now, fx) else {
                         if let Some(group) = self.group_mut(index) {
                             group.counters.wait.add(now.since(since));
@@ -355,6 +410,9 @@ impl Kernel {
         self.seat_if_stale(index, now);
         let order = self.order_mut(index)?;
         let key = order.key(message);
-        Some((key, order.is_stale || order.binds || order.bound.contains_key(&key)))
+        Some((
+            key,
+            order.is_stale || order.binds || order.bound.contains_key(&key),
+        ))
     }
 }

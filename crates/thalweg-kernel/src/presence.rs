@@ -69,7 +69,13 @@ struct Here {
 impl Session {
     pub(crate) fn presence_news(&self, now: Time, left: Option<Closing>) -> Option<PresenceNews> {
         let (address, client) = (self.presence.clone()?, self.client.clone());
-        Some(PresenceNews { address, client, dialect: self.dialect, at: now, left })
+        Some(PresenceNews {
+            address,
+            client,
+            dialect: self.dialect,
+            at: now,
+            left,
+        })
     }
 }
 
@@ -80,7 +86,11 @@ impl Kernel {
     }
 
     /// Where it will be told that a peer is here, if anywhere: where it was told of `taken`, whose place it takes.
-    pub(crate) fn presence_of(&self, open: &OpenSession<'_>, taken: &Option<PresenceNews>) -> Option<Box<str>> {
+    pub(crate) fn presence_of(
+        &self,
+        open: &OpenSession<'_>,
+        taken: &Option<PresenceNews>,
+    ) -> Option<Box<str>> {
         if let Some(news) = taken {
             return Some(news.address.clone());
         }
@@ -96,7 +106,10 @@ impl Kernel {
 
     /// The link of a session will end, and nobody is to be told but by what this gives.
     pub(crate) fn take_presence(&mut self, id: SessionId, now: Time) -> Option<PresenceNews> {
-        let session = self.sessions.get_mut(id).filter(|session| session.link.is_some())?;
+        let session = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.link.is_some())?;
         let news = session.presence_news(now, Some(Closing::Cut));
         session.presence = None;
         news
@@ -104,12 +117,20 @@ impl Kernel {
 
     /// A session's link is in force.
     pub(crate) fn tell_came<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let news = self.sessions.get(id).and_then(|session| session.presence_news(now, None));
+        let news = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.presence_news(now, None));
         self.tell_presence(news, now, fx);
     }
 
     /// Tells the home of the address, which may be here.
-    pub(crate) fn tell_presence<E: Effects>(&mut self, news: Option<PresenceNews>, now: Time, fx: &mut E) {
+    pub(crate) fn tell_presence<E: Effects>(
+        &mut self,
+        news: Option<PresenceNews>,
+        now: Time,
+        fx: &mut E,
+    ) {
         let Some(news) = news else { return };
         match home(&news.address, self.shards) {
             ShardId(shard) if shard == self.shard.0 => self.on_presence(news, now, fx),
@@ -118,15 +139,34 @@ impl Kernel {
     }
 
     pub(crate) fn on_presence<E: Effects>(&mut self, news: PresenceNews, now: Time, fx: &mut E) {
-        let PresenceNews { address, client, dialect, at, left } = news;
+        let PresenceNews {
+            address,
+            client,
+            dialect,
+            at,
+            left,
+        } = news;
         let Some(why) = left else {
             let here = self.presences.here.entry(address.clone()).or_default();
             // The same session goes on over another link, or one of the same name has taken its place.
             here.retain(|one| one.client != client);
-            here.push(Here { client, dialect, since: at });
-            return self.publish_presence(&address, &online(dialect, at), RetainOp::Set, None, now, fx);
+            here.push(Here {
+                client,
+                dialect,
+                since: at,
+            });
+            return self.publish_presence(
+                &address,
+                &online(dialect, at),
+                RetainOp::Set,
+                None,
+                now,
+                fx,
+            );
         };
-        let Entry::Occupied(mut entry) = self.presences.here.entry(address.clone()) else { return };
+        let Entry::Occupied(mut entry) = self.presences.here.entry(address.clone()) else {
+            return;
+        };
         let was_last = entry.get().last().is_some_and(|last| last.client == client);
         entry.get_mut().retain(|one| one.client != client);
         match entry.get().last() {
@@ -140,7 +180,9 @@ impl Kernel {
                 entry.remove();
                 let told = offline(dialect, at, why);
                 match self.keep_offline(now) {
-                    Some(span) => self.publish_presence(&address, &told, RetainOp::Set, Some(span), now, fx),
+                    Some(span) => {
+                        self.publish_presence(&address, &told, RetainOp::Set, Some(span), now, fx)
+                    }
                     None => self.publish_presence(&address, &told, RetainOp::Clear, None, now, fx),
                 }
             }
@@ -149,7 +191,10 @@ impl Kernel {
 
     /// For how long it can be remembered that one more has left; nothing if not at all.
     fn keep_offline(&mut self, now: Time) -> Option<Span> {
-        let (span, max) = (self.limits.presence_offline, self.limits.presence_offline_max);
+        let (span, max) = (
+            self.limits.presence_offline,
+            self.limits.presence_offline_max,
+        );
         let kept = &mut self.presences.kept_until;
         while kept.front().is_some_and(|until| *until <= now) {
             kept.pop_front();
@@ -175,7 +220,11 @@ impl Kernel {
             address,
             payload: told.as_bytes(),
             reliability: Reliability::AtLeastOnce,
-            retain: if self.limits.retain_enabled { retain } else { RetainOp::None },
+            retain: if self.limits.retain_enabled {
+                retain
+            } else {
+                RetainOp::None
+            },
             expires_in,
             priority: 0,
             properties: None,
@@ -189,7 +238,10 @@ impl Kernel {
 
 // All parts are our own words, so that nothing has to be escaped.
 fn online(dialect: &str, since: Time) -> String {
-    format!(r#"{{"state":"online","protocol":"{dialect}","since_ms":{}}}"#, since.nanos() / 1_000_000)
+    format!(
+        r#"{{"state":"online","protocol":"{dialect}","since_ms":{}}}"#,
+        since.nanos() / 1_000_000
+    )
 }
 
 fn offline(dialect: &str, since: Time, why: Closing) -> String {

@@ -33,7 +33,13 @@ pub(crate) struct Memo {
 impl Kernel {
     /// Publishes for a session. An exactly-once message is held by its ticket until [`Kernel::release`].
     #[inline(always)]
-    pub fn publish<E: Effects>(&mut self, id: SessionId, draft: Draft<'_>, now: Time, fx: &mut E) -> Published {
+    pub fn publish<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
         match draft.stamp {
             None => self.publish_now(id, draft, now, fx),
             Some(stamp) => self.publish_stamped(id, draft, stamp, now, fx),
@@ -50,10 +56,16 @@ impl Kernel {
         fx: &mut E,
     ) -> Published {
         if self.is_short && self.must_refuse(id, &draft) {
-            return Published { outcome: Outcome::Full, pause_until: None };
+            return Published {
+                outcome: Outcome::Full,
+                pause_until: None,
+            };
         }
         let Some(session) = self.sessions.get_mut(id) else {
-            return Published { outcome: Outcome::Denied, pause_until: None };
+            return Published {
+                outcome: Outcome::Denied,
+                pause_until: None,
+            };
         };
         session.received += 1;
         self.ledger.received += 1;
@@ -75,11 +87,17 @@ impl Kernel {
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
         if draft.reliability == Reliability::AtMostOnce {
             // Not refused for full receivers, and its publisher does not wait for them.
-            return Published { outcome: self.publish_unheld(id, &draft, now, fx), pause_until };
+            return Published {
+                outcome: self.publish_unheld(id, &draft, now, fx),
+                pause_until,
+            };
         }
         self.crowd = Crowd::default();
         let outcome = self.publish_unheld(id, &draft, now, fx);
-        let mut published = Published { outcome, pause_until };
+        let mut published = Published {
+            outcome,
+            pause_until,
+        };
         if self.crowd.is_some() || !self.paced.is_empty() {
             let route = self.route(draft.address);
             self.heed_crowd(id, &route, &draft, &mut published, now);
@@ -91,7 +109,12 @@ impl Kernel {
     }
 
     /// An exactly-once message came again that is not released yet.
-    fn repeated<E: Effects>(&mut self, id: SessionId, pause_until: Option<Time>, fx: &mut E) -> Published {
+    fn repeated<E: Effects>(
+        &mut self,
+        id: SessionId,
+        pause_until: Option<Time>,
+        fx: &mut E,
+    ) -> Published {
         self.ledger.repeated += 1;
         // What was written down of it the first time may not be safe yet.
         if let Some(session) = self.sessions.get(id)
@@ -99,7 +122,10 @@ impl Kernel {
         {
             fx.hold(link);
         }
-        Published { outcome: Outcome::Accepted, pause_until }
+        Published {
+            outcome: Outcome::Accepted,
+            pause_until,
+        }
     }
 
     /// Publishes to several addresses at once: a queue that several of them lead to gets one copy, with the draft's own
@@ -126,29 +152,43 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        let refused = |outcome| Published { outcome, pause_until: None };
+        let refused = |outcome| Published {
+            outcome,
+            pause_until: None,
+        };
         if self.is_short && self.must_refuse_any(id, &draft, others) {
             return refused(Outcome::Full);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return refused(Outcome::Denied) };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return refused(Outcome::Denied);
+        };
         session.received += 1;
         self.ledger.received += 1;
         self.ledger.received_bytes += draft.payload.len() as u64;
-        let pause_until = session.meters.as_mut().and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        let pause_until = session
+            .meters
+            .as_mut()
+            .and_then(|meters| meters.pause(draft.payload.len() as u64, now));
         let mut routes = Vec::with_capacity(others.len());
         for address in std::iter::once(draft.address).chain(others.iter().map(String::as_str)) {
             match self.route_for(id, address) {
                 Ok(route) => routes.push((address, route)),
                 Err(outcome) => {
                     self.ledger.refused += 1;
-                    return Published { outcome, pause_until };
+                    return Published {
+                        outcome,
+                        pause_until,
+                    };
                 }
             }
         }
         let all = self.route_of_all(&routes);
         self.crowd = Crowd::default();
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
-        let mut published = Published { outcome, pause_until };
+        let mut published = Published {
+            outcome,
+            pause_until,
+        };
         if self.crowd.is_some() || !self.paced.is_empty() {
             self.heed_crowd(id, &all, &draft, &mut published, now);
         }
@@ -157,7 +197,9 @@ impl Kernel {
 
     /// The publisher will not repeat the exactly-once message of this ticket. False if there was none.
     pub fn release<E: Effects>(&mut self, id: SessionId, ticket: Ticket, fx: &mut E) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
         let known = session.held.remove(ticket);
         if let (true, Some(link), queue) = (session.durable, session.link, session.uid) {
             if known {
@@ -172,7 +214,9 @@ impl Kernel {
 
     /// Exactly-once messages of the session's peer that are not released yet.
     pub fn held_count(&self, id: SessionId) -> u32 {
-        self.sessions.get(id).map_or(0, |session| session.held.len())
+        self.sessions
+            .get(id)
+            .map_or(0, |session| session.held.len())
     }
 
     /// Publishes for the broker itself: no access rules, no ledger entry as received.
@@ -183,7 +227,13 @@ impl Kernel {
     }
 
     /// Publishes what a session has left behind.
-    pub(crate) fn publish_left_behind<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, now: Time, fx: &mut E) {
+    pub(crate) fn publish_left_behind<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) {
         match self.route_for(id, draft.address) {
             Ok(route) => {
                 self.spread_fully(Some(id), &route, draft, now, fx);
@@ -193,10 +243,22 @@ impl Kernel {
     }
 
     #[inline(always)]
-    fn publish_unheld<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, now: Time, fx: &mut E) -> Outcome {
-        let Some(session) = self.sessions.get(id) else { return Outcome::Denied };
+    fn publish_unheld<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
+        let Some(session) = self.sessions.get(id) else {
+            return Outcome::Denied;
+        };
         let route = match &session.memo.route {
-            Some(route) if session.memo.address == draft.address.as_bytes() && self.is_current(route) => route.clone(),
+            Some(route)
+                if session.memo.address == draft.address.as_bytes() && self.is_current(route) =>
+            {
+                route.clone()
+            }
             _ => match self.route_for(id, draft.address) {
                 Ok(route) => route,
                 Err(outcome) => {
@@ -216,7 +278,9 @@ impl Kernel {
             return Err(Outcome::BadAddress);
         }
         match self.sessions.get(id) {
-            Some(session) if session.access.allows(Permission::Publish, address) && !self.is_internal(address) => {}
+            Some(session)
+                if session.access.allows(Permission::Publish, address)
+                    && !self.is_internal(address) => {}
             _ => return Err(Outcome::Denied),
         }
         let route = self.route(address);
@@ -272,7 +336,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let Some(&queue) = route.queues.first() else { return self.spread_fully(publisher, route, draft, now, fx) };
+        let Some(&queue) = route.queues.first() else {
+            return self.spread_fully(publisher, route, draft, now, fx);
+        };
         let before = self.promises;
         let mut refused = false;
         if !self.pass(queue, publisher, draft, now, fx) {
@@ -291,7 +357,11 @@ impl Kernel {
         } else if self.has_queue_work() {
             self.after_queues(now, fx);
         }
-        if refused { Outcome::Refused } else { Outcome::Accepted }
+        if refused {
+            Outcome::Refused
+        } else {
+            Outcome::Accepted
+        }
     }
 
     #[inline(never)]
@@ -331,7 +401,10 @@ impl Kernel {
         if route.is_kept && (draft.retain == RetainOp::None || !self.limits.retain_enabled) {
             self.remember(publisher, draft, &mut kept, now, fx);
         }
-        let mut queued = Queued { wanted: route.wants_more_than_queues(), refused: false };
+        let mut queued = Queued {
+            wanted: route.wants_more_than_queues(),
+            refused: false,
+        };
         if queued.wanted {
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
             if let Some(cell) = route.cell {
@@ -346,11 +419,23 @@ impl Kernel {
         let has_queues = route.has_queues();
         if has_queues {
             let message = self.keep(publisher, draft, &mut kept, now);
-            let of_queues = self.spread_to_queues(route, &message, draft.properties, cause, now, fx);
-            queued = Queued { wanted: queued.wanted || of_queues.wanted, ..of_queues };
+            let of_queues =
+                self.spread_to_queues(route, &message, draft.properties, cause, now, fx);
+            queued = Queued {
+                wanted: queued.wanted || of_queues.wanted,
+                ..of_queues
+            };
         }
-        let redirects = if has_queues { &route.onward().redirects[..] } else { &[] };
-        let also = if has_queues { &route.onward().also[..] } else { &[] };
+        let redirects = if has_queues {
+            &route.onward().redirects[..]
+        } else {
+            &[]
+        };
+        let also = if has_queues {
+            &route.onward().also[..]
+        } else {
+            &[]
+        };
         let has_more = !redirects.is_empty() || !also.is_empty() || self.has_queue_work();
         if self.limits.journal {
             self.write_down(cause, draft, is_last_value, has_more, now, fx);
@@ -374,7 +459,11 @@ impl Kernel {
             return Outcome::NoMatch;
         }
         self.ledger.matched += 1;
-        if queued.refused { Outcome::Refused } else { Outcome::Accepted }
+        if queued.refused {
+            Outcome::Refused
+        } else {
+            Outcome::Accepted
+        }
     }
 
     /// Copies for groups, and for sessions of other shards.
@@ -393,11 +482,23 @@ impl Kernel {
             self.ledger.forwarded += 1;
             self.promises += 1;
             let from = match cause.must_arrive {
-                true => self.refer_transfer(Destination::sessions_of(shard, self.shards), message.reliability(), fx),
+                true => self.refer_transfer(
+                    Destination::sessions_of(shard, self.shards),
+                    message.reliability(),
+                    fx,
+                ),
                 false => (0, 0),
             };
             let (message, only, safety) = (message.clone(), None, cause.safety);
-            fx.send(crate::ShardId(shard), ShardMessage::Publish { message, safety, from, only });
+            fx.send(
+                crate::ShardId(shard),
+                ShardMessage::Publish {
+                    message,
+                    safety,
+                    from,
+                    only,
+                },
+            );
         }
     }
 
@@ -413,9 +514,18 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let held = if has_more { None } else { self.held_of(cause, draft) };
+        let held = if has_more {
+            None
+        } else {
+            self.held_of(cause, draft)
+        };
         if !self.pending_references.is_empty() || is_last_value {
-            let written = Written { draft, publisher: cause.number, is_last_value, held };
+            let written = Written {
+                draft,
+                publisher: cause.number,
+                is_last_value,
+                held,
+            };
             self.persist_message(&written, cause.safety, now, fx);
         } else if let Some(held) = held {
             self.persist_held(held, cause.safety, fx);
@@ -436,7 +546,12 @@ impl Kernel {
     }
 
     /// How safe a publish must be before it is acknowledged.
-    pub(crate) fn asked_safety(&self, publisher: Option<SessionId>, route: &Route, draft: &Draft<'_>) -> Safety {
+    pub(crate) fn asked_safety(
+        &self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+    ) -> Safety {
         match draft.reliability {
             Reliability::AtMostOnce => Safety::Lazy,
             _ => self.safety_of(publisher, route),
@@ -501,7 +616,9 @@ impl Kernel {
             return self.spread_without_own(receiver, draft, kept, now, fx);
         }
         // It may have ended while the copies before this one were made.
-        let Some(session) = self.sessions.get_mut(receiver.session) else { return };
+        let Some(session) = self.sessions.get_mut(receiver.session) else {
+            return;
+        };
         session.routed += 1;
         self.ledger.routed += 1;
         if self.accounts.are_kept() {
@@ -531,12 +648,22 @@ impl Kernel {
             delivery.native = if retain { None } else { draft.native };
             let sent = match &receiver.overlap {
                 None => {
-                    delivery.subscription_ids = if receiver.id == 0 { &[] } else { std::slice::from_ref(&receiver.id) };
+                    delivery.subscription_ids = if receiver.id == 0 {
+                        &[]
+                    } else {
+                        std::slice::from_ref(&receiver.id)
+                    };
                     fx.deliver(link, delivery)
                 }
                 Some(_) => {
                     let many = receiver.subscription_ids();
-                    fx.deliver(link, &Delivery { subscription_ids: many.as_slice(), ..*delivery })
+                    fx.deliver(
+                        link,
+                        &Delivery {
+                            subscription_ids: many.as_slice(),
+                            ..*delivery
+                        },
+                    )
                 }
             };
             if sent == Sent::Room
@@ -549,9 +676,22 @@ impl Kernel {
                 self.ledger.delivered_bytes += draft.payload.len() as u64;
                 return;
             }
-            return self.book_at_most_once(receiver.session, sent, draft.address, draft.payload.len());
+            return self.book_at_most_once(
+                receiver.session,
+                sent,
+                draft.address,
+                draft.payload.len(),
+            );
         }
-        self.spread_kept(publisher, receiver, draft, (reliability, retain), kept, now, fx);
+        self.spread_kept(
+            publisher,
+            receiver,
+            draft,
+            (reliability, retain),
+            kept,
+            now,
+            fx,
+        );
     }
 
     /// A copy for a receiver that has subscriptions which want the publisher's own messages and others which do not.
@@ -586,7 +726,11 @@ impl Kernel {
             return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
         }
         let message = self.keep(publisher, draft, kept, now);
-        let serial = if self.limits.journal { self.serial_for(receiver.session) } else { 0 };
+        let serial = if self.limits.journal {
+            self.serial_for(receiver.session)
+        } else {
+            0
+        };
         let entry = Entry {
             message,
             subscription_ids: receiver.subscription_ids(),
@@ -604,14 +748,26 @@ impl Kernel {
         if serial == 0 {
             return;
         }
-        let Some(session) = self.sessions.get(receiver.session) else { return };
+        let Some(session) = self.sessions.get(receiver.session) else {
+            return;
+        };
         let subscription_ids = receiver.subscription_ids();
-        let pending = Pending { retain, subscription_ids, ..Pending::new(session.uid, serial, reliability, 0) };
+        let pending = Pending {
+            retain,
+            subscription_ids,
+            ..Pending::new(session.uid, serial, reliability, 0)
+        };
         self.refer(receiver.session, pending, put);
     }
 
     /// Books what became of an at-most-once copy.
-    pub(crate) fn book_at_most_once(&mut self, id: SessionId, sent: Sent, address: &str, payload_len: usize) {
+    pub(crate) fn book_at_most_once(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        address: &str,
+        payload_len: usize,
+    ) {
         if let Sent::Congested | Sent::Full = sent
             && let Some(session) = self.sessions.get_mut(id)
             && !std::mem::replace(&mut session.congested, true)
@@ -646,20 +802,37 @@ impl Kernel {
         now: Time,
     ) -> &'k Message {
         kept.get_or_insert_with(|| {
-            let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
+            let uid = publisher
+                .and_then(|id| self.sessions.get(id))
+                .map_or(0, |session| session.uid);
             draft.keep(uid, now)
         })
     }
 
     /// Sends a copy that must be settled, or lets it wait.
-    fn enqueue<E: Effects>(&mut self, id: SessionId, entry: Entry, address: &str, now: Time, fx: &mut E) -> Put {
-        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+    fn enqueue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
         if session.can_take() {
             return self.send_addressed(id, entry, Some(address), now, fx);
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
-        if self.pressure >= (if to_disk { Pressure::RefuseSessions } else { Pressure::DropWaiting }) {
+        if self.pressure
+            >= (if to_disk {
+                Pressure::RefuseSessions
+            } else {
+                Pressure::DropWaiting
+            })
+        {
             self.note_left_out();
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;
@@ -667,7 +840,9 @@ impl Kernel {
         if self.is_queue_full(id, bytes) {
             let bytes_max = self.session_bytes_max(id);
             match self.limits.overflow {
-                Overflow::DropOldest if self.limits.queue_messages_max > 0 && bytes <= bytes_max => {
+                Overflow::DropOldest
+                    if self.limits.queue_messages_max > 0 && bytes <= bytes_max =>
+                {
                     // A large newcomer takes the place of several small ones.
                     while self.is_queue_full(id, bytes) && self.drop_oldest(id, fx) {}
                     if self.is_queue_full(id, bytes) {
@@ -690,7 +865,9 @@ impl Kernel {
                 }
             }
         }
-        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
         session.waiting_bytes += bytes;
         self.bytes_held += bytes;
         self.waiting += 1;
@@ -710,12 +887,15 @@ impl Kernel {
     }
 
     fn session_bytes_max(&self, id: SessionId) -> usize {
-        self.limits.session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
+        self.limits
+            .session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
     }
 
     /// Makes room in a full queue; false if there is nothing to drop.
     fn drop_oldest<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
         if let Some(oldest) = session.waiting.pop_front() {
             let bytes = oldest.message.bytes();
             session.waiting_bytes -= bytes;
@@ -739,7 +919,13 @@ impl Kernel {
 
     /// Sends a copy; the caller has made sure that the session can take it. An at-most-once copy that waited is sent
     /// without a tag.
-    pub(crate) fn send_entry<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) -> Put {
+    pub(crate) fn send_entry<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
         self.send_addressed(id, entry, None, now, fx)
     }
 
@@ -753,8 +939,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Put {
-        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
-        let Some(link) = session.link else { return Put::Done };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
+        let Some(link) = session.link else {
+            return Put::Done;
+        };
         if entry.reliability == Reliability::AtMostOnce {
             if entry.serial != 0 && session.durable {
                 // That it does not wait any more must be written down first, or it might be sent twice.
@@ -764,7 +954,12 @@ impl Kernel {
             if sent == Sent::Full && entry.group != NO_GROUP {
                 return self.keep_unsent(id, entry, now);
             }
-            self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
+            self.book_at_most_once(
+                id,
+                sent,
+                entry.message.address(),
+                entry.message.payload().len(),
+            );
             if entry.group != NO_GROUP {
                 let parcel = parcel(&entry.message, 0, entry.deliveries > 0);
                 self.group_copy_sent(id, entry.group, &parcel, now);
@@ -775,8 +970,12 @@ impl Kernel {
         let in_group = u32::from(entry.group != NO_GROUP);
         let redelivered = entry.deliveries > 0;
         let tag = session.window.push(entry, now);
-        let Some(slot) = session.window.get_mut(tag) else { return Put::Done };
-        let crate::window::SlotState::ExpectSettle(entry) = &slot.state else { return Put::Done };
+        let Some(slot) = session.window.get_mut(tag) else {
+            return Put::Done;
+        };
+        let crate::window::SlotState::ExpectSettle(entry) = &slot.state else {
+            return Put::Done;
+        };
         if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
             // Its tag must be written down first: the receiver will tell a repetition by it.
             fx.hold(link);
@@ -823,7 +1022,9 @@ impl Kernel {
     /// A copy did not fit into its receiver's output. What came through a group goes back there before long.
     #[cold]
     fn keep_unsent(&mut self, id: SessionId, entry: Entry, now: Time) -> Put {
-        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
         session.congested = true;
         let bytes = entry.message.bytes();
         session.waiting_bytes += bytes;
@@ -840,11 +1041,21 @@ impl Kernel {
 
 /// What a group's balancer is told of a copy; tag 0 if it is not to be settled.
 pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
-    Parcel { tag: u64::from(tag), size: message.payload().len() as u32, settles: tag != 0, again }
+    Parcel {
+        tag: u64::from(tag),
+        size: message.payload().len() as u32,
+        settles: tag != 0,
+        again,
+    }
 }
 
 impl Entry {
-    pub(crate) fn delivery<'a>(&'a self, tag: Tag, address: Option<&'a str>, now: Time) -> Delivery<'a> {
+    pub(crate) fn delivery<'a>(
+        &'a self,
+        tag: Tag,
+        address: Option<&'a str>,
+        now: Time,
+    ) -> Delivery<'a> {
         let expires = self.message.expires();
         Delivery {
             address: address.unwrap_or_else(|| self.message.address()),
@@ -872,7 +1083,11 @@ impl Receiver {
             None if self.id == 0 => SubscriptionIds::None,
             None => SubscriptionIds::One(self.id),
             Some(sinks) => {
-                let ids: Vec<u32> = sinks.iter().map(|sink| sink.id).filter(|id| *id != 0).collect();
+                let ids: Vec<u32> = sinks
+                    .iter()
+                    .map(|sink| sink.id)
+                    .filter(|id| *id != 0)
+                    .collect();
                 match ids[..] {
                     [] => SubscriptionIds::None,
                     [id] => SubscriptionIds::One(id),

@@ -46,13 +46,22 @@ impl Publishers {
 
     /// What is known of a message.
     pub(crate) fn look(&self, user: &str, stamp: Stamp) -> Known {
-        let publisher = self.users.get(user).and_then(|numbers| numbers.by_number.get(&stamp.publisher));
-        publisher.map_or(Known::New, |publisher| publisher.sequences.look(stamp.sequence))
+        let publisher = self
+            .users
+            .get(user)
+            .and_then(|numbers| numbers.by_number.get(&stamp.publisher));
+        publisher.map_or(Known::New, |publisher| {
+            publisher.sequences.look(stamp.sequence)
+        })
     }
 
     /// A message is taken.
     pub(crate) fn take(&mut self, user: &Arc<str>, stamp: Stamp, now: Time) {
-        if let Some(publisher) = self.users.get_mut(user).and_then(|it| it.by_number.get_mut(&stamp.publisher)) {
+        if let Some(publisher) = self
+            .users
+            .get_mut(user)
+            .and_then(|it| it.by_number.get_mut(&stamp.publisher))
+        {
             publisher.sequences.take(stamp.sequence);
             if now.since(publisher.at) >= NEARLY {
                 self.refresh(user, stamp.publisher, now);
@@ -67,7 +76,14 @@ impl Publishers {
         self.turn += 1;
         let turn = self.turn;
         let numbers = self.users.entry(user.clone()).or_default();
-        if let Some(old) = numbers.by_number.insert(number, Publisher { sequences, turn, at: now }) {
+        if let Some(old) = numbers.by_number.insert(
+            number,
+            Publisher {
+                sequences,
+                turn,
+                at: now,
+            },
+        ) {
             numbers.heard.remove(&old.turn);
             self.heard.remove(&old.turn);
         }
@@ -78,8 +94,12 @@ impl Publishers {
     fn refresh(&mut self, user: &Arc<str>, number: u64, now: Time) {
         self.turn += 1;
         let turn = self.turn;
-        let Some(numbers) = self.users.get_mut(user) else { return };
-        let Some(publisher) = numbers.by_number.get_mut(&number) else { return };
+        let Some(numbers) = self.users.get_mut(user) else {
+            return;
+        };
+        let Some(publisher) = numbers.by_number.get_mut(&number) else {
+            return;
+        };
         let before = std::mem::replace(&mut publisher.turn, turn);
         publisher.at = now;
         numbers.heard.remove(&before);
@@ -90,7 +110,13 @@ impl Publishers {
 
     /// Forgets one publisher and names it, if one has to go: one that has been idle for longer than `expiry`; or, while there
     /// are more than `max`, of `user`'s own the one heard longest ago if they are more than half of `max`, else of all.
-    pub(crate) fn forget_one(&mut self, user: &str, max: usize, expiry: Span, now: Time) -> Option<Forgotten> {
+    pub(crate) fn forget_one(
+        &mut self,
+        user: &str,
+        max: usize,
+        expiry: Span,
+        now: Time,
+    ) -> Option<Forgotten> {
         let (_, (oldest_user, oldest)) = self.heard.first_key_value()?;
         let oldest = (oldest_user.clone(), *oldest);
         if self.idle(&oldest, now) > expiry {
@@ -99,8 +125,13 @@ impl Publishers {
         if self.heard.len() <= max {
             return None;
         }
-        let own = self.users.get(user).filter(|numbers| numbers.heard.len() > max / 2);
-        let own = own.and_then(|numbers| numbers.heard.first_key_value()).map(|(_, number)| *number);
+        let own = self
+            .users
+            .get(user)
+            .filter(|numbers| numbers.heard.len() > max / 2);
+        let own = own
+            .and_then(|numbers| numbers.heard.first_key_value())
+            .map(|(_, number)| *number);
         match own {
             // Who names itself ever anew makes nobody else be forgotten.
             Some(number) => self.remove((user.into(), number)),
@@ -109,7 +140,10 @@ impl Publishers {
     }
 
     fn idle(&self, (user, number): &Forgotten, now: Time) -> Span {
-        let publisher = self.users.get(user).and_then(|numbers| numbers.by_number.get(number));
+        let publisher = self
+            .users
+            .get(user)
+            .and_then(|numbers| numbers.by_number.get(number));
         publisher.map_or(Span::ZERO, |publisher| now.since(publisher.at))
     }
 
@@ -131,9 +165,22 @@ mod tests {
 
     const LONG: Span = Span::from_secs(1_000_000);
 
-    fn take(publishers: &mut Publishers, user: &str, publisher: u64, max: usize, now: u64) -> Vec<u64> {
+    fn take(
+        publishers: &mut Publishers,
+        user: &str,
+        publisher: u64,
+        max: usize,
+        now: u64,
+    ) -> Vec<u64> {
         let (user, now): (Arc<str>, Time) = (user.into(), Time::from_secs(now));
-        publishers.take(&user, Stamp { publisher, sequence: 1 }, now);
+        publishers.take(
+            &user,
+            Stamp {
+                publisher,
+                sequence: 1,
+            },
+            now,
+        );
         let gone = std::iter::from_fn(|| publishers.forget_one(&user, max, LONG, now));
         gone.map(|(_, number)| number).collect()
     }
@@ -141,20 +188,42 @@ mod tests {
     #[test]
     fn the_same_number_under_another_user_is_another_publisher() {
         let mut publishers = Publishers::default();
-        let stamp = Stamp { publisher: 7, sequence: 1 };
+        let stamp = Stamp {
+            publisher: 7,
+            sequence: 1,
+        };
         take(&mut publishers, "a", 7, 10, 1);
-        assert_eq!((publishers.look("a", stamp), publishers.look("b", stamp)), (Known::Taken, Known::New));
+        assert_eq!(
+            (publishers.look("a", stamp), publishers.look("b", stamp)),
+            (Known::Taken, Known::New)
+        );
     }
 
     #[test]
     fn of_too_many_who_was_heard_longest_ago_is_forgotten() {
         let mut publishers = Publishers::default();
         for number in 1..=3 {
-            assert_eq!(take(&mut publishers, &number.to_string(), number, 3, number), []);
+            assert_eq!(
+                take(&mut publishers, &number.to_string(), number, 3, number),
+                []
+            );
         }
-        assert_eq!(take(&mut publishers, "1", 1, 3, 10), [], "it is heard again");
+        assert_eq!(
+            take(&mut publishers, "1", 1, 3, 10),
+            [],
+            "it is heard again"
+        );
         assert_eq!(take(&mut publishers, "4", 4, 3, 11), [2]);
-        assert_eq!(publishers.look("2", Stamp { publisher: 2, sequence: 1 }), Known::New);
+        assert_eq!(
+            publishers.look(
+                "2",
+                Stamp {
+                    publisher: 2,
+                    sequence: 1
+                }
+            ),
+            Known::New
+        );
         assert_eq!((publishers.len(), publishers.users.len()), (3, 3));
     }
 
@@ -169,7 +238,16 @@ mod tests {
         }
         assert_eq!(publishers.len(), 100);
         for number in 0..50 {
-            assert_eq!(publishers.look("honest", Stamp { publisher: number, sequence: 1 }), Known::Taken);
+            assert_eq!(
+                publishers.look(
+                    "honest",
+                    Stamp {
+                        publisher: number,
+                        sequence: 1
+                    }
+                ),
+                Known::Taken
+            );
         }
     }
 
@@ -180,7 +258,10 @@ mod tests {
         take(&mut publishers, "a", 2, 10, 100);
         let (user, now): (Arc<str>, Time) = ("a".into(), Time::from_secs(105));
         let expiry = Span::from_secs(50);
-        assert_eq!(publishers.forget_one(&user, 10, expiry, now), Some((user.clone(), 1)));
+        assert_eq!(
+            publishers.forget_one(&user, 10, expiry, now),
+            Some((user.clone(), 1))
+        );
         assert_eq!(publishers.forget_one(&user, 10, expiry, now), None);
     }
 }

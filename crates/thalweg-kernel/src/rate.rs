@@ -29,7 +29,12 @@ impl TokenBucket {
     /// nothing could ever be taken; one above [`BURST_MAX`] counts as that.
     pub fn new(rate_per_second: u64, burst: u64, now: Time) -> Self {
         let full = burst.clamp(1, BURST_MAX) as i64 * TOKEN;
-        TokenBucket { rate_per_second, full, credit: full, filled_at: now }
+        TokenBucket {
+            rate_per_second,
+            full,
+            credit: full,
+            filled_at: now,
+        }
     }
 
     /// Takes `n` tokens, or takes none and says how long to wait until the same call can succeed
@@ -86,7 +91,8 @@ impl TokenBucket {
             return;
         }
         self.filled_at = now;
-        let earned = i64::try_from(elapsed.nanos().saturating_mul(self.rate_per_second)).unwrap_or(i64::MAX);
+        let earned =
+            i64::try_from(elapsed.nanos().saturating_mul(self.rate_per_second)).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_add(earned).min(self.full);
     }
 }
@@ -129,7 +135,9 @@ mod tests {
     fn an_odd_rate_is_exact_in_the_long_run() {
         // A burst of 2 leaves room for the fraction that is earned while a token waits for the next poll.
         let mut bucket = TokenBucket::new(3, 2, Time::ZERO);
-        let taken: u64 = (0..=100_000).map(|millis| bucket.take(1, at(millis)).is_ok() as u64).sum();
+        let taken: u64 = (0..=100_000)
+            .map(|millis| bucket.take(1, at(millis)).is_ok() as u64)
+            .sum();
         assert_eq!(taken, 2 + 300);
     }
 
@@ -159,7 +167,10 @@ mod tests {
         assert_eq!(bucket.take(u64::MAX, Time::ZERO), Ok(()));
         let _ = bucket.take(u64::MAX, Time::NEVER);
         let _ = bucket.take(u64::MAX, Time::NEVER);
-        assert_eq!(TokenBucket::new(0, 0, Time::ZERO).take(1, Time::ZERO), Ok(()));
+        assert_eq!(
+            TokenBucket::new(0, 0, Time::ZERO).take(1, Time::ZERO),
+            Ok(())
+        );
         let mut dry = TokenBucket::new(0, 1, Time::ZERO);
         assert_eq!(dry.take(1, Time::NEVER), Ok(()));
         assert_eq!(dry.take(1, Time::NEVER), Err(Span::FOREVER));

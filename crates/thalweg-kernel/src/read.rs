@@ -49,11 +49,17 @@ impl ListCursor {
     fn new(max: usize) -> Self {
         // One more tells that these are not all.
         let wanted = max.saturating_add(1);
-        ListCursor { cursors: [Some(ScanCursor::default()), Some(ScanCursor::default())], wanted: [wanted; 2] }
+        ListCursor {
+            cursors: [Some(ScanCursor::default()), Some(ScanCursor::default())],
+            wanted: [wanted; 2],
+        }
     }
 
     fn is_through(&self) -> bool {
-        self.cursors.iter().zip(self.wanted).all(|(cursor, wanted)| cursor.is_none() || wanted == 0)
+        self.cursors
+            .iter()
+            .zip(self.wanted)
+            .all(|(cursor, wanted)| cursor.is_none() || wanted == 0)
     }
 }
 
@@ -70,8 +76,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(asker) = self.asker(id, link, ticket) else { return false };
-        if !self.sessions.get(id).is_some_and(|session| may_see(session, address)) {
+        let Some(asker) = self.asker(id, link, ticket) else {
+            return false;
+        };
+        if !self
+            .sessions
+            .get(id)
+            .is_some_and(|session| may_see(session, address))
+        {
             return false;
         }
         let home = home(address, self.shards);
@@ -80,16 +92,35 @@ impl Kernel {
             false => self.value_in_cell(address, now),
         };
         if here.is_some() || home == self.shard {
-            fx.last_value_read(link, ticket, here.filter(|value| self.may_be_told(id, value)));
+            fx.last_value_read(
+                link,
+                ticket,
+                here.filter(|value| self.may_be_told(id, value)),
+            );
         } else {
-            fx.send(home, ShardMessage::Read { asker, address: address.into() });
+            fx.send(
+                home,
+                ShardMessage::Read {
+                    asker,
+                    address: address.into(),
+                },
+            );
         }
         true
     }
 
-    pub(crate) fn on_read<E: Effects>(&mut self, asker: Asker, value: Option<&Message>, fx: &mut E) {
+    pub(crate) fn on_read<E: Effects>(
+        &mut self,
+        asker: Asker,
+        value: Option<&Message>,
+        fx: &mut E,
+    ) {
         if self.is_there(&asker) {
-            fx.last_value_read(asker.link, asker.ticket, value.filter(|value| self.may_be_told(asker.session, value)));
+            fx.last_value_read(
+                asker.link,
+                asker.ticket,
+                value.filter(|value| self.may_be_told(asker.session, value)),
+            );
         }
     }
 
@@ -107,11 +138,19 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(asker) = self.asker(id, link, ticket) else { return false };
-        let Ok(checked) = Filter::new(filter) else { return false };
-        let Some(session) = self.sessions.get(id) else { return false };
+        let Some(asker) = self.asker(id, link, ticket) else {
+            return false;
+        };
+        let Ok(checked) = Filter::new(filter) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
         let grants = self.limits.wildcards_enabled && session.grants.wildcards;
-        if !session.access.allows(Permission::Subscribe, filter) || (checked.has_wildcard() && !grants) {
+        if !session.access.allows(Permission::Subscribe, filter)
+            || (checked.has_wildcard() && !grants)
+        {
             return false;
         }
         if self.lists.len() >= LISTS_MAX {
@@ -121,16 +160,32 @@ impl Kernel {
         let max = max.min(self.limits.list_max);
         let question = self.next_question();
         let at = Box::new(ListCursor::new(max));
-        let mut list =
-            List { asker, filter: filter.into(), max, found: Default::default(), here: None, shards_missing: 0 };
+        let mut list = List {
+            asker,
+            filter: filter.into(),
+            max,
+            found: Default::default(),
+            here: None,
+            shards_missing: 0,
+        };
         let home = home(filter, self.shards);
         let is_asked = |shard| checked.has_wildcard() || shard == home;
-        for shard in (0..self.shards).map(ShardId).filter(|shard| is_asked(*shard)) {
+        for shard in (0..self.shards)
+            .map(ShardId)
+            .filter(|shard| is_asked(*shard))
+        {
             if shard == self.shard {
                 list.here = Some(at.clone());
             } else {
                 list.shards_missing += 1;
-                fx.send(shard, ShardMessage::List { question, filter: filter.into(), at: at.clone() });
+                fx.send(
+                    shard,
+                    ShardMessage::List {
+                        question,
+                        filter: filter.into(),
+                        at: at.clone(),
+                    },
+                );
             }
         }
         self.lists.insert(question, list);
@@ -140,7 +195,9 @@ impl Kernel {
 
     /// Looks at some more of this shard's own values.
     pub(crate) fn go_on_with_list<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
-        let Some(list) = self.lists.get_mut(&question) else { return };
+        let Some(list) = self.lists.get_mut(&question) else {
+            return;
+        };
         if let Some(mut at) = list.here.take() {
             let filter = list.filter.clone();
             let found = self.list_some(&filter, &mut at, now);
@@ -156,10 +213,24 @@ impl Kernel {
     }
 
     /// Some values of this shard's stores.
-    pub(crate) fn list_some(&self, filter: &str, at: &mut ListCursor, now: Time) -> [Vec<Message>; 2] {
-        let ListCursor { cursors: [remembered, retained], wanted: [wanted_remembered, wanted_retained] } = at;
+    pub(crate) fn list_some(
+        &self,
+        filter: &str,
+        at: &mut ListCursor,
+        now: Time,
+    ) -> [Vec<Message>; 2] {
+        let ListCursor {
+            cursors: [remembered, retained],
+            wanted: [wanted_remembered, wanted_retained],
+        } = at;
         [
-            some(&self.kept_values, filter, remembered, wanted_remembered, now),
+            some(
+                &self.kept_values,
+                filter,
+                remembered,
+                wanted_remembered,
+                now,
+            ),
             some(&self.last_values, filter, retained, wanted_retained, now),
         ]
     }
@@ -174,18 +245,32 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.add_to_list(question, found, &mut at);
-        let Some(list) = self.lists.get_mut(&question) else { return };
+        let Some(list) = self.lists.get_mut(&question) else {
+            return;
+        };
         if at.is_through() {
             list.shards_missing -= 1;
             self.finish_list(question, fx);
         } else {
-            fx.send(from, ShardMessage::List { question, filter: list.filter.clone(), at });
+            fx.send(
+                from,
+                ShardMessage::List {
+                    question,
+                    filter: list.filter.clone(),
+                    at,
+                },
+            );
         }
     }
 
     fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &mut ListCursor) {
-        let Some(list) = self.lists.get_mut(&question) else { return };
-        let asker = self.sessions.get(list.asker.session).filter(|session| session.uid == list.asker.uid);
+        let Some(list) = self.lists.get_mut(&question) else {
+            return;
+        };
+        let asker = self
+            .sessions
+            .get(list.asker.session)
+            .filter(|session| session.uid == list.asker.uid);
         let Some(asker) = asker else {
             // Nobody waits for it any more.
             self.lists.remove(&question);
@@ -193,7 +278,11 @@ impl Kernel {
         };
         for ((all, found), wanted) in list.found.iter_mut().zip(found).zip(&mut at.wanted) {
             let before = all.len() + found.len();
-            all.extend(found.into_iter().filter(|value| asker.access.may_receive(value)));
+            all.extend(
+                found
+                    .into_iter()
+                    .filter(|value| asker.access.may_receive(value)),
+            );
             // What it may not have does not count.
             *wanted += before - all.len();
         }
@@ -205,7 +294,13 @@ impl Kernel {
         if !self.lists.get(&question).is_some_and(is_done) {
             return;
         }
-        let Some(List { asker, max, found: [mut values, retained], .. }) = self.lists.remove(&question) else {
+        let Some(List {
+            asker,
+            max,
+            found: [mut values, retained],
+            ..
+        }) = self.lists.remove(&question)
+        else {
             return;
         };
         if !self.is_there(&asker) {
@@ -230,11 +325,17 @@ fn some(
     wanted: &mut usize,
     now: Time,
 ) -> Vec<Message> {
-    let Some(at) = cursor.as_mut().filter(|_| *wanted > 0) else { return Vec::new() };
+    let Some(at) = cursor.as_mut().filter(|_| *wanted > 0) else {
+        return Vec::new();
+    };
     let (mut found, max) = (Vec::new(), TAKE_MAX.min(*wanted));
     let is_through = store.scan(filter, at, STEPS_MAX, now, |message| {
         found.push(message.clone());
-        if found.len() >= max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if found.len() >= max {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     *wanted -= found.len();
     if is_through {

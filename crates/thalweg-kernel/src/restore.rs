@@ -7,7 +7,9 @@ use crate::effects::{Effects, Safety};
 use crate::group::{Member, Peer, Waiting, group_key};
 use crate::group_home::owner_of;
 use crate::ids::{SessionId, ShardId};
-use crate::journal::{Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
+use crate::journal::{
+    Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
+};
 use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
@@ -54,7 +56,11 @@ impl State {
     /// What each of `shards` kernels is to take up. The number of shards may have changed since the state was written.
     pub fn split(self, shards: u16) -> Vec<Part> {
         let mut parts: Vec<Part> = (0..shards.max(1))
-            .map(|_| Part { number_last: self.queue_last, serial_last: self.serial_last, ..Part::default() })
+            .map(|_| Part {
+                number_last: self.queue_last,
+                serial_last: self.serial_last,
+                ..Part::default()
+            })
             .collect();
         // A group's entries go to its owner, who is to know where members are.
         let mut members: HashMap<GroupName, BTreeSet<u16>> = HashMap::new();
@@ -62,42 +68,65 @@ impl State {
             let shard = home(&session.client, shards).0;
             for subscription in &session.subscriptions {
                 if let Some(group) = &subscription.group {
-                    members.entry((group.clone(), subscription.filter.clone())).or_default().insert(shard);
+                    members
+                        .entry((group.clone(), subscription.filter.clone()))
+                        .or_default()
+                        .insert(shard);
                 }
             }
             parts[usize::from(shard)].sessions.push((number, session));
         }
-        let names = self.groups.iter().map(|(number, group)| (*number, (group.name.clone(), group.filter.clone())));
+        let names = self
+            .groups
+            .iter()
+            .map(|(number, group)| (*number, (group.name.clone(), group.filter.clone())));
         let group_names = Arc::new(names.collect::<HashMap<_, _>>());
         for (number, group) in self.groups {
             if let Some(to) = Destination::of(&group) {
-                parts[usize::from(to.bringer(shards))].transfers.push((number, group));
+                parts[usize::from(to.bringer(shards))]
+                    .transfers
+                    .push((number, group));
                 continue;
             }
             if StoredTerms::of(&group).is_some() {
-                parts[usize::from(home(crate::queue::HOME, shards).0)].terms.push((number, group));
+                parts[usize::from(home(crate::queue::HOME, shards).0)]
+                    .terms
+                    .push((number, group));
                 continue;
             }
             if crate::queue::is_queue_address(&group.filter) {
-                parts[usize::from(home(crate::queue::HOME, shards).0)].groups.push((number, group));
+                parts[usize::from(home(crate::queue::HOME, shards).0)]
+                    .groups
+                    .push((number, group));
                 continue;
             }
-            let owner = owner_of(&group_key(&group.name, &group.filter), &group.filter, shards);
+            let owner = owner_of(
+                &group_key(&group.name, &group.filter),
+                &group.filter,
+                shards,
+            );
             parts[usize::from(owner.0)].groups.push((number, group));
         }
         for (address, value) in self.last_values {
-            parts[usize::from(home(&address, shards).0)].last_values.push(value);
+            parts[usize::from(home(&address, shards).0)]
+                .last_values
+                .push(value);
         }
         let owner = &mut parts[usize::from(home(crate::queue::HOME, shards).0)].publishers;
         for (user, known) in self.publishers {
-            owner.extend(known.into_iter().map(|(publisher, sequences)| (user.clone(), publisher, sequences)));
+            owner.extend(
+                known
+                    .into_iter()
+                    .map(|(publisher, sequences)| (user.clone(), publisher, sequences)),
+            );
         }
         let members = Arc::new(members);
         for part in &mut parts {
             // The order in which they were opened; a map has none.
             part.sessions.sort_unstable_by_key(|(number, _)| *number);
             part.groups.sort_unstable_by_key(|(number, _)| *number);
-            part.terms.sort_unstable_by_key(|(number, group)| (StoredTerms::of(group), *number));
+            part.terms
+                .sort_unstable_by_key(|(number, group)| (StoredTerms::of(group), *number));
             part.group_names = group_names.clone();
             part.members = members.clone();
             part.transfers.sort_unstable_by_key(|(number, _)| *number);
@@ -128,7 +157,12 @@ impl Kernel {
         for (place, len) in part.last_values {
             match read(place, len) {
                 Some(message) if message.expires() <= now => {
-                    fx.persist(&Record::Cleared { address: message.address() }, Safety::Lazy);
+                    fx.persist(
+                        &Record::Cleared {
+                            address: message.address(),
+                        },
+                        Safety::Lazy,
+                    );
                 }
                 Some(message) => {
                     if !self.keep_last_value(&message) {
@@ -151,7 +185,11 @@ impl Kernel {
                 .map(|(tag, slot)| (*tag, slot.entry.group()))
                 .collect();
             let id = self.restore_session(number, stored, read, access, now, fx);
-            group_copies.extend(through_groups.into_iter().map(|(tag, group)| (id, tag, group)));
+            group_copies.extend(
+                through_groups
+                    .into_iter()
+                    .map(|(tag, group)| (id, tag, group)),
+            );
         }
         let mut groups: HashMap<u64, u32> = HashMap::new();
         for (number, group) in part.groups {
@@ -162,11 +200,23 @@ impl Kernel {
         }
         for (id, tag, group) in group_copies {
             // What waited in the group may be on another shard now. A copy whose session has left it is the session's own.
-            let named = || part.group_names.get(&group).and_then(|(name, filter)| self.find_group(name, filter));
+            let named = || {
+                part.group_names
+                    .get(&group)
+                    .and_then(|(name, filter)| self.find_group(name, filter))
+            };
             let of_queue = || self.group_of_queue(id, group);
-            let Some(index) = groups.get(&group).copied().or_else(named).or_else(of_queue) else { continue };
-            let Some(session) = self.sessions.get_mut(id) else { continue };
-            if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
+            let Some(index) = groups.get(&group).copied().or_else(named).or_else(of_queue) else {
+                continue;
+            };
+            let Some(session) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            if let Some(Slot {
+                state: SlotState::ExpectSettle(entry),
+                ..
+            }) = session.window.get_mut(tag)
+            {
                 entry.group = index;
                 session.group_in_flight += 1;
             }
@@ -195,11 +245,18 @@ impl Kernel {
     ) -> SessionId {
         let had_link = stored.expires_at == Time::NEVER;
         let user = stored.user.as_deref();
-        let expires_at = if had_link { now + stored.expiry } else { stored.expires_at };
-        let will_due = stored.will.as_ref().map_or(Time::NEVER, |will| match will.due {
-            Time::NEVER => (now + will.delay).min(expires_at),
-            due => due.min(expires_at),
-        });
+        let expires_at = if had_link {
+            now + stored.expiry
+        } else {
+            stored.expires_at
+        };
+        let will_due = stored
+            .will
+            .as_ref()
+            .map_or(Time::NEVER, |will| match will.due {
+                Time::NEVER => (now + will.delay).min(expires_at),
+                due => due.min(expires_at),
+            });
         let mut held = HeldTickets::default();
         for ticket in &stored.held {
             held.insert(*ticket);
@@ -212,7 +269,13 @@ impl Kernel {
         let mut states = Vec::new();
         for (tag, slot) in slots {
             if slot.received {
-                states.push((tag, SlotState::ExpectReleased { durable: true, of_group: None }));
+                states.push((
+                    tag,
+                    SlotState::ExpectReleased {
+                        durable: true,
+                        of_group: None,
+                    },
+                ));
                 continue;
             }
             restored += 1;
@@ -227,7 +290,8 @@ impl Kernel {
             }
         }
         let window = Window::restored(states, now);
-        let disk = (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
+        let disk =
+            (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
         let access = Access::restored(&stored.access, || access(&client, user));
         let session = Session {
             client: client.clone(),
@@ -308,8 +372,16 @@ impl Kernel {
     /// Two sessions of one client id, as older journals may hold them: the one that would be kept longer stays, the other
     /// ends as if it had expired.
     fn end_double(&mut self, first: SessionId, second: SessionId, now: Time) {
-        let expires_at = |id| self.sessions.get(id).map_or(Time::ZERO, |session| session.expires_at);
-        let (stays, goes) = if expires_at(first) > expires_at(second) { (first, second) } else { (second, first) };
+        let expires_at = |id| {
+            self.sessions
+                .get(id)
+                .map_or(Time::ZERO, |session| session.expires_at)
+        };
+        let (stays, goes) = if expires_at(first) > expires_at(second) {
+            (first, second)
+        } else {
+            (second, first)
+        };
         if let Some(session) = self.sessions.get_mut(goes) {
             session.expires_at = now;
             self.by_client.insert(session.client.clone(), stays);
@@ -317,12 +389,22 @@ impl Kernel {
         self.timers.set(now, goes, TimerKind::SessionExpiry);
     }
 
-    fn restore_subscription<E: Effects>(&mut self, id: SessionId, stored: StoredSubscription, fx: &mut E) {
+    fn restore_subscription<E: Effects>(
+        &mut self,
+        id: SessionId,
+        stored: StoredSubscription,
+        fx: &mut E,
+    ) {
         let group = match &stored.group {
             None => NO_GROUP,
             Some(name) => {
                 let index = self.group_for(&group_key(name, &stored.filter), &stored.filter);
-                let member = Member { session: id, reliability: stored.reliability, id: stored.id, line: None };
+                let member = Member {
+                    session: id,
+                    reliability: stored.reliability,
+                    id: stored.id,
+                    line: None,
+                };
                 if let Some(group) = self.group_mut(index) {
                     group.add(member);
                 }
@@ -334,8 +416,16 @@ impl Kernel {
             let no_local = u8::from(stored.no_local) * NO_LOCAL;
             let flags = no_local | (u8::from(stored.retain_as_published) * RETAIN_AS_PUBLISHED);
             let (target, reliability) = (id.0, stored.reliability);
-            self.routes
-                .insert(&stored.filter, Sink { target, id: stored.id, kind: SinkKind::Session, reliability, flags });
+            self.routes.insert(
+                &stored.filter,
+                Sink {
+                    target,
+                    id: stored.id,
+                    kind: SinkKind::Session,
+                    reliability,
+                    flags,
+                },
+            );
         }
         if let (true, Some(session)) = (group != NO_GROUP, self.sessions.get_mut(id)) {
             session.groups.push(group);
@@ -346,20 +436,40 @@ impl Kernel {
             self.tell_membership(group, 0, fx);
         } else if first_here {
             let filter = stored.filter;
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.clone(), wanted: true, question: 0 });
+            self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: filter.clone(),
+                wanted: true,
+                question: 0,
+            });
         }
     }
 
     /// Who else has members of a group that is owned here will say so; until then its word is taken for granted.
-    fn expect_members(&mut self, stored: &StoredGroup, members: &HashMap<GroupName, BTreeSet<u16>>) {
-        let Some(shards) = members.get(&(stored.name.clone(), stored.filter.clone())) else { return };
+    fn expect_members(
+        &mut self,
+        stored: &StoredGroup,
+        members: &HashMap<GroupName, BTreeSet<u16>>,
+    ) {
+        let Some(shards) = members.get(&(stored.name.clone(), stored.filter.clone())) else {
+            return;
+        };
         let key = group_key(&stored.name, &stored.filter);
         let own = self.shard;
-        for shard in shards.iter().map(|shard| ShardId(*shard)).filter(|shard| *shard != own) {
+        for shard in shards
+            .iter()
+            .map(|shard| ShardId(*shard))
+            .filter(|shard| *shard != own)
+        {
             let index = self.group_for(&key, &stored.filter);
-            let Some(group) = self.group_mut(index) else { return };
+            let Some(group) = self.group_mut(index) else {
+                return;
+            };
             if group.peers.iter().all(|peer| peer.shard != shard) {
-                group.peers.push(Peer { shard, all: 1, durable: true });
+                group.peers.push(Peer {
+                    shard,
+                    all: 1,
+                    durable: true,
+                });
             }
         }
     }
@@ -379,7 +489,8 @@ impl Kernel {
         self.ledger.restored += count;
         let Some(index) = self.find_group(&stored.name, &stored.filter) else {
             // Its last member has left; the record that says so was lost with the machine.
-            self.ledger.drop_many(DropReason::GroupEnded, count as usize);
+            self.ledger
+                .drop_many(DropReason::GroupEnded, count as usize);
             fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
             return None;
         };
@@ -390,14 +501,37 @@ impl Kernel {
         };
         let mut bytes = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
-        for Stored { serial, place, len, redelivered, .. } in stored.waiting {
+        for Stored {
+            serial,
+            place,
+            len,
+            redelivered,
+            ..
+        } in stored.waiting
+        {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                fx.persist(
+                    &Record::Removed {
+                        queue: number,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
                 continue;
             };
             if to != number {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered, grant: None }, Safety::Lazy);
+                fx.persist(
+                    &Record::Moved {
+                        from: number,
+                        serial,
+                        to,
+                        tag: 0,
+                        redelivered,
+                        grant: None,
+                    },
+                    Safety::Lazy,
+                );
             }
             bytes += message.bytes();
             self.book_restored(message.address());
@@ -412,7 +546,10 @@ impl Kernel {
         group.number = to;
         group.waiting_bytes += bytes;
         group.waiting.extend(waiting);
-        group.waiting.make_contiguous().sort_by_key(|waiting| waiting.serial);
+        group
+            .waiting
+            .make_contiguous()
+            .sort_by_key(|waiting| waiting.serial);
         Some(index)
     }
 

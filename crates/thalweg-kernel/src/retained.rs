@@ -82,7 +82,11 @@ impl Kernel {
             return Retained::Elsewhere;
         }
         let message = self.kept(cause.publisher, draft, kept, now);
-        if self.keep_last_value(message) { Retained::Here } else { Retained::Refused }
+        if self.keep_last_value(message) {
+            Retained::Here
+        } else {
+            Retained::Refused
+        }
     }
 
     pub(crate) fn keep_last_value(&mut self, message: &Message) -> bool {
@@ -95,7 +99,9 @@ impl Kernel {
             }
             RetainOp::Set => {
                 let known = || self.last_values.get(message.address(), Time::ZERO);
-                if self.pressure >= Pressure::DropWaiting && known().is_none_or(|old| old.bytes() < message.bytes()) {
+                if self.pressure >= Pressure::DropWaiting
+                    && known().is_none_or(|old| old.bytes() < message.bytes())
+                {
                     return false;
                 }
                 let cap = message.ingress() + self.limits.retained_expiry_max;
@@ -114,7 +120,11 @@ impl Kernel {
 
     pub(crate) fn scan_for(&mut self, filter: &str, reliability: Reliability, id: u32) -> Scan {
         let wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
-        let shards = if wildcard { (0..self.shards).map(ShardId).collect() } else { vec![home(filter, self.shards)] };
+        let shards = if wildcard {
+            (0..self.shards).map(ShardId).collect()
+        } else {
+            vec![home(filter, self.shards)]
+        };
         Scan {
             filter: filter.into(),
             reliability,
@@ -129,7 +139,9 @@ impl Kernel {
 
     /// Goes on with a session's scans as far as it can take what they find.
     pub(crate) fn run_scans<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let mut scans = std::mem::take(&mut session.scans);
         while let Some(scan) = scans.first_mut() {
             match self.run_scan(id, scan, now, fx) {
@@ -149,24 +161,42 @@ impl Kernel {
         }
     }
 
-    fn run_scan<E: Effects>(&mut self, id: SessionId, scan: &mut Scan, now: Time, fx: &mut E) -> Progress {
+    fn run_scan<E: Effects>(
+        &mut self,
+        id: SessionId,
+        scan: &mut Scan,
+        now: Time,
+        fx: &mut E,
+    ) -> Progress {
         let mut budget = 4;
         loop {
             while let Some(message) = scan.ready.pop_front() {
                 if self.is_outdated(&message, now) {
                     continue;
                 }
-                if let Err(message) = self.send_last_value(id, message, scan.reliability, scan.id, now, fx) {
+                if let Err(message) =
+                    self.send_last_value(id, message, scan.reliability, scan.id, now, fx)
+                {
                     scan.ready.push_front(message);
                     return Progress::Blocked;
                 }
             }
-            let Some(&shard) = scan.shards.last() else { return Progress::Done };
+            let Some(&shard) = scan.shards.last() else {
+                return Progress::Done;
+            };
             if shard != self.shard {
                 if !scan.asked {
                     scan.asked = true;
                     let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
-                    fx.send(shard, ShardMessage::Scan { session: id, serial: scan.serial, filter, cursor });
+                    fx.send(
+                        shard,
+                        ShardMessage::Scan {
+                            session: id,
+                            serial: scan.serial,
+                            filter,
+                            cursor,
+                        },
+                    );
                 }
                 return Progress::Asked;
             }
@@ -185,15 +215,29 @@ impl Kernel {
     /// must not get the older one after it. (A value of another shard may be outdated by the time it takes to come.)
     fn is_outdated(&self, message: &Message, now: Time) -> bool {
         home(message.address(), self.shards) == self.shard
-            && !self.last_values.get(message.address(), now).is_some_and(|value| value.is_same(message))
+            && !self
+                .last_values
+                .get(message.address(), now)
+                .is_some_and(|value| value.is_same(message))
     }
 
     /// Takes some matching values of this shard; true when there are no more.
-    pub(crate) fn look(&self, filter: &str, cursor: &mut ScanCursor, now: Time, found: &mut VecDeque<Message>) -> bool {
-        self.last_values.scan(filter, cursor, STEPS_MAX, now, |message| {
-            found.push_back(message.clone());
-            if found.len() >= TAKE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+    pub(crate) fn look(
+        &self,
+        filter: &str,
+        cursor: &mut ScanCursor,
+        now: Time,
+        found: &mut VecDeque<Message>,
+    ) -> bool {
+        self.last_values
+            .scan(filter, cursor, STEPS_MAX, now, |message| {
+                found.push_back(message.clone());
+                if found.len() >= TAKE_MAX {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
     }
 
     /// Gives the message back if the session cannot take it now.
@@ -206,19 +250,30 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Message> {
-        let Some(session) = self.sessions.get(id) else { return Ok(()) };
-        let Some(link) = session.link else { return Ok(()) };
+        let Some(session) = self.sessions.get(id) else {
+            return Ok(());
+        };
+        let Some(link) = session.link else {
+            return Ok(());
+        };
         if message.expires() <= now || !session.access.may_receive(&message) {
             return Ok(());
         }
         let reliability = reliability.min(message.reliability());
-        let ready = if reliability == Reliability::AtMostOnce { !session.congested } else { session.can_take() };
+        let ready = if reliability == Reliability::AtMostOnce {
+            !session.congested
+        } else {
+            session.can_take()
+        };
         if !ready {
             return Err(message);
         }
         self.book_routed(Some(id), message.address());
-        let subscription_ids =
-            if subscription == 0 { SubscriptionIds::None } else { SubscriptionIds::One(subscription) };
+        let subscription_ids = if subscription == 0 {
+            SubscriptionIds::None
+        } else {
+            SubscriptionIds::One(subscription)
+        };
         // An exactly-once delivery is written down: its receiver will tell a repetition by its tag. Others are not: if
         // the broker ends, so does the scan, and a new subscription brings the value again.
         let exactly_once = reliability == Reliability::ExactlyOnce;
@@ -234,7 +289,13 @@ impl Kernel {
             deliveries: 0,
         };
         if reliability == Reliability::AtMostOnce {
-            let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, None, now) });
+            let sent = fx.deliver(
+                link,
+                &Delivery {
+                    tag: 0,
+                    ..entry.delivery(0, None, now)
+                },
+            );
             if sent == crate::effects::Sent::Full {
                 self.unbook_routed(Some(id), entry.message.address());
                 if let Some(session) = self.sessions.get_mut(id) {
@@ -242,15 +303,25 @@ impl Kernel {
                 }
                 return Err(entry.message);
             }
-            self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
+            self.book_at_most_once(
+                id,
+                sent,
+                entry.message.address(),
+                entry.message.payload().len(),
+            );
         } else if serial == 0 {
             self.send_entry(id, entry, now, fx);
         } else {
             let (message, ids) = (entry.message.clone(), entry.subscription_ids.clone());
             let put = self.send_entry(id, entry, now, fx);
-            let Some(queue) = self.sessions.get(id).map(|session| session.uid) else { return Ok(()) };
-            let pending =
-                Pending { retain: true, subscription_ids: ids, ..Pending::new(queue, serial, reliability, 0) };
+            let Some(queue) = self.sessions.get(id).map(|session| session.uid) else {
+                return Ok(());
+            };
+            let pending = Pending {
+                retain: true,
+                subscription_ids: ids,
+                ..Pending::new(queue, serial, reliability, 0)
+            };
             self.persist_entry(id, &message, pending, put, fx);
         }
         Ok(())
@@ -266,8 +337,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(scan) = session.scans.iter_mut().find(|scan| scan.serial == serial) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(scan) = session.scans.iter_mut().find(|scan| scan.serial == serial) else {
+            return;
+        };
         scan.asked = false;
         scan.ready.extend(messages);
         match cursor {
@@ -281,9 +356,16 @@ impl Kernel {
     }
 
     /// Applies a retain operation that came to another shard.
-    pub(crate) fn on_retain<E: Effects>(&mut self, message: Message, safety: Safety, from: From, fx: &mut E) {
+    pub(crate) fn on_retain<E: Effects>(
+        &mut self,
+        message: Message,
+        safety: Safety,
+        from: From,
+        fx: &mut E,
+    ) {
         // What the broker says about itself it will say again.
-        let is_kept = self.limits.journal && (message.publisher() != 0 || !message.address().starts_with('$'));
+        let is_kept = self.limits.journal
+            && (message.publisher() != 0 || !message.address().starts_with('$'));
         if !self.keep_last_value(&message) {
             self.ledger.retain_refused += 1;
         } else if is_kept {

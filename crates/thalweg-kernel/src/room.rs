@@ -10,8 +10,16 @@ use thalweg_model::{Reliability, RetainOp, Time};
 impl Kernel {
     /// Whether a message that several addresses get would have to be kept where there is no room for it.
     #[cold]
-    pub(crate) fn must_refuse_any(&mut self, id: SessionId, draft: &Draft<'_>, others: &[String]) -> bool {
-        self.must_refuse(id, draft) || others.iter().any(|address| self.must_refuse(id, &Draft { address, ..*draft }))
+    pub(crate) fn must_refuse_any(
+        &mut self,
+        id: SessionId,
+        draft: &Draft<'_>,
+        others: &[String],
+    ) -> bool {
+        self.must_refuse(id, draft)
+            || others
+                .iter()
+                .any(|address| self.must_refuse(id, &Draft { address, ..*draft }))
     }
 
     /// Whether the message would have to be kept where there is no room for it: on a disk that is full, or in memory that is
@@ -19,7 +27,10 @@ impl Kernel {
     #[cold]
     pub(crate) fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
         let is_repeated = draft.reliability == Reliability::ExactlyOnce
-            && self.sessions.get(id).is_some_and(|session| session.held.contains(draft.ticket));
+            && self
+                .sessions
+                .get(id)
+                .is_some_and(|session| session.held.contains(draft.ticket));
         !is_repeated
             && (self.journal_full && self.must_be_written(id, draft)
                 || self.pressure >= Pressure::DropWaiting && self.must_wait_in_memory(id, draft))
@@ -40,11 +51,20 @@ impl Kernel {
             let session = self.sessions.get(receiver.session);
             !is_own
                 && receiver.reliability > Reliability::AtMostOnce
-                && session.is_some_and(|session| !(session.can_take() || session.durable && waits_on_disk))
+                && session.is_some_and(|session| {
+                    !(session.can_take() || session.durable && waits_on_disk)
+                })
         };
         is_sure && route.receivers.iter().any(waits)
-            || route.queues.iter().any(|queue| self.queue_must_wait(*queue, is_sure && waits_on_disk))
-            || is_sure && route.groups.iter().any(|group| self.group_must_wait(*group))
+            || route
+                .queues
+                .iter()
+                .any(|queue| self.queue_must_wait(*queue, is_sure && waits_on_disk))
+            || is_sure
+                && route
+                    .groups
+                    .iter()
+                    .any(|group| self.group_must_wait(*group))
     }
 
     /// Whether the message would have to be written down.
@@ -61,10 +81,20 @@ impl Kernel {
             return true;
         }
         let route = self.route(draft.address);
-        let durable = |receiver: &Receiver| self.sessions.get(receiver.session).is_some_and(|session| session.durable);
+        let durable = |receiver: &Receiver| {
+            self.sessions
+                .get(receiver.session)
+                .is_some_and(|session| session.durable)
+        };
         route.receivers.iter().any(durable)
-            || route.groups.iter().any(|group| self.group_number(*group) != 0)
-            || route.queues.iter().any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
+            || route
+                .groups
+                .iter()
+                .any(|group| self.group_number(*group) != 0)
+            || route
+                .queues
+                .iter()
+                .any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
             || !route.onward().conditional.is_empty()
             || !route.shards.is_empty()
     }

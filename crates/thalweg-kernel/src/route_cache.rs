@@ -162,7 +162,10 @@ impl Route {
 
     /// Whether sessions or readers want it, here or elsewhere.
     pub(crate) fn wants_more_than_queues(&self) -> bool {
-        !(self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty() && self.cell.is_none())
+        !(self.receivers.is_empty()
+            && self.groups.is_empty()
+            && self.shards.is_empty()
+            && self.cell.is_none())
     }
 
     /// Whether queues want it, or may want it, or it is led on.
@@ -232,12 +235,18 @@ impl Kernel {
     pub(crate) fn is_current(&self, route: &Route) -> bool {
         route.stamp == self.routes.stamp_of(route.bucket)
             && route.epoch == self.access_epoch
-            && route.onward.as_ref().is_none_or(|onward| self.is_onward_current(onward))
+            && route
+                .onward
+                .as_ref()
+                .is_none_or(|onward| self.is_onward_current(onward))
     }
 
     #[cold]
     fn is_onward_current(&self, onward: &Onward) -> bool {
-        onward.led.iter().all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
+        onward
+            .led
+            .iter()
+            .all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
     }
 
     /// The route of an address, remembered or worked out.
@@ -248,7 +257,8 @@ impl Kernel {
             return route;
         }
         let route = Rc::new(self.work_out(address));
-        self.cache.insert(address, route.clone(), self.limits.route_cache_max);
+        self.cache
+            .insert(address, route.clone(), self.limits.route_cache_max);
         route
     }
 
@@ -257,7 +267,11 @@ impl Kernel {
         let mut route = self.work_out(address);
         route.goes = Goes::Anywhere;
         route.cell = None;
-        route.receivers.retain(|receiver| self.sessions.get(receiver.session).is_some_and(|s| is_meant(&s.client)));
+        route.receivers.retain(|receiver| {
+            self.sessions
+                .get(receiver.session)
+                .is_some_and(|s| is_meant(&s.client))
+        });
         route
     }
 
@@ -271,7 +285,12 @@ impl Kernel {
             let found = is_led_on.then(|| self.work_out_alone(address));
             let alone = found.as_ref().map_or(&**known, |found| &found.route);
             match at {
-                0 => route = Route { goes: Goes::Anywhere, ..alone.clone() },
+                0 => {
+                    route = Route {
+                        goes: Goes::Anywhere,
+                        ..alone.clone()
+                    }
+                }
                 _ => route.add(address, alone),
             }
             if let Some(found) = found {
@@ -287,7 +306,11 @@ impl Kernel {
 
     #[inline(always)]
     fn work_out(&self, address: &str) -> Route {
-        let Alone { mut route, bindings, is_wanted } = self.work_out_alone(address);
+        let Alone {
+            mut route,
+            bindings,
+            is_wanted,
+        } = self.work_out_alone(address);
         if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
             self.follow(&[(address.to_owned(), bindings)], is_wanted, &mut route);
         }
@@ -299,7 +322,10 @@ impl Kernel {
             && !route.has_queues()
         {
             route.goes = Goes::ToReceivers;
-        } else if route.queues.len() == 1 && route.onward.is_none() && !route.wants_more_than_queues() {
+        } else if route.queues.len() == 1
+            && route.onward.is_none()
+            && !route.wants_more_than_queues()
+        {
             route.goes = Goes::ToQueue;
         } else if route.groups.len() == 1
             && route.receivers.is_empty()
@@ -315,9 +341,17 @@ impl Kernel {
     #[inline(always)]
     fn work_out_alone(&self, address: &str) -> Alone {
         let bucket = self.routes.bucket_of(address);
-        let mut route =
-            Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
-        let said = self.limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
+        let mut route = Route {
+            stamp: self.routes.stamp_of(bucket),
+            epoch: self.access_epoch,
+            bucket,
+            ..Route::default()
+        };
+        let said = self
+            .limits
+            .safety_filters
+            .iter()
+            .filter(|(filter, _)| filter.matches(address));
         route.safety = said.map(|(_, safety)| *safety).max();
         let mut sinks: Vec<Sink> = Vec::new();
         let mut bindings: Vec<u32> = Vec::new();
@@ -331,28 +365,49 @@ impl Kernel {
         sinks.sort_by_key(|sink| sink.target);
         for same in sinks.chunk_by(|a, b| a.target == b.target) {
             let session = SessionId(same[0].target);
-            let may = self.sessions.get(session).is_some_and(|s| s.access.allows(Permission::Receive, address));
+            let may = self
+                .sessions
+                .get(session)
+                .is_some_and(|s| s.access.allows(Permission::Receive, address));
             if may {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
         route.is_kept = self.is_kept(address);
-        Alone { route, bindings, is_wanted }
+        Alone {
+            route,
+            bindings,
+            is_wanted,
+        }
     }
 }
 
 impl Receiver {
     fn of(session: SessionId, sinks: &[Sink]) -> Self {
-        let reliability = sinks.iter().map(|sink| sink.reliability).max().unwrap_or_default();
+        let reliability = sinks
+            .iter()
+            .map(|sink| sink.reliability)
+            .max()
+            .unwrap_or_default();
         let flags = sinks.iter().fold(0, |flags, sink| flags | sink.flags);
         let id = sinks.first().map_or(0, |sink| sink.id);
-        Receiver { session, reliability, flags, id, overlap: (sinks.len() > 1).then(|| sinks.into()) }
+        Receiver {
+            session,
+            reliability,
+            flags,
+            id,
+            overlap: (sinks.len() > 1).then(|| sinks.into()),
+        }
     }
 
     /// This receiver without the subscriptions that do not want the publisher's own messages; `None` if none is left.
     pub(crate) fn without_no_local(&self) -> Option<Receiver> {
         let sinks = self.overlap.as_deref()?;
-        let rest: Vec<Sink> = sinks.iter().copied().filter(|sink| sink.flags & NO_LOCAL == 0).collect();
+        let rest: Vec<Sink> = sinks
+            .iter()
+            .copied()
+            .filter(|sink| sink.flags & NO_LOCAL == 0)
+            .collect();
         (!rest.is_empty()).then(|| Receiver::of(self.session, &rest))
     }
 }

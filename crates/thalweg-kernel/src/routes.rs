@@ -48,7 +48,10 @@ impl<S: Copy> RouteTable<S> {
             exact: Exact::new(hasher.clone()),
             wild: Trie::new(hasher.clone()),
             hasher,
-            stamps: Stamps { everywhere: 0, by_bucket: Box::new([0; BUCKETS]) },
+            stamps: Stamps {
+                everywhere: 0,
+                by_bucket: Box::new([0; BUCKETS]),
+            },
             len: 0,
         }
     }
@@ -144,7 +147,10 @@ impl<S: Copy> RouteTable<S> {
     /// Bytes of memory held, what the allocator rounds up included (an estimate, on the high side). Cheap enough for
     /// a metric, not for every message.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.stamps.by_bucket) + self.exact.bytes() + self.wild.bytes()
+        size_of::<Self>()
+            + size_of_val(&*self.stamps.by_bucket)
+            + self.exact.bytes()
+            + self.wild.bytes()
     }
 
     /// A number that changes whenever an insert, removal or update could change what `address` matches. The same

@@ -73,10 +73,14 @@ fn member_of(place: Place) -> Key {
 
 impl SeatsAway {
     fn report(&mut self, owner: ShardId) -> &mut Report {
-        let at = self.reports.iter().position(|(shard, _)| *shard == owner).unwrap_or_else(|| {
-            self.reports.push((owner, Report::default()));
-            self.reports.len() - 1
-        });
+        let at = self
+            .reports
+            .iter()
+            .position(|(shard, _)| *shard == owner)
+            .unwrap_or_else(|| {
+                self.reports.push((owner, Report::default()));
+                self.reports.len() - 1
+            });
         &mut self.reports[at].1
     }
 
@@ -95,7 +99,13 @@ impl SeatsAway {
     /// A shut seat takes nothing, not even what has room again, until the owner knows that it is open: what the owner sent
     /// before would overtake what went back.
     fn shut(&mut self, sitting: u32) {
-        let Some(here) = self.by_sitting.get(&sitting).and_then(|place| self.here.get_mut(place)) else { return };
+        let Some(here) = self
+            .by_sitting
+            .get(&sitting)
+            .and_then(|place| self.here.get_mut(place))
+        else {
+            return;
+        };
         if here.epoch != 0 {
             here.epoch = 0;
             let owner = here.owner;
@@ -126,8 +136,14 @@ impl SeatsAway {
         if self.errands.is_empty() {
             return false;
         }
-        let Some(running) = self.errands.remove(&(of.0.0, of.1, tag)) else { return false };
-        let said = if is_done { Said::Done(running.number) } else { Said::Back(running.number) };
+        let Some(running) = self.errands.remove(&(of.0.0, of.1, tag)) else {
+            return false;
+        };
+        let said = if is_done {
+            Said::Done(running.number)
+        } else {
+            Said::Back(running.number)
+        };
         self.say(running.owner, running.sitting, said);
         true
     }
@@ -140,8 +156,12 @@ impl SeatsAway {
     /// The group has nothing to do any more with deliveries that are meant.
     fn give_up_errands(&mut self, id: SessionId, is_meant: impl Fn(&Running) -> bool) {
         let range = (id.0, 0, 0)..=(id.0, u16::MAX, u64::MAX);
-        let meant = self.errands.range(range).filter(|(_, running)| is_meant(running));
-        let given_up: Vec<((u32, u16, u64), Running)> = meant.map(|(at, running)| (*at, *running)).collect();
+        let meant = self
+            .errands
+            .range(range)
+            .filter(|(_, running)| is_meant(running));
+        let given_up: Vec<((u32, u16, u64), Running)> =
+            meant.map(|(at, running)| (*at, *running)).collect();
         for (at, running) in given_up {
             self.errands.remove(&at);
             self.say(running.owner, running.sitting, Said::Back(running.number));
@@ -150,7 +170,9 @@ impl SeatsAway {
 
     /// A session has no link any more.
     fn go_down(&mut self, place: Place) {
-        let Some(here) = self.here.get_mut(&place) else { return };
+        let Some(here) = self.here.get_mut(&place) else {
+            return;
+        };
         here.epoch = 0;
         let (owner, sitting) = (here.owner, here.sitting);
         self.shut.retain(|shut| *shut != sitting);
@@ -158,7 +180,9 @@ impl SeatsAway {
     }
 
     fn get_up(&mut self, place: Place) {
-        let Some(here) = self.here.remove(&place) else { return };
+        let Some(here) = self.here.remove(&place) else {
+            return;
+        };
         self.by_sitting.remove(&here.sitting);
         self.shut.retain(|sitting| *sitting != here.sitting);
         self.say(here.owner, here.sitting, Said::Left);
@@ -173,8 +197,15 @@ impl Kernel {
         if self.shards == 1 || !self.is_owned_elsewhere(index) {
             return;
         }
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        let members: Vec<Member> = group.members.iter().filter(|member| member.session == id).copied().collect();
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
+        let members: Vec<Member> = group
+            .members
+            .iter()
+            .filter(|member| member.session == id)
+            .copied()
+            .collect();
         for member in members {
             self.tell_seat(index, &member, fx);
         }
@@ -182,15 +213,23 @@ impl Kernel {
 
     fn tell_seat<E: Effects>(&mut self, index: u32, member: &Member, fx: &mut E) {
         let place = place(index, key(member));
-        let Some(session) = self.sessions.get(member.session) else { return };
+        let Some(session) = self.sessions.get(member.session) else {
+            return;
+        };
         let opening = session.link.map(|_| session.openings);
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         let owner = group.owner;
         let waits = session.trial.as_ref().is_some_and(|trial| trial.waits);
         let away = &mut self.seats_away;
         let mut here = away.here.get(&place).copied().unwrap_or_else(|| {
             away.sitting_last = away.sitting_last.wrapping_add(1);
-            Here { owner, sitting: away.sitting_last, epoch: 0 }
+            Here {
+                owner,
+                sitting: away.sitting_last,
+                epoch: 0,
+            }
         });
         away.shut.retain(|sitting| *sitting != here.sitting);
         if opening.is_none() || waits {
@@ -221,7 +260,10 @@ impl Kernel {
             on_trial: session.trial.is_some(),
         };
         self.send_report(owner, fx);
-        fx.send(owner, ShardMessage::Group(GroupMail(Box::new(Mail::Seat(notice)))));
+        fx.send(
+            owner,
+            ShardMessage::Group(GroupMail(Box::new(Mail::Seat(notice)))),
+        );
     }
 
     /// A session leaves a group. What it has of it stays the group's.
@@ -229,8 +271,15 @@ impl Kernel {
         if self.seats_away.here.is_empty() || !self.is_owned_elsewhere(index) {
             return;
         }
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        let members: Vec<Key> = group.members.iter().filter(|member| member.session == id).map(key).collect();
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
+        let members: Vec<Key> = group
+            .members
+            .iter()
+            .filter(|member| member.session == id)
+            .map(key)
+            .collect();
         for member in members {
             self.leave_seat(index, member);
         }
@@ -254,7 +303,10 @@ impl Kernel {
         if self.seats_away.here.is_empty() {
             return;
         }
-        let places = self.seats_away.here.range((id.0, 0, 0, 0)..=(id.0, u16::MAX, u32::MAX, u32::MAX));
+        let places = self
+            .seats_away
+            .here
+            .range((id.0, 0, 0, 0)..=(id.0, u16::MAX, u32::MAX, u32::MAX));
         for place in places.map(|(place, _)| *place).collect::<Vec<Place>>() {
             self.seats_away.go_down(place);
         }
@@ -262,20 +314,36 @@ impl Kernel {
 
     /// A group ends here: nobody will settle anything of it.
     pub(crate) fn forget_errands(&mut self, index: u32) {
-        let of_group = self.seats_away.errands.iter().filter(|(_, running)| running.group == index);
-        for id in of_group.map(|(at, _)| SessionId(at.0)).collect::<Vec<SessionId>>() {
-            self.seats_away.give_up_errands(id, |running| running.group == index);
+        let of_group = self
+            .seats_away
+            .errands
+            .iter()
+            .filter(|(_, running)| running.group == index);
+        for id in of_group
+            .map(|(at, _)| SessionId(at.0))
+            .collect::<Vec<SessionId>>()
+        {
+            self.seats_away
+                .give_up_errands(id, |running| running.group == index);
         }
     }
 
     // --- errands
 
     /// The owner of a group has chosen a member here.
-    pub(crate) fn on_errand<E: Effects>(&mut self, owner: ShardId, errand: Errand, now: Time, fx: &mut E) {
+    pub(crate) fn on_errand<E: Effects>(
+        &mut self,
+        owner: ShardId,
+        errand: Errand,
+        now: Time,
+        fx: &mut E,
+    ) {
         self.ledger.arrived += 1;
         self.seats_away.seen.insert(owner, errand.number);
         let place = self.seats_away.by_sitting.get(&errand.sitting).copied();
-        let here = place.and_then(|place| self.seats_away.here.get(&place)).copied();
+        let here = place
+            .and_then(|place| self.seats_away.here.get(&place))
+            .copied();
         let member = place.and_then(|place| self.member_at(place));
         let (Some(place), Some(here), Some(member)) = (place, here, member) else {
             return self.send_back(owner, errand);
@@ -288,7 +356,10 @@ impl Kernel {
             return self.run_errand(owner, index, &member, errand, now, fx);
         }
         let may = |session: &Session| session.access.may_receive(&errand.message);
-        let is_denied = self.sessions.get(member.session).is_some_and(|session| !may(session));
+        let is_denied = self
+            .sessions
+            .get(member.session)
+            .is_some_and(|session| !may(session));
         self.seats_away.shut(errand.sitting);
         self.send_back(owner, errand);
         if is_denied {
@@ -299,15 +370,37 @@ impl Kernel {
 
     fn member_at(&self, place: Place) -> Option<Member> {
         let group = self.groups.get(place.3 as usize)?.as_ref()?;
-        group.members.iter().find(|member| key(member) == member_of(place)).copied()
+        group
+            .members
+            .iter()
+            .find(|member| key(member) == member_of(place))
+            .copied()
     }
 
     /// An errand that cannot be run goes back as it came.
     fn send_back(&mut self, owner: ShardId, errand: Errand) {
-        let Errand { key, sitting, number, from, deliveries, back, message, .. } = errand;
+        let Errand {
+            key,
+            sitting,
+            number,
+            from,
+            deliveries,
+            back,
+            message,
+            ..
+        } = errand;
         self.ledger.forwarded += 1;
-        let refused = Refused { by: None, known: back };
-        let copy = CopyBack { message, from, deliveries, errand: Some((sitting, number)), refused };
+        let refused = Refused {
+            by: None,
+            known: back,
+        };
+        let copy = CopyBack {
+            message,
+            from,
+            deliveries,
+            errand: Some((sitting, number)),
+            refused,
+        };
         self.seats_away.bring(owner, key, copy);
     }
 
@@ -321,18 +414,43 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Errand { sitting, number, from, deliveries, back, message, .. } = errand;
+        let Errand {
+            sitting,
+            number,
+            from,
+            deliveries,
+            back,
+            message,
+            ..
+        } = errand;
         self.book_routed(None, message.address());
-        self.seats_away.current = Some(Running { owner, sitting, number, group: index });
+        self.seats_away.current = Some(Running {
+            owner,
+            sitting,
+            number,
+            group: index,
+        });
         if let Some(line) = member.line {
-            self.offer_to_line(index, member.session, line, &message, deliveries, back, now, fx);
+            self.offer_to_line(
+                index,
+                member.session,
+                line,
+                &message,
+                deliveries,
+                back,
+                now,
+                fx,
+            );
             self.write_down_errand(&message, from, fx);
         } else if self.is_of_queue_elsewhere(index) {
             // The queue may end at any time, and with it the entry; so the message is written down anew.
             self.deliver_anew(index, member, &message, deliveries, now, fx);
             self.write_down_errand(&message, from, fx);
         } else {
-            let durable = self.sessions.get(member.session).is_some_and(|session| session.durable);
+            let durable = self
+                .sessions
+                .get(member.session)
+                .is_some_and(|session| session.durable);
             let mut serial = from.1;
             if !durable && self.group_number(index) == 0 {
                 // Nobody who outlives the broker wants it any more.
@@ -349,8 +467,13 @@ impl Kernel {
         // It did not leave: it was dropped, or its output is full.
         self.seats_away.say(owner, sitting, Said::Back(number));
         let unsent = |entry: &Entry| entry.group == index;
-        let is_full = self.sessions.get(member.session).is_some_and(|session| session.waiting.iter().any(unsent))
-            || self.group_mut(index).is_some_and(|group| !group.waiting.is_empty());
+        let is_full = self
+            .sessions
+            .get(member.session)
+            .is_some_and(|session| session.waiting.iter().any(unsent))
+            || self
+                .group_mut(index)
+                .is_some_and(|group| !group.waiting.is_empty());
         if is_full {
             self.seats_away.shut(sitting);
             // It keeps its place before what else goes back.
@@ -371,10 +494,14 @@ impl Kernel {
 
     /// A delivery left; whether it is the errand that is just being run.
     pub(crate) fn is_errand_sent(&mut self, index: u32, to: Key, parcel: &Parcel) -> bool {
-        let Some(running) = self.seats_away.current.take() else { return false };
+        let Some(running) = self.seats_away.current.take() else {
+            return false;
+        };
         debug_assert_eq!(running.group, index);
         if parcel.settles {
-            self.seats_away.errands.insert((to.0.0, to.1, parcel.tag), running);
+            self.seats_away
+                .errands
+                .insert((to.0.0, to.1, parcel.tag), running);
         }
         true
     }
@@ -382,8 +509,14 @@ impl Kernel {
     /// An exactly-once delivery has come so far; whether it was an errand, and its owner is told.
     pub(crate) fn is_errand_stepped(&mut self, of: Key, tag: u64, step: Step, now: Time) -> bool {
         let away = &mut self.seats_away;
-        let Some(running) = away.errands.get(&(of.0.0, of.1, tag)).copied() else { return false };
-        away.say(running.owner, running.sitting, Said::Stepped(running.number, step, now));
+        let Some(running) = away.errands.get(&(of.0.0, of.1, tag)).copied() else {
+            return false;
+        };
+        away.say(
+            running.owner,
+            running.sitting,
+            Said::Stepped(running.number, step, now),
+        );
         true
     }
 
@@ -402,18 +535,23 @@ impl Kernel {
     // --- what members say
 
     fn sitting_in(&self, index: u32, id: SessionId) -> Option<Here> {
-        self.seats_away.here.get(&place(index, (id, u16::MAX, 0))).copied()
+        self.seats_away
+            .here
+            .get(&place(index, (id, u16::MAX, 0)))
+            .copied()
     }
 
     pub(crate) fn tell_load(&mut self, index: u32, id: SessionId, report: &LoadReport) {
         if let Some(here) = self.sitting_in(index, id) {
-            self.seats_away.say(here.owner, here.sitting, Said::Load(*report));
+            self.seats_away
+                .say(here.owner, here.sitting, Said::Load(*report));
         }
     }
 
     pub(crate) fn tell_round_trip(&mut self, index: u32, id: SessionId, least: Span, jitter: Span) {
         if let Some(here) = self.sitting_in(index, id) {
-            self.seats_away.say(here.owner, here.sitting, Said::RoundTrip(least, jitter));
+            self.seats_away
+                .say(here.owner, here.sitting, Said::RoundTrip(least, jitter));
         }
     }
 
@@ -428,23 +566,42 @@ impl Kernel {
 
     /// Whatever waits in a group of another owner goes there; seats that had been shut and have room again are open.
     pub(crate) fn send_home<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
         if !group.waiting.is_empty() {
-            let (waiting, bytes) = (std::mem::take(&mut group.waiting), std::mem::take(&mut group.waiting_bytes));
+            let (waiting, bytes) = (
+                std::mem::take(&mut group.waiting),
+                std::mem::take(&mut group.waiting_bytes),
+            );
             self.waiting -= waiting.len();
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             for waiting in waiting {
                 let (errand, known) = (self.seats_away.unsent, waiting.back);
-                self.bring_home(owner, name.clone(), number, waiting, errand, Refused { by: None, known });
+                self.bring_home(
+                    owner,
+                    name.clone(),
+                    number,
+                    waiting,
+                    errand,
+                    Refused { by: None, known },
+                );
             }
         }
         // What is only said waits for the end of the turn.
-        if self.seats_away.reports.iter().any(|(shard, report)| *shard == owner && !report.copies.is_empty()) {
+        if self
+            .seats_away
+            .reports
+            .iter()
+            .any(|(shard, report)| *shard == owner && !report.copies.is_empty())
+        {
             self.send_report(owner, fx);
         }
         for sitting in self.seats_away.shut.clone() {
-            let Some(place) = self.seats_away.by_sitting.get(&sitting).copied() else { continue };
+            let Some(place) = self.seats_away.by_sitting.get(&sitting).copied() else {
+                continue;
+            };
             if place.3 == index
                 && let Some(member) = self.member_at(place)
                 && self.has_room(&member)
@@ -464,12 +621,31 @@ impl Kernel {
         errand: Option<(u32, u64)>,
         refused: Refused,
     ) {
-        let Waiting { message, deliveries, serial, .. } = waiting;
+        let Waiting {
+            message,
+            deliveries,
+            serial,
+            ..
+        } = waiting;
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.ledger.forwarded += 1;
-        let from = if serial == 0 { (0, 0) } else { (number, serial) };
-        self.seats_away.bring(owner, name, CopyBack { message, from, deliveries, errand, refused });
+        let from = if serial == 0 {
+            (0, 0)
+        } else {
+            (number, serial)
+        };
+        self.seats_away.bring(
+            owner,
+            name,
+            CopyBack {
+                message,
+                from,
+                deliveries,
+                errand,
+                refused,
+            },
+        );
     }
 
     /// A member here gives back what it was given of a group that another shard owns.
@@ -478,26 +654,47 @@ impl Kernel {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
-        let sitting = self.seats_away.here.get(&place(index, by)).map(|here| here.sitting);
-        let refused = Refused { by: sitting, known: waiting.back };
+        let sitting = self
+            .seats_away
+            .here
+            .get(&place(index, by))
+            .map(|here| here.sitting);
+        let refused = Refused {
+            by: sitting,
+            known: waiting.back,
+        };
         self.bring_home(owner, name, number, waiting, None, refused);
     }
 
     fn has_room(&self, member: &Member) -> bool {
-        let Some(session) = self.sessions.get(member.session).filter(|session| session.is_trusted()) else {
+        let Some(session) = self
+            .sessions
+            .get(member.session)
+            .filter(|session| session.is_trusted())
+        else {
             return false;
         };
         match member.line {
             Some(line) => self.consumer_can_take(member.session, line.line, line.consumer),
-            None if member.reliability == Reliability::AtMostOnce => session.link.is_some() && !session.congested,
+            None if member.reliability == Reliability::AtMostOnce => {
+                session.link.is_some() && !session.congested
+            }
             None => session.can_take(),
         }
     }
 
     fn send_report<E: Effects>(&mut self, owner: ShardId, fx: &mut E) {
-        if let Some(at) = self.seats_away.reports.iter().position(|(shard, _)| *shard == owner) {
+        if let Some(at) = self
+            .seats_away
+            .reports
+            .iter()
+            .position(|(shard, _)| *shard == owner)
+        {
             let (_, report) = self.seats_away.reports.swap_remove(at);
-            fx.send(owner, ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))));
+            fx.send(
+                owner,
+                ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
+            );
         }
     }
 
@@ -520,7 +717,10 @@ impl Kernel {
     /// The same without looking for what has changed.
     pub(crate) fn send_reports<E: Effects>(&mut self, fx: &mut E) {
         for (owner, report) in std::mem::take(&mut self.seats_away.reports) {
-            fx.send(owner, ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))));
+            fx.send(
+                owner,
+                ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
+            );
         }
     }
 }

@@ -4,7 +4,9 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::balance::{Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms};
+use crate::balance::{
+    Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms,
+};
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{LineMember, Member};
@@ -71,7 +73,9 @@ pub(crate) enum Chosen {
 
 /// By what a member is known.
 pub(crate) fn key(member: &Member) -> Key {
-    member.line.map_or((member.session, u16::MAX, 0), |line| (member.session, line.line, line.consumer))
+    member.line.map_or((member.session, u16::MAX, 0), |line| {
+        (member.session, line.line, line.consumer)
+    })
 }
 
 impl Seats {
@@ -102,7 +106,13 @@ impl Seats {
             (new.look_at, new.watch_at) = (old.look_at, old.watch_at);
             for (key, seat) in old.places {
                 if let Some(tally) = old.tallies.get(seat.place as usize) {
-                    new.away.insert(key, Tally { unsettled: 0, ..*tally });
+                    new.away.insert(
+                        key,
+                        Tally {
+                            unsettled: 0,
+                            ..*tally
+                        },
+                    );
                 }
             }
         }
@@ -113,10 +123,17 @@ impl Seats {
     pub(crate) fn seen(&self, member: &Member, now: Time) -> (Tally, Option<MemberView>) {
         match self.places.get(&key(member)) {
             Some(seat) => {
-                let tally = self.tallies.get(seat.place as usize).copied().unwrap_or_default();
+                let tally = self
+                    .tallies
+                    .get(seat.place as usize)
+                    .copied()
+                    .unwrap_or_default();
                 (tally, self.balancer.view(seat.place, now))
             }
-            None => (self.away.get(&key(member)).copied().unwrap_or_default(), None),
+            None => (
+                self.away.get(&key(member)).copied().unwrap_or_default(),
+                None,
+            ),
         }
     }
 
@@ -134,7 +151,9 @@ impl Seats {
     ) -> Option<(Place, Member)> {
         let members = &self.members;
         let member = |place: Place| members.get(place as usize).copied().flatten();
-        match self.balancer.choose(head, now, &mut |place| member(place).is_some_and(|member| may(&member))) {
+        match self.balancer.choose(head, now, &mut |place| {
+            member(place).is_some_and(|member| may(&member))
+        }) {
             Choice::Send(place) => Some((place, member(place)?)),
             _ => None,
         }
@@ -154,7 +173,16 @@ impl Seats {
             self.balancer.took_turn(place, size, now);
         } else {
             self.balancer.arrived(now);
-            self.balancer.sent(place, &Parcel { tag: 0, size, settles: false, again: false }, now);
+            self.balancer.sent(
+                place,
+                &Parcel {
+                    tag: 0,
+                    size,
+                    settles: false,
+                    again: false,
+                },
+                now,
+            );
         }
         if let Some(tally) = self.tallies.get_mut(place as usize) {
             tally.chosen += 1;
@@ -186,11 +214,17 @@ impl Kernel {
     /// Everybody with a link sits down, everybody else gets up.
     fn seat_members(&mut self, index: u32, seats: &mut Seats, now: Time) {
         seats.stale = false;
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return;
+        };
         // Who may not take from a queue has no seat in a group that does, however long it has been a member.
         let takes = is_queue_address(&group.filter);
-        let may_sit =
-            |id| !takes || self.member_access(id).is_some_and(|it| it.allows(Permission::Take, &group.filter));
+        let may_sit = |id| {
+            !takes
+                || self
+                    .member_access(id)
+                    .is_some_and(|it| it.allows(Permission::Take, &group.filter))
+        };
         let opening = |member: &Member| {
             if !may_sit(member.session) {
                 return None;
@@ -201,8 +235,10 @@ impl Kernel {
             let session = self.sessions.get(member.session)?;
             session.link.map(|_| session.openings)
         };
-        let present: Map<Key, u32> =
-            group.everybody().filter_map(|member| Some((key(member), opening(member)?))).collect();
+        let present: Map<Key, u32> = group
+            .everybody()
+            .filter_map(|member| Some((key(member), opening(member)?)))
+            .collect();
         let (balancer, members) = (&mut seats.balancer, &mut seats.members);
         let (tallies, away) = (&mut seats.tallies, &mut seats.away);
         seats.places.retain(|key, seat| {
@@ -210,7 +246,13 @@ impl Kernel {
             if !stays {
                 balancer.leave(seat.place);
                 if let Some(tally) = tallies.get_mut(seat.place as usize) {
-                    away.insert(*key, Tally { unsettled: 0, ..std::mem::take(tally) });
+                    away.insert(
+                        *key,
+                        Tally {
+                            unsettled: 0,
+                            ..std::mem::take(tally)
+                        },
+                    );
                 }
                 if let Some(member) = members.get_mut(seat.place as usize) {
                     *member = None;
@@ -219,11 +261,20 @@ impl Kernel {
             stays
         });
         for member in group.everybody() {
-            let Some(opening) = opening(member) else { continue };
-            let terms = Terms { patience: group.policy.patience, ..self.terms_of(member, &group.key) };
+            let Some(opening) = opening(member) else {
+                continue;
+            };
+            let terms = Terms {
+                patience: group.policy.patience,
+                ..self.terms_of(member, &group.key)
+            };
             let seat = seats.places.entry(key(member)).or_insert_with(|| {
                 let place = balancer.join(terms, now);
-                if self.aways.get(member.session).is_some_and(|away| away.on_trial) {
+                if self
+                    .aways
+                    .get(member.session)
+                    .is_some_and(|away| away.on_trial)
+                {
                     balancer.on_trial(place, now);
                 }
                 if let Some(session) = self.sessions.get(member.session) {
@@ -237,10 +288,15 @@ impl Kernel {
                 }
                 let at = place as usize;
                 tallies.resize(tallies.len().max(at + 1), Tally::default());
-                if let (Some(tally), Some(known)) = (tallies.get_mut(at), away.remove(&key(member))) {
+                if let (Some(tally), Some(known)) = (tallies.get_mut(at), away.remove(&key(member)))
+                {
                     *tally = known;
                 }
-                Seat { place, opening, terms }
+                Seat {
+                    place,
+                    opening,
+                    terms,
+                }
             });
             if seat.terms != terms {
                 seat.terms = terms;
@@ -255,7 +311,10 @@ impl Kernel {
             }
         }
         let wish = |member: &Member| self.order_wished(member, &group.key);
-        let by = group.policy.order.or_else(|| seats.members.iter().flatten().find_map(wish));
+        let by = group
+            .policy
+            .order
+            .or_else(|| seats.members.iter().flatten().find_map(wish));
         let order = Order::of(group.policy.strategy, by);
         seats.order = Order::go_on(seats.order.take(), order, &seats.members);
         if !away.is_empty() {
@@ -269,20 +328,37 @@ impl Kernel {
         if let Some(away) = self.aways.get(member.session) {
             return away.terms;
         }
-        let Some(session) = self.sessions.get(member.session) else { return Terms::default() };
-        let said = session.work.as_ref().map_or_else(WorkTerms::default, |said| said.of(group));
-        let (round_trip, jitter) = session.work.as_ref().map_or((Span::ZERO, Span::ZERO), |said| said.round_trip);
+        let Some(session) = self.sessions.get(member.session) else {
+            return Terms::default();
+        };
+        let said = session
+            .work
+            .as_ref()
+            .map_or_else(WorkTerms::default, |said| said.of(group));
+        let (round_trip, jitter) = session
+            .work
+            .as_ref()
+            .map_or((Span::ZERO, Span::ZERO), |said| said.round_trip);
         let plain = Terms::default();
         let (window_max, settles) = match &member.line {
-            Some(line) => (self.window_of(member.session, line.line, line.consumer), line.settles),
-            None => (u32::from(session.in_flight_max), member.reliability > Reliability::AtMostOnce),
+            Some(line) => (
+                self.window_of(member.session, line.line, line.consumer),
+                line.settles,
+            ),
+            None => (
+                u32::from(session.in_flight_max),
+                member.reliability > Reliability::AtMostOnce,
+            ),
         };
         Terms {
             window_max,
             settles,
             when_done: said.settles.map(|when| when == SettlesWhen::Processed),
             weight: said.weight.unwrap_or(plain.weight),
-            concurrency: said.concurrency.unwrap_or(plain.concurrency).clamp(1, CONCURRENCY_MAX),
+            concurrency: said
+                .concurrency
+                .unwrap_or(plain.concurrency)
+                .clamp(1, CONCURRENCY_MAX),
             report_every: said.report_every.unwrap_or(plain.report_every),
             round_trip,
             jitter,
@@ -292,7 +368,10 @@ impl Kernel {
 
     /// A session is back with a new link and takes its seats.
     pub(crate) fn sit_down(&mut self, id: SessionId, now: Time) {
-        let groups = self.sessions.get(id).map_or_else(Vec::new, |session| session.groups.clone());
+        let groups = self
+            .sessions
+            .get(id)
+            .map_or_else(Vec::new, |session| session.groups.clone());
         for index in groups {
             if let Some(group) = self.group_mut(index) {
                 group.seats_changed();
@@ -303,11 +382,15 @@ impl Kernel {
 
     /// Everybody sits down who has come, and gets up who has gone.
     pub(crate) fn seat_if_stale(&mut self, index: u32, now: Time) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         if group.seats.as_ref().is_none_or(|seats| !seats.stale) {
             return;
         }
-        let Some(mut seats) = group.seats.take() else { return };
+        let Some(mut seats) = group.seats.take() else {
+            return;
+        };
         self.seat_members(index, &mut seats, now);
         if let Some(group) = self.group_mut(index) {
             group.seats = Some(seats);
@@ -324,21 +407,37 @@ impl Kernel {
         now: Time,
     ) -> Chosen {
         let random = self.random();
-        let Some(group) = self.group_mut(index) else { return Chosen::Nobody };
+        let Some(group) = self.group_mut(index) else {
+            return Chosen::Nobody;
+        };
         if group.everybody().next().is_none() {
             return Chosen::Nobody;
         }
         let once = message.reliability() == Reliability::ExactlyOnce;
-        let (waiting, feed, upgrades) = (group.waiting.len(), group.feed, group.policy.upgrade_reliability);
+        let (waiting, feed, upgrades) = (
+            group.waiting.len(),
+            group.feed,
+            group.policy.upgrade_reliability,
+        );
         let waiting = feed.map_or(waiting, |(queue, _)| self.ready_in(queue));
         let (queued, size) = (waiting + 1, message.payload().len() as u32);
-        let head = Head { queued, size, turn: 0, random, once, again };
-        let Some(mut seats) = self.group_mut(index).and_then(|group| group.seats.take()) else { return Chosen::Nobody };
+        let head = Head {
+            queued,
+            size,
+            turn: 0,
+            random,
+            once,
+            again,
+        };
+        let Some(mut seats) = self.group_mut(index).and_then(|group| group.seats.take()) else {
+            return Chosen::Nobody;
+        };
         if seats.stale {
             self.seat_members(index, &mut seats, now);
         }
         if seats.order.is_some()
-            && let Some(chosen) = self.choose_in_order(index, &mut seats, message, &head, except, now)
+            && let Some(chosen) =
+                self.choose_in_order(index, &mut seats, message, &head, except, now)
         {
             if let Some(group) = self.group_mut(index) {
                 group.seats = Some(seats);
@@ -371,7 +470,12 @@ impl Kernel {
     }
 
     /// Whether a copy for this member can leave right now.
-    pub(crate) fn member_can_take(&self, member: &Member, message: &Message, upgrades: bool) -> bool {
+    pub(crate) fn member_can_take(
+        &self,
+        member: &Member,
+        message: &Message,
+        upgrades: bool,
+    ) -> bool {
         let Some(session) = self.sessions.get(member.session) else {
             return self.away_can_take(member, message, upgrades);
         };
@@ -388,12 +492,18 @@ impl Kernel {
     }
 
     fn seats_mut(&mut self, index: u32) -> Option<&mut Seats> {
-        self.groups.get_mut(index as usize)?.as_mut()?.seats.as_deref_mut()
+        self.groups
+            .get_mut(index as usize)?
+            .as_mut()?
+            .seats
+            .as_deref_mut()
     }
 
     /// A message came into a group.
     pub(crate) fn group_arrival(&mut self, index: u32, now: Time) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.counters.arrived += 1;
         if let Some(seats) = group.seats.as_deref_mut() {
             seats.balancer.arrived(now);
@@ -402,7 +512,9 @@ impl Kernel {
 
     /// What waits in a group is looked at again soon.
     pub(crate) fn look_at_group(&mut self, index: u32, at: Time) {
-        let Some(seats) = self.seats_mut(index) else { return };
+        let Some(seats) = self.seats_mut(index) else {
+            return;
+        };
         if at < seats.look_at {
             seats.look_at = at;
             self.timers.set(at, SessionId(index), TimerKind::GroupLook);
@@ -410,12 +522,25 @@ impl Kernel {
     }
 
     /// A copy of a group's left for a member.
-    pub(crate) fn group_copy_sent(&mut self, id: SessionId, index: u32, parcel: &Parcel, now: Time) {
+    pub(crate) fn group_copy_sent(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        parcel: &Parcel,
+        now: Time,
+    ) {
         self.group_sent(index, (id, u16::MAX, 0), parcel, now);
     }
 
     /// The same for a consumer of a line.
-    pub(crate) fn group_line_sent(&mut self, index: u32, id: SessionId, to: LineMember, parcel: &Parcel, now: Time) {
+    pub(crate) fn group_line_sent(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        to: LineMember,
+        parcel: &Parcel,
+        now: Time,
+    ) {
         if to.settles && !parcel.settles {
             // It was not even shown.
             return;
@@ -427,37 +552,67 @@ impl Kernel {
         if self.is_errand_sent(index, to, parcel) {
             return;
         }
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.counters.chosen += 1;
-        let Some(seats) = group.seats.as_deref_mut() else { return };
-        let Some(place) = seats.places.get(&to).map(|seat| seat.place) else { return };
+        let Some(seats) = group.seats.as_deref_mut() else {
+            return;
+        };
+        let Some(place) = seats.places.get(&to).map(|seat| seat.place) else {
+            return;
+        };
         if let Some(tally) = seats.tallies.get_mut(place as usize) {
             tally.chosen += 1;
             tally.unsettled += u32::from(parcel.settles);
         }
         seats.balancer.sent(place, parcel, now);
-        if parcel.settles && seats.strategy == GroupStrategy::Adaptive && seats.watch_at == Time::NEVER {
+        if parcel.settles
+            && seats.strategy == GroupStrategy::Adaptive
+            && seats.watch_at == Time::NEVER
+        {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers.set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
+            self.timers
+                .set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
         }
     }
 
     /// A consumer of a line has settled a copy, or gives it back.
-    pub(crate) fn group_line_settled(&mut self, index: u32, of: Key, tag: u64, is_done: bool, now: Time) {
+    pub(crate) fn group_line_settled(
+        &mut self,
+        index: u32,
+        of: Key,
+        tag: u64,
+        is_done: bool,
+        now: Time,
+    ) {
         if is_done {
             self.end_trial(of.0);
         }
         self.group_settled(index, of, tag, is_done, now);
     }
 
-    pub(crate) fn group_settled(&mut self, index: u32, of: Key, tag: u64, is_done: bool, now: Time) {
+    pub(crate) fn group_settled(
+        &mut self,
+        index: u32,
+        of: Key,
+        tag: u64,
+        is_done: bool,
+        now: Time,
+    ) {
         if self.is_errand_over(of, tag, is_done) {
             return;
         }
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.counters.settled += u64::from(is_done);
-        let Some(seats) = group.seats.as_deref_mut() else { return };
-        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else { return };
+        let Some(seats) = group.seats.as_deref_mut() else {
+            return;
+        };
+        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
+            return;
+        };
         if let Some(tally) = seats.tallies.get_mut(place as usize) {
             tally.settled += u64::from(is_done);
             tally.unsettled = tally.unsettled.saturating_sub(1);
@@ -470,28 +625,62 @@ impl Kernel {
     }
 
     /// An exactly-once copy has come so far at a session. Whether that can have another one for it.
-    pub(crate) fn group_copy_stepped(&mut self, index: u32, id: SessionId, tag: Tag, step: Step, now: Time) -> bool {
+    pub(crate) fn group_copy_stepped(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        tag: Tag,
+        step: Step,
+        now: Time,
+    ) -> bool {
         let holder = (id, u16::MAX, 0);
         !self.is_errand_stepped(holder, u64::from(tag), step, now)
             && self.group_stepped(index, holder, u64::from(tag), step, now)
     }
 
-    pub(crate) fn group_stepped(&mut self, index: u32, of: Key, tag: u64, step: Step, now: Time) -> bool {
-        let Some(seats) = self.seats_mut(index) else { return false };
-        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else { return false };
+    pub(crate) fn group_stepped(
+        &mut self,
+        index: u32,
+        of: Key,
+        tag: u64,
+        step: Step,
+        now: Time,
+    ) -> bool {
+        let Some(seats) = self.seats_mut(index) else {
+            return false;
+        };
+        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
+            return false;
+        };
         seats.balancer.stepped(place, tag, step, now)
     }
 
     /// A member has settled a copy.
-    pub(crate) fn group_copy_settled(&mut self, id: SessionId, index: u32, tag: Tag, message: &Message, now: Time) {
+    pub(crate) fn group_copy_settled(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        tag: Tag,
+        message: &Message,
+        now: Time,
+    ) {
         let holder = (id, u16::MAX, 0);
         self.group_settled(index, holder, u64::from(tag), true, now);
         self.order_settled(index, holder, message);
     }
 
     /// A receiver says how much it has to do; its groups go by that. False if what it says cannot be true.
-    pub fn report_load<E: Effects>(&mut self, id: SessionId, report: &LoadReport, now: Time, fx: &mut E) -> bool {
-        let groups = self.sessions.get(id).map_or_else(Vec::new, |session| session.groups.clone());
+    pub fn report_load<E: Effects>(
+        &mut self,
+        id: SessionId,
+        report: &LoadReport,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let groups = self
+            .sessions
+            .get(id)
+            .map_or_else(Vec::new, |session| session.groups.clone());
         let mut believed = report.credible().is_some();
         for index in groups {
             if self.is_owned_elsewhere(index) {
@@ -505,16 +694,36 @@ impl Kernel {
     }
 
     /// The same of one group. False if it is not believed.
-    pub(crate) fn seat_reported(&mut self, index: u32, id: SessionId, report: &LoadReport, now: Time) -> bool {
+    pub(crate) fn seat_reported(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        report: &LoadReport,
+        now: Time,
+    ) -> bool {
         self.seat_if_stale(index, now);
-        let Some(group) = self.group_mut(index) else { return true };
-        let Some(seats) = group.seats.as_deref_mut() else { return true };
-        let Some(place) = seats.place_of(id) else { return true };
+        let Some(group) = self.group_mut(index) else {
+            return true;
+        };
+        let Some(seats) = group.seats.as_deref_mut() else {
+            return true;
+        };
+        let Some(place) = seats.place_of(id) else {
+            return true;
+        };
         let is_believed = seats.balancer.reported(place, report, now);
         let counters = &mut group.counters;
-        *(if is_believed { &mut counters.reports } else { &mut counters.reports_refused }) += 1;
+        *(if is_believed {
+            &mut counters.reports
+        } else {
+            &mut counters.reports_refused
+        }) += 1;
         if let Some(tally) = seats.tallies.get_mut(place as usize) {
-            *(if is_believed { &mut tally.reports } else { &mut tally.reports_refused }) += 1;
+            *(if is_believed {
+                &mut tally.reports
+            } else {
+                &mut tally.reports_refused
+            }) += 1;
         }
         is_believed
     }
@@ -522,7 +731,13 @@ impl Kernel {
     /// What the network takes for a round trip to a receiver, as measured beside its messages: without it an
     /// acknowledgement on receipt is hard to tell from quick work.
     pub fn round_trip_measured(&mut self, id: SessionId, least: Span, jitter: Span) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| !session.groups.is_empty()) else { return };
+        let Some(session) = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| !session.groups.is_empty())
+        else {
+            return;
+        };
         // For groups in which it has no seat yet.
         session.work.get_or_insert_default().round_trip = (least, jitter);
         for index in session.groups.clone() {
@@ -534,7 +749,9 @@ impl Kernel {
     }
 
     pub(crate) fn seat_round_trip(&mut self, index: u32, id: SessionId, least: Span, jitter: Span) {
-        let Some(seats) = self.seats_mut(index) else { return };
+        let Some(seats) = self.seats_mut(index) else {
+            return;
+        };
         if let Some(place) = seats.place_of(id) {
             seats.balancer.round_trip(place, least, jitter);
         }
@@ -542,7 +759,9 @@ impl Kernel {
 
     /// A member away can take nothing for now, or can again.
     pub(crate) fn seat_blocked(&mut self, index: u32, id: SessionId, blocked: bool) {
-        let Some(seats) = self.seats_mut(index) else { return };
+        let Some(seats) = self.seats_mut(index) else {
+            return;
+        };
         if let Some(place) = seats.place_of(id) {
             seats.balancer.blocked(place, blocked);
         }
@@ -550,7 +769,9 @@ impl Kernel {
 
     /// The head of a group's queue may have found its member.
     pub(crate) fn on_group_look<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(seats) = self.seats_mut(index) else { return };
+        let Some(seats) = self.seats_mut(index) else {
+            return;
+        };
         if seats.look_at > now {
             return;
         }
@@ -562,28 +783,42 @@ impl Kernel {
     /// Members that have been silent for too long, as the balancer sees it.
     pub(crate) fn silent_members(&mut self, index: u32, now: Time) -> Vec<SessionId> {
         // The timer may be that of a group that had this number before.
-        let Some(seats) = self.seats_mut(index).filter(|seats| seats.watch_at <= now) else { return Vec::new() };
+        let Some(seats) = self.seats_mut(index).filter(|seats| seats.watch_at <= now) else {
+            return Vec::new();
+        };
         seats.watch_at = Time::NEVER;
         let mut overdue = Vec::new();
         seats.balancer.overdue(now, &mut overdue);
-        let session = |place: &Place| seats.members.get(*place as usize)?.map(|member| member.session);
+        let session = |place: &Place| {
+            seats
+                .members
+                .get(*place as usize)?
+                .map(|member| member.session)
+        };
         overdue.iter().filter_map(session).collect()
     }
 
     /// A group is watched as long as somebody has something to settle.
     pub(crate) fn watch_group(&mut self, index: u32, now: Time) {
-        let Some(seats) = self.seats_mut(index) else { return };
+        let Some(seats) = self.seats_mut(index) else {
+            return;
+        };
         if seats.watch_at == Time::NEVER && seats.balancer.has_unsettled() {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers.set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
+            self.timers
+                .set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
         }
     }
 
     /// A member's link is ended for its silence.
     pub(crate) fn note_stall(&mut self, id: SessionId, index: u32) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.counters.stalls += 1;
-        let Some(seats) = group.seats.as_deref_mut() else { return };
+        let Some(seats) = group.seats.as_deref_mut() else {
+            return;
+        };
         for (key, seat) in &seats.places {
             if key.0 == id
                 && let Some(tally) = seats.tallies.get_mut(seat.place as usize)
@@ -595,10 +830,18 @@ impl Kernel {
 
     /// A session's output takes no more for now, or takes more again.
     pub(crate) fn output_changed(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(id).filter(|session| !session.groups.is_empty()) else { return };
+        let Some(session) = self
+            .sessions
+            .get(id)
+            .filter(|session| !session.groups.is_empty())
+        else {
+            return;
+        };
         let (groups, congested) = (session.groups.clone(), session.congested);
         for index in groups {
-            let Some(seats) = self.seats_mut(index) else { continue };
+            let Some(seats) = self.seats_mut(index) else {
+                continue;
+            };
             if let Some(place) = seats.place_of(id) {
                 seats.balancer.blocked(place, congested);
             }

@@ -38,7 +38,10 @@ impl fmt::Debug for Sequences {
 impl Sequences {
     /// One number is taken.
     pub fn of(first: u64) -> Self {
-        let mut sequences = Sequences { highest: first, taken: Box::new([0; WORDS]) };
+        let mut sequences = Sequences {
+            highest: first,
+            taken: Box::new([0; WORDS]),
+        };
         sequences.set(first, true);
         sequences
     }
@@ -110,12 +113,17 @@ impl Sequences {
 
     /// Puts together what [`Sequences::runs`] took apart. More than is remembered is left out.
     pub fn from_runs(highest: u64, runs: impl IntoIterator<Item = u64>) -> Self {
-        let mut sequences = Sequences { highest, taken: Box::new([0; WORDS]) };
+        let mut sequences = Sequences {
+            highest,
+            taken: Box::new([0; WORDS]),
+        };
         let lowest = highest.saturating_sub(REMEMBERED - 1);
         let (mut next, mut is_taken) = (Some(highest), true);
         for run in runs {
             for _ in 0..run.min(REMEMBERED) {
-                let Some(number) = next.filter(|number| *number >= lowest) else { return sequences };
+                let Some(number) = next.filter(|number| *number >= lowest) else {
+                    return sequences;
+                };
                 sequences.set(number, is_taken);
                 next = number.checked_sub(1);
             }
@@ -135,10 +143,16 @@ mod tests {
         for seed in 0..40_u64 {
             let mut state = seed;
             let mut roll = |sides: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) % sides
             };
-            let mut next = if seed % 3 == 0 { u64::MAX - 60_000 } else { roll(20_000) };
+            let mut next = if seed % 3 == 0 {
+                u64::MAX - 60_000
+            } else {
+                roll(20_000)
+            };
             let mut sequences = Sequences::of(next);
             let mut all = BTreeSet::from([next]);
             for _ in 0..3_000 {
@@ -164,7 +178,10 @@ mod tests {
     #[test]
     fn a_leap_forgets_all_and_numbers_near_the_ends_do_no_harm() {
         let mut sequences = Sequences::of(0);
-        assert_eq!((sequences.look(0), sequences.look(1)), (Known::Taken, Known::New));
+        assert_eq!(
+            (sequences.look(0), sequences.look(1)),
+            (Known::Taken, Known::New)
+        );
         sequences.take(u64::MAX);
         assert_eq!(sequences.look(0), Known::Outdated);
         assert_eq!(sequences.look(u64::MAX), Known::Taken);

@@ -44,8 +44,16 @@ pub(crate) struct Entry {
 impl Entry {
     #[cfg(test)]
     pub(crate) fn for_test() -> Self {
-        let message =
-            Message::new("t", b"", Reliability::AtLeastOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None);
+        let message = Message::new(
+            "t",
+            b"",
+            Reliability::AtLeastOnce,
+            RetainOp::None,
+            Time::NEVER,
+            Time::ZERO,
+            0,
+            None,
+        );
         Entry {
             message,
             subscription_ids: SubscriptionIds::None,
@@ -301,22 +309,32 @@ impl Session {
 
     /// What it was given and has not settled, but for what is on disk.
     pub(crate) fn copies(&mut self) -> impl Iterator<Item = &mut Entry> {
-        let sent = self.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
-            SlotState::ExpectSettle(entry) => Some(entry),
-            _ => None,
-        });
+        let sent = self
+            .window
+            .iter_mut()
+            .filter_map(|(_, slot)| match &mut slot.state {
+                SlotState::ExpectSettle(entry) => Some(entry),
+                _ => None,
+            });
         sent.chain(&mut self.waiting)
     }
 
     /// Messages of a group that it is not done with: not settled, or settled in the first of two steps.
     pub(crate) fn messages_of_group(&mut self, index: u32) -> impl Iterator<Item = &Message> {
-        let sent = self.window.iter_mut().filter_map(move |(_, slot)| match &slot.state {
-            SlotState::ExpectSettle(entry) => (entry.group == index).then_some(&entry.message),
-            SlotState::ExpectReleased { of_group, .. } => {
-                of_group.as_ref().filter(|(group, _)| *group == index).map(|(_, message)| message)
-            }
-        });
-        let waiting = self.waiting.iter().filter(move |entry| entry.group == index);
+        let sent = self
+            .window
+            .iter_mut()
+            .filter_map(move |(_, slot)| match &slot.state {
+                SlotState::ExpectSettle(entry) => (entry.group == index).then_some(&entry.message),
+                SlotState::ExpectReleased { of_group, .. } => of_group
+                    .as_ref()
+                    .filter(|(group, _)| *group == index)
+                    .map(|(_, message)| message),
+            });
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(move |entry| entry.group == index);
         sent.chain(waiting.map(|entry| &entry.message))
     }
 
@@ -340,10 +358,13 @@ impl Session {
 
     /// Counts what it has of groups and is not done with.
     fn count_groups(&mut self) {
-        let of_groups = self.window.iter_mut().filter(|(_, slot)| match &slot.state {
-            SlotState::ExpectSettle(entry) => entry.group != NO_GROUP,
-            SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
-        });
+        let of_groups = self
+            .window
+            .iter_mut()
+            .filter(|(_, slot)| match &slot.state {
+                SlotState::ExpectSettle(entry) => entry.group != NO_GROUP,
+                SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
+            });
         self.group_in_flight = of_groups.count() as u32;
     }
 
@@ -354,7 +375,10 @@ impl Session {
 
     /// Memory that what waits takes.
     pub(crate) fn memory_held(&self) -> usize {
-        let disk = self.disk.as_ref().map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
+        let disk = self
+            .disk
+            .as_ref()
+            .map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
         self.waiting_bytes - disk.0 + disk.1
     }
 }
@@ -393,7 +417,9 @@ impl HeldTickets {
     /// False if it was not there.
     pub(crate) fn remove(&mut self, ticket: u16) -> bool {
         let (page, word, bit) = Self::place(ticket);
-        let Some(at) = self.pages.iter().position(|(number, _)| *number == page) else { return false };
+        let Some(at) = self.pages.iter().position(|(number, _)| *number == page) else {
+            return false;
+        };
         let bits = &mut self.pages[at].1;
         let was = bits[word] & bit != 0;
         bits[word] &= !bit;
@@ -406,7 +432,9 @@ impl HeldTickets {
 
     pub(crate) fn contains(&self, ticket: u16) -> bool {
         let (page, word, bit) = Self::place(ticket);
-        self.pages.iter().any(|(number, bits)| *number == page && bits[word] & bit != 0)
+        self.pages
+            .iter()
+            .any(|(number, bits)| *number == page && bits[word] & bit != 0)
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -419,7 +447,11 @@ impl HeldTickets {
     }
 
     fn place(ticket: u16) -> (u8, usize, u64) {
-        ((ticket >> 8) as u8, (ticket >> 6 & 3) as usize, 1 << (ticket & 63))
+        (
+            (ticket >> 8) as u8,
+            (ticket >> 6 & 3) as usize,
+            1 << (ticket & 63),
+        )
     }
 }
 
@@ -435,10 +467,15 @@ impl Kernel {
         if !open.access.may_open(open.tenant) {
             return Err(OpenRefusal::Denied);
         }
-        let open = OpenSession { access: open.access.in_tenant(open.tenant), ..open };
+        let open = OpenSession {
+            access: open.access.in_tenant(open.tenant),
+            ..open
+        };
         let expiry = open.expiry.min(self.limits.session_expiry_max);
         let existing = self.by_client.get(open.client).copied();
-        let owner = existing.and_then(|id| self.sessions.get(id)).and_then(|session| session.user.as_ref());
+        let owner = existing
+            .and_then(|id| self.sessions.get(id))
+            .and_then(|session| session.user.as_ref());
         if owner.is_some() && owner != open.user.as_ref() {
             return Err(OpenRefusal::OtherUser);
         }
@@ -485,7 +522,10 @@ impl Kernel {
             weight: 0,
             memo: Memo::default(),
             held: HeldTickets::default(),
-            in_flight_max: open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1),
+            in_flight_max: open
+                .in_flight_max
+                .unwrap_or(self.limits.in_flight_max)
+                .max(1),
             congested: false,
             overflowed: false,
             waiting: VecDeque::new(),
@@ -524,7 +564,11 @@ impl Kernel {
             // A session of that name may have ended just now, and must not come back after the answer.
             fx.hold(link);
         }
-        Ok(Opened { session: id, resumed: false, expiry })
+        Ok(Opened {
+            session: id,
+            resumed: false,
+            expiry,
+        })
     }
 
     fn resume_session<E: Effects>(
@@ -537,7 +581,10 @@ impl Kernel {
         fx: &mut E,
     ) -> Opened {
         let link = open.link;
-        let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
+        let in_flight_max = open
+            .in_flight_max
+            .unwrap_or(self.limits.in_flight_max)
+            .max(1);
         let trial = self.trial_of(open.client, now);
         if let Some(session) = self.sessions.get_mut(id) {
             session.link = Some(open.link);
@@ -567,7 +614,11 @@ impl Kernel {
                 fx.hold(link);
             }
         }
-        Opened { session: id, resumed: true, expiry }
+        Opened {
+            session: id,
+            resumed: true,
+            expiry,
+        }
     }
 
     /// Ends the other link of a session that is opened again, and settles its will: a will with a delay is forgotten
@@ -587,7 +638,9 @@ impl Kernel {
     /// Begins deliveries to a session that was opened: first what was in flight, flagged as redelivered and in the
     /// old order, then what waited.
     pub fn start<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let Some(link) = session.link else { return };
         let mut released: Vec<(u32, Parcel)> = Vec::new();
         for (tag, slot) in session.window.iter_mut() {
@@ -595,7 +648,11 @@ impl Kernel {
                 SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
                 SlotState::ExpectReleased { of_group, .. } => {
                     fx.release(link, tag);
-                    released.extend(of_group.as_ref().map(|(group, message)| (*group, parcel(message, tag, true))));
+                    released.extend(
+                        of_group
+                            .as_ref()
+                            .map(|(group, message)| (*group, parcel(message, tag, true))),
+                    );
                 }
             }
         }
@@ -617,13 +674,24 @@ impl Kernel {
                 < usize::from(session.in_flight_max)
             && let Some(tag) = session.repeats.pop_front()
         {
-            let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else { continue };
+            let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else {
+                continue;
+            };
             // Or it is known to have arrived.
-            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
-            if session.judges_again && entry.group == NO_GROUP && !session.access.may_receive(&entry.message) {
+            let SlotState::ExpectSettle(entry) = &mut slot.state else {
+                continue;
+            };
+            if session.judges_again
+                && entry.group == NO_GROUP
+                && !session.access.may_receive(&entry.message)
+            {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.unsettled -= 1;
-                if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
+                if let Some(Slot {
+                    state: SlotState::ExpectSettle(entry),
+                    ..
+                }) = session.window.remove(tag)
+                {
                     self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
                     self.persist_settled(id, &entry, tag, fx);
                 }
@@ -636,7 +704,11 @@ impl Kernel {
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.unsettled -= 1;
-                if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
+                if let Some(Slot {
+                    state: SlotState::ExpectSettle(entry),
+                    ..
+                }) = session.window.remove(tag)
+                {
                     if entry.group != NO_GROUP {
                         session.group_in_flight = session.group_in_flight.saturating_sub(1);
                         self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
@@ -665,7 +737,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if session.link != Some(link) {
             return; // It was taken over: the newer link owns the session now.
         }
@@ -677,7 +751,9 @@ impl Kernel {
     /// A session has no link from now on.
     pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
         self.seats_down(id);
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         for index in &session.groups {
             if let Some(Some(group)) = self.groups.get_mut(*index as usize) {
                 group.seats_changed();
@@ -694,7 +770,9 @@ impl Kernel {
     /// Ends a link because the session's queue is full. Its will waits for [`Kernel::work`]: it may fill another queue,
     /// whose session has a will, and so on.
     pub(crate) fn throw_out<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let Some(link) = session.link else { return };
         session.overflowed = true;
         fx.disconnect(link, CloseReason::QueueFull);
@@ -721,7 +799,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if let Some(expiry) = expiry {
             session.expiry = expiry.min(self.limits.session_expiry_max);
         }
@@ -729,7 +809,9 @@ impl Kernel {
             session.will = None;
         }
         self.weigh_session(id);
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let left = session.presence_news(now, Some(how));
         session.expires_at = now + session.expiry;
         let ends_now = session.expiry == Span::ZERO;
@@ -759,9 +841,13 @@ impl Kernel {
     }
 
     pub(crate) fn publish_will<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.will_due = Time::NEVER;
-        let Some(will) = session.will.take() else { return };
+        let Some(will) = session.will.take() else {
+            return;
+        };
         self.weigh_session(id);
         let draft = Draft {
             address: &will.address,
@@ -804,7 +890,9 @@ impl Kernel {
         self.return_group_copies(id, now, fx);
         self.count_lost_to_groups(id);
         self.drop_all_subscriptions(id, now, fx);
-        let Some(mut session) = self.sessions.remove(id) else { return };
+        let Some(mut session) = self.sessions.remove(id) else {
+            return;
+        };
         if session.link.is_some() {
             self.online -= 1;
         }
@@ -828,7 +916,8 @@ impl Kernel {
             for place in places {
                 self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
             }
-            self.ledger.drop_many(DropReason::SessionEnded, on_disk - booked - fresh);
+            self.ledger
+                .drop_many(DropReason::SessionEnded, on_disk - booked - fresh);
         }
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state {
@@ -847,8 +936,17 @@ impl Kernel {
     }
 
     /// Ends a session's link from our side; the session itself lives on for its expiry unless `forget`.
-    pub fn kick<E: Effects>(&mut self, client: &str, why: CloseReason, forget: bool, now: Time, fx: &mut E) -> bool {
-        let Some(&id) = self.by_client.get(client) else { return false };
+    pub fn kick<E: Effects>(
+        &mut self,
+        client: &str,
+        why: CloseReason,
+        forget: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let Some(&id) = self.by_client.get(client) else {
+            return false;
+        };
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
             fx.disconnect(link, why);
             self.close_link(id, link, Closing::Cut, None, now, fx);

@@ -33,19 +33,37 @@ pub enum Settled {
 impl Kernel {
     /// Settles a delivery and sends what can follow it. For [`Settlement::Received`] the release is asked for through
     /// `fx`, repeated if the receiver repeats itself.
-    pub fn settle<E: Effects>(&mut self, id: SessionId, tag: Tag, said: Settlement, now: Time, fx: &mut E) -> Settled {
-        let Some(session) = self.sessions.get_mut(id) else { return Settled::Unknown };
-        let Some(link) = session.link else { return Settled::Unknown };
+    pub fn settle<E: Effects>(
+        &mut self,
+        id: SessionId,
+        tag: Tag,
+        said: Settlement,
+        now: Time,
+        fx: &mut E,
+    ) -> Settled {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Settled::Unknown;
+        };
+        let Some(link) = session.link else {
+            return Settled::Unknown;
+        };
         match said {
             Settlement::Received => {
-                let Some(slot) = session.window.get_mut(tag) else { return Settled::Unknown };
+                let Some(slot) = session.window.get_mut(tag) else {
+                    return Settled::Unknown;
+                };
                 match &slot.state {
-                    SlotState::ExpectSettle(entry) if entry.reliability == Reliability::ExactlyOnce => {
+                    SlotState::ExpectSettle(entry)
+                        if entry.reliability == Reliability::ExactlyOnce =>
+                    {
                         let durable = session.durable && entry.serial != 0 && !entry.of_group;
-                        let of_group = (entry.group != NO_GROUP).then(|| (entry.group, entry.message.clone()));
+                        let of_group =
+                            (entry.group != NO_GROUP).then(|| (entry.group, entry.message.clone()));
                         let group = entry.group;
                         let released = SlotState::ExpectReleased { durable, of_group };
-                        if let SlotState::ExpectSettle(entry) = std::mem::replace(&mut slot.state, released) {
+                        if let SlotState::ExpectSettle(entry) =
+                            std::mem::replace(&mut slot.state, released)
+                        {
                             let queue = session.uid;
                             if durable {
                                 let safety = self.session_safety(id);
@@ -60,7 +78,9 @@ impl Kernel {
                             self.book_settled(id, &entry);
                         }
                         fx.release(link, tag);
-                        if group != NO_GROUP && self.group_copy_stepped(group, id, tag, Step::Recorded, now) {
+                        if group != NO_GROUP
+                            && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
+                        {
                             self.pump_groups(id, now, fx);
                         }
                         return Settled::Known;
@@ -75,7 +95,9 @@ impl Kernel {
                 if !may_settle(&mut session.window, tag, said) {
                     return Settled::Unknown;
                 }
-                let Some(slot) = session.window.remove(tag) else { return Settled::Unknown };
+                let Some(slot) = session.window.remove(tag) else {
+                    return Settled::Unknown;
+                };
                 match slot.state {
                     SlotState::ExpectSettle(entry) => {
                         if entry.group != NO_GROUP {
@@ -109,14 +131,27 @@ impl Kernel {
         self.unsettled -= 1;
         // A rejected copy reached its receiver, too: the refusal is the receiver's own.
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() { entry.message.address() } else { "" };
+        let address = if self.accounts.are_kept() {
+            entry.message.address()
+        } else {
+            ""
+        };
         self.book_delivered(id, address, entry.message.payload().len());
     }
 
     /// A member of a group is done with a copy. Receivers of exactly-once messages may begin to work only when they are
     /// told that it will not be repeated, so that is when they say so for the second time.
-    fn group_copy_done(&mut self, id: SessionId, group: u32, tag: Tag, message: &Message, now: Time) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    fn group_copy_done(
+        &mut self,
+        id: SessionId,
+        group: u32,
+        tag: Tag,
+        message: &Message,
+        now: Time,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.group_in_flight = session.group_in_flight.saturating_sub(1);
         self.end_trial(id);
         self.group_copy_settled(id, group, tag, message, now);
@@ -124,18 +159,35 @@ impl Kernel {
 
     /// What was held of a delivery has left: the message, or its release.
     pub fn delivery_left(&mut self, id: SessionId, tag: Tag, now: Time) {
-        let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return };
+        let Some(slot) = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.window.get_mut(tag))
+        else {
+            return;
+        };
         let (group, step) = match &slot.state {
             SlotState::ExpectSettle(entry) => (entry.group, Step::Left),
-            SlotState::ExpectReleased { of_group: Some((group, _)), .. } => (*group, Step::Released),
+            SlotState::ExpectReleased {
+                of_group: Some((group, _)),
+                ..
+            } => (*group, Step::Released),
             SlotState::ExpectReleased { of_group: None, .. } => return,
         };
         self.group_copy_stepped(group, id, tag, step, now);
     }
 
     /// The link's output has drained below its low-water mark.
-    pub fn link_writable<E: Effects>(&mut self, id: SessionId, link: LinkId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub fn link_writable<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if session.link == Some(link) && session.congested {
             session.congested = false;
             self.output_changed(id);
@@ -157,7 +209,9 @@ impl Kernel {
     /// values it asked for.
     pub(crate) fn pump<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         loop {
-            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(session) = self.sessions.get_mut(id) else {
+                return;
+            };
             if session.link.is_none() || session.congested {
                 return;
             }
@@ -166,7 +220,12 @@ impl Kernel {
                 None if session.disk.is_none() => break,
                 None => {
                     // What is fetched comes with `on_fetched`.
-                    if !self.refill(id, fx) && self.sessions.get(id).is_some_and(|session| session.disk.is_some()) {
+                    if !self.refill(id, fx)
+                        && self
+                            .sessions
+                            .get(id)
+                            .is_some_and(|session| session.disk.is_some())
+                    {
                         return;
                     }
                     continue;
@@ -179,7 +238,9 @@ impl Kernel {
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
                 Some(_) => {}
             }
-            let Some(entry) = session.waiting.pop_front() else { break };
+            let Some(entry) = session.waiting.pop_front() else {
+                break;
+            };
             let bytes = entry.message.bytes();
             session.waiting_bytes -= bytes;
             self.waiting -= 1;
@@ -203,7 +264,9 @@ impl Kernel {
                 self.persist_put(id, serial, reliability, put, fx);
             }
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.judges_again &= !session.repeats.is_empty();
         if session.waiting.capacity() > 1024 {
             session.waiting.shrink_to(64);
@@ -211,7 +274,11 @@ impl Kernel {
         if !session.groups.is_empty() {
             self.pump_groups(id, now, fx);
         }
-        if self.sessions.get(id).is_some_and(|session| !session.scans.is_empty() || session.lines.is_some()) {
+        if self
+            .sessions
+            .get(id)
+            .is_some_and(|session| !session.scans.is_empty() || session.lines.is_some())
+        {
             self.pump_rest(id, now, fx);
         }
     }
@@ -219,10 +286,18 @@ impl Kernel {
     /// What few sessions have: last values to come, lines.
     #[inline(never)]
     fn pump_rest<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        if self.sessions.get(id).is_some_and(|session| !session.scans.is_empty()) {
+        if self
+            .sessions
+            .get(id)
+            .is_some_and(|session| !session.scans.is_empty())
+        {
             self.run_scans(id, now, fx);
         }
-        if self.sessions.get(id).is_some_and(|session| session.lines.is_some()) {
+        if self
+            .sessions
+            .get(id)
+            .is_some_and(|session| session.lines.is_some())
+        {
             self.pump_lines(id, now, fx);
         }
     }
@@ -230,8 +305,14 @@ impl Kernel {
     /// Drops everything in a session's queue that has expired; for queues nobody reads. What is on disk is looked at when
     /// it is fetched.
     pub(crate) fn expire_waiting<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if !session.waiting.iter().any(|entry| entry.message.expires() <= now) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if !session
+            .waiting
+            .iter()
+            .any(|entry| entry.message.expires() <= now)
+        {
             return;
         }
         let before = session.waiting_bytes;
@@ -245,7 +326,9 @@ impl Kernel {
             }
         }
         self.waiting -= expired.len();
-        self.bytes_held = self.bytes_held.saturating_sub(before - session.waiting_bytes);
+        self.bytes_held = self
+            .bytes_held
+            .saturating_sub(before - session.waiting_bytes);
         for entry in expired {
             self.book_expired(Some(id), entry.message.address());
             self.persist_removed(id, &entry, fx);
@@ -255,9 +338,13 @@ impl Kernel {
 
 /// Whether the slot is in a state that `said` ends.
 fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
-    let Some(slot) = window.get_mut(tag) else { return false };
+    let Some(slot) = window.get_mut(tag) else {
+        return false;
+    };
     match &slot.state {
-        SlotState::ExpectSettle(entry) => said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce,
+        SlotState::ExpectSettle(entry) => {
+            said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce
+        }
         SlotState::ExpectReleased { .. } => true,
     }
 }

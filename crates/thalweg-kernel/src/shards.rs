@@ -265,7 +265,9 @@ impl ShardMessage {
             | ShardMessage::PublishToGroup { safety, .. }
             | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
             // What its repetition must not overtake is known when it has been handled.
-            ShardMessage::PublishStamped(publish) => publish.message.reliability() > Reliability::AtMostOnce,
+            ShardMessage::PublishStamped(publish) => {
+                publish.message.reliability() > Reliability::AtMostOnce
+            }
             _ => false,
         }
     }
@@ -283,7 +285,10 @@ impl ShardMessage {
             ShardMessage::Vouched { value, .. } | ShardMessage::ReadDone { value, .. } => {
                 size_of::<ShardMessage>() + value.as_ref().map_or(0, Message::bytes)
             }
-            ShardMessage::TakenApart { taken: Ok(Some((_, message, ..))), .. } => message.bytes(),
+            ShardMessage::TakenApart {
+                taken: Ok(Some((_, message, ..))),
+                ..
+            } => message.bytes(),
             ShardMessage::Listed { found, .. } => found.iter().flatten().map(Message::bytes).sum(),
             ShardMessage::Found { messages, .. } | ShardMessage::Recalled { messages, .. } => {
                 messages.iter().map(Message::bytes).sum()
@@ -295,17 +300,40 @@ impl ShardMessage {
 
 impl Kernel {
     /// Takes a message from another shard's kernel.
-    pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
+    pub fn on_shard<E: Effects>(
+        &mut self,
+        from: ShardId,
+        message: ShardMessage,
+        now: Time,
+        fx: &mut E,
+    ) {
         match message {
-            ShardMessage::Publish { message, safety, from: entry, only } => {
+            ShardMessage::Publish {
+                message,
+                safety,
+                from: entry,
+                only,
+            } => {
                 self.crowd = Crowd::default();
-                self.on_publish(from, &message, safety, only.as_deref().unwrap_or_default(), now, fx);
+                self.on_publish(
+                    from,
+                    &message,
+                    safety,
+                    only.as_deref().unwrap_or_default(),
+                    now,
+                    fx,
+                );
                 if self.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message, now, fx);
                 }
                 self.took_over(entry, fx);
             }
-            ShardMessage::PublishToGroup { key, message, safety, from: entry } => {
+            ShardMessage::PublishToGroup {
+                key,
+                message,
+                safety,
+                from: entry,
+            } => {
                 self.ledger.arrived += 1;
                 self.crowd = Crowd::default();
                 self.on_publish_to_group(&key, &message, now, fx);
@@ -322,20 +350,48 @@ impl Kernel {
             ShardMessage::PublishStamped(publish) => self.on_stamped(&publish, now, fx),
             ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
             ShardMessage::Group(mail) => self.on_group_mail(from, mail, now, fx),
-            ShardMessage::Retain { message, safety, from } => self.on_retain(message, safety, from, fx),
-            ShardMessage::Interest { filter, wanted, question } => {
+            ShardMessage::Retain {
+                message,
+                safety,
+                from,
+            } => self.on_retain(message, safety, from, fx),
+            ShardMessage::Interest {
+                filter,
+                wanted,
+                question,
+            } => {
                 self.on_interest(from, &filter, wanted);
                 self.answer_shard(from, question, fx);
             }
-            ShardMessage::Membership { key, filter, all, durable, question } => {
-                let peer = Peer { shard: from, all, durable };
+            ShardMessage::Membership {
+                key,
+                filter,
+                all,
+                durable,
+                question,
+            } => {
+                let peer = Peer {
+                    shard: from,
+                    all,
+                    durable,
+                };
                 self.on_membership(peer, &key, &filter, now, fx);
                 self.answer_shard(from, question, fx);
             }
             ShardMessage::Done { question } => self.on_done(from, question, now, fx),
-            ShardMessage::Watch { address, question } => self.on_watch(from, address, question, now, fx),
-            ShardMessage::Vouch { to, address, question } => self.on_vouch(from, to, &address, question, now, fx),
-            ShardMessage::Vouched { by, question, value } => self.on_vouched(by, question, value, now, fx),
+            ShardMessage::Watch { address, question } => {
+                self.on_watch(from, address, question, now, fx)
+            }
+            ShardMessage::Vouch {
+                to,
+                address,
+                question,
+            } => self.on_vouch(from, to, &address, question, now, fx),
+            ShardMessage::Vouched {
+                by,
+                question,
+                value,
+            } => self.on_vouched(by, question, value, now, fx),
             ShardMessage::Keep { message } => self.remember_here(message),
             ShardMessage::KeepLast { address, keep } => {
                 self.on_keep_last(&address, keep);
@@ -345,15 +401,38 @@ impl Kernel {
                 fx.send(from, ShardMessage::ReadDone { asker, value });
             }
             ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
-            ShardMessage::List { question, filter, mut at } => {
+            ShardMessage::List {
+                question,
+                filter,
+                mut at,
+            } => {
                 let found = self.list_some(&filter, &mut at, now);
-                fx.send(from, ShardMessage::Listed { question, found, at });
+                fx.send(
+                    from,
+                    ShardMessage::Listed {
+                        question,
+                        found,
+                        at,
+                    },
+                );
             }
-            ShardMessage::Listed { question, found, at } => self.on_listed(from, question, found, at, fx),
-            ShardMessage::TakeApart { asker, queue, access } => {
+            ShardMessage::Listed {
+                question,
+                found,
+                at,
+            } => self.on_listed(from, question, found, at, fx),
+            ShardMessage::TakeApart {
+                asker,
+                queue,
+                access,
+            } => {
                 self.on_take_apart(from, asker, &access, queue, now, fx);
             }
-            ShardMessage::TakenApart { asker, queue, taken } => self.on_taken_apart(asker, queue, taken, now, fx),
+            ShardMessage::TakenApart {
+                asker,
+                queue,
+                taken,
+            } => self.on_taken_apart(asker, queue, taken, now, fx),
             ShardMessage::MakeQueue { asker, queue } => {
                 let made = self.make_queue_for(from, asker, &queue, now, fx);
                 // Behind what tells that shard of the queue.
@@ -361,15 +440,41 @@ impl Kernel {
             }
             ShardMessage::QueueMade { asker, made } => self.on_queue_made(asker, made, fx),
             ShardMessage::SettleTaken { taken, end } => self.end_taken(taken, end, now, fx),
-            ShardMessage::Recall { queue, wanted, cursor } => self.on_recall(from, queue, wanted, cursor, now, fx),
-            ShardMessage::Recalled { queue, messages, more } => self.on_recalled(from, queue, messages, more, now, fx),
-            ShardMessage::Scan { session, serial, filter, mut cursor } => {
+            ShardMessage::Recall {
+                queue,
+                wanted,
+                cursor,
+            } => self.on_recall(from, queue, wanted, cursor, now, fx),
+            ShardMessage::Recalled {
+                queue,
+                messages,
+                more,
+            } => self.on_recalled(from, queue, messages, more, now, fx),
+            ShardMessage::Scan {
+                session,
+                serial,
+                filter,
+                mut cursor,
+            } => {
                 let mut found = VecDeque::new();
                 let done = self.look(&filter, &mut cursor, now, &mut found);
                 let cursor = (!done).then_some(cursor);
-                fx.send(from, ShardMessage::Found { session, serial, messages: found.into(), cursor });
+                fx.send(
+                    from,
+                    ShardMessage::Found {
+                        session,
+                        serial,
+                        messages: found.into(),
+                        cursor,
+                    },
+                );
             }
-            ShardMessage::Found { session, serial, messages, cursor } => {
+            ShardMessage::Found {
+                session,
+                serial,
+                messages,
+                cursor,
+            } => {
                 self.on_found(session, serial, messages, cursor, now, fx);
             }
         }
@@ -388,11 +493,17 @@ impl Kernel {
         let (before, cause) = (self.promises, self.cause_elsewhere(message, safety));
         let mut route = self.route(message.address());
         if !only.is_empty() {
-            let is_meant = |client: &str| only.iter().all(|(shard, shards)| home(client, *shards).0 == *shard);
+            let is_meant = |client: &str| {
+                only.iter()
+                    .all(|(shard, shards)| home(client, *shards).0 == *shard)
+            };
             route = Rc::new(self.work_out_for(message.address(), is_meant));
         }
         let expires = message.expires();
-        let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
+        let draft = Draft {
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+            ..Draft::of(message)
+        };
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell {
@@ -418,9 +529,16 @@ impl Kernel {
         if publisher == 0 || shard_of(publisher) != self.shard.0 {
             return None;
         }
-        let not_own = route.receivers.iter().filter(|receiver| receiver.flags & NO_LOCAL != 0);
+        let not_own = route
+            .receivers
+            .iter()
+            .filter(|receiver| receiver.flags & NO_LOCAL != 0);
         let mut sessions = not_own.map(|receiver| receiver.session);
-        sessions.find(|id| self.sessions.get(*id).is_some_and(|session| session.uid == publisher))
+        sessions.find(|id| {
+            self.sessions
+                .get(*id)
+                .is_some_and(|session| session.uid == publisher)
+        })
     }
 
     pub(crate) fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {
@@ -429,7 +547,16 @@ impl Kernel {
         let known = self.routes.sinks(filter).iter().any(is);
         if wanted && !known {
             let reliability = Reliability::ExactlyOnce;
-            self.routes.insert(filter, Sink { target, id: 0, kind: SinkKind::Shard, reliability, flags: 0 });
+            self.routes.insert(
+                filter,
+                Sink {
+                    target,
+                    id: 0,
+                    kind: SinkKind::Shard,
+                    reliability,
+                    flags: 0,
+                },
+            );
             self.memory.entered(Kept::Interest, route_cost(filter));
         } else if !wanted && known {
             self.routes.remove(filter, is);
@@ -456,8 +583,15 @@ impl Kernel {
     }
 
     /// Tells every other shard; how many there are.
-    pub(crate) fn tell_shards<E: Effects>(&mut self, fx: &mut E, message: impl Fn(ShardId) -> ShardMessage) -> usize {
-        for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
+    pub(crate) fn tell_shards<E: Effects>(
+        &mut self,
+        fx: &mut E,
+        message: impl Fn(ShardId) -> ShardMessage,
+    ) -> usize {
+        for shard in (0..self.shards)
+            .map(ShardId)
+            .filter(|shard| *shard != self.shard)
+        {
             fx.send(shard, message(shard));
         }
         usize::from(self.shards) - 1
@@ -471,13 +605,24 @@ impl Kernel {
 
     /// Who asks now, for an answer that may come later.
     pub(crate) fn asker(&self, id: SessionId, link: LinkId, ticket: Ticket) -> Option<Asker> {
-        let session = self.sessions.get(id).filter(|session| session.link.is_some())?;
-        Some(Asker { session: id, uid: session.uid, openings: session.openings, link, ticket })
+        let session = self
+            .sessions
+            .get(id)
+            .filter(|session| session.link.is_some())?;
+        Some(Asker {
+            session: id,
+            uid: session.uid,
+            openings: session.openings,
+            link,
+            ticket,
+        })
     }
 
     /// Whether whoever asked is still there.
     pub(crate) fn is_there(&self, asker: &Asker) -> bool {
         let is = |session: &Session| (session.uid, session.openings) == (asker.uid, asker.openings);
-        self.sessions.get(asker.session).is_some_and(|session| session.link.is_some() && is(session))
+        self.sessions
+            .get(asker.session)
+            .is_some_and(|session| session.link.is_some() && is(session))
     }
 }

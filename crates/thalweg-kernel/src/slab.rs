@@ -10,7 +10,10 @@ pub(crate) struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { items: Vec::new(), free: Vec::new() }
+        Slab {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -56,11 +59,16 @@ impl<T> Slab<T> {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut T)> {
         let numbered = self.items.iter_mut().enumerate();
-        numbered.filter_map(|(number, item)| item.as_deref_mut().map(|item| (SessionId(number as u32), item)))
+        numbered.filter_map(|(number, item)| {
+            item.as_deref_mut()
+                .map(|item| (SessionId(number as u32), item))
+        })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &T)> {
         let numbered = self.items.iter().enumerate();
-        numbered.filter_map(|(number, item)| item.as_deref().map(|item| (SessionId(number as u32), item)))
+        numbered.filter_map(|(number, item)| {
+            item.as_deref().map(|item| (SessionId(number as u32), item))
+        })
     }
 }

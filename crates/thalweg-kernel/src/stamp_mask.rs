@@ -27,7 +27,10 @@ impl StampKey {
         bytes.extend_from_slice(user.as_bytes());
         // Made for short messages, and not to be inverted without the key.
         let publisher = SipHasher24::new_with_key(&self.0).hash(&bytes);
-        Stamp { publisher, sequence: stamp.sequence }
+        Stamp {
+            publisher,
+            sequence: stamp.sequence,
+        }
     }
 }
 
@@ -46,18 +49,36 @@ mod tests {
     #[test]
     fn the_hash_is_siphash_2_4_of_number_and_user() {
         let key = StampKey::new(std::array::from_fn(|at| at as u8));
-        let stamp = Stamp { publisher: 0x0706_0504_0302_0100, sequence: 0 };
-        assert_eq!(key.mask("\u{8}\t\n\u{b}\u{c}\r\u{e}", stamp).publisher, 0xa129_ca61_49be_45e5);
+        let stamp = Stamp {
+            publisher: 0x0706_0504_0302_0100,
+            sequence: 0,
+        };
+        assert_eq!(
+            key.mask("\u{8}\t\n\u{b}\u{c}\r\u{e}", stamp).publisher,
+            0xa129_ca61_49be_45e5
+        );
     }
 
     #[test]
     fn a_mask_is_of_key_user_and_publisher_and_leaves_the_sequence() {
         let (key, other) = (StampKey::new([7; 16]), StampKey::new([8; 16]));
-        let stamp = Stamp { publisher: 0xabc, sequence: 12 };
+        let stamp = Stamp {
+            publisher: 0xabc,
+            sequence: 12,
+        };
         let masked = key.mask("a", stamp);
         assert_eq!(masked, key.mask("a", stamp));
         assert_eq!(masked.sequence, 12);
-        let further = [stamp, other.mask("a", stamp), key.mask("b", stamp), key.mask("a", masked)];
-        assert!(further.iter().all(|stamp| stamp.publisher != masked.publisher));
+        let further = [
+            stamp,
+            other.mask("a", stamp),
+            key.mask("b", stamp),
+            key.mask("a", masked),
+        ];
+        assert!(
+            further
+                .iter()
+                .all(|stamp| stamp.publisher != masked.publisher)
+        );
     }
 }

@@ -42,7 +42,10 @@ impl Kernel {
     /// A stamp of a session's peer as the receivers of its message are to see it: a number that only this broker could
     /// make of the publisher's, so that no receiver can publish under it.
     pub fn mask_stamp(&self, id: SessionId, stamp: Stamp) -> Stamp {
-        let user = self.sessions.get(id).and_then(|session| session.user.as_deref());
+        let user = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.user.as_deref());
         self.stamp_key.mask(user.unwrap_or_default(), stamp)
     }
 
@@ -98,7 +101,10 @@ impl Kernel {
     }
 
     fn user_of(&self, id: SessionId) -> Arc<str> {
-        self.sessions.get(id).and_then(|session| session.user.clone()).unwrap_or_default()
+        self.sessions
+            .get(id)
+            .and_then(|session| session.user.clone())
+            .unwrap_or_default()
     }
 
     /// What a publisher is told that repeats itself; nothing if it does not.
@@ -122,7 +128,10 @@ impl Kernel {
         self.book_repeated(known, draft.payload.len());
         self.hold_ticket(id, draft, fx);
         self.hold_for(id, draft.reliability, fx);
-        Some(Published { outcome: Outcome::Accepted, pause_until })
+        Some(Published {
+            outcome: Outcome::Accepted,
+            pause_until,
+        })
     }
 
     fn book_repeated(&mut self, known: Known, bytes: usize) {
@@ -140,10 +149,18 @@ impl Kernel {
         if draft.reliability != Reliability::ExactlyOnce {
             return;
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if session.held.insert(draft.ticket) && session.durable && self.limits.journal {
             let queue = session.uid;
-            fx.persist(&Record::Held { queue, ticket: draft.ticket }, self.session_safety(id));
+            fx.persist(
+                &Record::Held {
+                    queue,
+                    ticket: draft.ticket,
+                },
+                self.session_safety(id),
+            );
         }
     }
 
@@ -151,7 +168,10 @@ impl Kernel {
     /// ago.
     fn hold_for<E: Effects>(&mut self, id: SessionId, reliability: Reliability, fx: &mut E) {
         let link = self.sessions.get(id).and_then(|session| session.link);
-        if let (true, Some(link)) = (self.limits.journal && reliability > Reliability::AtMostOnce, link) {
+        if let (true, Some(link)) = (
+            self.limits.journal && reliability > Reliability::AtMostOnce,
+            link,
+        ) {
             fx.hold(link);
         }
     }
@@ -173,7 +193,11 @@ impl Kernel {
         self.publishers.take(user, stamp, now);
         if self.promises != before {
             // With the message or not at all: nobody waits for this alone.
-            let record = Record::Stamped { user, publisher: stamp.publisher, sequence: stamp.sequence };
+            let record = Record::Stamped {
+                user,
+                publisher: stamp.publisher,
+                sequence: stamp.sequence,
+            };
             fx.persist(&record, Safety::Lazy);
         }
         self.forget_publishers(user, now, fx);
@@ -183,7 +207,13 @@ impl Kernel {
         let (max, expiry) = (self.limits.publishers_max, self.limits.publisher_expiry);
         while let Some((user, publisher)) = self.publishers.forget_one(user, max, expiry, now) {
             if self.limits.journal {
-                fx.persist(&Record::PublisherForgotten { user: &user, publisher }, Safety::Lazy);
+                fx.persist(
+                    &Record::PublisherForgotten {
+                        user: &user,
+                        publisher,
+                    },
+                    Safety::Lazy,
+                );
             }
         }
     }
@@ -197,11 +227,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        let refused = |outcome| Published { outcome, pause_until: None };
+        let refused = |outcome| Published {
+            outcome,
+            pause_until: None,
+        };
         if self.journal_full && self.must_refuse(id, draft) {
             return refused(Outcome::Full);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return refused(Outcome::Denied) };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return refused(Outcome::Denied);
+        };
         session.received += 1;
         let meters = session.meters.as_mut();
         let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
@@ -210,7 +245,10 @@ impl Kernel {
         if exactly_once && session.held.contains(draft.ticket) {
             self.book_repeated(Known::Taken, draft.payload.len());
             self.hold_for(id, draft.reliability, fx);
-            return Published { outcome: Outcome::Accepted, pause_until };
+            return Published {
+                outcome: Outcome::Accepted,
+                pause_until,
+            };
         }
         let route = match self.route_for(id, draft.address) {
             Ok(route) => route,
@@ -218,22 +256,50 @@ impl Kernel {
                 self.ledger.received += 1;
                 self.ledger.received_bytes += draft.payload.len() as u64;
                 self.ledger.refused += 1;
-                return Published { outcome, pause_until };
+                return Published {
+                    outcome,
+                    pause_until,
+                };
             }
         };
         self.hold_ticket(id, draft, fx);
         let safety = self.asked_safety(Some(id), &route, draft);
         let (message, user) = (draft.keep(uid, now), self.user_of(id));
-        let publish = Box::new(StampedPublish { message, stamp, user, safety });
-        fx.send(home(HOME, self.shards), ShardMessage::PublishStamped(publish));
+        let publish = Box::new(StampedPublish {
+            message,
+            stamp,
+            user,
+            safety,
+        });
+        fx.send(
+            home(HOME, self.shards),
+            ShardMessage::PublishStamped(publish),
+        );
         self.hold_for(id, draft.reliability, fx);
         let is_wanted = route.wants_more_than_queues() || route.has_queues();
-        Published { outcome: if is_wanted { Outcome::Accepted } else { Outcome::NoMatch }, pause_until }
+        Published {
+            outcome: if is_wanted {
+                Outcome::Accepted
+            } else {
+                Outcome::NoMatch
+            },
+            pause_until,
+        }
     }
 
     /// A publish that another shard received.
-    pub(crate) fn on_stamped<E: Effects>(&mut self, publish: &StampedPublish, now: Time, fx: &mut E) {
-        let StampedPublish { message, stamp, user, safety } = publish;
+    pub(crate) fn on_stamped<E: Effects>(
+        &mut self,
+        publish: &StampedPublish,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let StampedPublish {
+            message,
+            stamp,
+            user,
+            safety,
+        } = publish;
         let known = self.publishers.look(user, *stamp);
         if known != Known::New {
             return self.book_repeated(known, message.payload().len());
@@ -243,7 +309,11 @@ impl Kernel {
         let before = self.promises;
         let expires = message.expires();
         let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
-        let draft = Draft { expires_in, stamp: Some(*stamp), ..Draft::of(message) };
+        let draft = Draft {
+            expires_in,
+            stamp: Some(*stamp),
+            ..Draft::of(message)
+        };
         let route = self.route(message.address());
         // What its own listener asked for, and no less than is general here.
         let safety = self.asked_safety(None, &route, &draft).max(*safety);
@@ -255,7 +325,8 @@ impl Kernel {
     /// Takes up what an earlier run knew.
     pub(crate) fn restore_publishers(&mut self, known: Vec<(Box<str>, u64, Sequences)>, now: Time) {
         for (user, publisher, sequences) in known {
-            self.publishers.insert(&user.into(), publisher, sequences, now);
+            self.publishers
+                .insert(&user.into(), publisher, sequences, now);
         }
     }
 }

@@ -59,8 +59,17 @@ pub(crate) struct PendingSubscribe {
 impl Kernel {
     /// Adds or replaces subscriptions. Answers `ticket` through `fx` once every shard routes to them, and delivers last
     /// values after that.
-    pub fn subscribe<E: Effects>(&mut self, id: SessionId, ticket: Ticket, wishes: &[Wish<'_>], now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get(id) else { return };
+    pub fn subscribe<E: Effects>(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        wishes: &[Wish<'_>],
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         let Some(link) = session.link else { return };
         let mut pending = PendingSubscribe {
             session: id,
@@ -84,9 +93,16 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn finish_subscribe<E: Effects>(&mut self, pending: PendingSubscribe, now: Time, fx: &mut E) {
+    pub(crate) fn finish_subscribe<E: Effects>(
+        &mut self,
+        pending: PendingSubscribe,
+        now: Time,
+        fx: &mut E,
+    ) {
         let id = pending.session;
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let same_opening = (session.uid, session.openings) == (pending.uid, pending.openings);
         if !same_opening || session.link != Some(pending.link) {
             return;
@@ -97,17 +113,25 @@ impl Kernel {
             // It may have unsubscribed meanwhile.
             self.drop_scans_of_nothing(id);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if session.durable {
             fx.hold(pending.link);
         }
-        fx.answer(pending.link, pending.ticket, &Answer::Subscribed(pending.outcomes));
+        fx.answer(
+            pending.link,
+            pending.ticket,
+            &Answer::Subscribed(pending.outcomes),
+        );
         self.pump(id, now, fx);
     }
 
     /// Stops looking for last values that no subscription wants any more.
     fn drop_scans_of_nothing(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let mut scans = std::mem::take(&mut session.scans);
         scans.retain(|scan| self.holds(id, &scan.filter));
         if let Some(session) = self.sessions.get_mut(id) {
@@ -126,12 +150,17 @@ impl Kernel {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
         }
-        let reliability = wish.reliability.min(self.limits.reliability_max).min(self.grants(id).reliability_max);
+        let reliability = wish
+            .reliability
+            .min(self.limits.reliability_max)
+            .min(self.grants(id).reliability_max);
         let is_new = match wish.group {
             Some(group) => self.join_group(id, group, wish, reliability, number, pending, fx),
             None => self.subscribe_alone(id, wish, reliability, number, pending, fx),
         };
-        let Some(is_new) = is_new else { return Subscribed::TooMany };
+        let Some(is_new) = is_new else {
+            return Subscribed::TooMany;
+        };
         self.persist_subscription(id, wish, reliability, fx);
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
@@ -140,17 +169,24 @@ impl Kernel {
             LastValueWish::Never => false,
         };
         if wanted && wish.group.is_none() && self.limits.retain_enabled {
-            pending.scans.push(self.scan_for(wish.filter, reliability, wish.id));
+            pending
+                .scans
+                .push(self.scan_for(wish.filter, reliability, wish.id));
         }
         Subscribed::Granted(reliability)
     }
 
     fn grants(&self, id: SessionId) -> Grants {
-        self.sessions.get(id).map(|session| session.grants).unwrap_or_default()
+        self.sessions
+            .get(id)
+            .map(|session| session.grants)
+            .unwrap_or_default()
     }
 
     fn check_wish(&self, id: SessionId, wish: &Wish<'_>) -> Result<(), Subscribed> {
-        let Ok(filter) = Filter::new(wish.filter) else { return Err(Subscribed::BadFilter) };
+        let Ok(filter) = Filter::new(wish.filter) else {
+            return Err(Subscribed::BadFilter);
+        };
         if filter.levels().count() > self.limits.levels_max {
             return Err(Subscribed::BadFilter);
         }
@@ -180,8 +216,15 @@ impl Kernel {
         pending: &mut PendingSubscribe,
         fx: &mut E,
     ) -> Option<bool> {
-        let flags = (u8::from(wish.no_local) * NO_LOCAL) | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
-        let sink = Sink { target: id.0, id: wish.id, kind: SinkKind::Session, reliability, flags };
+        let flags = (u8::from(wish.no_local) * NO_LOCAL)
+            | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
+        let sink = Sink {
+            target: id.0,
+            id: wish.id,
+            kind: SinkKind::Session,
+            reliability,
+            flags,
+        };
         if self.holds(id, wish.filter) {
             self.routes.update(wish.filter, |old| {
                 let found = old.kind == SinkKind::Session && old.target == id.0;
@@ -215,15 +258,23 @@ impl Kernel {
     /// Whether a session may have one more subscription of this cost.
     pub(crate) fn may_subscribe(&self, id: SessionId, cost: usize) -> bool {
         let will = |session: &Session| session.will.as_deref().map_or(0, will_cost);
-        let own = self.sessions.get(id).map_or(0, |session| session.filter_bytes + will(session));
+        let own = self
+            .sessions
+            .get(id)
+            .map_or(0, |session| session.filter_bytes + will(session));
         self.may_keep(own, cost)
     }
 
     /// A session has one subscription more.
     pub(crate) fn hold_subscription(&mut self, id: SessionId, filter: &str, group: u32) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let cost = subscription_cost(filter);
-        session.subscriptions.push(Held { filter: filter.into(), group });
+        session.subscriptions.push(Held {
+            filter: filter.into(),
+            group,
+        });
         session.filter_bytes += cost;
         self.subscriptions += 1;
         self.memory.entered(Kept::Subscriptions, cost);
@@ -234,20 +285,35 @@ impl Kernel {
         !self.pending.is_empty() || !self.watches.questions.is_empty()
     }
 
-    fn ask_interest<E: Effects>(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe, fx: &mut E) {
-        pending.answers_missing +=
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: true, question: number });
+    fn ask_interest<E: Effects>(
+        &mut self,
+        filter: &str,
+        number: u32,
+        pending: &mut PendingSubscribe,
+        fx: &mut E,
+    ) {
+        pending.answers_missing += self.tell_shards(fx, |_| ShardMessage::Interest {
+            filter: filter.into(),
+            wanted: true,
+            question: number,
+        });
     }
 
     /// Whether the session has a subscription of its own to exactly this filter.
     fn holds(&self, id: SessionId, filter: &str) -> bool {
         let sinks = self.routes.sinks(filter);
-        let held = self.sessions.get(id).map_or(&[][..], |session| &session.subscriptions[..]);
+        let held = self
+            .sessions
+            .get(id)
+            .map_or(&[][..], |session| &session.subscriptions[..]);
         // Whichever list is shorter: some filters have 100,000 sinks, some sessions 10,000 filters.
         if held.len() < sinks.len() {
-            held.iter().any(|held| held.group == NO_GROUP && *held.filter == *filter)
+            held.iter()
+                .any(|held| held.group == NO_GROUP && *held.filter == *filter)
         } else {
-            sinks.iter().any(|sink| sink.kind == SinkKind::Session && sink.target == id.0)
+            sinks
+                .iter()
+                .any(|sink| sink.kind == SinkKind::Session && sink.target == id.0)
         }
     }
 
@@ -266,8 +332,13 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else { return };
-        let existed = filters.iter().map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx)).collect();
+        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
+            return;
+        };
+        let existed = filters
+            .iter()
+            .map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx))
+            .collect();
         if self.sessions.get(id).is_some_and(|session| session.durable) {
             fx.hold(link);
         }
@@ -289,25 +360,44 @@ impl Kernel {
                 None => return false,
             },
         };
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
         let is = |held: &Held| held.group == group && *held.filter == *filter;
-        let Some(at) = session.subscriptions.iter().rposition(is) else { return false };
+        let Some(at) = session.subscriptions.iter().rposition(is) else {
+            return false;
+        };
         let held = session.subscriptions.swap_remove(at);
         if group == NO_GROUP {
             session.scans.retain(|scan| *scan.filter != *filter);
         }
-        let name = self.groups.get(held.group as usize).and_then(Option::as_ref).map(Group::name);
+        let name = self
+            .groups
+            .get(held.group as usize)
+            .and_then(Option::as_ref)
+            .map(Group::name);
         self.drop_subscription(id, &held, now, fx);
         if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {
-            let record = Record::Unsubscribed { queue: session.uid, filter, group: name.as_deref() };
+            let record = Record::Unsubscribed {
+                queue: session.uid,
+                filter,
+                group: name.as_deref(),
+            };
             let safety = self.session_safety(id);
             fx.persist(&record, safety);
         }
         true
     }
 
-    pub(crate) fn drop_all_subscriptions<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(crate) fn drop_all_subscriptions<E: Effects>(
+        &mut self,
+        id: SessionId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         for held in std::mem::take(&mut session.subscriptions) {
             self.drop_subscription(id, &held, now, fx);
         }
@@ -324,10 +414,16 @@ impl Kernel {
             self.leave_group(id, held.group, now, fx);
             return;
         }
-        self.routes.remove(&held.filter, |sink| sink.kind == SinkKind::Session && sink.target == id.0);
+        self.routes.remove(&held.filter, |sink| {
+            sink.kind == SinkKind::Session && sink.target == id.0
+        });
         if !self.is_wanted_here(&held.filter) {
             let question = 0; // Nobody waits for the answer.
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: held.filter.clone(), wanted: false, question });
+            self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: held.filter.clone(),
+                wanted: false,
+                question,
+            });
         }
     }
 }
@@ -335,5 +431,12 @@ impl Kernel {
 /// Members of a group on a queue's address take from the queue; that is a right of its own.
 fn may_subscribe(session: &Session, wish: &Wish<'_>) -> bool {
     let takes = wish.group.is_some() && is_queue_address(wish.filter);
-    session.access.allows(if takes { Permission::Take } else { Permission::Subscribe }, wish.filter)
+    session.access.allows(
+        if takes {
+            Permission::Take
+        } else {
+            Permission::Subscribe
+        },
+        wish.filter,
+    )
 }

@@ -75,8 +75,13 @@ impl Kernel {
     /// When [`Kernel::on_timeout`] should be called next.
     pub fn poll_timeout(&self) -> Time {
         let first = self.timers.0.first().map_or(Time::NEVER, |first| first.0);
-        let has_work = self.sessions.len() > 0 || self.last_values.count() + self.kept_values.count() > 0;
-        if has_work { first.min(self.sweep_at) } else { first }
+        let has_work =
+            self.sessions.len() > 0 || self.last_values.count() + self.kept_values.count() > 0;
+        if has_work {
+            first.min(self.sweep_at)
+        } else {
+            first
+        }
     }
 
     /// Does what is due, or so much of it that other work need not wait long: then [`Kernel::poll_timeout`] is not later
@@ -87,7 +92,9 @@ impl Kernel {
             if self.bytes_written - before > TIMERS_BYTES_MAX {
                 break;
             }
-            let Some((id, kind)) = self.timers.due(now) else { break };
+            let Some((id, kind)) = self.timers.due(now) else {
+                break;
+            };
             match kind {
                 TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
                 TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
@@ -114,8 +121,16 @@ impl Kernel {
         }
     }
 
-    fn on_session_timer<E: Effects>(&mut self, id: SessionId, kind: TimerKind, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get(id) else { return };
+    fn on_session_timer<E: Effects>(
+        &mut self,
+        id: SessionId,
+        kind: TimerKind,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         match kind {
             TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
             TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {

@@ -45,7 +45,10 @@ impl Destination {
     fn filter(&self) -> Box<str> {
         match self {
             Destination::Sessions(homes) => {
-                let homes: String = homes.iter().map(|(shard, shards)| format!("/{shard}/{shards}")).collect();
+                let homes: String = homes
+                    .iter()
+                    .map(|(shard, shards)| format!("/{shard}/{shards}"))
+                    .collect();
                 format!("sessions{homes}").into()
             }
             Destination::LastValue => "last-value".into(),
@@ -57,19 +60,28 @@ impl Destination {
         if !group.name.is_empty() {
             return None;
         }
-        let Some(homes) = group.filter.strip_prefix("sessions/") else { return Some(Destination::LastValue) };
-        let numbers: Vec<u16> = homes.split('/').filter_map(|number| number.parse().ok()).collect();
+        let Some(homes) = group.filter.strip_prefix("sessions/") else {
+            return Some(Destination::LastValue);
+        };
+        let numbers: Vec<u16> = homes
+            .split('/')
+            .filter_map(|number| number.parse().ok())
+            .collect();
         let (pairs, _) = numbers.as_chunks();
-        let homes = pairs.iter().map(|[shard, shards]| (*shard, *shards)).collect();
+        let homes = pairs
+            .iter()
+            .map(|[shard, shards]| (*shard, *shards))
+            .collect();
         Some(Destination::Sessions(homes))
     }
 
     /// The shard of now `shards` that brings what is left there.
     pub(crate) fn bringer(&self, shards: u16) -> u16 {
         match self {
-            Destination::Sessions(homes) => {
-                homes.last().filter(|(_, before)| *before == shards).map_or(0, |(shard, _)| *shard)
-            }
+            Destination::Sessions(homes) => homes
+                .last()
+                .filter(|(_, before)| *before == shards)
+                .map_or(0, |(shard, _)| *shard),
             Destination::LastValue => 0,
         }
     }
@@ -98,27 +110,53 @@ impl Kernel {
         // Whoever repeats a stamp is told that it was taken.
         let is_stamped = draft.stamp.is_some() && draft.reliability > Reliability::AtMostOnce;
         is_stamped
-            || nobody_repeats && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
+            || nobody_repeats
+                && publisher
+                    .and_then(|id| self.sessions.get(id))
+                    .is_some_and(|session| session.durable)
     }
 
     /// Notes that the message being spread is under way; written down with it.
-    pub(crate) fn refer_transfer<E: Effects>(&mut self, to: Destination, reliability: Reliability, fx: &mut E) -> From {
-        let known = self.transfers.iter().find(|(destination, _)| *destination == to).map(|(_, number)| *number);
+    pub(crate) fn refer_transfer<E: Effects>(
+        &mut self,
+        to: Destination,
+        reliability: Reliability,
+        fx: &mut E,
+    ) -> From {
+        let known = self
+            .transfers
+            .iter()
+            .find(|(destination, _)| *destination == to)
+            .map(|(_, number)| *number);
         let number = known.unwrap_or_else(|| {
             let number = self.next_number();
-            fx.persist(&Record::Group { queue: number, name: "", filter: &to.filter() }, Safety::Lazy);
+            fx.persist(
+                &Record::Group {
+                    queue: number,
+                    name: "",
+                    filter: &to.filter(),
+                },
+                Safety::Lazy,
+            );
             self.transfers.push((to, number));
             number
         });
         let serial = self.next_serial();
-        self.pending_references.push(Pending::new(number, serial, reliability, 0));
+        self.pending_references
+            .push(Pending::new(number, serial, reliability, 0));
         (number, serial)
     }
 
     /// The message of a mail is written down, or will not be: the sender's queue need not keep it.
     pub(crate) fn took_over<E: Effects>(&mut self, from: From, fx: &mut E) {
         if from.1 != 0 {
-            fx.persist(&Record::Removed { queue: from.0, serial: from.1 }, Safety::Lazy);
+            fx.persist(
+                &Record::Removed {
+                    queue: from.0,
+                    serial: from.1,
+                },
+                Safety::Lazy,
+            );
         }
     }
 
@@ -131,23 +169,33 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(to) = Destination::of(&stored) else { return };
+        let Some(to) = Destination::of(&stored) else {
+            return;
+        };
         for entry in stored.waiting {
             let from = (number, entry.serial);
             match read(entry.place, entry.len) {
-                Some(message) => self.left_in_transfer.push_back(LeftInTransfer::Message(to.clone(), from, message)),
+                Some(message) => self.left_in_transfer.push_back(LeftInTransfer::Message(
+                    to.clone(),
+                    from,
+                    message,
+                )),
                 None => self.took_over(from, fx),
             }
         }
-        self.left_in_transfer.push_back(LeftInTransfer::End(to, number));
-        self.timers.set(now, SessionId(0), TimerKind::LeftInTransfer);
+        self.left_in_transfer
+            .push_back(LeftInTransfer::End(to, number));
+        self.timers
+            .set(now, SessionId(0), TimerKind::LeftInTransfer);
     }
 
     /// The timer of [`Kernel::restore_transfer`]: brings some of what was left to where it was going.
     pub(crate) fn bring_what_was_left<E: Effects>(&mut self, now: Time, fx: &mut E) {
         for _ in 0..BROUGHT_PER_CALL {
             match self.left_in_transfer.pop_front() {
-                Some(LeftInTransfer::Message(to, from, message)) => self.bring(&to, from, message, now, fx),
+                Some(LeftInTransfer::Message(to, from, message)) => {
+                    self.bring(&to, from, message, now, fx)
+                }
                 // What is mailed is taken out of it when it is written down there.
                 Some(LeftInTransfer::End(to, number)) if self.is_all_here(&to) => {
                     fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
@@ -156,14 +204,22 @@ impl Kernel {
                 None => return,
             }
         }
-        self.timers.set_soon(now, SessionId(0), TimerKind::LeftInTransfer);
+        self.timers
+            .set_soon(now, SessionId(0), TimerKind::LeftInTransfer);
     }
 
     fn is_all_here(&self, to: &Destination) -> bool {
         matches!(to, Destination::Sessions(_)) || self.shards == 1
     }
 
-    fn bring<E: Effects>(&mut self, to: &Destination, from: From, message: Message, now: Time, fx: &mut E) {
+    fn bring<E: Effects>(
+        &mut self,
+        to: &Destination,
+        from: From,
+        message: Message,
+        now: Time,
+        fx: &mut E,
+    ) {
         match to {
             Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
                 let only = &homes[..homes.len() - 1];
@@ -176,7 +232,14 @@ impl Kernel {
                 if home == self.shard {
                     self.on_retain(message, Safety::Lazy, from, fx);
                 } else {
-                    fx.send(home, ShardMessage::Retain { message, safety: Safety::Lazy, from });
+                    fx.send(
+                        home,
+                        ShardMessage::Retain {
+                            message,
+                            safety: Safety::Lazy,
+                            from,
+                        },
+                    );
                 }
             }
         }
@@ -184,7 +247,14 @@ impl Kernel {
 
     /// The number of shards has changed, and the sessions that a message was meant for have other homes now: each shard
     /// gets it for those of them that it has. All of that is one record, so that it happens wholly or not at all.
-    fn transfer_to_all<E: Effects>(&mut self, message: &Message, homes: &Homes, from: From, now: Time, fx: &mut E) {
+    fn transfer_to_all<E: Effects>(
+        &mut self,
+        message: &Message,
+        homes: &Homes,
+        from: From,
+        now: Time,
+        fx: &mut E,
+    ) {
         let mut mails = Vec::new();
         let own = self.shard.0;
         for shard in (0..self.shards).filter(|shard| *shard != own) {
@@ -197,7 +267,15 @@ impl Kernel {
         self.took_over(from, fx);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));
-            fx.send(shard, ShardMessage::Publish { message, safety: Safety::Lazy, from, only });
+            fx.send(
+                shard,
+                ShardMessage::Publish {
+                    message,
+                    safety: Safety::Lazy,
+                    from,
+                    only,
+                },
+            );
         }
     }
 
@@ -216,6 +294,13 @@ impl Kernel {
             true => self.refer_transfer(Destination::LastValue, message.reliability(), fx),
             false => (0, 0),
         };
-        fx.send(home, ShardMessage::Retain { message, safety, from });
+        fx.send(
+            home,
+            ShardMessage::Retain {
+                message,
+                safety,
+                from,
+            },
+        );
     }
 }

@@ -115,7 +115,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<WatchId, WatchRefused> {
-        let session = self.sessions.get(id).filter(|session| session.link.is_some()).ok_or(WatchRefused::Denied)?;
+        let session = self
+            .sessions
+            .get(id)
+            .filter(|session| session.link.is_some())
+            .ok_or(WatchRefused::Denied)?;
         if Address::check(address).is_err() || !self.is_address_within_limits(address) {
             return Err(WatchRefused::BadAddress);
         }
@@ -146,8 +150,18 @@ impl Kernel {
         levels <= self.limits.levels_max && address.len() <= self.limits.address_bytes_max
     }
 
-    fn add_watcher(&mut self, id: SessionId, link: LinkId, cookie: u64, cell: u32, depth: u16) -> u32 {
-        let session_next = self.sessions.get(id).map_or(NONE, |session| session.watches);
+    fn add_watcher(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        cookie: u64,
+        cell: u32,
+        depth: u16,
+    ) -> u32 {
+        let session_next = self
+            .sessions
+            .get(id)
+            .map_or(NONE, |session| session.watches);
         let cell_before = self.watches.cells.get(cell).map_or(NONE, |cell| cell.last);
         let watch = self.watches.watchers.add(Watcher {
             cookie,
@@ -207,7 +221,11 @@ impl Kernel {
                 continue;
             }
             // Looking at the address costs more than the rest.
-            let address = if self.accounts.are_kept() { message.address() } else { "" };
+            let address = if self.accounts.are_kept() {
+                message.address()
+            } else {
+                ""
+            };
             self.book_delivered(id, address, message.payload().len());
             return Some(match message.retain() {
                 RetainOp::Clear => Change::Gone,
@@ -240,7 +258,16 @@ impl Kernel {
 
     /// Forgets a watcher; what waits for it is dropped.
     fn remove_watcher<E: Effects>(&mut self, watch: u32, why: DropReason, fx: &mut E) {
-        let Some(Watcher { session, cell, waiting, state, .. }) = self.watches.watchers.get_mut(watch) else { return };
+        let Some(Watcher {
+            session,
+            cell,
+            waiting,
+            state,
+            ..
+        }) = self.watches.watchers.get_mut(watch)
+        else {
+            return;
+        };
         let (session, cell, state, waiting) = (*session, *cell, *state, waiting.take());
         match waiting {
             Some(waiting) => {
@@ -251,23 +278,43 @@ impl Kernel {
                 }
             }
             None if state == WatchState::ExpectTake => {
-                let address = self.watches.cells.get(cell).map(|cell| cell.address.clone()).unwrap_or_default();
+                let address = self
+                    .watches
+                    .cells
+                    .get(cell)
+                    .map(|cell| cell.address.clone())
+                    .unwrap_or_default();
                 self.waiting -= 1;
                 self.book_drop(Some(session), &address, why);
             }
             None => {}
         }
         self.unlink_watcher(watch);
-        if self.watches.cells.get(cell).is_some_and(|cell| cell.first == NONE) {
+        if self
+            .watches
+            .cells
+            .get(cell)
+            .is_some_and(|cell| cell.first == NONE)
+        {
             self.end_cell(cell, fx);
         }
     }
 
     fn unlink_watcher(&mut self, watch: u32) {
-        let Some(watcher) = self.watches.watchers.remove(watch) else { return };
+        let Some(watcher) = self.watches.watchers.remove(watch) else {
+            return;
+        };
         self.watches.count -= 1;
         self.memory.left(Kept::Watches, WATCHER);
-        let Watcher { session, cell, cell_next, cell_before, session_next, session_before, .. } = watcher;
+        let Watcher {
+            session,
+            cell,
+            cell_next,
+            cell_before,
+            session_next,
+            session_before,
+            ..
+        } = watcher;
         let watchers = &mut self.watches.watchers;
         if let Some(next) = watchers.get_mut(cell_next) {
             next.cell_before = cell_before;
@@ -298,13 +345,20 @@ impl Kernel {
 
     /// A session, or its link, ends: its watches with it.
     pub(crate) fn end_watches<E: Effects>(&mut self, id: SessionId, fx: &mut E) {
-        while let Some(watch) = self.sessions.get(id).map(|session| session.watches).filter(|watch| *watch != NONE) {
+        while let Some(watch) = self
+            .sessions
+            .get(id)
+            .map(|session| session.watches)
+            .filter(|watch| *watch != NONE)
+        {
             self.end_watch(watch, WatchEnd::SessionEnded, DropReason::SessionEnded, fx);
         }
     }
 
     fn end_watch<E: Effects>(&mut self, watch: u32, why: WatchEnd, reason: DropReason, fx: &mut E) {
-        let Some(watcher) = self.watches.watchers.get(watch) else { return };
+        let Some(watcher) = self.watches.watchers.get(watch) else {
+            return;
+        };
         let (link, cookie) = (watcher.link, watcher.cookie);
         self.remove_watcher(watch, reason, fx);
         fx.watch_ended(link, cookie, why);
@@ -329,15 +383,20 @@ impl Kernel {
     }
 
     fn may_still_see(&self, id: SessionId, cell: u32) -> bool {
-        let Some(session) = self.sessions.get(id) else { return false };
-        let Some(cell) = self.watches.cells.get(cell) else { return false };
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
+        let Some(cell) = self.watches.cells.get(cell) else {
+            return false;
+        };
         session.access.is_allow_all() || may_see(session, &cell.address)
     }
 }
 
 /// Whether a session may watch or read an address.
 pub(crate) fn may_see(session: &Session, address: &str) -> bool {
-    session.access.allows(Permission::Subscribe, address) && session.access.allows(Permission::Receive, address)
+    session.access.allows(Permission::Subscribe, address)
+        && session.access.allows(Permission::Receive, address)
 }
 
 #[cfg(test)]
@@ -346,8 +405,8 @@ mod tests {
     use crate::access::Access;
     use crate::journal::Record;
     use crate::{
-        Answer, CloseReason, Delivery, Fetch, Grants, Handover, Limits, OpenSession, Refusal, Safety, Sent, ShardId,
-        ShardMessage, Spot, Tag, Taken, Ticket,
+        Answer, CloseReason, Delivery, Fetch, Grants, Handover, Limits, OpenSession, Refusal,
+        Safety, Sent, ShardId, ShardMessage, Spot, Tag, Taken, Ticket,
     };
     use thalweg_model::Span;
 
@@ -376,7 +435,11 @@ mod tests {
             let (mut kernel, reader) = kernel();
             let before = structures(&kernel);
             for number in 0..count {
-                watch(&mut kernel, reader, &format!("site-{}/device-{number}/temperature", number % 97));
+                watch(
+                    &mut kernel,
+                    reader,
+                    &format!("site-{}/device-{number}/temperature", number % 97),
+                );
             }
             let each = (structures(&kernel) - before) as f64 / f64::from(count);
             assert!(each <= 300.0, "{each} with {count}");
@@ -385,8 +448,11 @@ mod tests {
 
     /// What watches take beside the values themselves.
     fn structures(kernel: &Kernel) -> usize {
-        let addresses =
-            kernel.watches.cells.iter().map(|(_, cell)| (cell.address.len() + 8).next_multiple_of(16).max(32));
+        let addresses = kernel
+            .watches
+            .cells
+            .iter()
+            .map(|(_, cell)| (cell.address.len() + 8).next_multiple_of(16).max(32));
         kernel.watches.cells.bytes()
             + kernel.watches.watchers.bytes()
             + addresses.sum::<usize>()
@@ -394,7 +460,9 @@ mod tests {
     }
 
     fn watch(kernel: &mut Kernel, reader: SessionId, address: &str) {
-        kernel.watch(reader, LinkId(0), 0, address, 1, Time::ZERO, &mut Nowhere).expect("it may watch");
+        kernel
+            .watch(reader, LinkId(0), 0, address, 1, Time::ZERO, &mut Nowhere)
+            .expect("it may watch");
     }
 
     fn kernel() -> (Kernel, SessionId) {
@@ -413,7 +481,10 @@ mod tests {
             known_as: None,
             grants: Grants::default(),
         };
-        let reader = kernel.open_session(open, Time::ZERO, &mut Nowhere).expect("there is room").session;
+        let reader = kernel
+            .open_session(open, Time::ZERO, &mut Nowhere)
+            .expect("there is room")
+            .session;
         (kernel, reader)
     }
 

@@ -46,15 +46,29 @@ pub(crate) struct Window {
 impl Window {
     /// What an earlier run left, in the order in which it was sent.
     pub(crate) fn restored(slots: Vec<(Tag, SlotState)>, now: Time) -> Self {
-        let mut window = Window { unsettled: slots.len() as u32, ..Window::default() };
-        let Some(&(newest, _)) = slots.last() else { return window };
-        let behind =
-            |tag: Tag| (usize::from(newest) + usize::from(Tag::MAX) - usize::from(tag)) % usize::from(Tag::MAX);
-        let span = slots.iter().map(|(tag, _)| behind(*tag)).filter(|behind| *behind < SPAN_MAX).max().unwrap_or(0);
+        let mut window = Window {
+            unsettled: slots.len() as u32,
+            ..Window::default()
+        };
+        let Some(&(newest, _)) = slots.last() else {
+            return window;
+        };
+        let behind = |tag: Tag| {
+            (usize::from(newest) + usize::from(Tag::MAX) - usize::from(tag)) % usize::from(Tag::MAX)
+        };
+        let span = slots
+            .iter()
+            .map(|(tag, _)| behind(*tag))
+            .filter(|behind| *behind < SPAN_MAX)
+            .max()
+            .unwrap_or(0);
         window.front = nth(newest, usize::from(Tag::MAX) - span);
         window.ring.resize_with(span + 1, || None);
         for (tag, state) in slots {
-            let slot = Slot { state, sent_at: now };
+            let slot = Slot {
+                state,
+                sent_at: now,
+            };
             match window.ring.get_mut(span.wrapping_sub(behind(tag))) {
                 Some(place) => *place = Some(slot),
                 None => {
@@ -87,7 +101,10 @@ impl Window {
             self.ring.push_back(None);
             tag = nth(self.front, self.ring.len());
         }
-        self.ring.push_back(Some(Slot { state: SlotState::ExpectSettle(entry), sent_at: now }));
+        self.ring.push_back(Some(Slot {
+            state: SlotState::ExpectSettle(entry),
+            sent_at: now,
+        }));
         self.unsettled += 1;
         tag
     }
@@ -104,7 +121,11 @@ impl Window {
         if tag == 0 || self.ring.is_empty() {
             return None;
         }
-        let distance = if tag >= self.front { tag - self.front } else { tag + (Tag::MAX - self.front) };
+        let distance = if tag >= self.front {
+            tag - self.front
+        } else {
+            tag + (Tag::MAX - self.front)
+        };
         ((distance as usize) < self.ring.len()).then_some(distance as usize)
     }
 
@@ -118,7 +139,11 @@ impl Window {
 
     /// Takes a delivery out; its tag may be given again.
     pub(crate) fn remove(&mut self, tag: Tag) -> Option<Slot> {
-        let aside = if self.aside.is_empty() { None } else { self.aside.remove(&tag) };
+        let aside = if self.aside.is_empty() {
+            None
+        } else {
+            self.aside.remove(&tag)
+        };
         let slot = match aside {
             Some(slot) => slot,
             None => {
@@ -156,8 +181,12 @@ impl Window {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Tag, &mut Slot)> {
         let front = self.front;
         let ring = self.ring.iter_mut().enumerate();
-        let ring = ring.filter_map(move |(at, slot)| slot.as_mut().map(|slot| (nth(front, at), slot)));
-        self.aside.iter_mut().map(|(tag, slot)| (*tag, slot)).chain(ring)
+        let ring =
+            ring.filter_map(move |(at, slot)| slot.as_mut().map(|slot| (nth(front, at), slot)));
+        self.aside
+            .iter_mut()
+            .map(|(tag, slot)| (*tag, slot))
+            .chain(ring)
     }
 }
 
@@ -176,19 +205,27 @@ mod tests {
     use super::*;
 
     fn window_at(front: Tag) -> Window {
-        Window { front, ..Window::default() }
+        Window {
+            front,
+            ..Window::default()
+        }
     }
 
     #[test]
     fn tags_rise_wrap_and_skip_zero() {
         let mut window = window_at(65_534);
-        let tags: Vec<_> = (0..4).map(|_| window.push(Entry::for_test(), Time::ZERO)).collect();
+        let tags: Vec<_> = (0..4)
+            .map(|_| window.push(Entry::for_test(), Time::ZERO))
+            .collect();
         assert_eq!(tags, [65_534, 65_535, 1, 2]);
         assert!(window.remove(1).is_some());
         assert!(window.remove(1).is_none());
         assert!(window.get_mut(2).is_some());
         assert_eq!(window.len(), 3);
-        assert_eq!(window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(), [65_534, 65_535, 2]);
+        assert_eq!(
+            window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(),
+            [65_534, 65_535, 2]
+        );
     }
 
     #[test]
@@ -208,10 +245,23 @@ mod tests {
 
     #[test]
     fn a_restored_window_has_the_old_tags_in_the_old_order_and_goes_on_behind_them() {
-        let slots = |tags: &[Tag]| tags.iter().map(|tag| (*tag, SlotState::ExpectSettle(Entry::for_test()))).collect();
-        for tags in [&[65_534, 65_535, 2, 3][..], &[7], &[2, 65_535], &[9, 20_000, 20_005], &[65_535, 1]] {
+        let slots = |tags: &[Tag]| {
+            tags.iter()
+                .map(|tag| (*tag, SlotState::ExpectSettle(Entry::for_test())))
+                .collect()
+        };
+        for tags in [
+            &[65_534, 65_535, 2, 3][..],
+            &[7],
+            &[2, 65_535],
+            &[9, 20_000, 20_005],
+            &[65_535, 1],
+        ] {
             let mut window = Window::restored(slots(tags), Time::ZERO);
-            assert_eq!(window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(), tags);
+            assert_eq!(
+                window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(),
+                tags
+            );
             assert_eq!(window.len() as usize, tags.len());
             let tag = window.push(Entry::for_test(), Time::ZERO);
             assert_eq!(Some(tag), tags.last().map(|last| next(*last)));
@@ -220,7 +270,10 @@ mod tests {
             }
             assert_eq!(window.len(), 1);
         }
-        assert_eq!(Window::restored(Vec::new(), Time::ZERO).push(Entry::for_test(), Time::ZERO), 1);
+        assert_eq!(
+            Window::restored(Vec::new(), Time::ZERO).push(Entry::for_test(), Time::ZERO),
+            1
+        );
     }
 
     #[test]
@@ -232,7 +285,11 @@ mod tests {
         for _ in 0..usize::from(Tag::MAX) + 5 {
             tags.push_back(window.push(Entry::for_test(), Time::ZERO));
             if tags.len() > 10 {
-                assert!(tags.pop_front().and_then(|tag| window.remove(tag)).is_some());
+                assert!(
+                    tags.pop_front()
+                        .and_then(|tag| window.remove(tag))
+                        .is_some()
+                );
             }
         }
         assert!(window.get_mut(stuck).is_some());

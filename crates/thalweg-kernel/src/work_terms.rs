@@ -68,7 +68,9 @@ impl WorkTerms {
 impl SessionTerms {
     /// What holds in one group.
     pub(crate) fn of(&self, key: &str) -> WorkTerms {
-        self.of_groups.get(key).map_or(self.all, |terms| terms.over(self.all))
+        self.of_groups
+            .get(key)
+            .map_or(self.all, |terms| terms.over(self.all))
     }
 
     /// It is no longer a member there.
@@ -82,10 +84,18 @@ impl Kernel {
     /// says of one group counts there; where that is silent, what it says of all.
     ///
     /// It may be said before or after the session joins, and again at any time; each time it replaces what was said.
-    pub fn set_work_terms(&mut self, id: SessionId, filter: Option<(&str, &str)>, terms: WorkTerms, now: Time) {
+    pub fn set_work_terms(
+        &mut self,
+        id: SessionId,
+        filter: Option<(&str, &str)>,
+        terms: WorkTerms,
+        now: Time,
+    ) {
         let _ = now;
         let groups_max = self.limits.subscriptions_max;
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let said = session.work.get_or_insert_default();
         let changed = match filter {
             None => {
@@ -116,11 +126,28 @@ mod tests {
 
     #[test]
     fn what_is_said_of_one_group_counts_there_and_the_rest_is_as_everywhere() {
-        let all = WorkTerms { weight: Some(3), concurrency: Some(2), ..WorkTerms::default() };
-        let here = WorkTerms { concurrency: Some(8), ..WorkTerms::default() };
+        let all = WorkTerms {
+            weight: Some(3),
+            concurrency: Some(2),
+            ..WorkTerms::default()
+        };
+        let here = WorkTerms {
+            concurrency: Some(8),
+            ..WorkTerms::default()
+        };
         let of_groups = [("g/t".into(), here)].into_iter().collect();
-        let mut said = SessionTerms { all, of_groups, ..SessionTerms::default() };
-        assert_eq!(said.of("g/t"), WorkTerms { concurrency: Some(8), ..all });
+        let mut said = SessionTerms {
+            all,
+            of_groups,
+            ..SessionTerms::default()
+        };
+        assert_eq!(
+            said.of("g/t"),
+            WorkTerms {
+                concurrency: Some(8),
+                ..all
+            }
+        );
         assert_eq!(said.of("g/u"), all);
         said.forget("g/t");
         assert_eq!(said.of("g/t"), all);

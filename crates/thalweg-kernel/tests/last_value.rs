@@ -19,10 +19,15 @@ impl Dice {
 
     /// `a!` and `a.` sort between `a` and `a/`, `a0` behind.
     fn address(&mut self) -> String {
-        let levels: Vec<_> =
-            (0..1 + self.roll(4)).map(|_| ["", "a", "a!", "a.", "a0", "b", "$a", "é"][self.roll(8)]).collect();
+        let levels: Vec<_> = (0..1 + self.roll(4))
+            .map(|_| ["", "a", "a!", "a.", "a0", "b", "$a", "é"][self.roll(8)])
+            .collect();
         let address = levels.join("/");
-        if address.is_empty() { "a".into() } else { address }
+        if address.is_empty() {
+            "a".into()
+        } else {
+            address
+        }
     }
 
     fn filter(&mut self) -> String {
@@ -44,11 +49,23 @@ impl Dice {
 
 fn message(address: &str, payload: &str, expires: Time) -> Message {
     let (reliability, retain) = (Reliability::AtMostOnce, RetainOp::Set);
-    Message::new(address, payload.as_bytes(), reliability, retain, expires, Time::ZERO, 0, None)
+    Message::new(
+        address,
+        payload.as_bytes(),
+        reliability,
+        retain,
+        expires,
+        Time::ZERO,
+        0,
+        None,
+    )
 }
 
 fn keep(values: &mut LastValues, address: &str) {
-    assert!(matches!(values.set(message(address, "x", Time::NEVER)), Ok(None)));
+    assert!(matches!(
+        values.set(message(address, "x", Time::NEVER)),
+        Ok(None)
+    ));
 }
 
 /// Scans in calls of `steps` and returns the addresses seen.
@@ -79,8 +96,11 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
             let address = dice.address();
             match dice.roll(10) {
                 0..6 => {
-                    let expires =
-                        if dice.roll(2) == 0 { Time::NEVER } else { Time::from_secs(step + dice.roll(60) as u64) };
+                    let expires = if dice.roll(2) == 0 {
+                        Time::NEVER
+                    } else {
+                        Time::from_secs(step + dice.roll(60) as u64)
+                    };
                     let payload = format!("{step}");
                     let previous = values.set(message(&address, &payload, expires)).unwrap();
                     let expected = model.insert(address, (payload, expires));
@@ -91,24 +111,43 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
                     );
                 }
                 6..8 => {
-                    assert_eq!(values.clear(&address).is_some(), model.remove(&address).is_some(), "seed {seed}");
+                    assert_eq!(
+                        values.clear(&address).is_some(),
+                        model.remove(&address).is_some(),
+                        "seed {seed}"
+                    );
                 }
                 8 => {
-                    let gone = model.values().filter(|(_, expires)| *expires <= now).count();
+                    let gone = model
+                        .values()
+                        .filter(|(_, expires)| *expires <= now)
+                        .count();
                     let max = dice.roll(5);
                     let dropped = values.expire(now, max, |_| ());
                     assert_eq!(dropped, gone.min(max), "seed {seed}");
                     // Which of them went first is the store's business: those that expired first.
-                    model.retain(|address, (_, expires)| *expires > now || values.get(address, Time::ZERO).is_some());
+                    model.retain(|address, (_, expires)| {
+                        *expires > now || values.get(address, Time::ZERO).is_some()
+                    });
                 }
                 _ => {
-                    let found = values.get(&address, now).map(|m| String::from_utf8_lossy(m.payload()).into_owned());
+                    let found = values
+                        .get(&address, now)
+                        .map(|m| String::from_utf8_lossy(m.payload()).into_owned());
                     let expected = model.get(&address).filter(|(_, expires)| *expires > now);
-                    assert_eq!(found.as_ref(), expected.map(|(payload, _)| payload), "seed {seed}");
+                    assert_eq!(
+                        found.as_ref(),
+                        expected.map(|(payload, _)| payload),
+                        "seed {seed}"
+                    );
                 }
             }
             assert_eq!(values.count(), model.len());
-            let next = model.values().map(|(_, expires)| *expires).min().unwrap_or(Time::NEVER);
+            let next = model
+                .values()
+                .map(|(_, expires)| *expires)
+                .min()
+                .unwrap_or(Time::NEVER);
             assert_eq!(values.expiry_next(), next, "seed {seed}");
             let filter = dice.filter();
             let plain = Filter::new(&filter).unwrap();
@@ -118,12 +157,19 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
                 .map(|(address, _)| address.clone())
                 .collect();
             let steps = [1, 2, 3, 1000][dice.roll(4)];
-            assert_eq!(scan(&values, &filter, steps, now), expected, "seed {seed}, filter {filter}, {steps} steps");
+            assert_eq!(
+                scan(&values, &filter, steps, now),
+                expected,
+                "seed {seed}, filter {filter}, {steps} steps"
+            );
         }
         for address in model.keys() {
             assert!(values.clear(address).is_some());
         }
-        assert_eq!((values.count(), values.bytes(), values.expiry_next()), (0, 0, Time::NEVER));
+        assert_eq!(
+            (values.count(), values.bytes(), values.expiry_next()),
+            (0, 0, Time::NEVER)
+        );
     }
 }
 
@@ -140,11 +186,17 @@ fn a_scan_survives_changes_between_its_calls() {
         let mut throughout: Vec<bool> = (0..200).map(|n| n % 3 != 0).collect();
         let mut seen = vec![0; 200];
         let mut cursor = ScanCursor::default();
-        while !values.scan("s/+/#", &mut cursor, 1 + seed as usize % 7, Time::ZERO, |message| {
-            let n: usize = message.address()[2..5].parse().unwrap();
-            seen[n] += 1;
-            ControlFlow::Continue(())
-        }) {
+        while !values.scan(
+            "s/+/#",
+            &mut cursor,
+            1 + seed as usize % 7,
+            Time::ZERO,
+            |message| {
+                let n: usize = message.address()[2..5].parse().unwrap();
+                seen[n] += 1;
+                ControlFlow::Continue(())
+            },
+        ) {
             for _ in 0..3 {
                 let n = dice.roll(200);
                 throughout[n] = false;
@@ -156,7 +208,10 @@ fn a_scan_survives_changes_between_its_calls() {
         }
         for n in 0..200 {
             assert!(seen[n] <= 1, "seed {seed}: {n} seen {} times", seen[n]);
-            assert!(seen[n] == 1 || !throughout[n], "seed {seed}: {n} was there all the time and not seen");
+            assert!(
+                seen[n] == 1 || !throughout[n],
+                "seed {seed}: {n} was there all the time and not seen"
+            );
         }
     }
 }
@@ -170,14 +225,20 @@ fn a_scan_that_is_broken_off_goes_on_behind_the_last_value_it_gave() {
     let mut cursor = ScanCursor::default();
     let mut seen = Vec::new();
     for _ in 0..4 {
-        assert!(!values.scan("a/#", &mut cursor, 100, Time::ZERO, |message| {
-            seen.push(message.address().to_owned());
-            ControlFlow::Break(())
-        }));
+        assert!(
+            !values.scan("a/#", &mut cursor, 100, Time::ZERO, |message| {
+                seen.push(message.address().to_owned());
+                ControlFlow::Break(())
+            })
+        );
     }
     assert_eq!(seen, ["a", "a/1", "a/2", "a/3"]);
     for _ in 0..2 {
-        assert!(values.scan("a/#", &mut cursor, 100, Time::ZERO, |_| unreachable!("the scan is complete")));
+        assert!(
+            values.scan("a/#", &mut cursor, 100, Time::ZERO, |_| unreachable!(
+                "the scan is complete"
+            ))
+        );
     }
 }
 
@@ -193,7 +254,13 @@ fn a_scan_looks_only_at_the_stretch_that_begins_like_its_filter() {
     }
     keep(&mut values, "site");
     let complete_in = |filter: &str, steps: usize| {
-        values.scan(filter, &mut ScanCursor::default(), steps, Time::ZERO, |_| ControlFlow::Continue(()))
+        values.scan(
+            filter,
+            &mut ScanCursor::default(),
+            steps,
+            Time::ZERO,
+            |_| ControlFlow::Continue(()),
+        )
     };
     assert!(complete_in("site/#", 7));
     assert!(complete_in("site/+/temperature", 6));
@@ -208,17 +275,34 @@ fn text_that_is_no_filter_finds_nothing() {
     let mut values = LastValues::new(Limits::NONE);
     keep(&mut values, "a");
     for filter in ["", "a/#/b", "a#", "\0"] {
-        assert!(values.scan(filter, &mut ScanCursor::default(), 1, Time::ZERO, |_| unreachable!("{filter}")));
+        assert!(values.scan(
+            filter,
+            &mut ScanCursor::default(),
+            1,
+            Time::ZERO,
+            |_| unreachable!("{filter}")
+        ));
     }
 }
 
 #[test]
 fn limits_refuse_new_addresses_and_let_known_ones_go_on() {
-    let mut values = LastValues::new(Limits { count_max: 2, bytes_max: usize::MAX });
+    let mut values = LastValues::new(Limits {
+        count_max: 2,
+        bytes_max: usize::MAX,
+    });
     keep(&mut values, "a");
     keep(&mut values, "b");
-    assert_eq!(values.set(message("c", "x", Time::NEVER)).unwrap_err(), Refused::Count);
-    assert!(values.set(message("a", "y", Time::NEVER)).unwrap().is_some());
+    assert_eq!(
+        values.set(message("c", "x", Time::NEVER)).unwrap_err(),
+        Refused::Count
+    );
+    assert!(
+        values
+            .set(message("a", "y", Time::NEVER))
+            .unwrap()
+            .is_some()
+    );
     values.clear("b").unwrap();
     keep(&mut values, "c");
 
@@ -226,8 +310,14 @@ fn limits_refuse_new_addresses_and_let_known_ones_go_on() {
     let of = |len: usize| message("a", &"y".repeat(len), Time::NEVER);
     values.set(of(100)).unwrap();
     let bytes = values.bytes();
-    values.set_limits(Limits { count_max: 100, bytes_max: bytes + 10 });
-    assert_eq!(values.set(message("d", "x", Time::NEVER)).unwrap_err(), Refused::Bytes);
+    values.set_limits(Limits {
+        count_max: 100,
+        bytes_max: bytes + 10,
+    });
+    assert_eq!(
+        values.set(message("d", "x", Time::NEVER)).unwrap_err(),
+        Refused::Bytes
+    );
     assert_eq!(values.set(of(111)).unwrap_err(), Refused::Bytes);
     assert_eq!(values.get("a", Time::ZERO).unwrap().payload().len(), 100);
     assert!(values.set(of(110)).is_ok());
@@ -235,7 +325,10 @@ fn limits_refuse_new_addresses_and_let_known_ones_go_on() {
     assert_eq!(values.count(), 2);
 
     // Lowered below what is held: a value may still shrink or stay, not grow.
-    values.set_limits(Limits { count_max: 0, bytes_max: 0 });
+    values.set_limits(Limits {
+        count_max: 0,
+        bytes_max: 0,
+    });
     assert!(values.set(of(100)).is_ok());
     assert!(values.set(of(100)).is_ok());
     assert!(values.set(of(101)).is_err());
@@ -246,7 +339,9 @@ fn limits_refuse_new_addresses_and_let_known_ones_go_on() {
 fn an_expired_value_is_silent_at_once_and_gone_when_expire_comes() {
     let mut values = LastValues::new(Limits::NONE);
     for n in 1..=10 {
-        values.set(message(&format!("a/{n}"), "x", Time::from_secs(n))).unwrap();
+        values
+            .set(message(&format!("a/{n}"), "x", Time::from_secs(n)))
+            .unwrap();
     }
     keep(&mut values, "a/0");
     let now = Time::from_secs(4);

@@ -25,7 +25,9 @@ impl Dice {
         loop {
             let depth_max = if self.roll(8) == 0 { 40 } else { 5 };
             let depth = 1 + self.roll(depth_max);
-            let levels: Vec<_> = (0..depth).map(|_| self.pick(&["", "a", "aa", "$", "$a", "a!", "é"])).collect();
+            let levels: Vec<_> = (0..depth)
+                .map(|_| self.pick(&["", "a", "aa", "$", "$a", "a!", "é"]))
+                .collect();
             let address = levels.join("/");
             if !address.is_empty() {
                 return address;
@@ -83,7 +85,10 @@ fn contents(table: &RouteTable<u64>) -> BTreeMap<String, Vec<u64>> {
     let mut all = BTreeMap::new();
     table.for_each(|filter, sinks| {
         assert_eq!(table.sinks(filter), sinks, "{filter}");
-        assert!(all.insert(filter.to_owned(), sinks.to_vec()).is_none(), "{filter} twice");
+        assert!(
+            all.insert(filter.to_owned(), sinks.to_vec()).is_none(),
+            "{filter} twice"
+        );
     });
     all
 }
@@ -115,16 +120,28 @@ fn random_tables_match_what_the_plain_definition_matches() {
                     model.0.remove(&filter);
                 }
                 if dice.roll(2) == 0 {
-                    assert_eq!(table.remove_at(&filter, position), Some((sink, moved)), "seed {seed}");
+                    assert_eq!(
+                        table.remove_at(&filter, position),
+                        Some((sink, moved)),
+                        "seed {seed}"
+                    );
                 } else {
-                    assert_eq!(table.remove(&filter, |&held| held == sink), Some(sink), "seed {seed}");
+                    assert_eq!(
+                        table.remove(&filter, |&held| held == sink),
+                        Some(sink),
+                        "seed {seed}"
+                    );
                 }
             }
             assert_eq!(table.len(), model.len(), "seed {seed}");
             assert_eq!(table.filters(), model.0.len(), "seed {seed}");
             for _ in 0..4 {
                 let address = dice.address();
-                assert_eq!(matches(&table, &address), model.matches(&address), "seed {seed}, address {address:?}");
+                assert_eq!(
+                    matches(&table, &address),
+                    model.matches(&address),
+                    "seed {seed}, address {address:?}"
+                );
             }
         }
         assert_eq!(contents(&table), model.0, "seed {seed}");
@@ -138,7 +155,10 @@ fn an_unchanged_stamp_means_an_unchanged_match() {
         let mut table = RouteTable::new(seed);
         let addresses: Vec<String> = (0..40).map(|_| dice.address()).collect();
         let look = |table: &RouteTable<u64>| -> Vec<_> {
-            addresses.iter().map(|address| (table.stamp(address), matches(table, address))).collect()
+            addresses
+                .iter()
+                .map(|address| (table.stamp(address), matches(table, address)))
+                .collect()
         };
         let mut before = look(&table);
         let mut held: Vec<(String, u64)> = Vec::new();
@@ -152,10 +172,10 @@ fn an_unchanged_stamp_means_an_unchanged_match() {
                     let at = dice.roll(held.len());
                     let (filter, old) = &mut held[at];
                     let new = *old + 1_000_000;
-                    assert!(
-                        table.update(filter, |held| std::mem::replace(held, if held == old { new } else { *held })
-                            == *old)
-                    );
+                    assert!(table.update(filter, |held| std::mem::replace(
+                        held,
+                        if held == old { new } else { *held }
+                    ) == *old));
                     *old = new;
                 }
                 _ => {
@@ -167,7 +187,10 @@ fn an_unchanged_stamp_means_an_unchanged_match() {
             let after = look(&table);
             for (address, (before, after)) in addresses.iter().zip(before.iter().zip(&after)) {
                 assert!(after.0 >= before.0);
-                assert!(before.1 == after.1 || before.0 != after.0, "seed {seed}, address {address}");
+                assert!(
+                    before.1 == after.1 || before.0 != after.0,
+                    "seed {seed}, address {address}"
+                );
             }
             before = after;
         }
@@ -179,7 +202,10 @@ fn a_change_far_away_leaves_the_stamp_alone() {
     let mut table = RouteTable::new(7);
     let bucket = table.bucket_of("plant/1/temperature");
     assert_eq!(bucket, table.bucket_of("plant/2"));
-    let elsewhere = (0..).map(|n| format!("other{n}/x")).find(|other| table.bucket_of(other) != bucket).unwrap();
+    let elsewhere = (0..)
+        .map(|n| format!("other{n}/x"))
+        .find(|other| table.bucket_of(other) != bucket)
+        .unwrap();
     let stamp = table.stamp_of(bucket);
     table.insert(&elsewhere, 1u64);
     table.remove("plant/1", |_| true);
@@ -197,13 +223,18 @@ fn a_first_level_is_spread_over_all_buckets() {
     for n in 0..25_600 {
         seen[table.bucket_of(&format!("device-{n}/state")) as usize] += 1;
     }
-    assert!(seen.iter().all(|&count| (40..200).contains(&count)), "{seen:?}");
+    assert!(
+        seen.iter().all(|&count| (40..200).contains(&count)),
+        "{seen:?}"
+    );
 }
 
 #[test]
 fn text_that_is_no_filter_harms_nothing() {
     let mut table = RouteTable::new(0);
-    let odd = ["", "#/", "a/#/b", "a+", "a/b#", "##", "/", "//#", "+#", "\0"];
+    let odd = [
+        "", "#/", "a/#/b", "a+", "a/b#", "##", "/", "//#", "+#", "\0",
+    ];
     for (sink, filter) in odd.iter().enumerate() {
         table.insert(filter, sink);
     }
@@ -212,7 +243,11 @@ fn text_that_is_no_filter_harms_nothing() {
     }
     for (sink, filter) in odd.iter().enumerate() {
         assert_eq!(table.sinks(filter), [sink], "{filter}");
-        assert_eq!(table.remove(filter, |&held| held == sink), Some(sink), "{filter}");
+        assert_eq!(
+            table.remove(filter, |&held| held == sink),
+            Some(sink),
+            "{filter}"
+        );
     }
     assert_eq!(table.filters(), 0);
 }
@@ -266,7 +301,10 @@ fn a_million_subscriptions_cost_at_most_130_bytes_each_and_no_more_per_match_tha
             format!("fleet/{:03}/nobody/state", n % 977),
         ] {
             let (few, many) = (small.visits(&address), large.visits(&address));
-            assert!(many <= 2 * few, "{address}: {few} visits among 1,000 filters, {many} among 1,000,000");
+            assert!(
+                many <= 2 * few,
+                "{address}: {few} visits among 1,000 filters, {many} among 1,000,000"
+            );
         }
     }
 }
@@ -276,7 +314,10 @@ fn memory_is_bounded_just_after_the_tables_have_grown() {
     // 64 pieces grow at 7/8 of a power of two: here nearly all of them have just doubled.
     let mut table = RouteTable::new(5);
     for n in 0..960_000usize {
-        table.insert(&format!("fleet/{:03}/device-{n:08}/state/1", n % 977), (0u32, 0u32));
+        table.insert(
+            &format!("fleet/{:03}/device-{n:08}/state/1", n % 977),
+            (0u32, 0u32),
+        );
     }
     let bytes_each = table.bytes() / table.len();
     println!("{bytes_each} bytes per exact subscription");
@@ -293,20 +334,30 @@ fn a_million_cycles_of_insert_and_remove_leave_nothing_behind() {
         table.insert(&fleet_filter(n), n as u64);
         if n >= STANDING {
             let gone = n - STANDING;
-            assert_eq!(table.remove(&fleet_filter(gone), |&sink| sink == gone as u64), Some(gone as u64));
+            assert_eq!(
+                table.remove(&fleet_filter(gone), |&sink| sink == gone as u64),
+                Some(gone as u64)
+            );
         }
         if n % 50_000 == 0 {
             peak = peak.max(table.bytes());
         }
     }
     assert_eq!(table.len(), STANDING);
-    assert!(peak < STANDING * 600, "{peak} bytes for {STANDING} standing subscriptions");
+    assert!(
+        peak < STANDING * 600,
+        "{peak} bytes for {STANDING} standing subscriptions"
+    );
     for n in 1_000_000 - STANDING..1_000_000 {
         assert!(table.remove(&fleet_filter(n), |_| true).is_some());
     }
     assert_eq!((table.len(), table.filters()), (0, 0));
     // The trie's first chunk of nodes stays, for its root stands there.
-    assert!(table.bytes() < empty + 65_536, "{} bytes held, {empty} when new", table.bytes());
+    assert!(
+        table.bytes() < empty + 65_536,
+        "{} bytes held, {empty} when new",
+        table.bytes()
+    );
     assert_eq!(table.visits("fleet/001/device-00000001/state/1"), 2);
 }
 
@@ -318,14 +369,20 @@ fn memory_goes_back_after_a_peak() {
     for n in 0..200_000 {
         assert!(table.remove(&fleet_filter(n), |_| true).is_some());
     }
-    assert!(table.bytes() < empty + full / 100, "{} of {full} bytes still held", table.bytes());
+    assert!(
+        table.bytes() < empty + full / 100,
+        "{} of {full} bytes still held",
+        table.bytes()
+    );
 }
 
 #[test]
 fn a_hundred_thousand_sinks_on_one_filter_leave_in_constant_time_each() {
     let mut table = RouteTable::new(1);
     // Who stands where, as a kernel would keep it.
-    let mut positions: Vec<usize> = (0..100_000u32).map(|sink| table.insert("news/+", sink)).collect();
+    let mut positions: Vec<usize> = (0..100_000u32)
+        .map(|sink| table.insert("news/+", sink))
+        .collect();
     for sink in 0..100_000u32 {
         let at = positions[sink as usize];
         let (removed, moved) = table.remove_at("news/+", at).unwrap();
@@ -343,7 +400,9 @@ fn crossing_wildcards_cost_at_most_the_filters_that_fit() {
     let mut table = RouteTable::new(1);
     // Every filter of `a` and `+` over twelve levels: 4,096 filters that all match one address.
     for bits in 0..4096u32 {
-        let levels: Vec<_> = (0..12).map(|level| if bits >> level & 1 == 0 { "a" } else { "+" }).collect();
+        let levels: Vec<_> = (0..12)
+            .map(|level| if bits >> level & 1 == 0 { "a" } else { "+" })
+            .collect();
         table.insert(&levels.join("/"), u64::from(bits));
     }
     let address = ["a"; 12].join("/");

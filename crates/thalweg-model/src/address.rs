@@ -88,7 +88,9 @@ impl fmt::Display for AddressError {
         f.write_str(match self {
             AddressError::Empty => "an address must not be empty",
             AddressError::TooLong => "an address holds at most 65,535 bytes",
-            AddressError::Wildcard => "an address to publish to must not contain a wildcard (+ or #)",
+            AddressError::Wildcard => {
+                "an address to publish to must not contain a wildcard (+ or #)"
+            }
             AddressError::Nul => "an address must not contain NUL",
         })
     }
@@ -98,7 +100,10 @@ impl std::error::Error for AddressError {}
 
 /// The first level of a canonical rendering.
 pub fn first_level(canonical: &str) -> &str {
-    canonical.split(LEVEL_SEPARATOR as char).next().unwrap_or("")
+    canonical
+        .split(LEVEL_SEPARATOR as char)
+        .next()
+        .unwrap_or("")
 }
 
 #[cfg(test)]
@@ -117,6 +122,9 @@ mod tests {
         assert_eq!(Address::new("a#"), Err(AddressError::Wildcard));
         assert_eq!(Address::new("a\0"), Err(AddressError::Nul));
         assert_eq!(Address::new(""), Err(AddressError::Empty));
-        assert_eq!(Address::new(&"x".repeat(65_536)), Err(AddressError::TooLong));
+        assert_eq!(
+            Address::new(&"x".repeat(65_536)),
+            Err(AddressError::TooLong)
+        );
     }
 }

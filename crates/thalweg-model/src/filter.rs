@@ -170,7 +170,11 @@ mod tests {
     use super::*;
 
     fn check(filter: &str, address: &str, expected: bool) {
-        assert_eq!(Filter::new(filter).expect("legal").matches(address), expected, "{filter} on {address}");
+        assert_eq!(
+            Filter::new(filter).expect("legal").matches(address),
+            expected,
+            "{filter} on {address}"
+        );
     }
 
     #[test]

@@ -162,14 +162,18 @@ impl Message {
 
     /// The addresses under which it was published before its present one; nearly always none.
     pub fn origins(&self) -> &[Box<str>] {
-        let details = self.properties().and_then(|properties| properties.details.as_deref());
+        let details = self
+            .properties()
+            .and_then(|properties| properties.details.as_deref());
         details.map_or(&[], |details| &details.origins)
     }
 
     /// Bytes of memory it holds, for byte-bounded queues.
     #[inline]
     pub fn bytes(&self) -> usize {
-        KEPT_OVERHEAD + self.0.body.heap_bytes() + self.0.properties.as_ref().map_or(0, |p| p.bytes())
+        KEPT_OVERHEAD
+            + self.0.body.heap_bytes()
+            + self.0.properties.as_ref().map_or(0, |p| p.bytes())
     }
 }
 
@@ -211,7 +215,16 @@ mod tests {
     use super::*;
 
     fn message(address: &str, payload: &[u8]) -> Message {
-        Message::new(address, payload, Reliability::AtMostOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None)
+        Message::new(
+            address,
+            payload,
+            Reliability::AtMostOnce,
+            RetainOp::None,
+            Time::NEVER,
+            Time::ZERO,
+            0,
+            None,
+        )
     }
 
     #[test]

@@ -34,17 +34,32 @@ pub enum Place<'a> {
 
 /// What a canonical address names.
 pub fn place(canonical: &str) -> Place<'_> {
-    let plain = Place::Plain { tenant: "", address: canonical };
-    let Some(reserved) = canonical.strip_prefix('$') else { return plain };
+    let plain = Place::Plain {
+        tenant: "",
+        address: canonical,
+    };
+    let Some(reserved) = canonical.strip_prefix('$') else {
+        return plain;
+    };
     let (first, rest) = reserved.split_once('/').unwrap_or((reserved, ""));
     let (kind, tenant) = first.split_once('@').unwrap_or((first, ""));
     match kind {
-        "q" if !rest.contains('/') => Place::Queue { tenant, name: read_level(rest) },
+        "q" if !rest.contains('/') => Place::Queue {
+            tenant,
+            name: read_level(rest),
+        },
         "x" => {
             let (name, words) = rest.split_once('/').unwrap_or((rest, ""));
-            Place::Exchange { tenant, name: read_level(name), words }
+            Place::Exchange {
+                tenant,
+                name: read_level(name),
+                words,
+            }
         }
-        "t" if !tenant.is_empty() => Place::Plain { tenant, address: rest },
+        "t" if !tenant.is_empty() => Place::Plain {
+            tenant,
+            address: rest,
+        },
         _ => plain,
     }
 }

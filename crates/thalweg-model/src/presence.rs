@@ -39,7 +39,9 @@ pub fn is_presence(text: &str) -> bool {
 
 #[cold]
 fn is_below_first(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix(FIRST) else { return false };
+    let Some(rest) = text.strip_prefix(FIRST) else {
+        return false;
+    };
     matches!(rest.bytes().next(), None | Some(b'/' | b'@'))
 }
 
@@ -50,7 +52,10 @@ pub fn name_of(address: &str) -> Option<Told<'_>> {
         Some((protocol, level)) => (Some(protocol), level),
         None => (None, levels),
     };
-    (!level.contains('/')).then(|| Told { name: read_level(level), claimed_in })
+    (!level.contains('/')).then(|| Told {
+        name: read_level(level),
+        claimed_in,
+    })
 }
 
 #[cfg(test)]
@@ -71,24 +76,54 @@ mod tests {
             ("", "a b\0é", "$presence/a b%00é"),
         ] {
             assert_eq!(address(tenant, name), told);
-            assert_eq!(name_of(told), Some(Told { name: name.into(), claimed_in: None }));
+            assert_eq!(
+                name_of(told),
+                Some(Told {
+                    name: name.into(),
+                    claimed_in: None
+                })
+            );
             assert_eq!(crate::Address::check(told), Ok(()));
             let claimed = claimed_address(tenant, "amqp", name);
-            assert_eq!(name_of(&claimed), Some(Told { name: name.into(), claimed_in: Some("amqp") }));
+            assert_eq!(
+                name_of(&claimed),
+                Some(Told {
+                    name: name.into(),
+                    claimed_in: Some("amqp")
+                })
+            );
         }
     }
 
     #[test]
     fn what_only_looks_alike_is_another_address() {
-        for text in ["$presence", "$presence/#", "$presence/+", "$presence@blue/x"] {
+        for text in [
+            "$presence",
+            "$presence/#",
+            "$presence/+",
+            "$presence@blue/x",
+        ] {
             assert!(is_presence(text), "{text}");
         }
-        for text in ["$presences/x", "presence/x", "x/$presence/y", "$SYS/x", "$t@blue/$presence/x", ""] {
+        for text in [
+            "$presences/x",
+            "presence/x",
+            "x/$presence/y",
+            "$SYS/x",
+            "$t@blue/$presence/x",
+            "",
+        ] {
             assert!(!is_presence(text), "{text}");
             assert_eq!(name_of(text), None);
         }
-        assert_eq!((name_of("$presence"), name_of("$presence/a/b/c")), (None, None));
+        assert_eq!(
+            (name_of("$presence"), name_of("$presence/a/b/c")),
+            (None, None)
+        );
         // A name with a slash is one level: it is not another protocol's.
-        assert_eq!(name_of(&address("", "amqp/pump")).and_then(|told| told.claimed_in), None);
+        assert_eq!(
+            name_of(&address("", "amqp/pump")).and_then(|told| told.claimed_in),
+            None
+        );
     }
 }

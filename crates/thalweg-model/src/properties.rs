@@ -97,9 +97,14 @@ impl Properties {
 impl DeathReason {
     /// The reason of that number.
     pub fn from_number(number: u8) -> Option<Self> {
-        [DeathReason::Rejected, DeathReason::Expired, DeathReason::Overflow, DeathReason::DeliveryLimit]
-            .get(usize::from(number))
-            .copied()
+        [
+            DeathReason::Rejected,
+            DeathReason::Expired,
+            DeathReason::Overflow,
+            DeathReason::DeliveryLimit,
+        ]
+        .get(usize::from(number))
+        .copied()
     }
 }
 
@@ -163,10 +168,28 @@ impl Details {
 
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
-        let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs: _, deaths, origins } = self;
-        let texts = [message_id, content_encoding, kind, app_id, user_id].into_iter().flatten();
-        let deaths = deaths.iter().map(|death| size_of::<Death>() + death.queue.len() + death.address.len());
-        let origins = origins.iter().map(|origin| size_of::<Box<str>>() + origin.len());
-        size_of::<Self>() + texts.map(|text| text.len()).sum::<usize>() + deaths.sum::<usize>() + origins.sum::<usize>()
+        let Details {
+            message_id,
+            content_encoding,
+            kind,
+            app_id,
+            user_id,
+            timestamp_secs: _,
+            deaths,
+            origins,
+        } = self;
+        let texts = [message_id, content_encoding, kind, app_id, user_id]
+            .into_iter()
+            .flatten();
+        let deaths = deaths
+            .iter()
+            .map(|death| size_of::<Death>() + death.queue.len() + death.address.len());
+        let origins = origins
+            .iter()
+            .map(|origin| size_of::<Box<str>>() + origin.len());
+        size_of::<Self>()
+            + texts.map(|text| text.len()).sum::<usize>()
+            + deaths.sum::<usize>()
+            + origins.sum::<usize>()
     }
 }

@@ -53,7 +53,10 @@ impl FromStr for Stamp {
             true => u64::from_str_radix(digits, 16).map_err(|_| StampError),
             false => Err(StampError),
         };
-        Ok(Stamp { publisher: number(publisher)?, sequence: number(sequence)? })
+        Ok(Stamp {
+            publisher: number(publisher)?,
+            sequence: number(sequence)?,
+        })
     }
 }
 
@@ -97,7 +100,10 @@ impl Stamp {
         }
         let mut sequence = [0; 8];
         sequence[8 - rest.len()..].copy_from_slice(rest);
-        Ok(Stamp { publisher: u64::from_be_bytes(*publisher), sequence: u64::from_be_bytes(sequence) })
+        Ok(Stamp {
+            publisher: u64::from_be_bytes(*publisher),
+            sequence: u64::from_be_bytes(sequence),
+        })
     }
 }
 
@@ -109,7 +115,10 @@ mod tests {
     fn a_stamp_comes_back_as_text_and_as_bytes() {
         for publisher in [0, 1, 0x9f2c_41d0_7be8_3a55, u64::MAX] {
             for sequence in [0, 1, 255, 256, 0x12_3456, u64::MAX] {
-                let stamp = Stamp { publisher, sequence };
+                let stamp = Stamp {
+                    publisher,
+                    sequence,
+                };
                 assert_eq!(stamp.to_string().parse(), Ok(stamp));
                 assert_eq!(stamp.write_text(&mut [0; 33]), stamp.to_string());
                 let (bytes, len) = stamp.to_bytes();
@@ -120,7 +129,19 @@ mod tests {
 
     #[test]
     fn what_is_no_stamp_is_refused() {
-        for text in ["", "-", "1", "1-", "-1", "1-2-3", "+1-2", "g-1", "11112222333344445-1", " 1-2", "1-2 "] {
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "g-1",
+            "11112222333344445-1",
+            " 1-2",
+            "1-2 ",
+        ] {
             assert_eq!(text.parse::<Stamp>(), Err(StampError), "{text}");
         }
         assert_eq!(Stamp::from_bytes(&[0; 7]), Err(StampError));

@@ -70,7 +70,9 @@ impl Codes {
                 return true;
             }
             // `%25`: what stands behind it is read as if the `%` stood directly before it.
-            let Some(behind) = rest.get(2..).filter(|_| byte == b'%') else { return false };
+            let Some(behind) = rest.get(2..).filter(|_| byte == b'%') else {
+                return false;
+            };
             rest = behind;
         }
         false
@@ -79,7 +81,9 @@ impl Codes {
 
 /// The byte that `%HH` or, inside a row of `25`, `5HH` stands for.
 fn code_of(bytes: &[u8]) -> Option<u8> {
-    let [_, high, low, ..] = bytes else { return None };
+    let [_, high, low, ..] = bytes else {
+        return None;
+    };
     Some(digit(*high)? << 4 | digit(*low)?)
 }
 
@@ -93,7 +97,11 @@ fn digit(byte: u8) -> Option<u8> {
 
 fn hex(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    [b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    [
+        b'%',
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ]
 }
 
 /// How a protocol writes levels and wildcards.
@@ -106,13 +114,33 @@ pub struct Syntax {
 }
 
 /// Dots, as keys of topic exchanges have them: `a.b`, `*`, `#`.
-pub const DOTTED: Syntax = Syntax { separator: '.', one: "*", many: "#", codes: Codes(b".") };
+pub const DOTTED: Syntax = Syntax {
+    separator: '.',
+    one: "*",
+    many: "#",
+    codes: Codes(b"."),
+};
 /// The same where a slash parts something else: it is written `%2F`.
-pub const DOTTED_WITHOUT_SLASH: Syntax = Syntax { separator: '.', one: "*", many: "#", codes: Codes(b"./") };
+pub const DOTTED_WITHOUT_SLASH: Syntax = Syntax {
+    separator: '.',
+    one: "*",
+    many: "#",
+    codes: Codes(b"./"),
+};
 /// Dots with another wildcard: `a.b`, `*`, `>`.
-pub const DOTTED_ARROW: Syntax = Syntax { separator: '.', one: "*", many: ">", codes: Codes(b".") };
+pub const DOTTED_ARROW: Syntax = Syntax {
+    separator: '.',
+    one: "*",
+    many: ">",
+    codes: Codes(b"."),
+};
 /// Slashes: `a/b`, `+`, `#`.
-pub const SLASHED: Syntax = Syntax { separator: '/', one: "+", many: "#", codes: Codes(b"/") };
+pub const SLASHED: Syntax = Syntax {
+    separator: '/',
+    one: "+",
+    many: "#",
+    codes: Codes(b"/"),
+};
 
 impl Syntax {
     /// Appends the canonical address for what a peer publishes to.
@@ -224,7 +252,9 @@ impl Syntax {
 
 /// Whether a level reads the same in every syntax.
 fn is_plain(level: &str) -> bool {
-    !level.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'/' | b'+' | b'#' | 0))
+    !level
+        .bytes()
+        .any(|byte| matches!(byte, b'%' | b'.' | b'/' | b'+' | b'#' | 0))
 }
 
 /// Appends the key whose words are these levels.

@@ -8,7 +8,9 @@ const TREES: [&str; 4] = ["$t@", "$q@", "$x@", "$presence@"];
 /// The tenant to which an address or filter belongs; empty for the default one.
 pub fn of(text: &str) -> &str {
     let tree = TREES.iter().find_map(|tree| text.strip_prefix(tree));
-    tree.map_or("", |rest| rest.split_once('/').map_or(rest, |(tenant, _)| tenant))
+    tree.map_or("", |rest| {
+        rest.split_once('/').map_or(rest, |(tenant, _)| tenant)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
 
 use std::hint::black_box;
-use thalweg_mqtt::{ConnAck, ConnectOut, Event, PublishOut, QoS, ReasonCode, ServerLimits, ServerSide, Version};
+use thalweg_mqtt::{
+    ConnAck, ConnectOut, Event, PublishOut, QoS, ReasonCode, ServerLimits, ServerSide, Version,
+};
 
 /// What the measured messages look like: 36 bytes under a topic of three levels.
 const TOPIC: &str = "plant/line-7/temperature";
@@ -11,12 +13,22 @@ const PAYLOAD: [u8; 36] = [b'x'; 36];
 type Operation = (&'static str, fn(u32));
 
 const OPERATIONS: [Operation; 6] = [
-    ("decode_publish_qos0", |count| decode(&publish(QoS::AtMostOnce), count)),
-    ("decode_publish_qos1", |count| decode(&publish(QoS::AtLeastOnce), count)),
-    ("decode_publish_qos0_v5_properties", |count| decode(&publish_with_properties(), count)),
+    ("decode_publish_qos0", |count| {
+        decode(&publish(QoS::AtMostOnce), count)
+    }),
+    ("decode_publish_qos1", |count| {
+        decode(&publish(QoS::AtLeastOnce), count)
+    }),
+    ("decode_publish_qos0_v5_properties", |count| {
+        decode(&publish_with_properties(), count)
+    }),
     ("decode_puback", |count| decode(&[0x40, 2, 0, 7], count)),
-    ("encode_publish_qos0", |count| encode(QoS::AtMostOnce, count)),
-    ("encode_publish_qos1", |count| encode(QoS::AtLeastOnce, count)),
+    ("encode_publish_qos0", |count| {
+        encode(QoS::AtMostOnce, count)
+    }),
+    ("encode_publish_qos1", |count| {
+        encode(QoS::AtLeastOnce, count)
+    }),
 ];
 
 fn main() {
@@ -32,12 +44,24 @@ fn main() {
 fn connected(version: Version) -> ServerSide {
     let mut client = thalweg_mqtt::ClientSide::new(1 << 20);
     let mut bytes = Vec::new();
-    let connect = ConnectOut { version, client_id: "bench", ..ConnectOut::default() };
-    client.connect(&connect, &mut bytes).expect("a short client id");
+    let connect = ConnectOut {
+        version,
+        client_id: "bench",
+        ..ConnectOut::default()
+    };
+    client
+        .connect(&connect, &mut bytes)
+        .expect("a short client id");
     let mut server = ServerSide::new(ServerLimits::default());
     let input = server.handle_input(&bytes).expect("a legal CONNECT");
     assert!(matches!(input, Some((_, Event::Connect(_)))));
-    server.connack(&ConnAck { reason: ReasonCode::Success, ..ConnAck::default() }, &mut Vec::new());
+    server.connack(
+        &ConnAck {
+            reason: ReasonCode::Success,
+            ..ConnAck::default()
+        },
+        &mut Vec::new(),
+    );
     server
 }
 
@@ -65,10 +89,16 @@ fn publish_with_properties() -> Vec<u8> {
 }
 
 fn decode(packet: &[u8], count: u32) {
-    let version = if packet.len() > 73 { Version::V5 } else { Version::V311 };
+    let version = if packet.len() > 73 {
+        Version::V5
+    } else {
+        Version::V311
+    };
     let mut server = connected(version);
     for _ in 0..count {
-        let event = server.handle_input(black_box(packet)).expect("a legal packet");
+        let event = server
+            .handle_input(black_box(packet))
+            .expect("a legal packet");
         black_box(&event);
         assert!(event.is_some_and(|(consumed, _)| consumed == packet.len()));
     }
@@ -79,8 +109,16 @@ fn encode(qos: QoS, count: u32) {
     let mut out = Vec::with_capacity(1024);
     for _ in 0..count {
         out.clear();
-        let publish = PublishOut { qos, id: 7, topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
-        server.publish(black_box(&publish), &mut out).expect("small enough");
+        let publish = PublishOut {
+            qos,
+            id: 7,
+            topic: TOPIC,
+            payload: &PAYLOAD,
+            ..PublishOut::default()
+        };
+        server
+            .publish(black_box(&publish), &mut out)
+            .expect("small enough");
         black_box(&out);
     }
 }

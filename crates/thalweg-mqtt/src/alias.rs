@@ -53,7 +53,10 @@ impl InboundAliases {
     /// What `alias` means.
     pub(crate) fn topic(&self, alias: u16) -> Result<Arc<str>, PeerFault> {
         let slot = self.slot(alias)?;
-        self.topics.get(slot).and_then(Option::clone).ok_or(PeerFault::TOPIC_ALIAS_UNKNOWN)
+        self.topics
+            .get(slot)
+            .and_then(Option::clone)
+            .ok_or(PeerFault::TOPIC_ALIAS_UNKNOWN)
     }
 }
 
@@ -82,7 +85,8 @@ const TOPIC_BYTES_MIN: usize = 4;
 const TOPIC_BYTES_MAX: usize = 1024;
 
 // The table is bounded and belongs to one connection, so a fixed seed endangers nobody else.
-const SEED: foldhash::fast::FixedState = foldhash::fast::FixedState::with_seed(0x7468_616c_7765_6721);
+const SEED: foldhash::fast::FixedState =
+    foldhash::fast::FixedState::with_seed(0x7468_616c_7765_6721);
 
 impl OutboundAliases {
     /// Aliases up to `max` may be used from now on. [MQTT-3.1.2-26]
@@ -99,7 +103,9 @@ impl OutboundAliases {
     /// The alias of a topic the peer has been told already; it becomes the most recently used.
     pub(crate) fn find(&mut self, topic: &str) -> Option<u16> {
         let at = *self.index.find(SEED.hash_one(topic), |at| {
-            self.slots.get(usize::from(*at)).is_some_and(|slot| &*slot.topic == topic)
+            self.slots
+                .get(usize::from(*at))
+                .is_some_and(|slot| &*slot.topic == topic)
         })?;
         if at != self.newest {
             self.unlink(at);
@@ -111,7 +117,12 @@ impl OutboundAliases {
     /// Gives `topic`, which [`Self::find`] does not know, an alias.
     pub(crate) fn assign(&mut self, topic: &str) -> u16 {
         let hash = SEED.hash_one(topic);
-        let slot = Slot { topic: topic.into(), hash, newer: 0, older: 0 };
+        let slot = Slot {
+            topic: topic.into(),
+            hash,
+            newer: 0,
+            older: 0,
+        };
         let at = if self.slots.len() < usize::from(self.max) {
             self.slots.push(slot);
             (self.slots.len() - 1) as u16
@@ -119,7 +130,10 @@ impl OutboundAliases {
             let at = self.oldest;
             self.unlink(at);
             if let Some(old) = self.slots.get_mut(usize::from(at)) {
-                if let Ok(entry) = self.index.find_entry(old.hash, |candidate| *candidate == at) {
+                if let Ok(entry) = self
+                    .index
+                    .find_entry(old.hash, |candidate| *candidate == at)
+                {
                     entry.remove();
                 }
                 *old = slot;
@@ -127,13 +141,17 @@ impl OutboundAliases {
             at
         };
         let slots = &self.slots;
-        self.index.insert_unique(hash, at, |at| slots.get(usize::from(*at)).map_or(0, |slot| slot.hash));
+        self.index.insert_unique(hash, at, |at| {
+            slots.get(usize::from(*at)).map_or(0, |slot| slot.hash)
+        });
         self.link_newest(at);
         at + 1
     }
 
     fn unlink(&mut self, at: u16) {
-        let Some(slot) = self.slots.get(usize::from(at)) else { return };
+        let Some(slot) = self.slots.get(usize::from(at)) else {
+            return;
+        };
         let (newer, older) = (slot.newer, slot.older);
         if at == self.newest {
             self.newest = older;
@@ -210,8 +228,11 @@ mod tests {
                         (alias, true)
                     }
                     None => {
-                        let alias =
-                            if naive.len() < usize::from(max) { naive.len() as u16 + 1 } else { naive.remove(0).1 };
+                        let alias = if naive.len() < usize::from(max) {
+                            naive.len() as u16 + 1
+                        } else {
+                            naive.remove(0).1
+                        };
                         naive.push((topic.clone(), alias));
                         (alias, false)
                     }

@@ -8,8 +8,8 @@ use crate::packet::{PacketType, Sender};
 use crate::packet_ids::PacketIds;
 use crate::properties::Place;
 use crate::{
-    Auth, ConnAck, ConnectOut, Disconnect, DisconnectProps, Info, PeerFault, Properties, Publish, PublishOut, QoS,
-    ReasonCode, SubAck, SubscribeOut, TooLarge, UnsubscribeOut, Version, load,
+    Auth, ConnAck, ConnectOut, Disconnect, DisconnectProps, Info, PeerFault, Properties, Publish,
+    PublishOut, QoS, ReasonCode, SubAck, SubscribeOut, TooLarge, UnsubscribeOut, Version, load,
 };
 
 /// What a server said.
@@ -78,9 +78,13 @@ impl std::fmt::Display for PublishError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             PublishError::TooLarge(e) => e.fmt(f),
-            PublishError::ReceiveMaximum => f.write_str("too many messages wait for an acknowledgement of the server"),
+            PublishError::ReceiveMaximum => {
+                f.write_str("too many messages wait for an acknowledgement of the server")
+            }
             PublishError::QosNotSupported => f.write_str("the server does not support this QoS"),
-            PublishError::RetainNotSupported => f.write_str("the server does not keep retained messages"),
+            PublishError::RetainNotSupported => {
+                f.write_str("the server does not keep retained messages")
+            }
             PublishError::NotConnected => f.write_str("there is no connection"),
         }
     }
@@ -208,11 +212,16 @@ impl ClientSide {
 
     /// The next packet out of `bytes`. `Ok(None)`: incomplete, nothing consumed. `Ok(Some((consumed, event)))`: the
     /// event borrows from `bytes` only. `Err`: call [`ClientSide::fault`] and close.
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
         if matches!(self.state, State::ExpectConnect | State::Closed) {
             return Ok(None);
         }
-        let Some(frame) = Frame::split(bytes, self.packet_bytes_max, self.version.is_v5())? else { return Ok(None) };
+        let Some(frame) = Frame::split(bytes, self.packet_bytes_max, self.version.is_v5())? else {
+            return Ok(None);
+        };
         let early = self.state == State::ExpectConnack;
         let event = match frame.first >> 4 {
             2 => self.on_connack(frame)?,
@@ -249,16 +258,22 @@ impl ClientSide {
                 subscription_ids_available: values.subscription_ids_available,
                 shared_available: values.shared_available,
                 keep_alive: values.server_keep_alive.unwrap_or(self.offer.keep_alive),
-                load_reports: properties.user_properties().any(|said| said == load::ANNOUNCEMENT),
+                load_reports: properties
+                    .user_properties()
+                    .any(|said| said == load::ANNOUNCEMENT),
             };
             self.outbound.set_max(values.topic_alias_max);
         }
-        Ok(ClientEvent::ConnAck(Box::new(ClientConnAck { values, properties })))
+        Ok(ClientEvent::ConnAck(Box::new(ClientConnAck {
+            values,
+            properties,
+        })))
     }
 
     fn on_publish<'b>(&mut self, frame: Frame<'b>) -> Result<Publish<'b>, PeerFault> {
         let v5 = self.version.is_v5();
-        let publish = Fields::decode(&frame, v5, Place::PublishToClient, &mut self.inbound)?.publish(&frame);
+        let publish =
+            Fields::decode(&frame, v5, Place::PublishToClient, &mut self.inbound)?.publish(&frame);
         if v5 && publish.qos != QoS::AtMostOnce {
             if self.unsettled >= self.receive_max {
                 return Err(PeerFault::RECEIVE_MAXIMUM);
@@ -280,7 +295,11 @@ impl ClientSide {
         let v31_dup = self.version == Version::V31 && frame.first == 0x6A;
         let ack = |packet: PacketType| {
             let (id, reason, properties) = ack::decode(frame.body, packet, Sender::Server, v5)?;
-            Ok(Ack { id, reason, properties })
+            Ok(Ack {
+                id,
+                reason,
+                properties,
+            })
         };
         let kind = frame.first >> 4;
         if flags != expected && !v31_dup && matches!(kind, 4..=7 | 9 | 11 | 13 | 14 | 15) {
@@ -324,7 +343,11 @@ impl ClientSide {
                 self.state = State::Closed;
                 ClientEvent::Disconnect(disconnect)
             }
-            15 if v5 => ClientEvent::Auth(auth::decode(frame.body, Sender::Server, self.auth_method.as_deref())?),
+            15 if v5 => ClientEvent::Auth(auth::decode(
+                frame.body,
+                Sender::Server,
+                self.auth_method.as_deref(),
+            )?),
             1 | 8 | 10 | 12 | 14 => return Err(PeerFault::DIRECTION),
             _ => return Err(PeerFault::TYPE_RESERVED),
         })
@@ -353,7 +376,10 @@ impl ClientSide {
         self.clean_start = c.clean_start;
         self.state = State::ExpectConnack;
         self.receive_max = c.receive_max.max(1);
-        self.packet_bytes_max = c.packet_bytes_max.unwrap_or(u32::MAX).min(self.packet_bytes_max);
+        self.packet_bytes_max = c
+            .packet_bytes_max
+            .unwrap_or(u32::MAX)
+            .min(self.packet_bytes_max);
         self.inbound.set_max(c.topic_alias_max);
         self.offer.keep_alive = c.keep_alive;
         self.auth_method = c.auth_method.filter(|_| c.version.is_v5()).map(Box::from);
@@ -382,8 +408,16 @@ impl ClientSide {
         if counted && self.send_quota() == 0 {
             return Err(PublishError::ReceiveMaximum);
         }
-        let p = PublishOut { subscription_ids: &[], ..*p };
-        p.encode(self.version.is_v5(), &mut self.outbound, self.offer.packet_bytes_max, out)?;
+        let p = PublishOut {
+            subscription_ids: &[],
+            ..*p
+        };
+        p.encode(
+            self.version.is_v5(),
+            &mut self.outbound,
+            self.offer.packet_bytes_max,
+            out,
+        )?;
         self.in_flight += u16::from(counted);
         Ok(())
     }
@@ -404,7 +438,11 @@ impl ClientSide {
     }
 
     fn out_bytes_max(&self) -> u32 {
-        if self.may_send() { self.offer.packet_bytes_max } else { 0 }
+        if self.may_send() {
+            self.offer.packet_bytes_max
+        } else {
+            0
+        }
     }
 
     /// Subscribes. `Err`: larger than the server takes, or not connected; nothing written.
@@ -413,7 +451,11 @@ impl ClientSide {
     }
 
     /// Unsubscribes. `Err`: larger than the server takes, or not connected; nothing written.
-    pub fn unsubscribe(&mut self, u: &UnsubscribeOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+    pub fn unsubscribe(
+        &mut self,
+        u: &UnsubscribeOut<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
         unsubscribe::encode(u, self.version, self.out_bytes_max(), out)
     }
 
@@ -439,7 +481,14 @@ impl ClientSide {
 
     /// PUBACK, PUBREC, PUBREL or PUBCOMP with words (MQTT 5). `packet`: one of these four, nothing is written
     /// otherwise.
-    pub fn ack_with(&mut self, packet: PacketType, id: u16, reason: ReasonCode, info: &Info<'_>, out: &mut Vec<u8>) {
+    pub fn ack_with(
+        &mut self,
+        packet: PacketType,
+        id: u16,
+        reason: ReasonCode,
+        info: &Info<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let settles = match packet {
             PacketType::PubAck | PacketType::PubComp => true,
             PacketType::PubRec => reason.is_error(),
@@ -464,7 +513,8 @@ impl ClientSide {
     /// Still there? With a report of our load, if the server has said that it takes them; a server that has not would have
     /// to end the connection. `false`: it has not, or the report does not fit, and the PINGREQ went out without one.
     pub fn ping_with(&mut self, report: &load::Report, out: &mut Vec<u8>) -> bool {
-        let told = self.offer.load_reports && ping::encode_report(report, self.out_bytes_max(), out);
+        let told =
+            self.offer.load_reports && ping::encode_report(report, self.out_bytes_max(), out);
         if !told {
             self.ping(out);
         }
@@ -472,10 +522,18 @@ impl ClientSide {
     }
 
     /// Goodbye. Nothing is read or written after that. [MQTT-3.14.4-1] Close the connection.
-    pub fn disconnect(&mut self, reason: ReasonCode, props: &DisconnectProps<'_>, out: &mut Vec<u8>) {
+    pub fn disconnect(
+        &mut self,
+        reason: ReasonCode,
+        props: &DisconnectProps<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if matches!(self.state, State::ExpectConnack | State::Connected) {
             if self.version.is_v5() {
-                let props = DisconnectProps { server_reference: None, ..*props };
+                let props = DisconnectProps {
+                    server_reference: None,
+                    ..*props
+                };
                 let reason = reason.fitted_to(PacketType::Disconnect, Sender::Client);
                 disconnect::encode(reason, &props, self.offer.packet_bytes_max, out);
             } else {
@@ -487,13 +545,28 @@ impl ClientSide {
 
     /// A step of enhanced authentication: `ContinueAuthentication` in answer to the server's, or `ReAuthenticate`.
     /// Writes nothing if CONNECT named no Authentication Method. [MQTT-4.12.0-7]
-    pub fn auth(&mut self, reason: ReasonCode, method: &str, data: Option<&[u8]>, out: &mut Vec<u8>) {
-        if self.auth_method.is_some() && matches!(self.state, State::ExpectConnack | State::Connected) {
+    pub fn auth(
+        &mut self,
+        reason: ReasonCode,
+        method: &str,
+        data: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.auth_method.is_some()
+            && matches!(self.state, State::ExpectConnack | State::Connected)
+        {
             let reason = match reason {
                 ReasonCode::ReAuthenticate => reason,
                 _ => ReasonCode::ContinueAuthentication,
             };
-            auth::encode(reason, method, data, &Info::default(), self.offer.packet_bytes_max, out);
+            auth::encode(
+                reason,
+                method,
+                data,
+                &Info::default(),
+                self.offer.packet_bytes_max,
+                out,
+            );
         }
     }
 
@@ -501,7 +574,10 @@ impl ClientSide {
     /// connection afterwards.
     pub fn fault(&mut self, f: &PeerFault, out: &mut Vec<u8>) {
         if self.version.is_v5() && self.state == State::Connected {
-            let props = DisconnectProps { reason_string: Some(f.what), ..DisconnectProps::default() };
+            let props = DisconnectProps {
+                reason_string: Some(f.what),
+                ..DisconnectProps::default()
+            };
             self.disconnect(f.reason, &props, out);
         }
         self.state = State::Closed;

@@ -29,7 +29,10 @@ impl PeerFault {
     /// Whether a CONNACK of MQTT 3 can say it. What does not parse is closed without an answer. [MQTT3-3.1.4-1]
     pub(crate) const fn has_return_code(&self) -> bool {
         use ReasonCode::*;
-        !matches!(self.reason, MalformedPacket | ProtocolError | PacketTooLarge | TopicNameInvalid)
+        !matches!(
+            self.reason,
+            MalformedPacket | ProtocolError | PacketTooLarge | TopicNameInvalid
+        )
     }
 }
 

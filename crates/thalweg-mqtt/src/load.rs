@@ -135,7 +135,11 @@ impl Unit {
     /// Milliseconds, if it can be true. Without a unit it may be an hour of nanoseconds: the receiver, who knows how much
     /// was done, judges that.
     fn time(self, value: f64) -> Result<f64, Refusal> {
-        let longest = if self == Unit::Unsaid { HOUR_MS * 1e6 } else { HOUR_MS };
+        let longest = if self == Unit::Unsaid {
+            HOUR_MS * 1e6
+        } else {
+            HOUR_MS
+        };
         // Zero has one sign.
         in_range(value / self.per_ms(), longest).map(|ms| ms + 0.0)
     }
@@ -153,7 +157,11 @@ impl Spelling {
 impl Report {
     /// A report with the two numbers that every report has.
     pub fn new(waiting: u32, each_ms: f64) -> Report {
-        Report { waiting, each_ms, ..Report::default() }
+        Report {
+            waiting,
+            each_ms,
+            ..Report::default()
+        }
     }
 
     /// Reads the JSON form: one flat object. Keys that nobody knows are passed over; of a key that comes twice the last
@@ -178,7 +186,12 @@ impl Report {
                 _ => {}
             }
         }
-        let must = |value: Option<Value>| value.ok_or(Refusal::Missing)?.number().ok_or(Refusal::Range);
+        let must = |value: Option<Value>| {
+            value
+                .ok_or(Refusal::Missing)?
+                .number()
+                .ok_or(Refusal::Range)
+        };
         report.waiting = in_range(must(waiting)?, WAITING_MAX)?.round() as u32;
         report.each_ms = unit.time(must(each)?)?;
         Ok(report)
@@ -241,11 +254,17 @@ fn sane(ms: f64) -> f64 {
 }
 
 fn in_range(value: f64, max: f64) -> Result<f64, Refusal> {
-    if value.is_finite() && (0.0..=max).contains(&value) { Ok(value) } else { Err(Refusal::Range) }
+    if value.is_finite() && (0.0..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Refusal::Range)
+    }
 }
 
 fn count(value: Value, max: f64) -> Option<u64> {
-    in_range(value.number()?, max).ok().map(|value| value.round() as u64)
+    in_range(value.number()?, max)
+        .ok()
+        .map(|value| value.round() as u64)
 }
 
 /// A value of a flat object.
@@ -267,11 +286,16 @@ impl Value {
     /// A word that is not in quotes.
     fn of_word(word: &str) -> Result<Value, Refusal> {
         match word {
-            "true" | "false" | "null" | "NaN" | "Infinity" | "-Infinity" => return Ok(Value::Other),
+            "true" | "false" | "null" | "NaN" | "Infinity" | "-Infinity" => {
+                return Ok(Value::Other);
+            }
             "" => return Err(Refusal::Syntax),
             _ => {}
         }
-        if !word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
+        if !word
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+        {
             return Err(Refusal::Syntax);
         }
         word.parse().map(Value::Number).map_err(|_| Refusal::Syntax)
@@ -287,13 +311,20 @@ struct Object<'a> {
 impl<'a> Object<'a> {
     fn begin(text: &'a str) -> Result<Object<'a>, Refusal> {
         let rest = space(text).strip_prefix('{').ok_or(Refusal::Syntax)?;
-        Ok(Object { rest: space(rest), first: true })
+        Ok(Object {
+            rest: space(rest),
+            first: true,
+        })
     }
 
     /// The next key, as it is written, and its value; `None` at the end of an object with nothing behind it.
     fn next_pair(&mut self) -> Result<Option<(&'a str, Value)>, Refusal> {
         if let Some(behind) = self.rest.strip_prefix('}') {
-            return if space(behind).is_empty() { Ok(None) } else { Err(Refusal::Syntax) };
+            return if space(behind).is_empty() {
+                Ok(None)
+            } else {
+                Err(Refusal::Syntax)
+            };
         }
         if !self.first {
             self.rest = space(self.rest.strip_prefix(',').ok_or(Refusal::Syntax)?);
@@ -304,7 +335,9 @@ impl<'a> Object<'a> {
         let (value, rest) = if rest.starts_with('"') {
             (Value::Other, quoted(rest)?.1)
         } else {
-            let end = rest.find([',', '}', ' ', '\t', '\r', '\n']).ok_or(Refusal::Syntax)?;
+            let end = rest
+                .find([',', '}', ' ', '\t', '\r', '\n'])
+                .ok_or(Refusal::Syntax)?;
             let (word, rest) = rest.split_at(end);
             (Value::of_word(word)?, rest)
         };

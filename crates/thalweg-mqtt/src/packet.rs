@@ -200,7 +200,11 @@ impl ReasonCode {
     }
 
     /// Reads a code out of a received packet.
-    pub(crate) const fn received(byte: u8, packet: PacketType, sender: Sender) -> Result<ReasonCode, PeerFault> {
+    pub(crate) const fn received(
+        byte: u8,
+        packet: PacketType,
+        sender: Sender,
+    ) -> Result<ReasonCode, PeerFault> {
         match ReasonCode::from_byte(byte) {
             None => Err(PeerFault::REASON_UNKNOWN),
             Some(code) if code.belongs_to(packet, sender) => Ok(code),

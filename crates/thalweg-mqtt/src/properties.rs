@@ -80,7 +80,10 @@ pub struct Properties<'a> {
 
 impl<'a> Properties<'a> {
     /// No properties at all.
-    pub const EMPTY: Properties<'static> = Properties { bytes: &[], seen: 0 };
+    pub const EMPTY: Properties<'static> = Properties {
+        bytes: &[],
+        seen: 0,
+    };
 
     /// Whether there are none.
     #[inline]
@@ -95,77 +98,167 @@ impl<'a> Properties<'a> {
 
     /// The user properties in the order received. [MQTT-3.3.2-18]
     pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        self.those(id::USER).filter_map(|p| if let Property::User(k, v) = p { Some((k, v)) } else { None })
+        self.those(id::USER).filter_map(|p| {
+            if let Property::User(k, v) = p {
+                Some((k, v))
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x0B: the subscriptions that this delivery answers (server to client only).
     pub fn subscription_ids(&self) -> impl Iterator<Item = u32> + use<'a> {
-        self.those(id::SUBSCRIPTION_ID).filter_map(|p| if let Property::SubscriptionId(v) = p { Some(v) } else { None })
+        self.those(id::SUBSCRIPTION_ID).filter_map(|p| {
+            if let Property::SubscriptionId(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x01: `Some(1)` says that the payload is UTF-8 text.
     pub fn payload_format(&self) -> Option<u8> {
-        self.those(id::PAYLOAD_FORMAT).find_map(|p| if let Property::PayloadFormat(v) = p { Some(v) } else { None })
+        self.those(id::PAYLOAD_FORMAT).find_map(|p| {
+            if let Property::PayloadFormat(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x02: seconds that the message may wait.
     pub fn message_expiry(&self) -> Option<u32> {
-        self.those(id::MESSAGE_EXPIRY).find_map(|p| if let Property::MessageExpiry(v) = p { Some(v) } else { None })
+        self.those(id::MESSAGE_EXPIRY).find_map(|p| {
+            if let Property::MessageExpiry(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x03: media type of the payload.
     pub fn content_type(&self) -> Option<&'a str> {
-        self.those(id::CONTENT_TYPE).find_map(|p| if let Property::ContentType(v) = p { Some(v) } else { None })
+        self.those(id::CONTENT_TYPE).find_map(|p| {
+            if let Property::ContentType(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x08: where an answer goes.
     pub fn response_topic(&self) -> Option<&'a str> {
-        self.those(id::RESPONSE_TOPIC).find_map(|p| if let Property::ResponseTopic(v) = p { Some(v) } else { None })
+        self.those(id::RESPONSE_TOPIC).find_map(|p| {
+            if let Property::ResponseTopic(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x09: ties an answer to its request.
     pub fn correlation_data(&self) -> Option<&'a [u8]> {
-        self.those(id::CORRELATION_DATA).find_map(|p| if let Property::CorrelationData(v) = p { Some(v) } else { None })
+        self.those(id::CORRELATION_DATA).find_map(|p| {
+            if let Property::CorrelationData(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x1F: a reason for people.
     pub fn reason_string(&self) -> Option<&'a str> {
-        self.those(id::REASON_STRING).find_map(|p| if let Property::ReasonString(v) = p { Some(v) } else { None })
+        self.those(id::REASON_STRING).find_map(|p| {
+            if let Property::ReasonString(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x23: stands for the topic.
     pub(crate) fn topic_alias(&self) -> Option<u16> {
-        self.those(id::TOPIC_ALIAS).find_map(|p| if let Property::TopicAlias(v) = p { Some(v) } else { None })
+        self.those(id::TOPIC_ALIAS).find_map(|p| {
+            if let Property::TopicAlias(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x0B: the first subscription identifier.
     pub(crate) fn subscription_id(&self) -> Option<u32> {
-        self.those(id::SUBSCRIPTION_ID).find_map(|p| if let Property::SubscriptionId(v) = p { Some(v) } else { None })
+        self.those(id::SUBSCRIPTION_ID).find_map(|p| {
+            if let Property::SubscriptionId(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x11: seconds that the session outlives the connection.
     pub(crate) fn session_expiry(&self) -> Option<u32> {
-        self.those(id::SESSION_EXPIRY).find_map(|p| if let Property::SessionExpiry(v) = p { Some(v) } else { None })
+        self.those(id::SESSION_EXPIRY).find_map(|p| {
+            if let Property::SessionExpiry(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x18: seconds.
     pub(crate) fn will_delay(&self) -> Option<u32> {
-        self.those(id::WILL_DELAY).find_map(|p| if let Property::WillDelay(v) = p { Some(v) } else { None })
+        self.those(id::WILL_DELAY).find_map(|p| {
+            if let Property::WillDelay(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x15: name of the authentication method.
     pub(crate) fn auth_method(&self) -> Option<&'a str> {
-        self.those(id::AUTH_METHOD).find_map(|p| if let Property::AuthMethod(v) = p { Some(v) } else { None })
+        self.those(id::AUTH_METHOD).find_map(|p| {
+            if let Property::AuthMethod(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x16: its data.
     pub(crate) fn auth_data(&self) -> Option<&'a [u8]> {
-        self.those(id::AUTH_DATA).find_map(|p| if let Property::AuthData(v) = p { Some(v) } else { None })
+        self.those(id::AUTH_DATA).find_map(|p| {
+            if let Property::AuthData(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// 0x1C: another server to use.
     pub(crate) fn server_reference(&self) -> Option<&'a str> {
-        self.those(id::SERVER_REFERENCE).find_map(|p| if let Property::ServerReference(v) = p { Some(v) } else { None })
+        self.those(id::SERVER_REFERENCE).find_map(|p| {
+            if let Property::ServerReference(v) = p {
+                Some(v)
+            } else {
+                None
+            }
+        })
     }
 
     /// Whether any of the properties in this set occurs.
@@ -177,7 +270,13 @@ impl<'a> Properties<'a> {
     /// All properties if the one with this identifier is among them, else none: most lookups end here.
     #[inline]
     fn those(&self, id: u8) -> PropertyIter<'a> {
-        PropertyIter { bytes: if self.seen & bit(id) != 0 { self.bytes } else { &[] } }
+        PropertyIter {
+            bytes: if self.seen & bit(id) != 0 {
+                self.bytes
+            } else {
+                &[]
+            },
+        }
     }
 
     /// Reads and validates the block of a packet.
@@ -308,8 +407,14 @@ impl Place {
     /// What may stand here.
     const fn legal(self) -> u64 {
         use id::*;
-        const MESSAGE: u64 =
-            set(&[PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER]);
+        const MESSAGE: u64 = set(&[
+            PAYLOAD_FORMAT,
+            MESSAGE_EXPIRY,
+            CONTENT_TYPE,
+            RESPONSE_TOPIC,
+            CORRELATION_DATA,
+            USER,
+        ]);
         const CONNECT: u64 = set(&[
             SESSION_EXPIRY,
             AUTH_METHOD,
@@ -367,7 +472,9 @@ impl Place {
     fn misplaced(self, id: u8) -> PeerFault {
         match (self, id) {
             (Place::PublishToServer, id::SUBSCRIPTION_ID) => PeerFault::SUBSCRIPTION_ID_FROM_CLIENT,
-            (Place::DisconnectToClient, id::SESSION_EXPIRY) => PeerFault::SESSION_EXPIRY_FROM_SERVER,
+            (Place::DisconnectToClient, id::SESSION_EXPIRY) => {
+                PeerFault::SESSION_EXPIRY_FROM_SERVER
+            }
             _ => PeerFault::PROPERTY_MISPLACED,
         }
     }
@@ -426,7 +533,9 @@ impl<'a> Property<'a> {
             id::SUBSCRIPTION_ID => Property::SubscriptionId(varint::read(r)?),
             id::SESSION_EXPIRY => Property::SessionExpiry(r.u32().ok_or(PeerFault::TRUNCATED)?),
             id::ASSIGNED_CLIENT_ID => Property::AssignedClientId(text::string(r)?),
-            id::SERVER_KEEP_ALIVE => Property::ServerKeepAlive(r.u16().ok_or(PeerFault::TRUNCATED)?),
+            id::SERVER_KEEP_ALIVE => {
+                Property::ServerKeepAlive(r.u16().ok_or(PeerFault::TRUNCATED)?)
+            }
             id::AUTH_METHOD => Property::AuthMethod(text::string(r)?),
             id::AUTH_DATA => Property::AuthData(text::binary(r)?),
             id::REQUEST_PROBLEM_INFO => Property::RequestProblemInfo(boolean(r)?),
@@ -436,12 +545,16 @@ impl<'a> Property<'a> {
             id::SERVER_REFERENCE => Property::ServerReference(text::string(r)?),
             id::REASON_STRING => Property::ReasonString(text::string(r)?),
             id::RECEIVE_MAXIMUM => Property::ReceiveMaximum(r.u16().ok_or(PeerFault::TRUNCATED)?),
-            id::TOPIC_ALIAS_MAXIMUM => Property::TopicAliasMaximum(r.u16().ok_or(PeerFault::TRUNCATED)?),
+            id::TOPIC_ALIAS_MAXIMUM => {
+                Property::TopicAliasMaximum(r.u16().ok_or(PeerFault::TRUNCATED)?)
+            }
             id::TOPIC_ALIAS => Property::TopicAlias(r.u16().ok_or(PeerFault::TRUNCATED)?),
             id::MAXIMUM_QOS => Property::MaximumQos(r.u8().ok_or(PeerFault::TRUNCATED)?),
             id::RETAIN_AVAILABLE => Property::RetainAvailable(boolean(r)?),
             id::USER => Property::User(text::string(r)?, text::string(r)?),
-            id::MAXIMUM_PACKET_SIZE => Property::MaximumPacketSize(r.u32().ok_or(PeerFault::TRUNCATED)?),
+            id::MAXIMUM_PACKET_SIZE => {
+                Property::MaximumPacketSize(r.u32().ok_or(PeerFault::TRUNCATED)?)
+            }
             id::WILDCARD_AVAILABLE => Property::WildcardAvailable(boolean(r)?),
             id::SUBSCRIPTION_IDS_AVAILABLE => Property::SubscriptionIdsAvailable(boolean(r)?),
             id::SHARED_AVAILABLE => Property::SharedAvailable(boolean(r)?),
@@ -452,12 +565,16 @@ impl<'a> Property<'a> {
     /// Checks the values that are not any number or any string.
     fn validate(&self) -> Result<(), PeerFault> {
         match self {
-            Property::PayloadFormat(2..) | Property::MaximumQos(2..) => Err(PeerFault::PROPERTY_NOT_BOOLEAN),
+            Property::PayloadFormat(2..) | Property::MaximumQos(2..) => {
+                Err(PeerFault::PROPERTY_NOT_BOOLEAN)
+            }
             Property::ReceiveMaximum(0) => Err(PeerFault::RECEIVE_MAXIMUM_ZERO),
             Property::MaximumPacketSize(0) => Err(PeerFault::MAXIMUM_PACKET_SIZE_ZERO),
             Property::SubscriptionId(0) => Err(PeerFault::SUBSCRIPTION_ID_ZERO),
             Property::TopicAlias(0) => Err(PeerFault::TOPIC_ALIAS_ZERO),
-            Property::ResponseTopic(topic) if topic.is_empty() || text::contains_nul_or_wildcard(topic.as_bytes()) => {
+            Property::ResponseTopic(topic)
+                if topic.is_empty() || text::contains_nul_or_wildcard(topic.as_bytes()) =>
+            {
                 Err(PeerFault::RESPONSE_TOPIC_INVALID)
             }
             _ => Ok(()),

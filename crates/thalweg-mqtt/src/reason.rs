@@ -215,7 +215,10 @@ mod tests {
     #[test]
     fn every_return_code_of_mqtt3_comes_back() {
         for code in 0..=5 {
-            assert_eq!(ReasonCode::from_v3_return_code(code).map(ReasonCode::v3_return_code), Some(code));
+            assert_eq!(
+                ReasonCode::from_v3_return_code(code).map(ReasonCode::v3_return_code),
+                Some(code)
+            );
         }
         assert_eq!(ReasonCode::from_v3_return_code(6), None);
     }

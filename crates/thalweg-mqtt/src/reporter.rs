@@ -41,14 +41,22 @@ impl ReportRules {
 
     /// Regular reports only, as the thesis has them.
     pub const fn every(every: Duration) -> ReportRules {
-        ReportRules { every: Some(every), on_events: false, gap: Self::GAP_MIN, concurrency: 1 }
+        ReportRules {
+            every: Some(every),
+            on_events: false,
+            gap: Self::GAP_MIN,
+            concurrency: 1,
+        }
     }
 }
 
 impl Default for ReportRules {
     /// Every second, and on events.
     fn default() -> Self {
-        ReportRules { on_events: true, ..ReportRules::every(Duration::from_secs(1)) }
+        ReportRules {
+            on_events: true,
+            ..ReportRules::every(Duration::from_secs(1))
+        }
     }
 }
 
@@ -135,7 +143,10 @@ impl Reporter {
         self.received += 1;
         self.waiting += 1;
         let (left, since) = self.predicted;
-        self.predicted = (left.saturating_sub(now.saturating_sub(since)) + self.share(), now);
+        self.predicted = (
+            left.saturating_sub(now.saturating_sub(since)) + self.share(),
+            now,
+        );
     }
 
     /// A message that waited is being processed.
@@ -236,11 +247,13 @@ impl Reporter {
         let (left, since) = self.predicted;
         let predicted = left.saturating_sub(now.saturating_sub(since));
         let is_idle = self.waiting == 0 && self.in_process == 0;
-        predicted.abs_diff(self.left()) > self.tolerance() || (is_idle && predicted > self.share() / 4)
+        predicted.abs_diff(self.left()) > self.tolerance()
+            || (is_idle && predicted > self.share() / 4)
     }
 
     fn earliest(&self) -> Duration {
-        self.reported.map_or(Duration::ZERO, |reported| reported + self.rules.gap)
+        self.reported
+            .map_or(Duration::ZERO, |reported| reported + self.rules.gap)
     }
 }
 
@@ -258,7 +271,13 @@ mod tests {
 
     /// A reporter on events only that has told the broker, at 1 s, that a message takes 10 ms and that nothing waits.
     fn known() -> Reporter {
-        let mut reporter = Reporter::new(ReportRules { every: None, ..ReportRules::default() }, ms(0));
+        let mut reporter = Reporter::new(
+            ReportRules {
+                every: None,
+                ..ReportRules::default()
+            },
+            ms(0),
+        );
         reporter.received(ms(980));
         reporter.started();
         reporter.finished(1, ms(10));
@@ -275,12 +294,24 @@ mod tests {
         reporter.started();
         reporter.started();
         reporter.finished(1, ms(30));
-        let load = WorkLoad { waiting: 3, each: ms(30), in_process: 1, received: 5, processed: 1 };
+        let load = WorkLoad {
+            waiting: 3,
+            each: ms(30),
+            in_process: 1,
+            received: 5,
+            processed: 1,
+        };
         assert_eq!(reporter.load(), load);
         // Without a word before: one that was begun, two that were not.
         reporter.finished(3, ms(30));
         reporter.given_up();
-        let load = WorkLoad { waiting: 0, each: ms(15), in_process: 0, received: 5, processed: 4 };
+        let load = WorkLoad {
+            waiting: 0,
+            each: ms(15),
+            in_process: 0,
+            received: 5,
+            processed: 4,
+        };
         assert_eq!(reporter.load(), load);
     }
 
@@ -291,10 +322,20 @@ mod tests {
         reporter.received(ms(0));
         reporter.finished(2, ms(50));
         assert_eq!(reporter.report(ms(100)).each, ms(25));
-        assert_eq!(reporter.report(ms(200)), WorkLoad { received: 2, processed: 2, ..WorkLoad::default() });
+        assert_eq!(
+            reporter.report(ms(200)),
+            WorkLoad {
+                received: 2,
+                processed: 2,
+                ..WorkLoad::default()
+            }
+        );
         reporter.received(ms(300));
         reporter.finished(1, Duration::ZERO);
-        assert!(reporter.report(ms(400)).each > Duration::ZERO, "quick is not idle");
+        assert!(
+            reporter.report(ms(400)).each > Duration::ZERO,
+            "quick is not idle"
+        );
     }
 
     #[test]
@@ -307,9 +348,15 @@ mod tests {
         reporter.finished(1, Duration::from_nanos(25_000_400));
         reporter.started();
         let load = reporter.report(ms(50));
-        assert_eq!(load.brief().json(Spelling::Listing), br#"{"numberOfMsgsInQueue":3,"processingTimerPerMsg":25.0}"#);
+        assert_eq!(
+            load.brief().json(Spelling::Listing),
+            br#"{"numberOfMsgsInQueue":3,"processingTimerPerMsg":25.0}"#
+        );
         let full = load.full();
-        assert_eq!((full.in_process, full.received, full.processed), (Some(1), Some(5), Some(1)));
+        assert_eq!(
+            (full.in_process, full.received, full.processed),
+            (Some(1), Some(5), Some(1))
+        );
     }
 
     #[test]
@@ -374,7 +421,10 @@ mod tests {
         reporter.finished(1, ms(2));
         assert!(reporter.is_due(ms(1102)), "8 ms predicted, nothing left");
         assert!(reporter.is_due(ms(1107)), "3 ms predicted");
-        assert!(!reporter.is_due(ms(1108)), "2 ms predicted: a quarter of a message is nothing");
+        assert!(
+            !reporter.is_due(ms(1108)),
+            "2 ms predicted: a quarter of a message is nothing"
+        );
     }
 
     #[test]
@@ -387,10 +437,17 @@ mod tests {
         assert!(!reporter.is_due(ms(1019)));
         assert_eq!(reporter.poll_timeout(ms(1001)), Some(ms(1020)));
         assert!(reporter.is_due(ms(1020)));
-        let rules = ReportRules { gap: ms(0), every: Some(ms(0)), ..ReportRules::default() };
+        let rules = ReportRules {
+            gap: ms(0),
+            every: Some(ms(0)),
+            ..ReportRules::default()
+        };
         let mut hasty = Reporter::new(rules, ms(0));
         hasty.report(ms(0));
-        assert!(!hasty.is_due(ms(19)), "nobody reports more often than fifty times a second");
+        assert!(
+            !hasty.is_due(ms(19)),
+            "nobody reports more often than fifty times a second"
+        );
     }
 
     #[test]
@@ -410,7 +467,11 @@ mod tests {
 
     #[test]
     fn a_worker_with_many_hands_is_reckoned_with_many_hands() {
-        let rules = ReportRules { every: None, concurrency: 4, ..ReportRules::default() };
+        let rules = ReportRules {
+            every: None,
+            concurrency: 4,
+            ..ReportRules::default()
+        };
         let mut reporter = Reporter::new(rules, ms(0));
         reporter.received(ms(0));
         reporter.finished(1, ms(40));

@@ -8,8 +8,8 @@ use crate::load::{Refusal, Report};
 use crate::packet::{PacketType, Sender};
 use crate::properties::{Place, Properties};
 use crate::{
-    Auth, ConnAck, Connect, Disconnect, DisconnectProps, Info, PeerFault, PingReq, Publish, PublishOut, QoS,
-    ReasonCode, Subscribe, TextPairs, Unsubscribe, Version, load,
+    Auth, ConnAck, Connect, Disconnect, DisconnectProps, Info, PeerFault, PingReq, Publish,
+    PublishOut, QoS, ReasonCode, Subscribe, TextPairs, Unsubscribe, Version, load,
 };
 
 /// What this server allows each of its clients.
@@ -111,7 +111,8 @@ impl TextPairs for Announced<'_> {
 /// The report among an acknowledgement's properties.
 fn load_in(properties: &Properties<'_>) -> Option<Load> {
     let mut said = properties.user_properties();
-    said.find(|(name, _)| *name == load::ACK_PROPERTY).map(|(_, text)| Report::from_text(text))
+    said.find(|(name, _)| *name == load::ACK_PROPERTY)
+        .map(|(_, text)| Report::from_text(text))
 }
 
 /// What a client said.
@@ -184,8 +185,14 @@ pub struct TooLarge {
 
 impl std::fmt::Display for TooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let TooLarge { packet_bytes, packet_bytes_max } = self;
-        write!(f, "a packet of {packet_bytes} bytes exceeds the {packet_bytes_max} that the peer takes")
+        let TooLarge {
+            packet_bytes,
+            packet_bytes_max,
+        } = self;
+        write!(
+            f,
+            "a packet of {packet_bytes} bytes exceeds the {packet_bytes_max} that the peer takes"
+        )
     }
 }
 
@@ -244,11 +251,16 @@ impl ServerSide {
     /// has sent already stays in `bytes`, so **call again after `connack`**. [MQTT-3.1.4-6] After the connection has
     /// ended nothing comes out any more.
     #[inline]
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         if self.state != State::Connected {
             return self.handle_early(bytes);
         }
-        let Ok(Some(frame)) = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5()) else {
+        let Ok(Some(frame)) =
+            Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())
+        else {
             return self.handle_unfinished(bytes);
         };
         match (frame.first, frame.body) {
@@ -256,12 +268,22 @@ impl ServerSide {
                 let v5 = self.version.is_v5();
                 let fields = Fields::decode(&frame, v5, Place::PublishToServer, &mut self.inbound)?;
                 self.admit(frame.first)?;
-                Ok(Some((frame.whole.len(), Event::Publish(fields.publish(&frame)))))
+                Ok(Some((
+                    frame.whole.len(),
+                    Event::Publish(fields.publish(&frame)),
+                )))
             }
             // The common acknowledgement, without the detour.
             (0x40, [high, low]) if *high | *low != 0 => {
                 let id = u16::from_be_bytes([*high, *low]);
-                Ok(Some((frame.whole.len(), Event::PubAck { id, reason: ReasonCode::Success, load: None })))
+                Ok(Some((
+                    frame.whole.len(),
+                    Event::PubAck {
+                        id,
+                        reason: ReasonCode::Success,
+                        load: None,
+                    },
+                )))
             }
             _ => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
         }
@@ -277,7 +299,11 @@ impl ServerSide {
     fn admit(&mut self, first: u8) -> Result<(), PeerFault> {
         if first & self.refused != 0 {
             let retained = first & self.refused & 1 != 0;
-            return Err(if retained { PeerFault::RETAIN_NOT_SUPPORTED } else { PeerFault::QOS_NOT_SUPPORTED });
+            return Err(if retained {
+                PeerFault::RETAIN_NOT_SUPPORTED
+            } else {
+                PeerFault::QOS_NOT_SUPPORTED
+            });
         }
         if first & 0b0110 != 0 && self.version.is_v5() {
             if self.unsettled >= self.limits.receive_max {
@@ -293,21 +319,30 @@ impl ServerSide {
         let v5 = self.version.is_v5();
         // In MQTT 3.1 these three are QoS 1 packets and may carry DUP.
         let dup = u8::from(self.version == Version::V31) << 3;
-        let flags = |expected: u8, optional: u8, fault: PeerFault| match frame.first & 0x0F & !optional {
-            flags if flags == expected => Ok(()),
-            _ => Err(fault),
-        };
+        let flags =
+            |expected: u8, optional: u8, fault: PeerFault| match frame.first & 0x0F & !optional {
+                flags if flags == expected => Ok(()),
+                _ => Err(fault),
+            };
         let ack = |packet: PacketType| ack::decode(frame.body, packet, Sender::Client, v5);
         Ok(match frame.first >> 4 {
             4 => {
                 flags(0, 0, PeerFault::FLAGS)?;
                 let (id, reason, properties) = ack(PacketType::PubAck)?;
-                Event::PubAck { id, reason, load: load_in(&properties) }
+                Event::PubAck {
+                    id,
+                    reason,
+                    load: load_in(&properties),
+                }
             }
             5 => {
                 flags(0, 0, PeerFault::FLAGS)?;
                 let (id, reason, properties) = ack(PacketType::PubRec)?;
-                Event::PubRec { id, reason, load: load_in(&properties) }
+                Event::PubRec {
+                    id,
+                    reason,
+                    load: load_in(&properties),
+                }
             }
             6 => {
                 flags(2, dup, PeerFault::PUBREL_FLAGS)?;
@@ -334,7 +369,9 @@ impl ServerSide {
             14 => {
                 flags(0, 0, PeerFault::DISCONNECT_FLAGS)?;
                 let d = disconnect::decode(frame.body, Sender::Client, v5)?;
-                if self.session_ends_with_connection && d.session_expiry.is_some_and(|seconds| seconds != 0) {
+                if self.session_ends_with_connection
+                    && d.session_expiry.is_some_and(|seconds| seconds != 0)
+                {
                     return Err(PeerFault::SESSION_EXPIRY_RAISED);
                 }
                 self.close();
@@ -342,7 +379,11 @@ impl ServerSide {
             }
             15 if v5 => {
                 flags(0, 0, PeerFault::AUTH_FLAGS)?;
-                Event::Auth(auth::decode(frame.body, Sender::Client, self.auth_method.as_deref())?)
+                Event::Auth(auth::decode(
+                    frame.body,
+                    Sender::Client,
+                    self.auth_method.as_deref(),
+                )?)
             }
             1 => return Err(PeerFault::SECOND_CONNECT),
             2 | 9 | 11 | 13 => return Err(PeerFault::DIRECTION),
@@ -353,10 +394,14 @@ impl ServerSide {
     /// Input that is no whole packet. A PINGREQ that is too long to hold a report is answered at once, and the rest of it
     /// is passed over as it comes: nobody collects it, and however long it is, it is no packet that we would have to keep.
     #[inline(never)]
-    fn handle_unfinished<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+    fn handle_unfinished<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         // Split again rather than handed in: that would cost whole packets a few instructions.
         let fault = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5()).err();
-        let passable = matches!(fault, None | Some(PeerFault::PACKET_TOO_LARGE)) && self.takes_reports();
+        let passable =
+            matches!(fault, None | Some(PeerFault::PACKET_TOO_LARGE)) && self.takes_reports();
         match (bytes, frame_len(bytes)) {
             (&[0xC0, ..], Some(len)) if passable && ping::too_long(len) => {
                 // Above Maximum Packet Size it may be all there, and other packets behind it.
@@ -364,7 +409,10 @@ impl ServerSide {
                 if let left @ 1.. = (len - count) as u32 {
                     self.state = State::PassingOver(left);
                 }
-                Ok(Some((count, Event::PingReq(PingReq::Refused(Refusal::TooLong)))))
+                Ok(Some((
+                    count,
+                    Event::PingReq(PingReq::Refused(Refusal::TooLong)),
+                )))
             }
             _ => fault.map_or(Ok(None), Err),
         }
@@ -377,7 +425,10 @@ impl ServerSide {
 
     /// Input before the connection is accepted, and after it has ended; and what is passed over.
     #[inline(never)]
-    fn handle_early<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+    fn handle_early<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         match (self.state, bytes.first()) {
             (State::Closed, _) | (_, None) => Ok(None),
             (State::PassingOver(left), _) => {
@@ -390,7 +441,9 @@ impl ServerSide {
             }
             // The first byte tells; waiting for the rest would only tie up memory. [MQTT-3.1.0-1]
             (State::ExpectConnect, Some(0x11..=0x1F)) => Err(PeerFault::FLAGS),
-            (State::ExpectConnect, Some(first)) if *first != 0x10 => Err(PeerFault::EXPECTED_CONNECT),
+            (State::ExpectConnect, Some(first)) if *first != 0x10 => {
+                Err(PeerFault::EXPECTED_CONNECT)
+            }
             (State::ExpectConnect, _) => {
                 let frame = match Frame::split(bytes, self.early_bytes_max(), false) {
                     Ok(Some(frame)) => frame,
@@ -409,7 +462,9 @@ impl ServerSide {
                 // What is not welcome yet stays where it is, and is judged when it may be read.
                 let frame = match welcome {
                     true => Frame::split(bytes, self.early_bytes_max(), self.version.is_v5())?,
-                    false => Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())?,
+                    false => {
+                        Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())?
+                    }
                 };
                 match frame {
                     Some(frame) if welcome => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
@@ -421,7 +476,9 @@ impl ServerSide {
 
     /// Largest packet of a peer that has no CONNACK yet.
     fn early_bytes_max(&self) -> u32 {
-        self.limits.connect_bytes_max.min(self.limits.packet_bytes_max)
+        self.limits
+            .connect_bytes_max
+            .min(self.limits.packet_bytes_max)
     }
 
     /// A CONNECT above the limit, of which only as much is awaited as says in which version to refuse it.
@@ -444,7 +501,9 @@ impl ServerSide {
                     self.version = version;
                     self.state = State::ExpectConnack;
                 }
-                None if refused.fault == PeerFault::PROTOCOL_LEVEL => self.unknown_level = Some(refused.level),
+                None if refused.fault == PeerFault::PROTOCOL_LEVEL => {
+                    self.unknown_level = Some(refused.level)
+                }
                 None => {}
             }
             refused.fault
@@ -507,9 +566,18 @@ impl ServerSide {
             a.user = Some(&announced);
         }
         // MQTT 3.1 has no session present flag.
-        let present = a.session_present && !a.reason.is_error() && !self.clean_start && self.version != Version::V31;
+        let present = a.session_present
+            && !a.reason.is_error()
+            && !self.clean_start
+            && self.version != Version::V31;
         let before = out.len();
-        connack::encode(&a, self.version.is_v5(), present, self.client_bytes_max, out);
+        connack::encode(
+            &a,
+            self.version.is_v5(),
+            present,
+            self.client_bytes_max,
+            out,
+        );
         // Too large for the peer, it is not sent [MQTT-3.1.2-24], and nothing else may be [MQTT-3.2.0-1].
         if a.reason.is_error() || out.len() == before {
             self.close();
@@ -562,12 +630,26 @@ impl ServerSide {
     #[inline]
     fn ack(&mut self, packet: PacketType, id: u16, reason: ReasonCode, out: &mut Vec<u8>) {
         let reason = reason.fitted_to(packet, Sender::Server);
-        ack::encode(packet, id, reason, self.version.is_v5(), self.out_bytes_max, out);
+        ack::encode(
+            packet,
+            id,
+            reason,
+            self.version.is_v5(),
+            self.out_bytes_max,
+            out,
+        );
     }
 
     /// PUBACK, PUBREC, PUBREL or PUBCOMP with words (MQTT 5; the words are left out for MQTT 3). Counts like the verb
     /// of the same name. `packet`: one of these four, nothing is written otherwise.
-    pub fn ack_with(&mut self, packet: PacketType, id: u16, reason: ReasonCode, info: &Info<'_>, out: &mut Vec<u8>) {
+    pub fn ack_with(
+        &mut self,
+        packet: PacketType,
+        id: u16,
+        reason: ReasonCode,
+        info: &Info<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if !self.version.is_v5() || !self.problem_info || info.is_empty() {
             return match packet {
                 PacketType::PubAck => self.puback(id, reason, out),
@@ -594,9 +676,23 @@ impl ServerSide {
     }
 
     /// SUBACK with words.
-    pub fn suback_with(&mut self, id: u16, codes: &[ReasonCode], info: &Info<'_>, out: &mut Vec<u8>) {
+    pub fn suback_with(
+        &mut self,
+        id: u16,
+        codes: &[ReasonCode],
+        info: &Info<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let info = self.info(info);
-        suback::encode(PacketType::SubAck, id, codes, &info, self.version.is_v5(), self.out_bytes_max, out);
+        suback::encode(
+            PacketType::SubAck,
+            id,
+            codes,
+            &info,
+            self.version.is_v5(),
+            self.out_bytes_max,
+            out,
+        );
     }
 
     /// Answers UNSUBSCRIBE: one code per filter, in order; MQTT 3 carries none.
@@ -605,14 +701,32 @@ impl ServerSide {
     }
 
     /// UNSUBACK with words.
-    pub fn unsuback_with(&mut self, id: u16, codes: &[ReasonCode], info: &Info<'_>, out: &mut Vec<u8>) {
+    pub fn unsuback_with(
+        &mut self,
+        id: u16,
+        codes: &[ReasonCode],
+        info: &Info<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let info = self.info(info);
-        suback::encode(PacketType::UnsubAck, id, codes, &info, self.version.is_v5(), self.out_bytes_max, out);
+        suback::encode(
+            PacketType::UnsubAck,
+            id,
+            codes,
+            &info,
+            self.version.is_v5(),
+            self.out_bytes_max,
+            out,
+        );
     }
 
     /// The words that this client wants to hear. [MQTT-3.1.2-29]
     fn info<'a>(&self, info: &Info<'a>) -> Info<'a> {
-        if self.problem_info { *info } else { Info::default() }
+        if self.problem_info {
+            *info
+        } else {
+            Info::default()
+        }
     }
 
     /// Answers PINGREQ.
@@ -624,21 +738,42 @@ impl ServerSide {
     /// A step of enhanced authentication: `ContinueAuthentication`, or `Success` at the end of a re-authentication.
     /// Writes nothing to a client that named no Authentication Method [MQTT-4.12.0-6], nor any other reason
     /// [MQTT-3.15.2-1]: a failure is said with `connack` or `disconnect`.
-    pub fn auth(&mut self, reason: ReasonCode, method: &str, data: Option<&[u8]>, out: &mut Vec<u8>) {
+    pub fn auth(
+        &mut self,
+        reason: ReasonCode,
+        method: &str,
+        data: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
         if self.auth_method.is_some()
             && self.state != State::Closed
             && reason.belongs_to(PacketType::Auth, Sender::Server)
         {
-            auth::encode(reason, method, data, &Info::default(), self.client_bytes_max, out);
+            auth::encode(
+                reason,
+                method,
+                data,
+                &Info::default(),
+                self.client_bytes_max,
+                out,
+            );
         }
     }
 
     /// Ends the connection, in words for MQTT 5 after a successful CONNACK [MQTT-3.14.0-1], silently otherwise.
     /// Nothing is read or written after that. [MQTT-3.14.4-1] Close the connection. [MQTT-3.14.4-2]
-    pub fn disconnect(&mut self, reason: ReasonCode, props: &DisconnectProps<'_>, out: &mut Vec<u8>) {
+    pub fn disconnect(
+        &mut self,
+        reason: ReasonCode,
+        props: &DisconnectProps<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if self.is_connected() && self.version.is_v5() {
             // [MQTT-3.14.2-2]
-            let props = DisconnectProps { session_expiry: None, ..*props };
+            let props = DisconnectProps {
+                session_expiry: None,
+                ..*props
+            };
             let reason = reason.fitted_to(PacketType::Disconnect, Sender::Server);
             disconnect::encode(reason, &props, self.out_bytes_max, out);
         }
@@ -649,7 +784,12 @@ impl ServerSide {
     /// [MQTT-3.1.2-24] [MQTT-3.1.2-25]
     #[inline]
     pub fn publish(&mut self, p: &PublishOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
-        p.encode(self.version.is_v5(), &mut self.outbound, self.out_bytes_max, out)
+        p.encode(
+            self.version.is_v5(),
+            &mut self.outbound,
+            self.out_bytes_max,
+            out,
+        )
     }
 
     /// Whether `frame_bytes` bytes of a ready-made packet fit the client's Maximum Packet Size. Ask before sending a
@@ -666,13 +806,29 @@ impl ServerSide {
             // Level 0 to 4: the answer every version before 5 understands. [MQTT3-3.1.2-2] Above: that of MQTT 5.
             (State::ExpectConnect, Some(0..=5)) => out.extend_from_slice(&[0x20, 2, 0, 1]),
             (State::ExpectConnect, Some(_)) => {
-                out.extend_from_slice(&[0x20, 3, 0, ReasonCode::UnsupportedProtocolVersion.byte(), 0]);
+                out.extend_from_slice(&[
+                    0x20,
+                    3,
+                    0,
+                    ReasonCode::UnsupportedProtocolVersion.byte(),
+                    0,
+                ]);
             }
             (State::ExpectConnack, _) if self.version.is_v5() || f.has_return_code() => {
-                self.connack(&ConnAck { reason: f.reason, reason_string: Some(f.what), ..ConnAck::default() }, out);
+                self.connack(
+                    &ConnAck {
+                        reason: f.reason,
+                        reason_string: Some(f.what),
+                        ..ConnAck::default()
+                    },
+                    out,
+                );
             }
             (State::Connected | State::PassingOver(_), _) => {
-                let props = DisconnectProps { reason_string: Some(f.what), ..DisconnectProps::default() };
+                let props = DisconnectProps {
+                    reason_string: Some(f.what),
+                    ..DisconnectProps::default()
+                };
                 self.disconnect(f.reason, &props, out);
             }
             _ => {}

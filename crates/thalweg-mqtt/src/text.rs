@@ -69,7 +69,10 @@ const fn suspicious(word: u64) -> u64 {
     const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
     let plus = word ^ u64::from_ne_bytes([b'+'; 8]);
     let hash = word ^ u64::from_ne_bytes([b'#'; 8]);
-    ((word.wrapping_sub(ONES) & !word) | (plus.wrapping_sub(ONES) & !plus) | (hash.wrapping_sub(ONES) & !hash)) & HIGHS
+    ((word.wrapping_sub(ONES) & !word)
+        | (plus.wrapping_sub(ONES) & !plus)
+        | (hash.wrapping_sub(ONES) & !hash))
+        & HIGHS
 }
 
 /// Appends binary data or a string behind its length. What is longer than 65,535 bytes cannot be written at all;
@@ -104,7 +107,11 @@ mod tests {
                 for byte in 0..=255 {
                     let mut bytes = clean.clone();
                     bytes[at] = byte;
-                    assert_eq!(contains_nul_or_wildcard(&bytes), matches!(byte, 0 | b'+' | b'#'), "{byte} at {at}");
+                    assert_eq!(
+                        contains_nul_or_wildcard(&bytes),
+                        matches!(byte, 0 | b'+' | b'#'),
+                        "{byte} at {at}"
+                    );
                 }
             }
         }
@@ -123,6 +130,9 @@ mod tests {
     /// [MQTT3-1.5.3-3] A byte order mark is a character like any other.
     #[test]
     fn a_byte_order_mark_is_kept() {
-        assert_eq!(string(&mut Reader::new(b"\x00\x03\xEF\xBB\xBF")), Ok("\u{FEFF}"));
+        assert_eq!(
+            string(&mut Reader::new(b"\x00\x03\xEF\xBB\xBF")),
+            Ok("\u{FEFF}")
+        );
     }
 }

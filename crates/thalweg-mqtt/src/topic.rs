@@ -36,7 +36,9 @@ pub fn validate_filter(filter: &str) -> Result<(), TopicError> {
         let next = bytes.get(at + 1);
         match bytes.get(at) {
             Some(b'#') if !opens_level || next.is_some() => return Err(MULTI_LEVEL),
-            Some(b'+') if !opens_level || !matches!(next, None | Some(b'/')) => return Err(SINGLE_LEVEL),
+            Some(b'+') if !opens_level || !matches!(next, None | Some(b'/')) => {
+                return Err(SINGLE_LEVEL);
+            }
             _ => {}
         }
     }
@@ -61,7 +63,9 @@ impl<'a> ShareFilter<'a> {
     /// `Ok(None)`: an ordinary filter, not checked here. `Ok(Some)`: a shared subscription whose group and filter are
     /// valid. `Err`: begins with `$share/` but breaks a rule. A bare `$share` is an ordinary filter.
     pub fn parse(filter: &'a str) -> Result<Option<ShareFilter<'a>>, TopicError> {
-        let Some(rest) = filter.strip_prefix("$share/") else { return Ok(None) };
+        let Some(rest) = filter.strip_prefix("$share/") else {
+            return Ok(None);
+        };
         let (group, filter) = rest.split_once('/').ok_or(SHARE_FILTER)?;
         if group.is_empty() {
             return Err(SHARE_NAME);
@@ -89,17 +93,42 @@ fn validate_text(text: &str) -> Result<(), TopicError> {
     }
 }
 
-const EMPTY: TopicError = TopicError { clause: "MQTT-4.7.3-1", what: "it is empty" };
-const NUL: TopicError = TopicError { clause: "MQTT-4.7.3-2", what: "it contains U+0000" };
-const TOO_LONG: TopicError = TopicError { clause: "MQTT-4.7.3-3", what: "it is longer than 65,535 bytes" };
-const NAME_WILDCARD: TopicError = TopicError { clause: "MQTT-4.7.0-1", what: "a topic name contains a wildcard" };
-const MULTI_LEVEL: TopicError =
-    TopicError { clause: "MQTT-4.7.1-1", what: "# is not alone in its level or not the last level" };
-const SINGLE_LEVEL: TopicError = TopicError { clause: "MQTT-4.7.1-2", what: "+ is not alone in its level" };
-const SHARE_NAME: TopicError = TopicError { clause: "MQTT-4.8.2-1", what: "the share name is empty" };
-const SHARE_NAME_CHARACTERS: TopicError =
-    TopicError { clause: "MQTT-4.8.2-2", what: "the share name contains a wildcard" };
-const SHARE_FILTER: TopicError = TopicError { clause: "MQTT-4.8.2-2", what: "no topic filter follows the share name" };
+const EMPTY: TopicError = TopicError {
+    clause: "MQTT-4.7.3-1",
+    what: "it is empty",
+};
+const NUL: TopicError = TopicError {
+    clause: "MQTT-4.7.3-2",
+    what: "it contains U+0000",
+};
+const TOO_LONG: TopicError = TopicError {
+    clause: "MQTT-4.7.3-3",
+    what: "it is longer than 65,535 bytes",
+};
+const NAME_WILDCARD: TopicError = TopicError {
+    clause: "MQTT-4.7.0-1",
+    what: "a topic name contains a wildcard",
+};
+const MULTI_LEVEL: TopicError = TopicError {
+    clause: "MQTT-4.7.1-1",
+    what: "# is not alone in its level or not the last level",
+};
+const SINGLE_LEVEL: TopicError = TopicError {
+    clause: "MQTT-4.7.1-2",
+    what: "+ is not alone in its level",
+};
+const SHARE_NAME: TopicError = TopicError {
+    clause: "MQTT-4.8.2-1",
+    what: "the share name is empty",
+};
+const SHARE_NAME_CHARACTERS: TopicError = TopicError {
+    clause: "MQTT-4.8.2-2",
+    what: "the share name contains a wildcard",
+};
+const SHARE_FILTER: TopicError = TopicError {
+    clause: "MQTT-4.8.2-2",
+    what: "no topic filter follows the share name",
+};
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +139,10 @@ mod tests {
     #[test]
     fn filters_and_names_are_judged_by_the_clause_they_break() {
         let clause = |r: Result<(), TopicError>| r.err().map_or("", |e| e.clause);
-        for good in ["#", "+", "/", "a", "a/#", "+/#", "/+", "+/+", "a/+/b", "$SYS/#", "a//b", " ", "$share", "a/$b"] {
+        for good in [
+            "#", "+", "/", "a", "a/#", "+/#", "/+", "+/+", "a/+/b", "$SYS/#", "a//b", " ",
+            "$share", "a/$b",
+        ] {
             assert_eq!(clause(validate_filter(good)), "", "{good}");
         }
         for (bad, expected) in [
@@ -139,8 +171,20 @@ mod tests {
     fn shared_filters_need_a_name_and_a_filter() {
         assert_eq!(ShareFilter::parse("a/b"), Ok(None));
         assert_eq!(ShareFilter::parse("$share"), Ok(None));
-        assert_eq!(ShareFilter::parse("$share/g/a/+"), Ok(Some(ShareFilter { group: "g", filter: "a/+" })));
-        assert_eq!(ShareFilter::parse("$share/g//"), Ok(Some(ShareFilter { group: "g", filter: "/" })));
+        assert_eq!(
+            ShareFilter::parse("$share/g/a/+"),
+            Ok(Some(ShareFilter {
+                group: "g",
+                filter: "a/+"
+            }))
+        );
+        assert_eq!(
+            ShareFilter::parse("$share/g//"),
+            Ok(Some(ShareFilter {
+                group: "g",
+                filter: "/"
+            }))
+        );
         for (bad, clause) in [
             ("$share/", "MQTT-4.8.2-2"),
             ("$share/g", "MQTT-4.8.2-2"),
@@ -150,7 +194,11 @@ mod tests {
             ("$share/#/a", "MQTT-4.8.2-2"),
             ("$share/g/a#", "MQTT-4.7.1-1"),
         ] {
-            assert_eq!(ShareFilter::parse(bad).map_err(|e| e.clause), Err(clause), "{bad}");
+            assert_eq!(
+                ShareFilter::parse(bad).map_err(|e| e.clause),
+                Err(clause),
+                "{bad}"
+            );
         }
     }
 }

@@ -35,7 +35,11 @@ fn decode_long(bytes: &[u8]) -> Varint {
             return Varint::Value(value, at + 1);
         }
     }
-    if bytes.len() < 4 { Varint::Incomplete } else { Varint::Malformed }
+    if bytes.len() < 4 {
+        Varint::Incomplete
+    } else {
+        Varint::Malformed
+    }
 }
 
 /// Reads a varint inside a packet, in its shortest encoding only. [MQTT-1.5.5-1]
@@ -98,7 +102,9 @@ mod tests {
     /// [MQTT-1.5.5-1]
     #[test]
     fn every_boundary_takes_the_fewest_bytes_and_returns() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VARINT_MAX] {
+        for value in [
+            0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VARINT_MAX,
+        ] {
             let mut out = Vec::new();
             put(value, &mut out);
             assert_eq!(out.len(), size(value));
@@ -109,6 +115,9 @@ mod tests {
             assert_eq!(read(&mut Reader::new(&out)), Ok(value));
         }
         assert_eq!(decode(&[0xFF, 0xFF, 0xFF, 0xFF, 0x01]), Varint::Malformed);
-        assert_eq!(read(&mut Reader::new(&[0x80, 0x00])), Err(PeerFault::LENGTH_MALFORMED));
+        assert_eq!(
+            read(&mut Reader::new(&[0x80, 0x00])),
+            Err(PeerFault::LENGTH_MALFORMED)
+        );
     }
 }

@@ -8,7 +8,14 @@ use thalweg_model::{Span, Time};
 static START: OnceLock<(Instant, Duration)> = OnceLock::new();
 
 fn start() -> (Instant, Duration) {
-    *START.get_or_init(|| (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)))
+    *START.get_or_init(|| {
+        (
+            Instant::now(),
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or(Duration::ZERO),
+        )
+    })
 }
 
 /// Now: nanoseconds since 1970, by the wall clock at the start of the process and the monotonic clock from there on. So
@@ -30,7 +37,10 @@ pub fn time_of(instant: Instant) -> Time {
 
 /// The wall clock's seconds since 1970.
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs()
 }
 
 /// When the wall clock will show `unix` seconds, on our clock.

@@ -48,7 +48,14 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
         let users = pool.vault().users();
-        Door { pool, mailbox, settings: Arc::default(), users, exchanges: HashMap::new(), pending: HashMap::new() }
+        Door {
+            pool,
+            mailbox,
+            settings: Arc::default(),
+            users,
+            exchanges: HashMap::new(),
+            pending: HashMap::new(),
+        }
     }
 
     /// From now on these settings decide.
@@ -64,7 +71,10 @@ impl Door {
         let is_removed = |user: &str| before.contain(user) && !self.users.contain(user);
         let ended = kernel.disconnect_users(is_removed, now, links);
         if ended > 0 {
-            tracing::warn!(ended, "connections of users ended that access.password_file does not have any more");
+            tracing::warn!(
+                ended,
+                "connections of users ended that access.password_file does not have any more"
+            );
         }
     }
 
@@ -77,7 +87,12 @@ impl Door {
         ask: LoginAsk,
     ) -> Option<(LoginAnswer, Option<Time>)> {
         match ask {
-            LoginAsk::Password { client, chosen, user, password } => {
+            LoginAsk::Password {
+                client,
+                chosen,
+                user,
+                password,
+            } => {
                 let client: Arc<str> = client.into();
                 let mut request = self.request(visitor, client.clone(), user.map(Into::into));
                 request.password = password.map(Into::into);
@@ -86,7 +101,12 @@ impl Door {
                 let name = client.clone();
                 let reply = Box::new(move |verdict: Result<Login, Refusal>| {
                     let (answer, ends) = answer_of(verdict, &name, None);
-                    mailbox.tell(ToShard::Login { link, serial, answer, ends });
+                    mailbox.tell(ToShard::Login {
+                        link,
+                        serial,
+                        answer,
+                        ends,
+                    });
                 });
                 let abandoned = Arc::new(AtomicBool::new(false));
                 let verdict = self.pool.ask(request, abandoned.clone(), reply);
@@ -96,7 +116,13 @@ impl Door {
                 verdict.map(|verdict| answer_of(verdict, &client, None))
             }
             LoginAsk::Proven { identity } => Some((self.proven(&identity), None)),
-            LoginAsk::Exchange { client, chosen, method, data, first } => {
+            LoginAsk::Exchange {
+                client,
+                chosen,
+                method,
+                data,
+                first,
+            } => {
                 let mut request = self.request(visitor, client.into(), None);
                 // What it shows here is judged here.
                 request.certificate_name = None;
@@ -106,7 +132,12 @@ impl Door {
         }
     }
 
-    fn request(&self, visitor: Visitor, client_id: Arc<str>, user: Option<Arc<str>>) -> LoginRequest {
+    fn request(
+        &self,
+        visitor: Visitor,
+        client_id: Arc<str>,
+        user: Option<Arc<str>>,
+    ) -> LoginRequest {
         LoginRequest {
             client_id,
             chose_client_id: false,
@@ -115,7 +146,12 @@ impl Door {
             anonymous_allowed: self.settings.open_to_strangers.contains(&visitor.listener),
             certificate_name: visitor.certificate_name,
             peer: visitor.address,
-            protocol: self.settings.protocols.get(&visitor.listener).copied().unwrap_or_default(),
+            protocol: self
+                .settings
+                .protocols
+                .get(&visitor.listener)
+                .copied()
+                .unwrap_or_default(),
             listener: visitor.listener,
         }
     }
@@ -127,8 +163,17 @@ impl Door {
 
     /// What somebody may do whose identity the transport has proven.
     pub(crate) fn proven(&self, identity: &str) -> LoginAnswer {
-        let access = self.pool.vault().rules(Some(identity)).compile(identity, Some(identity));
-        LoginAnswer::Allowed { user: Some(identity.into()), access, expires: None, data: None }
+        let access = self
+            .pool
+            .vault()
+            .rules(Some(identity))
+            .compile(identity, Some(identity));
+        LoginAnswer::Allowed {
+            user: Some(identity.into()),
+            access,
+            expires: None,
+            data: None,
+        }
     }
 
     fn exchange(
@@ -141,37 +186,54 @@ impl Door {
     ) -> (LoginAnswer, Option<Time>) {
         let vault: &Vault = self.pool.vault();
         if method != SCRAM || !self.settings.scram || !vault.has_passwords() {
-            self.refuse(&request, RefusalReason::NotAuthorized, "the authentication method is not offered");
+            self.refuse(
+                &request,
+                RefusalReason::NotAuthorized,
+                "the authentication method is not offered",
+            );
             return (LoginAnswer::Refused(LoginRefusal::BadMethod), None);
         }
         if first {
             let mut nonce = [0; NONCE_BYTES];
             crate::random::fill(&mut nonce);
-            let (expect, server_first) = match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user))
-            {
-                Ok(begun) => begun,
-                Err(error) => {
-                    let problem = format!("malformed SCRAM message: {error}");
-                    return self.refuse(&request, RefusalReason::NotAuthorized, problem);
-                }
-            };
+            let (expect, server_first) =
+                match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user)) {
+                    Ok(begun) => begun,
+                    Err(error) => {
+                        let problem = format!("malformed SCRAM message: {error}");
+                        return self.refuse(&request, RefusalReason::NotAuthorized, problem);
+                    }
+                };
             request.user = Some(expect.user().into());
             if self.pool.is_held(&request) {
                 let problem = "too many failed log-ins of this user from this network; try again in some seconds";
                 return self.refuse(&request, RefusalReason::Unavailable, problem);
             }
             self.exchanges.insert(asker, expect);
-            return (LoginAnswer::Continue { data: server_first.into() }, None);
+            return (
+                LoginAnswer::Continue {
+                    data: server_first.into(),
+                },
+                None,
+            );
         }
         let Some(expect) = self.exchanges.remove(&asker) else {
-            return self.refuse(&request, RefusalReason::NotAuthorized, "no SCRAM exchange is going on");
+            return self.refuse(
+                &request,
+                RefusalReason::NotAuthorized,
+                "no SCRAM exchange is going on",
+            );
         };
         request.user = Some(expect.user().into());
         match expect.last(data) {
             Ok(proven) => {
                 let verdict = vault.login_proven(&request, &proven.user);
                 self.pool.take_note(&request, &verdict);
-                answer_of(verdict, &request.client_id, Some(proven.server_final.into()))
+                answer_of(
+                    verdict,
+                    &request.client_id,
+                    Some(proven.server_final.into()),
+                )
             }
             Err(error) => self.refuse(&request, RefusalReason::BadUserOrPassword, error),
         }
@@ -210,18 +272,34 @@ impl Door {
     }
 }
 
-fn answer_of(verdict: Result<Login, Refusal>, client: &str, data: Option<Box<[u8]>>) -> (LoginAnswer, Option<Time>) {
+fn answer_of(
+    verdict: Result<Login, Refusal>,
+    client: &str,
+    data: Option<Box<[u8]>>,
+) -> (LoginAnswer, Option<Time>) {
     match verdict {
         Ok(login) => {
             let access = login.rules.compile(client, login.user.as_deref());
-            let ends = login.expires_at_unix.map(|unix| clock::time_of_unix(unix, clock::now()));
+            let ends = login
+                .expires_at_unix
+                .map(|unix| clock::time_of_unix(unix, clock::now()));
             let user = login.user.as_deref().map(Into::into);
-            (LoginAnswer::Allowed { user, access, expires: ends, data }, ends)
+            (
+                LoginAnswer::Allowed {
+                    user,
+                    access,
+                    expires: ends,
+                    data,
+                },
+                ends,
+            )
         }
         Err(refusal) => {
             let why = match refusal.reason {
                 RefusalReason::BadUserOrPassword => LoginRefusal::BadUserOrPassword,
-                RefusalReason::NotAuthorized | RefusalReason::Expired => LoginRefusal::NotAuthorized,
+                RefusalReason::NotAuthorized | RefusalReason::Expired => {
+                    LoginRefusal::NotAuthorized
+                }
                 RefusalReason::ClientId => LoginRefusal::ClientId,
                 RefusalReason::Unavailable => LoginRefusal::Busy,
             };

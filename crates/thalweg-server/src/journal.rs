@@ -17,8 +17,8 @@ use thalweg_kernel::{Fetch, Part};
 use thalweg_model::{Message, Span};
 use thalweg_store::committer::{Committer, CommitterHandle, CommitterSettings, Event};
 use thalweg_store::{
-    Archive, Batch, CheckpointSettings, Checkpointer, CheckpointerHandle, Fill, FrameView, Index, Inventory, Loaded,
-    Log, LogError, OpenError, Options, OsDisk, Place, SpareKeeper, load,
+    Archive, Batch, CheckpointSettings, Checkpointer, CheckpointerHandle, Fill, FrameView, Index,
+    Inventory, Loaded, Log, LogError, OpenError, Options, OsDisk, Place, SpareKeeper, load,
 };
 
 /// The directory of the journal within `data_dir`.
@@ -140,7 +140,10 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
     let begun = Instant::now();
     let folder = data_dir.join(FOLDER);
     let disk = OsDisk::at(&folder).map_err(|error| {
-        format!("the journal's directory {} cannot be made: {error}; check data_dir and its owner", folder.display())
+        format!(
+            "the journal's directory {} cannot be made: {error}; check data_dir and its owner",
+            folder.display()
+        )
     })?;
     let options = Options {
         segment_bytes: settings.segment_bytes,
@@ -148,8 +151,13 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
         repair: settings.repair,
         spares: SPARES,
     };
-    let Loaded { journal: mut log, state, recovered, archive, warnings } =
-        load(disk, options).map_err(|error: OpenError| error.to_string())?;
+    let Loaded {
+        journal: mut log,
+        state,
+        recovered,
+        archive,
+        warnings,
+    } = load(disk, options).map_err(|error: OpenError| error.to_string())?;
     log.set_payload_bytes_max(settings.frame_bytes_max);
     for warning in &warnings {
         tracing::warn!("journal: {warning}");
@@ -163,7 +171,9 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
         tracing::error!("the journal was damaged and is repaired, with loss: {damage}");
     }
     for contradiction in &state.contradictions {
-        tracing::error!("the journal contradicts itself: {contradiction}; the fault is ours, please report it");
+        tracing::error!(
+            "the journal contradicts itself: {contradiction}; the fault is ours, please report it"
+        );
     }
     let counts = state.counts();
     let seconds = begun.elapsed().as_secs_f64();
@@ -178,11 +188,19 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
     }
     let recovered = RecoveredCounts {
         frames: recovered.frames,
-        dropped_tail_frames: recovered.dropped_tail.as_ref().map_or(0, |tail| tail.frames_seen),
+        dropped_tail_frames: recovered
+            .dropped_tail
+            .as_ref()
+            .map_or(0, |tail| tail.frames_seen),
         quarantined: recovered.quarantined.len() as u64,
         seconds,
     };
-    Ok(Opened { log, archive, state, recovered })
+    Ok(Opened {
+        log,
+        archive,
+        state,
+        recovered,
+    })
 }
 
 impl Opened {
@@ -192,7 +210,9 @@ impl Opened {
     }
 
     /// A way to read messages while shards take up their parts.
-    pub(crate) fn reader(&self) -> impl Fn(u64, u32) -> Option<Message> + Clone + Send + Sync + use<> {
+    pub(crate) fn reader(
+        &self,
+    ) -> impl Fn(u64, u32) -> Option<Message> + Clone + Send + Sync + use<> {
         let inventory = self.log.inventory();
         move |place, len| read(&inventory, place, len)
     }
@@ -205,7 +225,12 @@ impl Opened {
         shards: Vec<Mailbox>,
         on_failure: &OnFailure,
     ) -> std::io::Result<(Arc<Journal>, CommitterHandle, JournalThreads)> {
-        let Opened { log, archive, recovered, .. } = self;
+        let Opened {
+            log,
+            archive,
+            recovered,
+            ..
+        } = self;
         let inventory = log.inventory();
         let counters = Arc::new(Counters::default());
         *lock(&counters.recovered) = recovered;
@@ -223,15 +248,28 @@ impl Opened {
                 Ok(round) => {
                     tracing::debug!("{round}");
                     counted.checkpoints.fetch_add(1, Ordering::Relaxed);
-                    counted.checkpoint_nanos.fetch_add(round.took.as_nanos() as u64, Ordering::Relaxed);
-                    counted.checkpoint_bytes.store(round.bytes, Ordering::Relaxed);
+                    counted
+                        .checkpoint_nanos
+                        .fetch_add(round.took.as_nanos() as u64, Ordering::Relaxed);
+                    counted
+                        .checkpoint_bytes
+                        .store(round.bytes, Ordering::Relaxed);
                 }
-                Err(error) => tracing::error!("no checkpoint could be made, so that old segments stay: {error}"),
+                Err(error) => tracing::error!(
+                    "no checkpoint could be made, so that old segments stay: {error}"
+                ),
             }
         };
-        let checkpointer =
-            Checkpointer::start(archive, inventory.clone(), checkpoints, move || durable.durable(), on_round)?;
-        let Some(asking) = checkpointer.handle() else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+        let checkpointer = Checkpointer::start(
+            archive,
+            inventory.clone(),
+            checkpoints,
+            move || durable.durable(),
+            on_round,
+        )?;
+        let Some(asking) = checkpointer.handle() else {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        };
         let spares = SpareKeeper::start(inventory.clone())?;
         if recovered.quarantined > 0 {
             // Until there is a checkpoint behind it, the next start would meet the damage again.
@@ -239,15 +277,29 @@ impl Opened {
             round.map_err(|error| std::io::Error::other(error.to_string()))?;
         }
         let (sender, receiver) = mpsc::channel();
-        let metered = Metered { log, counters: counters.clone() };
+        let metered = Metered {
+            log,
+            counters: counters.clone(),
+        };
         let mut news: Vec<Committed> = shards.iter().map(|_| Committed::default()).collect();
         let counted = counters.clone();
         let guard = PanicGuard::new(on_failure);
         let on_event = move |event: Event<'_>| match event {
-            Event::Written { shard, written, spent, sync_follows } => {
+            Event::Written {
+                shard,
+                written,
+                spent,
+                sync_follows,
+            } => {
                 let at = usize::from(shard);
-                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else { return };
-                news.written.extend(written.iter().map(|(number, Place(place))| (*number, *place)));
+                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else {
+                    return;
+                };
+                news.written.extend(
+                    written
+                        .iter()
+                        .map(|(number, Place(place))| (*number, *place)),
+                );
                 news.spent.append(spent);
                 if !sync_follows {
                     mailbox.tell(ToShard::Committed(std::mem::take(news)));
@@ -255,13 +307,21 @@ impl Opened {
             }
             Event::Durable { shard, number } => {
                 let at = usize::from(shard);
-                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else { return };
+                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else {
+                    return;
+                };
                 news.durable = Some(number);
                 mailbox.tell(ToShard::Committed(std::mem::take(news)));
             }
-            Event::Refused { shard, number, error } => {
+            Event::Refused {
+                shard,
+                number,
+                error,
+            } => {
                 let at = usize::from(shard);
-                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else { return };
+                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else {
+                    return;
+                };
                 tracing::error!("the journal does not take a batch: {error}");
                 news.refused.push(number);
                 mailbox.tell(ToShard::Committed(std::mem::take(news)));
@@ -282,7 +342,9 @@ impl Opened {
                 }
             }
             Event::Failed(error) => {
-                tracing::error!("the journal has failed, nothing is acknowledged any more: {error}");
+                tracing::error!(
+                    "the journal has failed, nothing is acknowledged any more: {error}"
+                );
                 guard.report("the journal", error.to_string());
             }
             _ => {}
@@ -301,12 +363,31 @@ impl Opened {
             counters: counters.clone(),
         });
         let fetcher = threads::spawn("fetcher", on_failure, move || {
-            for (mailbox, Fetch { holder, question, places }) in receiver {
-                let messages: Vec<_> = places.iter().map(|(place, len)| read(&inventory, *place, *len)).collect();
-                counters.fetched.fetch_add(messages.len() as u64, Ordering::Relaxed);
+            for (
+                mailbox,
+                Fetch {
+                    holder,
+                    question,
+                    places,
+                },
+            ) in receiver
+            {
+                let messages: Vec<_> = places
+                    .iter()
+                    .map(|(place, len)| read(&inventory, *place, *len))
+                    .collect();
+                counters
+                    .fetched
+                    .fetch_add(messages.len() as u64, Ordering::Relaxed);
                 let lost = messages.iter().filter(|message| message.is_none()).count();
-                counters.unreadable.fetch_add(lost as u64, Ordering::Relaxed);
-                mailbox.tell(ToShard::Fetched { holder, question, messages });
+                counters
+                    .unreadable
+                    .fetch_add(lost as u64, Ordering::Relaxed);
+                mailbox.tell(ToShard::Fetched {
+                    holder,
+                    question,
+                    messages,
+                });
             }
         })?;
         let threads = JournalThreads {
@@ -338,10 +419,18 @@ impl Metered {
 impl Log for Metered {
     fn append(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Place>, LogError> {
         let places = self.log.append(batches)?;
-        let bytes: usize = batches.iter().take(places.len()).map(|batch| batch.payload.len()).sum();
-        self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let bytes: usize = batches
+            .iter()
+            .take(places.len())
+            .map(|batch| batch.payload.len())
+            .sum();
+        self.counters
+            .bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
-        self.counters.frames.fetch_add(places.len() as u64, Ordering::Relaxed);
+        self.counters
+            .frames
+            .fetch_add(places.len() as u64, Ordering::Relaxed);
         self.tell_mended();
         Ok(places)
     }
@@ -350,7 +439,9 @@ impl Log for Metered {
         let begun = Instant::now();
         let durable = self.log.commit();
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        self.counters.sync_nanos.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.counters
+            .sync_nanos
+            .fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.tell_mended();
         durable
     }
@@ -385,7 +476,11 @@ fn read(inventory: &Inventory<OsDisk>, place: u64, len: u32) -> Option<Message> 
         Ok(()) => message_at(&record).map_err(|fault| fault.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    whole.map_err(|why| tracing::error!("a message in the journal cannot be read and is lost: {why}")).ok()
+    whole
+        .map_err(|why| {
+            tracing::error!("a message in the journal cannot be read and is lost: {why}")
+        })
+        .ok()
 }
 
 impl Journal {
@@ -404,13 +499,19 @@ impl Journal {
 
     /// Makes a checkpoint now; what it did, in words.
     pub(crate) fn checkpoint(&self) -> Result<String, String> {
-        self.checkpointer.checkpoint_now().map(|round| round.to_string()).map_err(|error| error.to_string())
+        self.checkpointer
+            .checkpoint_now()
+            .map(|round| round.to_string())
+            .map_err(|error| error.to_string())
     }
 
     /// Makes a backup in a new or empty directory, while everything goes on.
     pub(crate) fn backup(&self, target: &Path) -> Result<thalweg_store::Backup, String> {
-        let disk = OsDisk::at(target).map_err(|error| format!("{} cannot be made: {error}", target.display()))?;
-        self.checkpointer.backup(disk).map_err(|error| error.to_string())
+        let disk = OsDisk::at(target)
+            .map_err(|error| format!("{} cannot be made: {error}", target.display()))?;
+        self.checkpointer
+            .backup(disk)
+            .map_err(|error| error.to_string())
     }
 
     /// Whether writing has failed for good, or the committer has panicked.

@@ -29,7 +29,11 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn start(observer: Observer, duties: Duties, on_failure: &OnFailure) -> std::io::Result<Keeper> {
+    pub(crate) fn start(
+        observer: Observer,
+        duties: Duties,
+        on_failure: &OnFailure,
+    ) -> std::io::Result<Keeper> {
         let (sender, receiver) = mpsc::channel();
         let mut rounds = Rounds::new(observer, duties);
         let thread = threads::spawn("keeper", on_failure, move || {
@@ -41,7 +45,10 @@ impl Keeper {
                 }
             }
         })?;
-        Ok(Keeper { duties: Some(sender), thread: Some(thread) })
+        Ok(Keeper {
+            duties: Some(sender),
+            thread: Some(thread),
+        })
     }
 
     /// Other duties from now on.
@@ -76,7 +83,14 @@ impl Rounds {
     fn new(observer: Observer, duties: Duties) -> Rounds {
         let now = Instant::now();
         let (loads, watched) = (crate::sys::Loads::default(), Vec::new());
-        let mut rounds = Rounds { observer, sys_every: None, sys_at: now, loads, watched, watched_at: now };
+        let mut rounds = Rounds {
+            observer,
+            sys_every: None,
+            sys_at: now,
+            loads,
+            watched,
+            watched_at: now,
+        };
         rounds.change(duties);
         rounds
     }
@@ -126,22 +140,41 @@ type Stamp = (SystemTime, u64);
 impl Watched {
     pub(crate) fn new(what: String, files: Vec<PathBuf>, reload: Reload) -> Watched {
         let taken = stamps(&files);
-        Watched { what, files, reload, seen: taken.clone(), taken }
+        Watched {
+            what,
+            files,
+            reload,
+            seen: taken.clone(),
+            taken,
+        }
     }
 
     /// The certificate files of a TLS listener, or of the admin interface.
     pub(crate) fn tls(name: &str, acceptor: Arc<TlsAcceptor>) -> Watched {
         let files = of_tls(acceptor.files()).cloned().collect();
         let reload = move || acceptor.reload().map_err(|fault| fault.to_string());
-        Watched::new(format!("certificate files of {name}"), files, Box::new(reload))
+        Watched::new(
+            format!("certificate files of {name}"),
+            files,
+            Box::new(reload),
+        )
     }
 
     /// The certificate and key files of a DTLS listener.
     pub(crate) fn dtls(name: &str, acceptor: Arc<DtlsAcceptor>) -> Watched {
         let files = acceptor.files();
-        let files = files.keys.iter().chain(files.certificate.iter().flat_map(of_tls)).cloned().collect();
+        let files = files
+            .keys
+            .iter()
+            .chain(files.certificate.iter().flat_map(of_tls))
+            .cloned()
+            .collect();
         let reload = move || acceptor.reload().map_err(|fault| fault.to_string());
-        Watched::new(format!("certificate and key files of {name}"), files, Box::new(reload))
+        Watched::new(
+            format!("certificate and key files of {name}"),
+            files,
+            Box::new(reload),
+        )
     }
 
     /// Takes the files once they have changed and then stayed as they are for a while: certificate and key are two
@@ -157,14 +190,20 @@ impl Watched {
         match (self.reload)() {
             Ok(()) => tracing::info!("{} changed and are in force", self.what),
             Err(fault) => {
-                tracing::warn!("{} changed but cannot be used, the old ones stay in force: {fault}", self.what);
+                tracing::warn!(
+                    "{} changed but cannot be used, the old ones stay in force: {fault}",
+                    self.what
+                );
             }
         }
     }
 }
 
 fn of_tls(files: &TlsFiles) -> impl Iterator<Item = &PathBuf> {
-    [&files.certificate, &files.key].into_iter().chain(&files.client_ca).chain(&files.client_crl)
+    [&files.certificate, &files.key]
+        .into_iter()
+        .chain(&files.client_ca)
+        .chain(&files.client_crl)
 }
 
 fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
@@ -186,21 +225,47 @@ fn watch_memory(observer: &Observer) {
     };
     let pressure = short_of(held, budget, before);
     if pressure != before {
-        observer.overall.pressure.store(pressure as usize, Ordering::Relaxed);
-        tracing::warn!(held, budget, ?pressure, "memory pressure changed; limits.memory_bytes_max is the budget");
+        observer
+            .overall
+            .pressure
+            .store(pressure as usize, Ordering::Relaxed);
+        tracing::warn!(
+            held,
+            budget,
+            ?pressure,
+            "memory pressure changed; limits.memory_bytes_max is the budget"
+        );
     }
 }
 
 /// Three quarters of what the machine has, or of what the container may use.
 pub(crate) fn memory_budget() -> usize {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
-        line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok()?.checked_mul(1024)
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
+        line.trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse::<usize>()
+            .ok()?
+            .checked_mul(1024)
     });
     // cgroup v2, then v1; without a limit the one holds the word `max`, the other a number larger than any machine.
-    let containers = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let container = containers.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse::<usize>().ok());
-    machine.into_iter().chain(container).min().unwrap_or(MEMORY_FALLBACK) / 4 * 3
+    let containers = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let container = containers
+        .iter()
+        .find_map(|file| fs::read_to_string(file).ok()?.trim().parse::<usize>().ok());
+    machine
+        .into_iter()
+        .chain(container)
+        .min()
+        .unwrap_or(MEMORY_FALLBACK)
+        / 4
+        * 3
 }
 
 /// How often memory is looked at.

@@ -110,17 +110,30 @@ impl Listener {
     pub fn bind(spec: ListenerSpec) -> Result<Listener, ListenFault> {
         let (socket, local, _file) = match &spec.bind {
             Bind::Tcp(address) => {
-                let listener =
-                    open_tcp(&spec, *address).map_err(|error| ListenFault::at(&spec.name, *address, &error))?;
+                let listener = open_tcp(&spec, *address)
+                    .map_err(|error| ListenFault::at(&spec.name, *address, &error))?;
                 let local = listener.local_addr().ok();
-                (ListenSocket::Tcp(mio::net::TcpListener::from_std(listener)), local, None)
+                (
+                    ListenSocket::Tcp(mio::net::TcpListener::from_std(listener)),
+                    local,
+                    None,
+                )
             }
             Bind::Unix { path, mode } => {
                 let (listener, file) = open_unix(&spec, path, *mode)?;
-                (ListenSocket::Unix(mio::net::UnixListener::from_std(listener)), None, Some(file))
+                (
+                    ListenSocket::Unix(mio::net::UnixListener::from_std(listener)),
+                    None,
+                    Some(file),
+                )
             }
         };
-        Ok(Listener { spec: Arc::new(spec), socket, local, _file })
+        Ok(Listener {
+            spec: Arc::new(spec),
+            socket,
+            local,
+            _file,
+        })
     }
 
     /// The address that was bound, with the port the system chose; `None` for a unix socket.
@@ -137,7 +150,11 @@ impl Listener {
 /// Socket options are set on the listening socket: Linux hands them down to every accepted one, which saves system
 /// calls per connect.
 fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // Without it a restarted broker waits for the old connections' TIME_WAIT.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -146,7 +163,11 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
     }
     socket.set_tcp_nodelay(true)?;
     if let Some(idle) = spec.keepalive {
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(KEEPALIVE_INTERVAL))?;
+        socket.set_tcp_keepalive(
+            &TcpKeepalive::new()
+                .with_time(idle)
+                .with_interval(KEEPALIVE_INTERVAL),
+        )?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -154,15 +175,29 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
     Ok(socket.into())
 }
 
-fn open_unix(spec: &ListenerSpec, path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), ListenFault> {
+fn open_unix(
+    spec: &ListenerSpec,
+    path: &Path,
+    mode: u32,
+) -> Result<(UnixListener, SocketFile), ListenFault> {
     let fault = |error: &io::Error| ListenFault::unix(spec, path, error);
     if let Ok(metadata) = std::fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
-            return Err(ListenFault::unix_words(spec, path, "there is a file of that name, and it is not a socket"));
+            return Err(ListenFault::unix_words(
+                spec,
+                path,
+                "there is a file of that name, and it is not a socket",
+            ));
         }
         // A socket file outlives its process. Only one that nobody answers on may go.
         match UnixStream::connect(path) {
-            Ok(_) => return Err(ListenFault::unix_words(spec, path, "another process listens on it")),
+            Ok(_) => {
+                return Err(ListenFault::unix_words(
+                    spec,
+                    path,
+                    "another process listens on it",
+                ));
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::fs::remove_file(path).map_err(|error| fault(&error))?;
             }
@@ -171,8 +206,11 @@ fn open_unix(spec: &ListenerSpec, path: &Path, mode: u32) -> Result<(UnixListene
     }
     let listener = UnixListener::bind(path).map_err(|error| fault(&error))?;
     let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(|error| fault(&error))?;
-    listener.set_nonblocking(true).map_err(|error| fault(&error))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .map_err(|error| fault(&error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| fault(&error))?;
     Ok((listener, file))
 }
 
@@ -212,7 +250,9 @@ impl ListenFault {
         let words = match error.kind() {
             io::ErrorKind::NotFound => "its directory does not exist".to_owned(),
             io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
-            io::ErrorKind::InvalidInput => "the path is too long for a unix socket (107 bytes)".to_owned(),
+            io::ErrorKind::InvalidInput => {
+                "the path is too long for a unix socket (107 bytes)".to_owned()
+            }
             _ => error.to_string(),
         };
         ListenFault::unix_words(spec, path, &words)
@@ -246,25 +286,43 @@ mod tests {
 
     fn tcp(address: &str) -> Result<Listener, ListenFault> {
         let route = |_: &[u8], _: usize| Route::NeedMore;
-        Listener::bind(ListenerSpec::new("mqtt", Bind::Tcp(address.parse().unwrap()), route))
+        Listener::bind(ListenerSpec::new(
+            "mqtt",
+            Bind::Tcp(address.parse().unwrap()),
+            route,
+        ))
     }
 
     fn unix(path: &Path) -> Result<Listener, ListenFault> {
-        let bind = Bind::Unix { path: path.to_owned(), mode: 0o640 };
+        let bind = Bind::Unix {
+            path: path.to_owned(),
+            mode: 0o640,
+        };
         Listener::bind(ListenerSpec::new("local", bind, |_, _| Route::NeedMore))
     }
 
     #[test]
     fn port_0_gives_a_port_of_the_systems_choice() {
-        assert_ne!(tcp("127.0.0.1:0").unwrap().local_address().unwrap().port(), 0);
+        assert_ne!(
+            tcp("127.0.0.1:0").unwrap().local_address().unwrap().port(),
+            0
+        );
     }
 
     #[test]
     fn a_taken_port_is_named_with_the_setting_that_changes_it() {
         let first = tcp("127.0.0.1:0").unwrap();
-        let words = tcp(&first.local_address().unwrap().to_string()).unwrap_err().to_string();
-        assert!(words.contains("is taken") && words.contains("--set listeners.mqtt.bind="), "{words}");
-        assert!(words.contains("--set listeners.mqtt.enabled=false"), "{words}");
+        let words = tcp(&first.local_address().unwrap().to_string())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            words.contains("is taken") && words.contains("--set listeners.mqtt.bind="),
+            "{words}"
+        );
+        assert!(
+            words.contains("--set listeners.mqtt.enabled=false"),
+            "{words}"
+        );
     }
 
     #[test]
@@ -288,7 +346,10 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listener = unix(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
         drop(listener);
         assert!(!path.exists());
     }
@@ -298,11 +359,26 @@ mod tests {
         let folder = Folder::new();
         let path = folder.file("broker.sock");
         let _first = unix(&path).unwrap();
-        assert!(unix(&path).unwrap_err().to_string().contains("another process listens"));
+        assert!(
+            unix(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("another process listens")
+        );
         let file = folder.write("notes", "keep");
-        assert!(unix(&file).unwrap_err().to_string().contains("not a socket"));
+        assert!(
+            unix(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("not a socket")
+        );
         assert_eq!(std::fs::read(&file).unwrap(), b"keep");
         let nowhere = folder.file("no/such/folder");
-        assert!(unix(&nowhere).unwrap_err().to_string().contains("directory does not exist"));
+        assert!(
+            unix(&nowhere)
+                .unwrap_err()
+                .to_string()
+                .contains("directory does not exist")
+        );
     }
 }

@@ -134,7 +134,12 @@ impl Lobby {
             turns.add(listener)?;
         }
         let thread = threads::spawn("lobby", on_failure, move || turns.run())?;
-        Ok(LobbyHandle { commands, waker, counters, thread: Some(thread) })
+        Ok(LobbyHandle {
+            commands,
+            waker,
+            counters,
+            thread: Some(thread),
+        })
     }
 }
 

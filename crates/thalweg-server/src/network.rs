@@ -17,7 +17,13 @@ const RTT_VARIANCE: usize = 18;
 const NOT_SENT: usize = 36;
 const RTT_LEAST: usize = 37;
 
-nix::getsockopt_impl!(TcpInfo, libc::IPPROTO_TCP, libc::TCP_INFO, Head, nix::sys::socket::sockopt::GetStruct<Head>);
+nix::getsockopt_impl!(
+    TcpInfo,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    Head,
+    nix::sys::socket::sockopt::GetStruct<Head>
+);
 
 #[derive(Clone, Copy)]
 struct TcpInfo;
@@ -38,10 +44,16 @@ pub(crate) struct RoundTrip {
 /// go, a quarter of the shortest round trip; who takes it for more would take honest workers for silent ones.
 pub(crate) fn round_trip(socket: &Socket) -> Option<RoundTrip> {
     match socket {
-        Socket::Unix(_) => Some(RoundTrip { least: Span::ZERO, jitter: Span::ZERO }),
+        Socket::Unix(_) => Some(RoundTrip {
+            least: Span::ZERO,
+            jitter: Span::ZERO,
+        }),
         Socket::Tcp(_) => {
             let head = head(socket)?;
-            let micros = |at: usize| head.get(at).map(|micros| Span::from_nanos(u64::from(*micros) * 1_000));
+            let micros = |at: usize| {
+                head.get(at)
+                    .map(|micros| Span::from_nanos(u64::from(*micros) * 1_000))
+            };
             // Without a sample yet the shortest is the largest number there is.
             let least = micros(RTT_LEAST).filter(|least| *least < Span::from_secs(1_000))?;
             let jitter = micros(RTT_VARIANCE)?.min(Span::from_nanos(least.nanos() / 4));
@@ -52,7 +64,9 @@ pub(crate) fn round_trip(socket: &Socket) -> Option<RoundTrip> {
 
 /// Bytes that the socket has taken and not sent, because the peer has no room for them, or the network.
 pub(crate) fn not_sent(socket: &Socket) -> u32 {
-    head(socket).and_then(|head| head.get(NOT_SENT).copied()).unwrap_or(0)
+    head(socket)
+        .and_then(|head| head.get(NOT_SENT).copied())
+        .unwrap_or(0)
 }
 
 /// Makes the socket count as writable only while it has sent all that it has taken; or, as usual, while it has room.
@@ -76,12 +90,15 @@ fn head(socket: &Socket) -> Option<Head> {
 fn knows_head() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
     *KNOWS.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| is_new_enough(&release))
+        std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .is_ok_and(|release| is_new_enough(&release))
     })
 }
 
 fn is_new_enough(release: &str) -> bool {
-    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
+    let mut numbers = release
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map(|digits| digits.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor) >= (4, 6),
         _ => false,
@@ -96,18 +113,29 @@ mod tests {
 
     fn pair() -> (Socket, std::net::TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let client =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         client.set_recv_buffer_size(4096).unwrap();
-        client.connect(&listener.local_addr().unwrap().into()).unwrap();
+        client
+            .connect(&listener.local_addr().unwrap().into())
+            .unwrap();
         let (server, _) = listener.accept().unwrap();
         server.set_nonblocking(true).unwrap();
-        (Socket::Tcp(mio::net::TcpStream::from_std(server)), client.into())
+        (
+            Socket::Tcp(mio::net::TcpStream::from_std(server)),
+            client.into(),
+        )
     }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {
-        for (release, new) in [("6.18.44-fc\n", true), ("4.6.0", true), ("4.5.7", false), ("10.0", true), ("x", false)]
-        {
+        for (release, new) in [
+            ("6.18.44-fc\n", true),
+            ("4.6.0", true),
+            ("4.5.7", false),
+            ("10.0", true),
+            ("x", false),
+        ] {
             assert_eq!(is_new_enough(release), new, "{release}");
         }
     }
@@ -116,10 +144,19 @@ mod tests {
     fn a_round_trip_within_the_machine_is_short_and_a_unix_socket_has_none() {
         let (server, _client) = pair();
         let RoundTrip { least, jitter } = round_trip(&server).expect("this system is new enough");
-        assert!(least > Span::ZERO && least < Span::from_millis(100), "{least:?}");
+        assert!(
+            least > Span::ZERO && least < Span::from_millis(100),
+            "{least:?}"
+        );
         assert!(jitter.nanos() <= least.nanos() / 4, "{jitter:?}");
         let (unix, _peer) = mio::net::UnixStream::pair().unwrap();
-        assert_eq!(round_trip(&Socket::Unix(unix)), Some(RoundTrip { least: Span::ZERO, jitter: Span::ZERO }));
+        assert_eq!(
+            round_trip(&Socket::Unix(unix)),
+            Some(RoundTrip {
+                least: Span::ZERO,
+                jitter: Span::ZERO
+            })
+        );
     }
 
     #[test]

@@ -53,7 +53,11 @@ impl Inside<'_> {
     /// What its fronts of CoAP have counted, over UDP and over connections, those that are closed included.
     pub fn coap(&self) -> CoapCounts {
         let mut sum = self.ports.ended();
-        let links = self.ports.views().map(|port| port.link).chain(self.connections.with_timers());
+        let links = self
+            .ports
+            .views()
+            .map(|port| port.link)
+            .chain(self.connections.with_timers());
         for counts in links.filter_map(|link| self.links.coap_counts(link)) {
             sum.add(&counts);
         }
@@ -100,7 +104,10 @@ pub struct Observer {
 impl Observer {
     /// Runs `f` inside every shard's thread and collects what it returns, in the order of shards. Shards that do not
     /// answer within two seconds are left out.
-    pub fn on_shards<T: Send + 'static>(&self, f: impl Fn(&mut Inside<'_>) -> T + Send + Sync + 'static) -> Vec<T> {
+    pub fn on_shards<T: Send + 'static>(
+        &self,
+        f: impl Fn(&mut Inside<'_>) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
         let f = Arc::new(f);
         let (sender, answers) = mpsc::channel();
         for shard in self.shards.iter() {
@@ -112,7 +119,9 @@ impl Observer {
         drop(sender);
         let deadline = Instant::now() + Duration::from_secs(2);
         let mut collected = Vec::new();
-        while let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(answer) =
+            answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             collected.push(answer);
         }
         collected.sort_by_key(|(shard, _)| *shard);
@@ -131,12 +140,17 @@ impl Observer {
 
     /// What was counted of log-ins.
     pub fn logins(&self) -> LoginCounts {
-        self.logins.upgrade().map_or_else(LoginCounts::default, |pool| pool.counts())
+        self.logins
+            .upgrade()
+            .map_or_else(LoginCounts::default, |pool| pool.counts())
     }
 
     /// Whether every listener accepts, and what is acknowledged is kept.
     pub fn is_ready(&self) -> bool {
-        let failed = self.journal.as_ref().is_some_and(|journal| journal.has_failed());
+        let failed = self
+            .journal
+            .as_ref()
+            .is_some_and(|journal| journal.has_failed());
         self.overall.ready.load(Ordering::Relaxed) && !failed
     }
 
@@ -147,12 +161,16 @@ impl Observer {
 
     /// Makes a checkpoint of the journal now and waits for it; says what it did, or why there is none.
     pub fn checkpoint(&self) -> Result<String, String> {
-        self.journal.as_ref().map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.checkpoint())
+        self.journal
+            .as_ref()
+            .map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.checkpoint())
     }
 
     /// Makes a backup of the journal in `target`, a new or empty directory, while everything goes on; waits for it.
     pub fn backup(&self, target: &Path) -> Result<Backup, String> {
-        self.journal.as_ref().map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.backup(target))
+        self.journal
+            .as_ref()
+            .map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.backup(target))
     }
 
     /// How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused.
@@ -167,7 +185,11 @@ impl Observer {
 
     /// The listeners, by name.
     pub fn listeners(&self) -> Vec<ListenerView> {
-        self.overall.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.overall
+            .listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// For how long it has been running.

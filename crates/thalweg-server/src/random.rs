@@ -5,7 +5,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// Fills `bytes` from the operating system.
 pub(crate) fn fill(bytes: &mut [u8]) {
     // The system's source fails only before it is seeded at boot; then nothing secure can be started anyway.
-    SystemRandom::new().fill(bytes).expect("the operating system has random numbers");
+    SystemRandom::new()
+        .fill(bytes)
+        .expect("the operating system has random numbers");
 }
 
 /// A random number.

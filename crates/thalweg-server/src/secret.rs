@@ -9,7 +9,9 @@ use thalweg_kernel::StampKey;
 
 /// The secret that the last run kept in `data_dir`, or a new one that is not kept yet.
 pub(crate) fn recall(data_dir: &Path) -> [u8; 32] {
-    let kept = fs::read(file_in(data_dir)).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    let kept = fs::read(file_in(data_dir))
+        .ok()
+        .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     kept.unwrap_or_else(|| {
         let mut secret = [0; 32];
         crate::random::fill(&mut secret);
@@ -35,7 +37,10 @@ pub(crate) fn keep(data_dir: &Path, secret: &[u8; 32]) {
 
 /// The key that hides publishers' numbers from receivers: the same in each run that recalls the secret.
 pub(crate) fn stamp_key(secret: &[u8; 32]) -> StampKey {
-    let mac = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret), b"stamps");
+    let mac = ring::hmac::sign(
+        &ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret),
+        b"stamps",
+    );
     StampKey::new(std::array::from_fn(|at| mac.as_ref()[at]))
 }
 
@@ -44,7 +49,12 @@ fn write(data_dir: &Path, file: &Path, secret: &[u8; 32]) -> io::Result<()> {
     // Under another name first: a crash must not leave half a secret.
     let fresh = file.with_extension("new");
     let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?.write_all(secret)?;
+    open.write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?
+        .write_all(secret)?;
     fs::rename(&fresh, file)
 }
 
@@ -66,7 +76,10 @@ mod tests {
         assert!(!data_dir.exists());
         keep(&data_dir, &secret);
         assert_eq!(recall(&data_dir), secret);
-        let mode = fs::metadata(file_in(&data_dir)).expect("it was written").permissions().mode();
+        let mode = fs::metadata(file_in(&data_dir))
+            .expect("it was written")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 

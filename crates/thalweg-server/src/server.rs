@@ -73,35 +73,69 @@ impl Server {
     /// The same with options. What the journal holds is taken up before the first connection is accepted.
     pub fn start_with(config: Config, options: StartOptions) -> Result<Server, Vec<StartError>> {
         let secret = crate::secret::recall(&config.data_dir);
-        let vault = Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
+        let vault =
+            Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let count = config.shard_count(cores);
-        let (vault, Bound { streams: listeners, datagrams, dtls }) = match (vault, bind_all(&config, count)) {
+        let (
+            vault,
+            Bound {
+                streams: listeners,
+                datagrams,
+                dtls,
+            },
+        ) = match (vault, bind_all(&config, count)) {
             (Ok(vault), Ok(bound)) => (Arc::new(vault), bound),
-            (vault, bound) => return Err(vault.err().into_iter().chain(bound.err()).flatten().collect()),
+            (vault, bound) => {
+                return Err(vault
+                    .err()
+                    .into_iter()
+                    .chain(bound.err())
+                    .flatten()
+                    .collect());
+            }
         };
         let admin_tls = settings::admin_tls(&config).map_err(|what| vec![StartError(what)])?;
         keep_secret(&config, &secret);
-        let mut watched =
-            watched_certificates(listeners.iter().map(|listener| &**listener.spec()), &dtls, admin_tls.as_ref());
-        let mut listening: Vec<(String, String)> =
-            listeners.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener))).collect();
-        listening.extend(datagrams.iter().map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string())));
+        let mut watched = watched_certificates(
+            listeners.iter().map(|listener| &**listener.spec()),
+            &dtls,
+            admin_tls.as_ref(),
+        );
+        let mut listening: Vec<(String, String)> = listeners
+            .iter()
+            .map(|listener| (listener.spec().name.to_string(), address_of(listener)))
+            .collect();
+        listening.extend(
+            datagrams
+                .iter()
+                .map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string())),
+        );
         listening.sort();
         let one = |what: &str, error: &dyn fmt::Display| {
-            vec![StartError(format!("{what}: {error}; the operating system is at fault, check its limits"))]
+            vec![StartError(format!(
+                "{what}: {error}; the operating system is at fault, check its limits"
+            ))]
         };
         let on_failure = options.on_failure.unwrap_or_else(|| Arc::new(|_| ()));
-        let pool = VaultPool::new(vault.clone(), VAULT_THREADS_DEFAULT, VAULT_QUEUE_LIMIT_DEFAULT, &on_failure)
-            .map_err(|error| one("cannot start the vault's threads", &error))?;
+        let pool = VaultPool::new(
+            vault.clone(),
+            VAULT_THREADS_DEFAULT,
+            VAULT_QUEUE_LIMIT_DEFAULT,
+            &on_failure,
+        )
+        .map_err(|error| one("cannot start the vault's threads", &error))?;
         let pool = Arc::new(pool);
         let logins = Arc::downgrade(&pool);
         let journal_settings = settings::journal_settings(&config, options.repair);
         let opened = match &journal_settings {
-            Some(settings) => Some(journal::open(&config.data_dir, settings).map_err(|what| vec![StartError(what)])?),
+            Some(settings) => Some(
+                journal::open(&config.data_dir, settings).map_err(|what| vec![StartError(what)])?,
+            ),
             None => None,
         };
-        let halves = mailboxes(count).map_err(|error| one("cannot start the shards' threads", &error))?;
+        let halves =
+            mailboxes(count).map_err(|error| one("cannot start the shards' threads", &error))?;
         let mailboxes: Arc<[Mailbox]> = halves.iter().map(|half| half.mailbox.clone()).collect();
         let (mut journal, mut committer, mut threads, mut restored) = (None, None, None, None);
         if let (Some(mut opened), Some(settings)) = (opened, &journal_settings) {
@@ -113,8 +147,17 @@ impl Server {
             committer = Some((running.clone(), handle));
             journal = Some(running);
         }
-        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls, &secret, &on_failure)
-            .map_err(|error| one("cannot start the shards' threads", &error))?;
+        let shards = start_shards(
+            &config,
+            halves,
+            &vault,
+            pool,
+            &committer,
+            &dtls,
+            &secret,
+            &on_failure,
+        )
+        .map_err(|error| one("cannot start the shards' threads", &error))?;
         drop(committer);
         if let Some((parts, reader)) = restored {
             restore(&mailboxes, parts, &reader, &vault);
@@ -122,9 +165,17 @@ impl Server {
         for (spec, sockets) in datagrams {
             open_ports(&mailboxes, &spec, sockets);
         }
-        let deliver = Box::new(Usher { shards: mailboxes.clone(), next: AtomicUsize::new(0) });
-        let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver, &on_failure)
-            .map_err(|error| one("cannot start the lobby's thread", &error))?;
+        let deliver = Box::new(Usher {
+            shards: mailboxes.clone(),
+            next: AtomicUsize::new(0),
+        });
+        let lobby = Lobby::start(
+            listeners,
+            settings::lobby_settings(&config),
+            deliver,
+            &on_failure,
+        )
+        .map_err(|error| one("cannot start the lobby's thread", &error))?;
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         let overall = Arc::new(Overall {
             lobby: lobby.counters().clone(),
@@ -134,13 +185,33 @@ impl Server {
             started_at: Instant::now(),
             listeners: RwLock::new(views(&config, &listening)),
         });
-        let observer = Observer { shards: mailboxes, overall, journal, logins };
+        let observer = Observer {
+            shards: mailboxes,
+            overall,
+            journal,
+            logins,
+        };
         watched.push(watched_access(&config, secret, &vault, &observer, &dtls));
-        let duties = Duties { sys_every: sys_every(&config), watched };
+        let duties = Duties {
+            sys_every: sys_every(&config),
+            watched,
+        };
         let keeper = Keeper::start(observer.clone(), duties, &on_failure)
             .map_err(|error| one("cannot start a thread", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
-        Ok(Server { observer, vault, secret, lobby, listening, dtls, admin_tls, shards, keeper, journal, config })
+        Ok(Server {
+            observer,
+            vault,
+            secret,
+            lobby,
+            listening,
+            dtls,
+            admin_tls,
+            shards,
+            keeper,
+            journal,
+            config,
+        })
     }
 
     /// A window into it.
@@ -199,7 +270,12 @@ impl Server {
             self.vault.reload(&access).map_err(|errors| all(&errors))?;
         } else {
             // Only to name all faults at once.
-            errors.extend(Vault::load(&access).err().iter().flat_map(|errors| all(errors)));
+            errors.extend(
+                Vault::load(&access)
+                    .err()
+                    .iter()
+                    .flat_map(|errors| all(errors)),
+            );
             return Err(errors);
         }
         for acceptor in dtls.values() {
@@ -208,25 +284,54 @@ impl Server {
             }
         }
         keep_secret(&config, &self.secret);
-        let is_gone = |name: &&str| config.listeners.get(*name).is_none_or(|listener| !listener.enabled);
-        let remove: Vec<Arc<str>> =
-            self.config.enabled_listeners().map(|(name, _)| name).filter(is_gone).map(Into::into).collect();
+        let is_gone = |name: &&str| {
+            config
+                .listeners
+                .get(*name)
+                .is_none_or(|listener| !listener.enabled)
+        };
+        let remove: Vec<Arc<str>> = self
+            .config
+            .enabled_listeners()
+            .map(|(name, _)| name)
+            .filter(is_gone)
+            .map(Into::into)
+            .collect();
         self.listening.retain(|(name, _)| !is_gone(&name.as_str()));
-        let added = add.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener)));
-        let added_datagrams =
-            add_datagrams.iter().map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string()));
+        let added = add
+            .iter()
+            .map(|listener| (listener.spec().name.to_string(), address_of(listener)));
+        let added_datagrams = add_datagrams
+            .iter()
+            .map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string()));
         for (name, address) in added.chain(added_datagrams) {
             self.listening.retain(|(known, _)| *known != name);
             self.listening.push((name, address));
         }
         if let Some(keeper) = &self.keeper {
-            let specs = change.iter().chain(add.iter().map(|listener| &**listener.spec()));
+            let specs = change
+                .iter()
+                .chain(add.iter().map(|listener| &**listener.spec()));
             let mut watched = watched_certificates(specs, &dtls, self.admin_tls.as_ref());
-            watched.push(watched_access(&config, self.secret, &self.vault, &self.observer, &dtls));
-            keeper.change(Duties { sys_every: sys_every(&config), watched });
+            watched.push(watched_access(
+                &config,
+                self.secret,
+                &self.vault,
+                &self.observer,
+                &dtls,
+            ));
+            keeper.change(Duties {
+                sys_every: sys_every(&config),
+                watched,
+            });
         }
         // The shards first: a new listener's first connection must find its settings there.
-        let settings = ShardSettings::new(&config, self.shards.len(), anonymous_is_free(&self.vault), &dtls);
+        let settings = ShardSettings::new(
+            &config,
+            self.shards.len(),
+            anonymous_is_free(&self.vault),
+            &dtls,
+        );
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
             for listener in &remove {
@@ -237,15 +342,30 @@ impl Server {
             open_ports(&self.observer.shards, &spec, sockets);
         }
         if let Some(lobby) = &self.lobby {
-            lobby.reload(LobbyReload { settings: Some(settings::lobby_settings(&config)), change, add, remove });
+            lobby.reload(LobbyReload {
+                settings: Some(settings::lobby_settings(&config)),
+                change,
+                add,
+                remove,
+            });
         }
-        if let (Some(journal), Some(settings)) = (&self.observer.journal, settings::journal_settings(&config, false)) {
+        if let (Some(journal), Some(settings)) = (
+            &self.observer.journal,
+            settings::journal_settings(&config, false),
+        ) {
             journal.set_lazy_interval(settings.lazy_interval);
         }
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
-        self.observer.overall.memory_bytes_max.store(memory_bytes_max, Ordering::Relaxed);
-        *self.observer.overall.listeners.write().unwrap_or_else(PoisonError::into_inner) =
-            views(&config, &self.listening);
+        self.observer
+            .overall
+            .memory_bytes_max
+            .store(memory_bytes_max, Ordering::Relaxed);
+        *self
+            .observer
+            .overall
+            .listeners
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = views(&config, &self.listening);
         self.dtls = dtls;
         self.config = config;
         Ok(())
@@ -253,9 +373,18 @@ impl Server {
 
     /// What peers of a DTLS listener are known by from now on. If it is the same files, whoever is known by them still may
     /// stay; they have been read once to see whether they can be used.
-    fn renewed_acceptor(&self, name: &str, listener: &config::Listener) -> Result<Arc<DtlsAcceptor>, String> {
+    fn renewed_acceptor(
+        &self,
+        name: &str,
+        listener: &config::Listener,
+    ) -> Result<Arc<DtlsAcceptor>, String> {
         let fresh = settings::dtls_acceptor(name, listener)?;
-        Ok(self.dtls.get(name).filter(|known| known.files() == fresh.files()).cloned().unwrap_or(fresh))
+        Ok(self
+            .dtls
+            .get(name)
+            .filter(|known| known.files() == fresh.files())
+            .cloned()
+            .unwrap_or(fresh))
     }
 
     /// Says good-bye to every client and ends all threads.
@@ -307,7 +436,10 @@ impl Deliver for Usher {
 }
 
 fn all<E: fmt::Display>(errors: &[E]) -> Vec<StartError> {
-    errors.iter().map(|error| StartError(error.to_string())).collect()
+    errors
+        .iter()
+        .map(|error| StartError(error.to_string()))
+        .collect()
 }
 
 /// What is bound: listeners for the lobby, and sockets for the shards.
@@ -321,7 +453,11 @@ struct Bound {
 fn open_ports(shards: &[Mailbox], spec: &DatagramSpec, sockets: DatagramSockets) {
     let local = sockets.local;
     for (shard, socket) in shards.iter().zip(sockets.sockets) {
-        shard.tell(ToShard::OpenPort(Box::new(PortParts { listener: spec.name.clone(), socket, local })));
+        shard.tell(ToShard::OpenPort(Box::new(PortParts {
+            listener: spec.name.clone(),
+            socket,
+            local,
+        })));
     }
 }
 
@@ -352,7 +488,15 @@ fn bind_all(config: &Config, shards: usize) -> Result<Bound, Vec<StartError>> {
             },
         }
     }
-    if errors.is_empty() { Ok(Bound { streams, datagrams, dtls }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Bound {
+            streams,
+            datagrams,
+            dtls,
+        })
+    } else {
+        Err(errors)
+    }
 }
 
 fn address_of(listener: &Listener) -> String {
@@ -383,14 +527,18 @@ fn views(config: &Config, listening: &[(String, String)]) -> Vec<ListenerView> {
 /// Keeps the secret if anything will be derived from it that peers can compare over restarts: the salts of SCRAM, and the
 /// stamps of what the journal keeps.
 fn keep_secret(config: &Config, secret: &[u8; 32]) {
-    let has_scram = config.access.scram && config.access.password_file.is_some() && !config.access.jwt.required;
+    let has_scram =
+        config.access.scram && config.access.password_file.is_some() && !config.access.jwt.required;
     if has_scram || config.journal.enabled {
         crate::secret::keep(&config.data_dir, secret);
     }
 }
 
 fn sys_every(config: &Config) -> Option<Duration> {
-    config.sys.interval.map(|span| Duration::from_nanos(span.nanos()))
+    config
+        .sys
+        .interval
+        .map(|span| Duration::from_nanos(span.nanos()))
 }
 
 /// The certificate files of encrypted listeners and of the admin interface.
@@ -399,8 +547,15 @@ fn watched_certificates<'a>(
     dtls: &DtlsAcceptors,
     admin: Option<&Arc<TlsAcceptor>>,
 ) -> Vec<Watched> {
-    let tls = specs.filter_map(|spec| Some(Watched::tls(&format!("listener {}", spec.name), spec.tls.clone()?)));
-    let dtls = dtls.iter().map(|(name, acceptor)| Watched::dtls(&format!("listener {name}"), acceptor.clone()));
+    let tls = specs.filter_map(|spec| {
+        Some(Watched::tls(
+            &format!("listener {}", spec.name),
+            spec.tls.clone()?,
+        ))
+    });
+    let dtls = dtls
+        .iter()
+        .map(|(name, acceptor)| Watched::dtls(&format!("listener {name}"), acceptor.clone()));
     let admin = admin.map(|acceptor| Watched::tls("the admin interface", acceptor.clone()));
     tls.chain(dtls).chain(admin).collect()
 }
@@ -415,20 +570,38 @@ fn watched_access(
 ) -> Watched {
     let access = settings::access_settings(config, secret);
     let jwt = &config.access.jwt;
-    let files = [&config.access.password_file, &config.access.acl_file, &jwt.secret_file, &jwt.public_key_file];
+    let files = [
+        &config.access.password_file,
+        &config.access.acl_file,
+        &jwt.secret_file,
+        &jwt.public_key_file,
+    ];
     let files = files.into_iter().flatten().cloned().collect();
-    let (config, vault, shards, dtls) = (config.clone(), vault.clone(), observer.shards.clone(), dtls.clone());
+    let (config, vault, shards, dtls) = (
+        config.clone(),
+        vault.clone(),
+        observer.shards.clone(),
+        dtls.clone(),
+    );
     let reload = move || {
-        vault
-            .reload(&access)
-            .map_err(|errors| errors.iter().map(|error| error.to_string()).collect::<Vec<_>>().join("; "))?;
+        vault.reload(&access).map_err(|errors| {
+            errors
+                .iter()
+                .map(|error| error.to_string())
+                .collect::<Vec<_>>()
+                .join("; ")
+        })?;
         let settings = ShardSettings::new(&config, shards.len(), anonymous_is_free(&vault), &dtls);
         for shard in shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
         }
         Ok(())
     };
-    Watched::new("password, access rule or token key files".into(), files, Box::new(reload))
+    Watched::new(
+        "password, access rule or token key files".into(),
+        files,
+        Box::new(reload),
+    )
 }
 
 /// Whether the anonymous may do everything, so that nobody has to be asked about them.
@@ -450,7 +623,12 @@ fn mailboxes(count: usize) -> std::io::Result<Vec<Half>> {
         let (sender, mail) = mpsc::channel();
         let sleeping = Arc::new(AtomicBool::new(false));
         let mailbox = Mailbox::new(sender, waker, sleeping.clone());
-        Ok(Half { poll, mail, sleeping, mailbox })
+        Ok(Half {
+            poll,
+            mail,
+            sleeping,
+            mailbox,
+        })
     };
     (0..count).map(half).collect()
 }
@@ -471,7 +649,16 @@ fn start_shards(
     let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls);
     let seed = crate::random::u64();
     let mut running = Vec::new();
-    for (number, Half { poll, mail, sleeping, mailbox }) in halves.into_iter().enumerate() {
+    for (
+        number,
+        Half {
+            poll,
+            mail,
+            sleeping,
+            mailbox,
+        },
+    ) in halves.into_iter().enumerate()
+    {
         let mut door = Door::new(pool.clone(), mailbox);
         door.set_settings(settings.door.clone());
         let parts = ShardParts {
@@ -486,7 +673,11 @@ fn start_shards(
             stamp_key: crate::secret::stamp_key(secret),
             commits: Commits::new(journal.clone(), count),
         };
-        running.push(threads::spawn(format!("shard-{number}"), on_failure, move || Shard::new(parts).run())?);
+        running.push(threads::spawn(
+            format!("shard-{number}"),
+            on_failure,
+            move || Shard::new(parts).run(),
+        )?);
     }
     Ok(running)
 }
@@ -504,12 +695,22 @@ fn restore(
     // other's own part, or the other makes anew what it is about to find.
     let all_asked = Arc::new(Barrier::new(shards.len()));
     on_each(shards, || {
-        let (part, read, vault) = (parts.next().unwrap_or_default(), read.clone(), vault.clone());
+        let (part, read, vault) = (
+            parts.next().unwrap_or_default(),
+            read.clone(),
+            vault.clone(),
+        );
         let all_asked = Arc::clone(&all_asked);
         Box::new(move |inside: &mut Inside<'_>| {
             all_asked.wait();
             let access = |client: &str, user: Option<&str>| vault.rules(user).compile(client, user);
-            inside.kernel.restore(part, &mut |place, len| read(place, len), &access, inside.now, inside.links);
+            inside.kernel.restore(
+                part,
+                &mut |place, len| read(place, len),
+                &access,
+                inside.now,
+                inside.links,
+            );
         })
     });
     // Once each has done so and handed over what it tells the others, everything it told them is in their mailboxes.

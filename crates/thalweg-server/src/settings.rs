@@ -1,6 +1,8 @@
 //! From the configuration to what each part is told.
 
-use crate::access::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
+use crate::access::{
+    AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
+};
 use crate::config::{self, Config};
 use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
@@ -9,7 +11,9 @@ use crate::lobby::{LobbySettings, Route, SILENCE_MAX};
 use crate::shard::buffers_share;
 use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
-use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
+use crate::transport::tls::{
+    ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest,
+};
 use crate::transport::websocket::{OriginRule, WebSocketSettings};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -80,27 +84,53 @@ enum Protocol {
 }
 
 impl ShardSettings {
-    pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool, dtls: &DtlsAcceptors) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        shards: usize,
+        anonymous_is_free: bool,
+        dtls: &DtlsAcceptors,
+    ) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
             // Where client ids are bound to users, the one that a client chose is judged, though it comes without credentials.
             let is_asked = listener.kind == config::ListenerKind::Mqtt && binds_client_ids(config);
             let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
             let anonymous = is_free.then_some(Access::ALL);
             let protocol = match listener.kind {
-                config::ListenerKind::Mqtt => Protocol::Mqtt(Arc::new(mqtt_settings(config, listener))),
-                config::ListenerKind::Amqp => Protocol::Amqp(Arc::new(amqp_settings(config, listener))),
-                config::ListenerKind::Stomp => Protocol::Stomp(Arc::new(stomp_settings(config, listener))),
-                config::ListenerKind::Coap => Protocol::Coap(Arc::new(coap_settings(config, listener, shards))),
+                config::ListenerKind::Mqtt => {
+                    Protocol::Mqtt(Arc::new(mqtt_settings(config, listener)))
+                }
+                config::ListenerKind::Amqp => {
+                    Protocol::Amqp(Arc::new(amqp_settings(config, listener)))
+                }
+                config::ListenerKind::Stomp => {
+                    Protocol::Stomp(Arc::new(stomp_settings(config, listener)))
+                }
+                config::ListenerKind::Coap => {
+                    Protocol::Coap(Arc::new(coap_settings(config, listener, shards)))
+                }
             };
-            (name.into(), ListenerSettings { protocol, anonymous })
+            (
+                name.into(),
+                ListenerSettings {
+                    protocol,
+                    anonymous,
+                },
+            )
         });
         let output_max = config.queue.output_bytes_max;
-        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget);
+        let memory_bytes_max = config
+            .limits
+            .memory_bytes_max
+            .unwrap_or_else(crate::keeper::memory_budget);
         let defaults = LinksLimits::default();
         ShardSettings {
             kernel: kernel_limits(config, shards),
             frame_bytes_max: config.journal.frame_bytes_max,
-            links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
+            links: LinksLimits {
+                output_max,
+                output_high: defaults.output_high.min(output_max / 2),
+                ..defaults
+            },
             connect_timeout: config.limits.connect_timeout,
             pace_max: config.queue.output_pace_max,
             memory_bytes_max,
@@ -114,16 +144,38 @@ impl ShardSettings {
 
     /// A front for a connection of the listener of that name, and whether any byte counts as a sign of its peer's life;
     /// for MQTT only whole packets do [MQTT-3.1.2-22]. Nothing if the listener has gone meanwhile.
-    pub(crate) fn front(&self, listener: &str, certified: bool, nonce: u64) -> Option<(Front, bool)> {
-        let ListenerSettings { protocol, anonymous } = self.listeners.get(listener)?;
+    pub(crate) fn front(
+        &self,
+        listener: &str,
+        certified: bool,
+        nonce: u64,
+    ) -> Option<(Front, bool)> {
+        let ListenerSettings {
+            protocol,
+            anonymous,
+        } = self.listeners.get(listener)?;
         let anonymous = anonymous.clone().filter(|_| !certified);
         Some(match protocol {
-            Protocol::Mqtt(mqtt) => (Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))), false),
-            Protocol::Amqp(amqp) => (Front::Amqp(Box::new(AmqpFront::new(amqp.clone(), nonce, anonymous))), true),
-            Protocol::Stomp(stomp) => (Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))), true),
-            Protocol::Coap(coap) => {
-                (Front::CoapStream(Box::new(CoapStreamFront::new(coap.clone(), nonce, anonymous))), true)
-            }
+            Protocol::Mqtt(mqtt) => (
+                Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))),
+                false,
+            ),
+            Protocol::Amqp(amqp) => (
+                Front::Amqp(Box::new(AmqpFront::new(amqp.clone(), nonce, anonymous))),
+                true,
+            ),
+            Protocol::Stomp(stomp) => (
+                Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))),
+                true,
+            ),
+            Protocol::Coap(coap) => (
+                Front::CoapStream(Box::new(CoapStreamFront::new(
+                    coap.clone(),
+                    nonce,
+                    anonymous,
+                ))),
+                true,
+            ),
         })
     }
 }
@@ -133,7 +185,9 @@ impl ShardSettings {
     pub(crate) fn datagram_front(&self, listener: &str, seed: u64) -> Option<Front> {
         let coap = self.coap_datagrams(listener)?;
         // What the anonymous may do is asked for each time: this front outlives changes of the rules.
-        Some(Front::CoapDatagrams(Box::new(CoapFront::new(coap, seed, None))))
+        Some(Front::CoapDatagrams(Box::new(CoapFront::new(
+            coap, seed, None,
+        ))))
     }
 
     /// Whether a listener lets in peers that offer nothing.
@@ -208,8 +262,18 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         take_settle_timeout: Span::from_secs(config.coap.take_timeout.secs() + 10),
         journal: config.journal.enabled,
         safety: safety(config.journal.fsync),
-        safety_filters: config.journal.filters.iter().map(|(filter, fsync)| (filter.clone(), safety(*fsync))).collect(),
-        ledger_prefixes: config.ledger.prefixes.iter().map(|prefix| prefix.as_str().into()).collect(),
+        safety_filters: config
+            .journal
+            .filters
+            .iter()
+            .map(|(filter, fsync)| (filter.clone(), safety(*fsync)))
+            .collect(),
+        ledger_prefixes: config
+            .ledger
+            .prefixes
+            .iter()
+            .map(|prefix| prefix.as_str().into())
+            .collect(),
         // What MQTT clients may do was told to each of them, and is granted connection by connection.
         ..Limits::default()
     }
@@ -254,14 +318,23 @@ pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalS
 
 /// Whether anybody is promised more than that the system will write it some time.
 fn is_ever_synced(config: &Config) -> bool {
-    let listeners = config.enabled_listeners().map(|(_, listener)| config.fsync(listener));
+    let listeners = config
+        .enabled_listeners()
+        .map(|(_, listener)| config.fsync(listener));
     let filters = config.journal.filters.iter().map(|(_, fsync)| *fsync);
-    std::iter::once(config.journal.fsync).chain(listeners).chain(filters).any(|fsync| fsync != config::Fsync::Never)
+    std::iter::once(config.journal.fsync)
+        .chain(listeners)
+        .chain(filters)
+        .any(|fsync| fsync != config::Fsync::Never)
 }
 
 fn door_settings(config: &Config) -> DoorSettings {
-    let open = config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener));
-    let protocols = config.enabled_listeners().map(|(name, listener)| (name.into(), listener.kind.word()));
+    let open = config
+        .enabled_listeners()
+        .filter(|(_, listener)| config.admits_strangers(listener));
+    let protocols = config
+        .enabled_listeners()
+        .map(|(name, listener)| (name.into(), listener.kind.word()));
     DoorSettings {
         scram: config.access.scram,
         open_to_strangers: open.map(|(name, _)| name.into()).collect(),
@@ -278,7 +351,8 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
             topic_alias_max: mqtt.topic_alias_maximum,
             topic_alias_out_max: mqtt.topic_alias_out_max,
             receive_max: mqtt.receive_maximum,
-            client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max).unwrap_or(u16::MAX),
+            client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max)
+                .unwrap_or(u16::MAX),
             load_reports: mqtt.load_reports == config::LoadReports::Announced,
         },
         keep_alive_max: seconds(mqtt.keep_alive_max),
@@ -383,7 +457,9 @@ fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) ->
             config::CoapEcho::Always => EchoForObserve::Always,
             config::CoapEcho::Never => EchoForObserve::Never,
         },
-        requests_per_second: coap.request_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+        requests_per_second: coap
+            .request_rate
+            .map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
         remembered_max: share(coap.duplicates_max),
         remembered_bytes_max: share(coap.duplicates_bytes_max),
         relations_max: share(coap.observations_max),
@@ -431,25 +507,40 @@ fn dtls_limits(config: &Config, shards: usize) -> DtlsLimits {
         peers_max: config.coap.peers_max.div_ceil(shards),
         handshakes_max: config.limits.handshakes_max.div_ceil(shards),
         // A handshake's datagrams may be lost, and are sent again after 1, 2, 4, … seconds.
-        handshake_timeout: config.limits.connect_timeout.max(DtlsLimits::default().handshake_timeout),
+        handshake_timeout: config
+            .limits
+            .connect_timeout
+            .max(DtlsLimits::default().handshake_timeout),
         ..DtlsLimits::default()
     }
 }
 
 /// The files that a DTLS listener's peers are known by; words on what is wrong with them.
-pub(crate) fn dtls_acceptor(name: &str, listener: &config::Listener) -> Result<Arc<DtlsAcceptor>, String> {
+pub(crate) fn dtls_acceptor(
+    name: &str,
+    listener: &config::Listener,
+) -> Result<Arc<DtlsAcceptor>, String> {
     let fault = |fault: DtlsFault| format!("{fault}; check `listeners.{name}.tls.*`");
-    DtlsAcceptor::new(dtls_files(listener)).map(Arc::new).map_err(fault)
+    DtlsAcceptor::new(dtls_files(listener))
+        .map(Arc::new)
+        .map_err(fault)
 }
 
 /// Where they are.
 pub(crate) fn dtls_files(listener: &config::Listener) -> DtlsFiles {
     let certificate = match (&listener.tls.certificate, &listener.tls.key) {
-        (Some(certificate), Some(key)) => Some(tls_files(listener, certificate.clone(), key.clone())),
+        (Some(certificate), Some(key)) => {
+            Some(tls_files(listener, certificate.clone(), key.clone()))
+        }
         _ => None,
     };
     let key_bytes_min = listener.tls.psk_bytes_min;
-    DtlsFiles { keys: listener.tls.psk_file.clone(), key_bytes_min, identity_hint: String::new(), certificate }
+    DtlsFiles {
+        keys: listener.tls.psk_file.clone(),
+        key_bytes_min,
+        identity_hint: String::new(),
+        certificate,
+    }
 }
 
 /// A datagram listener's sockets.
@@ -486,7 +577,10 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
         config::JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
         config::JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
     };
-    let key_file = jwt.secret_file.clone().or_else(|| jwt.public_key_file.clone());
+    let key_file = jwt
+        .secret_file
+        .clone()
+        .or_else(|| jwt.public_key_file.clone());
     AccessSettings {
         password_file: config.access.password_file.clone(),
         acl_file: config.access.acl_file.clone(),
@@ -503,7 +597,11 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
         verdict_ttl: duration(config.access.verdict_ttl),
         scram_secret: Some(secret),
         token: key_file.map(|file| TokenSettings {
-            keys: vec![TokenKeySettings { id: None, algorithm, source: TokenKeySource::File(file) }],
+            keys: vec![TokenKeySettings {
+                id: None,
+                algorithm,
+                source: TokenKeySource::File(file),
+            }],
             issuers: jwt.issuer.iter().cloned().collect(),
             audiences: jwt.audience.iter().cloned().collect(),
             user_claim: jwt.user_claim.clone(),
@@ -525,22 +623,42 @@ pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
         silence_max: SILENCE_MAX,
         connect_timeout: duration(config.limits.connect_timeout),
         connect_bytes_max: config.limits.connect_bytes_max,
-        bytes_max: config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget) / 8,
+        bytes_max: config
+            .limits
+            .memory_bytes_max
+            .unwrap_or_else(crate::keeper::memory_budget)
+            / 8,
     }
 }
 
 /// A listener's specification; words on what is wrong with its files.
-pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::Listener) -> Result<ListenerSpec, String> {
+pub(crate) fn listener_spec(
+    config: &Config,
+    name: &str,
+    listener: &config::Listener,
+) -> Result<ListenerSpec, String> {
     let bind = match &listener.bind {
         config::Bind::Socket(address) => Bind::Tcp(*address),
-        config::Bind::Path(path) => Bind::Unix { path: path.clone(), mode: listener.unix_mode },
+        config::Bind::Path(path) => Bind::Unix {
+            path: path.clone(),
+            mode: listener.unix_mode,
+        },
     };
     let limits = &config.limits;
-    let connect_rate = limits.connect_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
+    let connect_rate = limits
+        .connect_rate
+        .map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
     Ok(ListenerSpec {
         proxy: proxy_rule(listener),
-        tls: if listener.transport.is_encrypted() { Some(Arc::new(tls_acceptor(name, listener)?)) } else { None },
-        websocket: listener.transport.is_websocket().then(|| Arc::new(websocket_settings(config, listener))),
+        tls: if listener.transport.is_encrypted() {
+            Some(Arc::new(tls_acceptor(name, listener)?))
+        } else {
+            None
+        },
+        websocket: listener
+            .transport
+            .is_websocket()
+            .then(|| Arc::new(websocket_settings(config, listener))),
         connections_max: listener.connections_max.unwrap_or(limits.connections_max),
         connections_per_address_max: limits.connections_per_address_max.unwrap_or(0),
         connects_per_second_max: connect_rate,
@@ -574,7 +692,9 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
             let largest = largest + config.stomp.head_bytes_max + FRAMING_BYTES;
             WebSocketSettings {
                 protocol: "STOMP",
-                sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"].map(Into::into).into(),
+                sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"]
+                    .map(Into::into)
+                    .into(),
                 // The CONNECT frame says which version it is, so some libraries leave it to that.
                 sub_protocol_optional: true,
                 allows_text: true,
@@ -588,7 +708,9 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
             WebSocketSettings {
                 protocol: "CoAP",
                 // RFC 8323 §4
-                sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL].map(Into::into).into(),
+                sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL]
+                    .map(Into::into)
+                    .into(),
                 carries_coap: true,
                 frame_bytes_max: largest,
                 message_bytes_max: largest,
@@ -597,7 +719,11 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
         }
         config::ListenerKind::Mqtt | config::ListenerKind::Amqp => {
             let largest = largest.max(FRAMING_BYTES);
-            WebSocketSettings { frame_bytes_max: largest, message_bytes_max: largest, ..defaults }
+            WebSocketSettings {
+                frame_bytes_max: largest,
+                message_bytes_max: largest,
+                ..defaults
+            }
         }
     }
 }
@@ -609,7 +735,11 @@ fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
         config::ProxyProtocol::V2 => ProxyVersions::V2,
         config::ProxyProtocol::Any => ProxyVersions::Any,
     };
-    Some(ProxyRule { versions, trusted: listener.proxy_trusted.clone(), takes_identity: listener.proxy_identity })
+    Some(ProxyRule {
+        versions,
+        trusted: listener.proxy_trusted.clone(),
+        takes_identity: listener.proxy_identity,
+    })
 }
 
 fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, String> {
@@ -624,7 +754,11 @@ fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, 
 /// The admin interface's end of TLS, if it has a certificate.
 pub(crate) fn admin_tls(config: &Config) -> Result<Option<Arc<TlsAcceptor>>, String> {
     let tls = &config.admin.tls;
-    let (true, Some(certificate), Some(key)) = (config.admin.enabled, tls.certificate.clone(), tls.key.clone()) else {
+    let (true, Some(certificate), Some(key)) = (
+        config.admin.enabled,
+        tls.certificate.clone(),
+        tls.key.clone(),
+    ) else {
         return Ok(None);
     };
     let files = TlsFiles {
@@ -637,7 +771,9 @@ pub(crate) fn admin_tls(config: &Config) -> Result<Option<Arc<TlsAcceptor>>, Str
         oldest: TlsOldest::V12,
     };
     let acceptor = TlsAcceptor::new(files);
-    acceptor.map(|acceptor| Some(Arc::new(acceptor))).map_err(|fault| format!("{fault}; check `admin.tls.*`"))
+    acceptor
+        .map(|acceptor| Some(Arc::new(acceptor)))
+        .map_err(|fault| format!("{fault}; check `admin.tls.*`"))
 }
 
 fn tls_files(listener: &config::Listener, certificate: PathBuf, key: PathBuf) -> TlsFiles {
@@ -667,10 +803,18 @@ fn tls_files(listener: &config::Listener, certificate: PathBuf, key: PathBuf) ->
 fn tls_mend(name: &str, fault: &TlsFault) -> String {
     let key = |last: &str| format!("listeners.{name}.tls.{last}");
     match fault {
-        TlsFault::Unreadable { .. } => format!("make it readable for this user, or change {}", key("*")),
-        TlsFault::Nothing { .. } | TlsFault::Unusable { .. } => format!("set {} to the right file", key("*")),
+        TlsFault::Unreadable { .. } => {
+            format!("make it readable for this user, or change {}", key("*"))
+        }
+        TlsFault::Nothing { .. } | TlsFault::Unusable { .. } => {
+            format!("set {} to the right file", key("*"))
+        }
         TlsFault::KeyMismatch { .. } => {
-            format!("set {} and {} to files that belong together", key("certificate"), key("key"))
+            format!(
+                "set {} and {} to files that belong together",
+                key("certificate"),
+                key("key")
+            )
         }
         TlsFault::NoAuthority => format!("set {}", key("client_ca")),
         TlsFault::Setup(_) => format!("check {}", key("*")),
@@ -713,7 +857,9 @@ mod tests {
 
     fn config(sets: &[&str]) -> Config {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        Config::from_text(None, std::iter::empty(), &sets).unwrap_or_else(|errors| panic!("{errors:?}")).0
+        Config::from_text(None, std::iter::empty(), &sets)
+            .unwrap_or_else(|errors| panic!("{errors:?}"))
+            .0
     }
 
     #[test]
@@ -724,9 +870,15 @@ mod tests {
         assert!(matches!(front("websocket"), Some((Front::Mqtt(_), false))));
         assert!(matches!(front("amqp"), Some((Front::Amqp(_), true))));
         assert!(matches!(front("stomp"), Some((Front::Stomp(_), true))));
-        assert!(matches!(front("coap-tcp"), Some((Front::CoapStream(_), true))));
+        assert!(matches!(
+            front("coap-tcp"),
+            Some((Front::CoapStream(_), true))
+        ));
         assert!(front("gone").is_none());
-        assert!(matches!(settings.datagram_front("coap", 1), Some(Front::CoapDatagrams(_))));
+        assert!(matches!(
+            settings.datagram_front("coap", 1),
+            Some(Front::CoapDatagrams(_))
+        ));
         assert!(settings.datagram_front("mqtt", 1).is_none());
     }
 
@@ -736,28 +888,57 @@ mod tests {
                         strategy = 'wrr', order = 'off', upgrade_qos = true }]";
         let limits = kernel_limits(&config(&["groups.strategy=score", policies]), 1);
         assert_eq!(limits.group_strategy, GroupStrategy::Score);
-        let [one, all] = &*limits.group_policies else { panic!("{:?}", limits.group_policies) };
-        assert_eq!((one.filter.as_str(), one.strategy, one.order), ("a/+", None, Some(OrderKey::Address)));
-        assert_eq!((one.settle_timeout, one.upgrade_reliability), (Some(Span::FOREVER), None));
-        assert_eq!((all.filter.as_str(), all.strategy, all.order), ("a/#", Some(GroupStrategy::Weighted), None));
-        assert_eq!((all.settle_timeout, all.upgrade_reliability), (None, Some(true)));
+        let [one, all] = &*limits.group_policies else {
+            panic!("{:?}", limits.group_policies)
+        };
+        assert_eq!(
+            (one.filter.as_str(), one.strategy, one.order),
+            ("a/+", None, Some(OrderKey::Address))
+        );
+        assert_eq!(
+            (one.settle_timeout, one.upgrade_reliability),
+            (Some(Span::FOREVER), None)
+        );
+        assert_eq!(
+            (all.filter.as_str(), all.strategy, all.order),
+            ("a/#", Some(GroupStrategy::Weighted), None)
+        );
+        assert_eq!(
+            (all.settle_timeout, all.upgrade_reliability),
+            (None, Some(true))
+        );
     }
 
     #[test]
     fn a_connect_stays_in_the_lobby_until_all_of_it_is_there() {
         let connect = b"\x10\x12\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x01a\x00\x00\x00\x00";
         for cut in 1..connect.len() {
-            assert_eq!(route(&connect[..cut], 1_000), Route::NeedMore, "{cut} bytes");
+            assert_eq!(
+                route(&connect[..cut], 1_000),
+                Route::NeedMore,
+                "{cut} bytes"
+            );
         }
         assert!(matches!(route(connect, 1_000), Route::Key(1..)));
-        assert!(matches!(route(b"\x10\xff\x7f\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01a", 1_000), Route::NotOurs(_)));
+        assert!(matches!(
+            route(
+                b"\x10\xff\x7f\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01a",
+                1_000
+            ),
+            Route::NotOurs(_)
+        ));
     }
 
     #[test]
     fn whoever_speaks_a_protocol_of_queues_is_shown_to_the_home_of_queues() {
         for shards in 1..=64 {
-            let Route::Key(key) = route_to_queues(b"AMQP", 0) else { panic!("no bytes are needed") };
-            assert_eq!((key - 1) % u64::from(shards), u64::from(home(QUEUES, shards).0));
+            let Route::Key(key) = route_to_queues(b"AMQP", 0) else {
+                panic!("no bytes are needed")
+            };
+            assert_eq!(
+                (key - 1) % u64::from(shards),
+                u64::from(home(QUEUES, shards).0)
+            );
         }
     }
 }

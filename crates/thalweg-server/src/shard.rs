@@ -44,7 +44,12 @@ pub(crate) enum ToShard {
     /// The listener of this name has gone.
     ClosePort(Arc<str>),
     /// Who somebody is. The serial tells the connection from a later one with the same number.
-    Login { link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time> },
+    Login {
+        link: LinkId,
+        serial: u64,
+        answer: LoginAnswer,
+        ends: Option<Time>,
+    },
     /// What another shard's kernel says, in order, the bytes it holds, and the mail's number if it is to be confirmed
     /// (0 if not).
     Messages(ShardId, Vec<ShardMessage>, usize, u64),
@@ -55,7 +60,11 @@ pub(crate) enum ToShard {
     /// The committer has news.
     Committed(Committed),
     /// Messages that a queue wanted back.
-    Fetched { holder: Holder, question: u64, messages: Vec<Option<Message>> },
+    Fetched {
+        holder: Holder,
+        question: u64,
+        messages: Vec<Option<Message>>,
+    },
     /// Whether the journal is too full for new promises.
     JournalFull(bool),
     /// Memory for buffers is short, and most of it is here.
@@ -85,8 +94,18 @@ pub(crate) struct Mailbox {
 const BACKLOG_BYTES_MAX: usize = 2 << 20;
 
 impl Mailbox {
-    pub(crate) fn new(sender: mpsc::Sender<ToShard>, waker: Arc<mio::Waker>, sleeping: Arc<AtomicBool>) -> Self {
-        Mailbox { sender, waker, sleeping, backlog: Arc::default(), held: Arc::default() }
+    pub(crate) fn new(
+        sender: mpsc::Sender<ToShard>,
+        waker: Arc<mio::Waker>,
+        sleeping: Arc<AtomicBool>,
+    ) -> Self {
+        Mailbox {
+            sender,
+            waker,
+            sleeping,
+            backlog: Arc::default(),
+            held: Arc::default(),
+        }
     }
 
     /// Sends what this shard's kernel says.
@@ -108,7 +127,10 @@ impl Mailbox {
 
     /// Bytes of memory that the shard holds, and that are under way to it.
     pub(crate) fn bytes_held(&self) -> usize {
-        self.held.messages() + self.held.beside() + self.held.buffers() + self.backlog.load(Ordering::Relaxed)
+        self.held.messages()
+            + self.held.beside()
+            + self.held.buffers()
+            + self.backlog.load(Ordering::Relaxed)
     }
 
     /// False if the shard has ended.

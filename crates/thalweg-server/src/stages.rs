@@ -38,8 +38,8 @@ pub enum Span {
 
 /// Upper bounds of the histogram's buckets, in nanoseconds; the last bucket has none.
 pub const BOUNDS_NANOS: [u64; 16] = [
-    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 409_600, 1_638_400, 6_553_600,
-    26_214_400,
+    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 409_600,
+    1_638_400, 6_553_600, 26_214_400,
 ];
 
 /// One stage's samples.
@@ -64,7 +64,10 @@ impl Stages {
     /// Adds a sample.
     pub fn record(&mut self, span: Span, nanos: u64) {
         let histogram = &mut self.histograms[span as usize];
-        let bucket = BOUNDS_NANOS.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS_NANOS.len());
+        let bucket = BOUNDS_NANOS
+            .iter()
+            .position(|bound| nanos <= *bound)
+            .unwrap_or(BOUNDS_NANOS.len());
         histogram.buckets[bucket] += 1;
         histogram.sum_nanos += nanos;
         histogram.count += 1;

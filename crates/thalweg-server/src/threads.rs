@@ -48,8 +48,15 @@ pub fn end_process_on_panic() {
 
 /// One line: thread, place, message. The message may quote what a peer sent, so it is escaped and cut.
 fn in_words(panic: &PanicHookInfo<'_>) -> String {
-    let message: String = panic.payload_as_str().unwrap_or("no message").chars().take(MESSAGE_CHARS_MAX).collect();
-    let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let message: String = panic
+        .payload_as_str()
+        .unwrap_or("no message")
+        .chars()
+        .take(MESSAGE_CHARS_MAX)
+        .collect();
+    let place = panic
+        .location()
+        .map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     format!(
         "{} panicked at {place}: {message:?}; this is a bug in Thalweg, please report it; the process ends with exit code \
          {EXIT_PANICKED}, start it again",
@@ -58,7 +65,10 @@ fn in_words(panic: &PanicHookInfo<'_>) -> String {
 }
 
 fn current() -> String {
-    format!("thread {}", thread::current().name().unwrap_or("without a name"))
+    format!(
+        "thread {}",
+        thread::current().name().unwrap_or("without a name")
+    )
 }
 
 /// Spawns a thread of the server. If it panics, `on_failure` is called on it.
@@ -84,7 +94,10 @@ impl PanicGuard {
 
     /// Reports a failure that is not a panic.
     pub(crate) fn report(&self, what: impl Into<String>, why: impl Into<String>) {
-        (self.0)(&ServerFailure { what: what.into(), why: why.into() });
+        (self.0)(&ServerFailure {
+            what: what.into(),
+            why: why.into(),
+        });
     }
 }
 
@@ -106,15 +119,27 @@ pub(crate) mod tests {
     /// A callback, and the failures that it received.
     pub(crate) fn failures() -> (OnFailure, mpsc::Receiver<ServerFailure>) {
         let (sender, receiver) = mpsc::channel();
-        (Arc::new(move |failure: &ServerFailure| _ = sender.send(failure.clone())), receiver)
+        (
+            Arc::new(move |failure: &ServerFailure| _ = sender.send(failure.clone())),
+            receiver,
+        )
     }
 
     #[test]
     fn a_thread_that_panics_is_reported_by_name_and_one_that_returns_is_not() {
         let (on_failure, failures) = failures();
-        assert_eq!(spawn("returns", &on_failure, || 7).expect("it starts").join().ok(), Some(7));
+        assert_eq!(
+            spawn("returns", &on_failure, || 7)
+                .expect("it starts")
+                .join()
+                .ok(),
+            Some(7)
+        );
         // `resume_unwind` unwinds like a panic, without its message in the test output.
-        let panics = spawn("panics", &on_failure, || panic::resume_unwind(Box::new("a bug"))).expect("it starts");
+        let panics = spawn("panics", &on_failure, || {
+            panic::resume_unwind(Box::new("a bug"))
+        })
+        .expect("it starts");
         assert!(panics.join().is_err());
         let guard = PanicGuard::new(&on_failure);
         drop(on_failure);
@@ -122,9 +147,18 @@ pub(crate) mod tests {
             let _owned = &guard;
             panic::resume_unwind(Box::new("a bug"))
         };
-        let elsewhere = thread::Builder::new().name("elsewhere".into()).spawn(callback).expect("it starts");
+        let elsewhere = thread::Builder::new()
+            .name("elsewhere".into())
+            .spawn(callback)
+            .expect("it starts");
         assert!(elsewhere.join().is_err());
         let names: Vec<String> = failures.iter().map(|failure| failure.to_string()).collect();
-        assert_eq!(names, ["thread panics failed: it panicked", "thread elsewhere failed: it panicked"]);
+        assert_eq!(
+            names,
+            [
+                "thread panics failed: it panicked",
+                "thread elsewhere failed: it panicked"
+            ]
+        );
     }
 }

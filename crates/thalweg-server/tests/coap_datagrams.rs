@@ -14,11 +14,24 @@ use thalweg_server::{PortView, Server};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn configuration(folder: &Folder, sets: &[&str]) -> Config {
-    let mut all = vec!["shards=3", "listeners.mqtt.enabled=false", "listeners.websocket.enabled=false"];
-    all.extend(["listeners.coap.bind=127.0.0.1:0", "admin.enabled=false", "data_dir={folder}/data"]);
+    let mut all = vec![
+        "shards=3",
+        "listeners.mqtt.enabled=false",
+        "listeners.websocket.enabled=false",
+    ];
+    all.extend([
+        "listeners.coap.bind=127.0.0.1:0",
+        "admin.enabled=false",
+        "data_dir={folder}/data",
+    ]);
     all.extend(sets);
-    let all: Vec<String> = all.iter().map(|set| set.replace("{folder}", &folder.0.display().to_string())).collect();
-    Config::from_text(None, std::iter::empty(), &all).unwrap_or_else(|errors| panic!("{errors:?}")).0
+    let all: Vec<String> = all
+        .iter()
+        .map(|set| set.replace("{folder}", &folder.0.display().to_string()))
+        .collect();
+    Config::from_text(None, std::iter::empty(), &all)
+        .unwrap_or_else(|errors| panic!("{errors:?}"))
+        .0
 }
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
@@ -26,13 +39,22 @@ fn start(folder: &Folder, sets: &[&str]) -> Server {
 }
 
 fn address(server: &Server, listener: &str) -> SocketAddr {
-    let (_, address) = server.listening().iter().find(|(name, _)| name == listener).expect("a listener");
+    let (_, address) = server
+        .listening()
+        .iter()
+        .find(|(name, _)| name == listener)
+        .expect("a listener");
     address.parse().expect("an address")
 }
 
 /// The ports of all shards.
 fn ports(server: &Server) -> Vec<PortView> {
-    server.observer().on_shards(|inside| inside.ports.views().collect::<Vec<_>>()).into_iter().flatten().collect()
+    server
+        .observer()
+        .on_shards(|inside| inside.ports.views().collect::<Vec<_>>())
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A client: a socket, and as much of the protocol as is needed to see that the server speaks it.
@@ -55,7 +77,9 @@ impl Peer {
     fn new(server: SocketAddr) -> Peer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.connect(server).expect("a peer");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time limit");
         Peer { socket, next_id: 1 }
     }
 
@@ -63,7 +87,8 @@ impl Peer {
         self.next_id += 1;
         let mut datagram = Vec::new();
         let token = Token::new(&self.next_id.to_be_bytes()).expect("two bytes");
-        let mut encoder = Encoder::start(&mut datagram, Kind::Confirmable, code, self.next_id, token);
+        let mut encoder =
+            Encoder::start(&mut datagram, Kind::Confirmable, code, self.next_id, token);
         if let Some(observe) = observe {
             encoder.uint(option::OBSERVE, observe);
         }
@@ -116,7 +141,10 @@ fn discovery_is_answered_in_one_datagram_that_acknowledges() {
     let mut peer = Peer::new(address(&server, "coap"));
     peer.send(Code::GET, ".well-known/core", None, b"");
     let answer = peer.receive();
-    assert_eq!((answer.kind, answer.code, answer.id), (Kind::Acknowledgement, Code::CONTENT, peer.next_id));
+    assert_eq!(
+        (answer.kind, answer.code, answer.id),
+        (Kind::Acknowledgement, Code::CONTENT, peer.next_id)
+    );
     let text = String::from_utf8(answer.payload).expect("text");
     assert!(text.contains("</ps>"), "{text}");
 }
@@ -131,14 +159,23 @@ fn what_one_peer_puts_others_get_on_whatever_shard_they_are() {
         let mut readers: Vec<Peer> = (0..12).map(|_| Peer::new(at)).collect();
         for round in 0..3 {
             let value = format!("value {round}");
-            let code = writer.ask(Code::PUT, "ps/data/plant/a", value.as_bytes()).code;
+            let code = writer
+                .ask(Code::PUT, "ps/data/plant/a", value.as_bytes())
+                .code;
             assert!(code == Code::CHANGED || code == Code::CREATED, "{code}");
             for reader in &mut readers {
                 let answer = reader.ask(Code::GET, "ps/data/plant/a", b"");
-                assert_eq!((answer.code, answer.payload), (Code::CONTENT, value.clone().into_bytes()), "{journal}");
+                assert_eq!(
+                    (answer.code, answer.payload),
+                    (Code::CONTENT, value.clone().into_bytes()),
+                    "{journal}"
+                );
             }
         }
-        let used = ports(&server).iter().filter(|port| port.datagrams.received > 0).count();
+        let used = ports(&server)
+            .iter()
+            .filter(|port| port.datagrams.received > 0)
+            .count();
         // Thirteen peers leave one of three shards out about once in 65 runs, two of them never.
         assert!(used >= 2, "{used} shards");
     }
@@ -160,7 +197,10 @@ fn an_observer_hears_what_a_peer_of_another_shard_puts() {
                 break answer;
             }
         };
-        assert_eq!((answer.code, &answer.payload[..]), (Code::CONTENT, &b"0"[..]));
+        assert_eq!(
+            (answer.code, &answer.payload[..]),
+            (Code::CONTENT, &b"0"[..])
+        );
         assert!(answer.observe.is_some(), "it is observed");
     }
     for round in 1..4u8 {
@@ -180,37 +220,70 @@ fn a_peer_stays_on_one_shard() {
     let mut homes = HashSet::new();
     for _ in 0..16 {
         let mut peer = Peer::new(at);
-        let before: Vec<u64> = ports(&server).iter().map(|port| port.datagrams.received).collect();
+        let before: Vec<u64> = ports(&server)
+            .iter()
+            .map(|port| port.datagrams.received)
+            .collect();
         for _ in 0..10 {
             peer.ask(Code::GET, ".well-known/core", b"");
         }
         let after = ports(&server);
-        let more: Vec<u64> = after.iter().zip(before).map(|(port, before)| port.datagrams.received - before).collect();
+        let more: Vec<u64> = after
+            .iter()
+            .zip(before)
+            .map(|(port, before)| port.datagrams.received - before)
+            .collect();
         assert_eq!(more.iter().filter(|more| **more > 0).count(), 1, "{more:?}");
         homes.extend(more.iter().position(|more| *more > 0));
     }
-    assert!(homes.len() >= 2, "sixteen peers are at more than one of three shards: {homes:?}");
+    assert!(
+        homes.len() >= 2,
+        "sixteen peers are at more than one of three shards: {homes:?}"
+    );
 }
 
 #[test]
 fn a_listener_comes_moves_and_goes_by_reload() {
     let folder = Folder::new("reload");
-    let mut server = start(&folder, &["listeners.mqtt.enabled=true", "listeners.mqtt.bind=127.0.0.1:0"]);
+    let mut server = start(
+        &folder,
+        &[
+            "listeners.mqtt.enabled=true",
+            "listeners.mqtt.bind=127.0.0.1:0",
+        ],
+    );
     let first = address(&server, "coap");
-    assert_eq!(Peer::new(first).ask(Code::GET, "ps/data/nothing", b"").code, Code::NOT_FOUND);
-    let sets = ["listeners.mqtt.enabled=true", "listeners.mqtt.bind=127.0.0.1:0"];
+    assert_eq!(
+        Peer::new(first).ask(Code::GET, "ps/data/nothing", b"").code,
+        Code::NOT_FOUND
+    );
+    let sets = [
+        "listeners.mqtt.enabled=true",
+        "listeners.mqtt.bind=127.0.0.1:0",
+    ];
     // The same again changes nothing, and the port is not opened a second time.
-    server.reload(configuration(&folder, &sets)).expect("reloaded");
+    server
+        .reload(configuration(&folder, &sets))
+        .expect("reloaded");
     assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
     // Limits change for the sockets that are there.
     let hidden = [&sets[..], &["coap.discovery=false"]].concat();
-    server.reload(configuration(&folder, &hidden)).expect("reloaded");
+    server
+        .reload(configuration(&folder, &hidden))
+        .expect("reloaded");
     assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
     for _ in 0..8 {
-        assert_eq!(Peer::new(first).ask(Code::GET, ".well-known/core", b"").code, Code::NOT_FOUND);
+        assert_eq!(
+            Peer::new(first)
+                .ask(Code::GET, ".well-known/core", b"")
+                .code,
+            Code::NOT_FOUND
+        );
     }
     let moved = [&sets[..], &["listeners.coap.bind=127.0.0.2:0"]].concat();
-    server.reload(configuration(&folder, &moved)).expect("reloaded");
+    server
+        .reload(configuration(&folder, &moved))
+        .expect("reloaded");
     let second = address(&server, "coap");
     assert_ne!(first, second);
     let deadline = Instant::now() + PATIENCE;
@@ -218,10 +291,15 @@ fn a_listener_comes_moves_and_goes_by_reload() {
         std::thread::yield_now();
     }
     assert_eq!(ports(&server).len(), 3);
-    assert_eq!(Peer::new(second).ask(Code::GET, "ps/data/x", b"").code, Code::NOT_FOUND);
+    assert_eq!(
+        Peer::new(second).ask(Code::GET, "ps/data/x", b"").code,
+        Code::NOT_FOUND
+    );
     UdpSocket::bind(first).expect("the old port is free");
     let gone = [&sets[..], &["listeners.coap.enabled=false"]].concat();
-    server.reload(configuration(&folder, &gone)).expect("reloaded");
+    server
+        .reload(configuration(&folder, &gone))
+        .expect("reloaded");
     while !ports(&server).is_empty() && Instant::now() < deadline {
         std::thread::yield_now();
     }
@@ -236,8 +314,13 @@ fn rules_that_change_count_for_peers_that_are_here() {
     assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"1").code.class(), 2);
     std::fs::write(folder.0.join("acl"), "topic read plant/#\n").expect("written");
     let acl = ["shards=1", "access.acl_file={folder}/acl"];
-    server.reload(configuration(&folder, &acl)).expect("reloaded");
-    assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"2").code, Code::FORBIDDEN);
+    server
+        .reload(configuration(&folder, &acl))
+        .expect("reloaded");
+    assert_eq!(
+        peer.ask(Code::PUT, "ps/data/plant/a", b"2").code,
+        Code::FORBIDDEN
+    );
     assert_eq!(peer.ask(Code::GET, "ps/data/plant/a", b"").payload, b"1");
 }
 
@@ -245,11 +328,20 @@ fn rules_that_change_count_for_peers_that_are_here() {
 #[test]
 fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() {
     let folder = Folder::new("ws");
-    let sets = ["listeners.ws.kind=coap", "listeners.ws.transport=ws", "listeners.ws.bind=127.0.0.1:0"];
-    let server = start(&folder, &[&sets[..], &["listeners.coap.enabled=true"]].concat());
+    let sets = [
+        "listeners.ws.kind=coap",
+        "listeners.ws.transport=ws",
+        "listeners.ws.bind=127.0.0.1:0",
+    ];
+    let server = start(
+        &folder,
+        &[&sets[..], &["listeners.coap.enabled=true"]].concat(),
+    );
     let upgrade = |path: &str, protocol: &str| {
         let mut stream = TcpStream::connect(address(&server, "ws")).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time limit");
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
@@ -267,7 +359,10 @@ fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() 
         String::from_utf8_lossy(&answer).to_lowercase()
     };
     let answer = upgrade("/.well-known/coap", "coap");
-    assert!(answer.starts_with("http/1.1 101") && answer.contains("sec-websocket-protocol: coap\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("http/1.1 101") && answer.contains("sec-websocket-protocol: coap\r\n"),
+        "{answer}"
+    );
     assert!(upgrade("/mqtt", "coap").starts_with("http/1.1 404"));
     assert!(upgrade("/.well-known/coap", "mqtt").starts_with("http/1.1 400"));
 }
@@ -276,8 +371,13 @@ fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() 
 fn a_port_that_is_taken_is_said_in_words() {
     let folder = Folder::new("taken");
     let foreign = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let bind = format!("listeners.coap.bind={}", foreign.local_addr().expect("an address"));
-    let errors = Server::start(configuration(&folder, &[&bind])).err().expect("it cannot start");
+    let bind = format!(
+        "listeners.coap.bind={}",
+        foreign.local_addr().expect("an address")
+    );
+    let errors = Server::start(configuration(&folder, &[&bind]))
+        .err()
+        .expect("it cannot start");
     assert!(errors[0].to_string().contains("is taken"), "{errors:?}");
 }
 
@@ -292,11 +392,20 @@ fn nonsense_is_counted_and_nothing_else() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        let bytes: Vec<u8> = seed.to_be_bytes().iter().cycle().take((seed % 60) as usize).copied().collect();
+        let bytes: Vec<u8> = seed
+            .to_be_bytes()
+            .iter()
+            .cycle()
+            .take((seed % 60) as usize)
+            .copied()
+            .collect();
         peer.socket.send(&bytes).expect("sent");
     }
     let mut peer = Peer::new(at);
-    assert_eq!(peer.ask(Code::GET, "ps/data/nothing", b"").code, Code::NOT_FOUND);
+    assert_eq!(
+        peer.ask(Code::GET, "ps/data/nothing", b"").code,
+        Code::NOT_FOUND
+    );
 }
 
 struct Folder(PathBuf);
@@ -305,7 +414,10 @@ impl Folder {
     fn new(name: &str) -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("thalweg-coap-{name}-{}-{number}", std::process::id()));
+        let path = std::env::temp_dir().join(format!(
+            "thalweg-coap-{name}-{}-{number}",
+            std::process::id()
+        ));
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }

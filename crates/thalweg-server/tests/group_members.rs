@@ -31,7 +31,11 @@ fn a_member_that_does_not_read_keeps_little_from_the_others_and_goes_on_when_it_
     let since = Instant::now();
     while diligent.got() < most {
         diligent.read(PATIENCE);
-        assert!(since.elapsed() < PATIENCE, "{} of {FIRST} after {PATIENCE:?}", diligent.got());
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{} of {FIRST} after {PATIENCE:?}",
+            diligent.got()
+        );
     }
 
     // Nothing is lost: what one does not have, the other one has.
@@ -44,7 +48,11 @@ fn a_member_that_does_not_read_keeps_little_from_the_others_and_goes_on_when_it_
         read_all(&mut silent, &mut diligent, FIRST + batch * BATCH);
     }
     let late = silent.got() - before;
-    assert!(late >= BATCHES * BATCH / 4, "the one who reads again got {late} of {}", BATCHES * BATCH);
+    assert!(
+        late >= BATCHES * BATCH / 4,
+        "the one who reads again got {late} of {}",
+        BATCHES * BATCH
+    );
     drop(server);
 }
 
@@ -54,7 +62,12 @@ fn read_all(one: &mut Member, other: &mut Member, all: usize) {
     while one.got() + other.got() < all {
         one.read(Duration::from_millis(2));
         other.read(Duration::from_millis(2));
-        assert!(since.elapsed() < PATIENCE, "{} and {} of {all}", one.got(), other.got());
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{} and {} of {all}",
+            one.got(),
+            other.got()
+        );
     }
     assert_eq!(one.got() + other.got(), all, "none came twice");
 }
@@ -69,7 +82,14 @@ impl Member {
     fn join(address: SocketAddr, name: &str, receive_buffer: Option<usize>) -> Member {
         let mut stream = connect(address, name, receive_buffer);
         let filter = b"$share/g/jobs/+";
-        let mut packet = vec![0x82, 2 + 2 + filter.len() as u8 + 1, 0, 1, 0, filter.len() as u8];
+        let mut packet = vec![
+            0x82,
+            2 + 2 + filter.len() as u8 + 1,
+            0,
+            1,
+            0,
+            filter.len() as u8,
+        ];
         packet.extend_from_slice(filter);
         packet.push(0);
         stream.write_all(&packet).expect("it leaves");
@@ -81,7 +101,9 @@ impl Member {
 
     /// Reads once.
     fn read(&mut self, patience: Duration) {
-        self.stream.set_read_timeout(Some(patience)).expect("a time limit");
+        self.stream
+            .set_read_timeout(Some(patience))
+            .expect("a time limit");
         match self.stream.read(&mut [0; 64 << 10]) {
             Ok(0) => panic!("closed after {} messages", self.got()),
             Ok(count) => self.bytes += count,
@@ -104,7 +126,9 @@ fn connect(address: SocketAddr, name: &str, receive_buffer: Option<usize>) -> Tc
     }
     socket.connect(&address.into()).expect("a connection");
     let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
     let mut packet = vec![0x10, 12 + name.len() as u8, 0, 4];
     packet.extend_from_slice(b"MQTT\x04\x02\x00\x00\x00");
     packet.push(name.len() as u8);
@@ -125,15 +149,27 @@ fn publish(stream: &mut TcpStream, count: usize) {
 
 fn start() -> (Server, Folder) {
     let folder = Folder::new();
-    let sets = ["shards=1", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false"];
+    let sets = [
+        "shards=1",
+        "listeners.mqtt.bind=127.0.0.1:0",
+        "listeners.websocket.enabled=false",
+    ];
     let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    sets.extend(["journal.enabled=false".to_owned(), format!("data_dir={}", folder.0.display())]);
-    let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
+    sets.extend([
+        "journal.enabled=false".to_owned(),
+        format!("data_dir={}", folder.0.display()),
+    ]);
+    let (config, _) =
+        Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
     (Server::start(config).expect("a server"), folder)
 }
 
 fn address(server: &Server) -> SocketAddr {
-    let (_, address) = server.listening().iter().find(|(name, _)| name == "mqtt").expect("a listener");
+    let (_, address) = server
+        .listening()
+        .iter()
+        .find(|(name, _)| name == "mqtt")
+        .expect("a listener");
     address.parse().expect("an address")
 }
 

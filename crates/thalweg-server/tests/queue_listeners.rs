@@ -4,7 +4,9 @@
 mod amqp;
 
 use amqp::Amqp;
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -22,11 +24,20 @@ use thalweg_server::transport::{Filtered, Transport};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn configuration(folder: &Folder, sets: &[&str]) -> Config {
-    let mut all = vec!["shards=5", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false"];
+    let mut all = vec![
+        "shards=5",
+        "listeners.mqtt.bind=127.0.0.1:0",
+        "listeners.websocket.enabled=false",
+    ];
     all.extend(["journal.enabled=false", "data_dir={folder}/data"]);
     all.extend(sets);
-    let all: Vec<String> = all.iter().map(|set| set.replace("{folder}", &folder.0.display().to_string())).collect();
-    Config::from_text(None, std::iter::empty(), &all).unwrap_or_else(|errors| panic!("{errors:?}")).0
+    let all: Vec<String> = all
+        .iter()
+        .map(|set| set.replace("{folder}", &folder.0.display().to_string()))
+        .collect();
+    Config::from_text(None, std::iter::empty(), &all)
+        .unwrap_or_else(|errors| panic!("{errors:?}"))
+        .0
 }
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
@@ -34,15 +45,23 @@ fn start(folder: &Folder, sets: &[&str]) -> Server {
 }
 
 fn tcp(server: &Server, listener: &str) -> TcpStream {
-    let (_, address) = server.listening().iter().find(|(name, _)| name == listener).expect("a listener");
+    let (_, address) = server
+        .listening()
+        .iter()
+        .find(|(name, _)| name == listener)
+        .expect("a listener");
     let stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
     stream
 }
 
 fn unix(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
     stream
 }
 
@@ -72,8 +91,14 @@ struct Pipe {
 
 impl Pipe {
     fn new(socket: TcpStream, transport: Transport) -> Pipe {
-        let Transport::Filtered(filters) = transport else { panic!("a filter") };
-        Pipe { socket, filters, plain: Vec::new() }
+        let Transport::Filtered(filters) = transport else {
+            panic!("a filter")
+        };
+        Pipe {
+            socket,
+            filters,
+            plain: Vec::new(),
+        }
     }
 }
 
@@ -105,7 +130,9 @@ impl Read for Pipe {
             if count == 0 {
                 return Ok(0);
             }
-            self.filters.handle_input(&bytes[..count], &mut self.plain).map_err(io::Error::other)?;
+            self.filters
+                .handle_input(&bytes[..count], &mut self.plain)
+                .map_err(io::Error::other)?;
         }
         let count = self.plain.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.plain[..count]);
@@ -117,7 +144,9 @@ impl Read for Pipe {
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = Vec::new();
-        self.filters.encode(bytes, &mut wire).map_err(io::Error::other)?;
+        self.filters
+            .encode(bytes, &mut wire)
+            .map_err(io::Error::other)?;
         self.socket.write_all(&wire)?;
         Ok(bytes.len())
     }
@@ -129,13 +158,22 @@ impl Write for Pipe {
 
 /// CONNECT and CONNECTED; then a subscription gets what is sent.
 fn speak_stomp(stream: &mut (impl Read + Write)) {
-    stream.write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0").expect("it leaves");
+    stream
+        .write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+        .expect("it leaves");
     assert!(frame(stream).starts_with("CONNECTED\n"));
-    stream.write_all(b"SUBSCRIBE\nid:1\ndestination:/queue/jobs\nreceipt:r\n\n\0").expect("it leaves");
+    stream
+        .write_all(b"SUBSCRIBE\nid:1\ndestination:/queue/jobs\nreceipt:r\n\n\0")
+        .expect("it leaves");
     assert!(frame(stream).contains("receipt-id:r\n"));
-    stream.write_all(b"SEND\ndestination:/queue/jobs\n\nwork\0").expect("it leaves");
+    stream
+        .write_all(b"SEND\ndestination:/queue/jobs\n\nwork\0")
+        .expect("it leaves");
     let message = frame(stream);
-    assert!(message.starts_with("MESSAGE\n") && message.ends_with("\n\nwork"), "{message}");
+    assert!(
+        message.starts_with("MESSAGE\n") && message.ends_with("\n\nwork"),
+        "{message}"
+    );
 }
 
 /// The next STOMP frame, without what may stand between two.
@@ -143,7 +181,11 @@ fn frame(stream: &mut impl Read) -> String {
     let mut frame = Vec::new();
     let mut byte = [0];
     loop {
-        assert_eq!(stream.read(&mut byte).expect("something comes"), 1, "closed after {frame:?}");
+        assert_eq!(
+            stream.read(&mut byte).expect("something comes"),
+            1,
+            "closed after {frame:?}"
+        );
         match byte[0] {
             0 => return String::from_utf8(frame).expect("text"),
             b'\n' if frame.is_empty() => {}
@@ -187,10 +229,19 @@ fn whoever_speaks_a_protocol_of_queues_lives_on_one_shard_whatever_the_transport
     speak_stomp(&mut web);
     let there = present(&server);
     let home = thalweg_kernel::home("$q", 5).0;
-    let expected = [("AMQP 0-9-1", "tcp"), ("AMQP 0-9-1", "unix"), ("STOMP 1.2", "tcp+websocket")];
-    let expected: Vec<_> = expected.map(|(dialect, transport)| (None, dialect, transport, home)).into();
+    let expected = [
+        ("AMQP 0-9-1", "tcp"),
+        ("AMQP 0-9-1", "unix"),
+        ("STOMP 1.2", "tcp+websocket"),
+    ];
+    let expected: Vec<_> = expected
+        .map(|(dialect, transport)| (None, dialect, transport, home))
+        .into();
     // Those who have left may be noticed later.
-    let there: Vec<_> = there.into_iter().filter(|one| one.1 != "STOMP 1.2" || one.2 == "tcp+websocket").collect();
+    let there: Vec<_> = there
+        .into_iter()
+        .filter(|one| one.1 != "STOMP 1.2" || one.2 == "tcp+websocket")
+        .collect();
     assert_eq!(there, expected);
 }
 
@@ -216,14 +267,20 @@ fn a_clients_certificate_is_its_log_in_in_both_protocols() {
         ];
         sets.extend(keys.map(|(key, value)| format!("listeners.{name}.{key}={value}")));
     }
-    let server = start(&folder, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let server = start(
+        &folder,
+        &sets.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     let pipe = |listener: &str, shows: bool| {
         let files = TlsClientFiles {
             ca: Some(folder.0.join("authority.pem")),
             identity: shows.then(|| (folder.0.join("client.pem"), folder.0.join("client.key"))),
             insecure: false,
         };
-        let tls = TlsConnector::new(&files).expect("files").connect("localhost").expect("a name");
+        let tls = TlsConnector::new(&files)
+            .expect("files")
+            .connect("localhost")
+            .expect("a name");
         Pipe::new(tcp(&server, listener), Filtered::stack(Some(tls), None))
     };
     let _amqp = Amqp::over(pipe("amqps", true), "EXTERNAL", b"", "/", 0);
@@ -231,24 +288,43 @@ fn a_clients_certificate_is_its_log_in_in_both_protocols() {
     speak_stomp(&mut stomp);
     let user = Some("pump-7".to_owned());
     let home = thalweg_kernel::home("$q", 5).0;
-    let expected = ["AMQP 0-9-1", "STOMP 1.2"].map(|dialect| (user.clone(), dialect, "tcp+tls", home));
+    let expected =
+        ["AMQP 0-9-1", "STOMP 1.2"].map(|dialect| (user.clone(), dialect, "tcp+tls", home));
     assert_eq!(present(&server), expected);
 
     let mut nobody = pipe("stomps", false);
-    nobody.write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0").expect("it leaves");
-    assert!(frame(&mut nobody).starts_with("ERROR\n"), "without a certificate there is nothing to know it by");
+    nobody
+        .write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+        .expect("it leaves");
+    assert!(
+        frame(&mut nobody).starts_with("ERROR\n"),
+        "without a certificate there is nothing to know it by"
+    );
 }
 
 #[test]
 fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
     let folder = Folder::new();
     let mut server = start(&folder, &[]);
-    let names = |server: &Server| server.listening().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |server: &Server| {
+        server
+            .listening()
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&server), ["mqtt"]);
-    server.reload(configuration(&folder, &["listeners.amqp.bind=127.0.0.1:0", "tenants=plant"])).expect("it is legal");
+    server
+        .reload(configuration(
+            &folder,
+            &["listeners.amqp.bind=127.0.0.1:0", "tenants=plant"],
+        ))
+        .expect("it is legal");
     assert_eq!(names(&server), ["mqtt", "amqp"]);
     let mut client = Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "plant", 0);
-    server.reload(configuration(&folder, &[])).expect("it is legal");
+    server
+        .reload(configuration(&folder, &[]))
+        .expect("it is legal");
     assert_eq!(names(&server), ["mqtt"]);
     client.declare_queue("jobs");
 }
@@ -256,12 +332,24 @@ fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
 #[test]
 fn a_connection_that_does_not_get_to_its_open_is_closed_in_time() {
     let folder = Folder::new();
-    let server = start(&folder, &["listeners.amqp.bind=127.0.0.1:0", "limits.connect_timeout=1s"]);
+    let server = start(
+        &folder,
+        &[
+            "listeners.amqp.bind=127.0.0.1:0",
+            "limits.connect_timeout=1s",
+        ],
+    );
     let mut stream = tcp(&server, "amqp");
     stream.write_all(b"AMQP\0\0\x09\x01").expect("it leaves");
     let mut heard = Vec::new();
-    stream.read_to_end(&mut heard).expect("an end, not a time limit");
-    assert_eq!(heard.get(7..11), Some(&[0, 10, 0, 10][..]), "connection.start");
+    stream
+        .read_to_end(&mut heard)
+        .expect("an end, not a time limit");
+    assert_eq!(
+        heard.get(7..11),
+        Some(&[0, 10, 0, 10][..]),
+        "connection.start"
+    );
 }
 
 /// Far more than the server reads at once.
@@ -284,11 +372,18 @@ fn close_amqp(stream: impl Read + Write + 'static) {
 fn answer_to(mut stream: impl Read + Write + Wire, last: &[u8]) -> Vec<u8> {
     stream.write_all(last).expect("it leaves");
     for _ in 0..BEHIND_CLOSE {
-        stream.write_all(&[b'\n'; 100_000]).expect("it leaves, whatever the server still wants");
+        stream
+            .write_all(&[b'\n'; 100_000])
+            .expect("it leaves, whatever the server still wants");
     }
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the end of the stream, not a reset");
-    stream.wire().write_all(b"\n").expect("the connection is not reset");
+    stream
+        .read_to_end(&mut answer)
+        .expect("the end of the stream, not a reset");
+    stream
+        .wire()
+        .write_all(b"\n")
+        .expect("the connection is not reset");
     answer
 }
 
@@ -299,21 +394,44 @@ fn the_answer_to_a_close_arrives_although_the_client_still_sends() {
     authority.issue(&folder, "server", "the broker");
     let mut sets = Vec::new();
     for kind in ["mqtt", "amqp", "stomp"] {
-        for transport in ["tcp", "tls", "ws"].iter().filter(|transport| (kind, **transport) != ("amqp", "ws")) {
-            let name = if *transport == "tcp" { kind.to_owned() } else { format!("{kind}-{transport}") };
-            let keys = [("kind", kind), ("transport", transport), ("bind", "127.0.0.1:0")];
+        for transport in ["tcp", "tls", "ws"]
+            .iter()
+            .filter(|transport| (kind, **transport) != ("amqp", "ws"))
+        {
+            let name = if *transport == "tcp" {
+                kind.to_owned()
+            } else {
+                format!("{kind}-{transport}")
+            };
+            let keys = [
+                ("kind", kind),
+                ("transport", transport),
+                ("bind", "127.0.0.1:0"),
+            ];
             sets.extend(keys.map(|(key, value)| format!("listeners.{name}.{key}={value}")));
             if *transport == "tls" {
-                sets.push(format!("listeners.{name}.tls.certificate={{folder}}/server.pem"));
+                sets.push(format!(
+                    "listeners.{name}.tls.certificate={{folder}}/server.pem"
+                ));
                 sets.push(format!("listeners.{name}.tls.key={{folder}}/server.key"));
             }
         }
     }
-    let server = start(&folder, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let server = start(
+        &folder,
+        &sets.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     let tls = |listener: &str| {
         let ca = Some(folder.0.join("authority.pem"));
-        let files = TlsClientFiles { ca, identity: None, insecure: false };
-        let tls = TlsConnector::new(&files).expect("files").connect("localhost").expect("a name");
+        let files = TlsClientFiles {
+            ca,
+            identity: None,
+            insecure: false,
+        };
+        let tls = TlsConnector::new(&files)
+            .expect("files")
+            .connect("localhost")
+            .expect("a name");
         Pipe::new(tcp(&server, listener), Filtered::stack(Some(tls), None))
     };
     let web = |listener: &str, protocol: &str| {
@@ -335,10 +453,16 @@ fn the_answer_to_a_close_arrives_although_the_client_still_sends() {
         answer_to(web("mqtt-ws", "mqtt"), &again),
     ];
     for answer in answers {
-        assert!(answer.windows(3).any(|part| matches!(part, [0xE0, _, 0x82])), "{answer:?}");
+        assert!(
+            answer
+                .windows(3)
+                .any(|part| matches!(part, [0xE0, _, 0x82])),
+            "{answer:?}"
+        );
     }
 
-    let goodbye = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0DISCONNECT\nreceipt:last\n\n\0";
+    let goodbye =
+        b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0DISCONNECT\nreceipt:last\n\n\0";
     let answers = [
         answer_to(tcp(&server, "stomp"), goodbye),
         answer_to(tls("stomp-tls"), goodbye),
@@ -357,10 +481,13 @@ impl Authority {
     fn new(folder: &Folder) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("a certificate");
-        std::fs::write(folder.0.join("authority.pem"), certificate.pem()).expect("the folder is writable");
+        std::fs::write(folder.0.join("authority.pem"), certificate.pem())
+            .expect("the folder is writable");
         Authority(Issuer::new(params, key))
     }
 
@@ -371,7 +498,8 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");
         for (ending, text) in [("pem", certificate.pem()), ("key", key.serialize_pem())] {
-            std::fs::write(folder.0.join(format!("{file}.{ending}")), text).expect("the folder is writable");
+            std::fs::write(folder.0.join(format!("{file}.{ending}")), text)
+                .expect("the folder is writable");
         }
     }
 }
@@ -382,7 +510,11 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("thalweg-queues-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "thalweg-queues-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("the temporary folder is writable");
         Folder(path)

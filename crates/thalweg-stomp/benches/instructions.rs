@@ -8,9 +8,15 @@ type Operation = (&'static str, fn(u32));
 
 const OPERATIONS: [Operation; 5] = [
     ("decode_send", |count| decode(SEND, count)),
-    ("decode_send_with_receipt_and_more", |count| decode(SEND_WITH_RECEIPT_AND_MORE, count)),
-    ("decode_send_without_length", |count| decode(SEND_WITHOUT_LENGTH, count)),
-    ("decode_ack", |count| decode(b"ACK\nid:sub-0-12345\n\n\0", count)),
+    ("decode_send_with_receipt_and_more", |count| {
+        decode(SEND_WITH_RECEIPT_AND_MORE, count)
+    }),
+    ("decode_send_without_length", |count| {
+        decode(SEND_WITHOUT_LENGTH, count)
+    }),
+    ("decode_ack", |count| {
+        decode(b"ACK\nid:sub-0-12345\n\n\0", count)
+    }),
     ("encode_message", encode),
 ];
 
@@ -36,7 +42,9 @@ fn main() {
 
 fn connected() -> ServerSide {
     let mut server = ServerSide::new(ServerLimits::default());
-    let input = server.handle_input(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0").expect("a legal CONNECT");
+    let input = server
+        .handle_input(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        .expect("a legal CONNECT");
     assert!(matches!(input, Some((_, Event::Connect(_)))));
     server.connected(&ConnectedOut::default(), &mut Vec::new());
     server
@@ -45,7 +53,10 @@ fn connected() -> ServerSide {
 fn decode(frame: &[u8], count: u32) {
     let mut server = connected();
     for _ in 0..count {
-        let event = server.handle_input(black_box(frame)).expect("legal").expect("complete");
+        let event = server
+            .handle_input(black_box(frame))
+            .expect("legal")
+            .expect("complete");
         black_box(&event);
     }
 }

@@ -71,7 +71,10 @@ impl ClientSide {
     }
 
     /// The next frame out of `bytes`; as `ServerSide::handle_input`. After ERROR nothing comes out any more.
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
         if matches!(self.state, State::ExpectConnect | State::Closed) {
             return Ok(None);
         }
@@ -88,13 +91,21 @@ impl ClientSide {
         }
     }
 
-    fn next_event<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+    fn next_event<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
         if bytes.is_empty() {
             return Ok(None);
         }
         let state = self.state;
         let admit = |command: Option<Command>| admit(command, state);
-        let Some(frame) = self.scanner.frame(bytes, &self.limits, self.version, admit)? else { return Ok(None) };
+        let Some(frame) = self
+            .scanner
+            .frame(bytes, &self.limits, self.version, admit)?
+        else {
+            return Ok(None);
+        };
         let len = frame.whole.len();
         let event = event(&frame)?;
         match &event {
@@ -121,7 +132,12 @@ impl ClientSide {
     }
 
     /// Sends a message. `more` writes further headers behind those of `m`; it must not repeat them.
-    pub fn send(&self, m: &SendOut<'_>, more: impl FnOnce(&mut HeaderWriter<'_>), out: &mut Vec<u8>) {
+    pub fn send(
+        &self,
+        m: &SendOut<'_>,
+        more: impl FnOnce(&mut HeaderWriter<'_>),
+        out: &mut Vec<u8>,
+    ) {
         if self.is_connected() {
             m.encode(self.version, more, out);
         }
@@ -135,14 +151,25 @@ impl ClientSide {
     }
 
     /// Ends a subscription that has an id.
-    pub fn unsubscribe(&self, id: &str, receipt: Option<&str>, headers: &[(&str, &str)], out: &mut Vec<u8>) {
+    pub fn unsubscribe(
+        &self,
+        id: &str,
+        receipt: Option<&str>,
+        headers: &[(&str, &str)],
+        out: &mut Vec<u8>,
+    ) {
         if self.is_connected() {
             subscribe::unsubscribe((Some(id), None), receipt, headers, self.version, out);
         }
     }
 
     /// Ends a subscription without an id, in 1.0; nothing is written in later versions.
-    pub fn unsubscribe_destination(&self, destination: &str, receipt: Option<&str>, out: &mut Vec<u8>) {
+    pub fn unsubscribe_destination(
+        &self,
+        destination: &str,
+        receipt: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
         if self.is_connected() && self.version == Version::V10 {
             subscribe::unsubscribe((None, Some(destination)), receipt, &[], self.version, out);
         }
@@ -201,7 +228,9 @@ impl ClientSide {
 
 fn admit(command: Option<Command>, state: State) -> Result<Command, PeerFault> {
     match (command, state) {
-        (Some(command @ (Command::Connected | Command::Error)), State::ExpectConnected) => Ok(command),
+        (Some(command @ (Command::Connected | Command::Error)), State::ExpectConnected) => {
+            Ok(command)
+        }
         (_, State::ExpectConnected) => Err(PeerFault::EXPECTED_CONNECTED),
         (Some(Command::Connected), _) => Err(PeerFault::SECOND_CONNECTED),
         (Some(command), _) if command.is_of_server() => Ok(command),

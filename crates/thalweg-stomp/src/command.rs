@@ -106,7 +106,10 @@ impl Command {
 
     /// Whether servers send it.
     pub(crate) const fn is_of_server(self) -> bool {
-        matches!(self, Command::Connected | Command::Message | Command::Receipt | Command::Error)
+        matches!(
+            self,
+            Command::Connected | Command::Message | Command::Receipt | Command::Error
+        )
     }
 
     /// Whether its headers are never escaped, because they are older than the agreement on a version.
@@ -129,7 +132,10 @@ mod tests {
     #[test]
     fn names_and_commands_are_one_to_one() {
         for command in Command::ALL {
-            assert_eq!(Command::from_bytes(command.name().as_bytes()), Some(command));
+            assert_eq!(
+                Command::from_bytes(command.name().as_bytes()),
+                Some(command)
+            );
         }
         assert_eq!(Command::from_bytes(b"send"), None);
     }

@@ -64,7 +64,9 @@ impl Dialect {
 
     /// The levels of what follows `/topic/`.
     pub fn levels(self, topic: &str) -> impl Iterator<Item = TopicLevel<'_>> {
-        topic.split(self.separator()).map(move |level| self.level(level))
+        topic
+            .split(self.separator())
+            .map(move |level| self.level(level))
     }
 }
 
@@ -134,7 +136,11 @@ impl<'a> Destination<'a> {
     pub fn parse(text: &'a str, dialect: Dialect) -> Result<Self, DestinationError> {
         if let Some(rest) = text.strip_prefix("/topic/") {
             let is_parted = dialect == Dialect::Rabbitmq && rest.contains('/');
-            return if is_parted { Err(DestinationError::TooManyParts) } else { named(rest).map(Destination::Topic) };
+            return if is_parted {
+                Err(DestinationError::TooManyParts)
+            } else {
+                named(rest).map(Destination::Topic)
+            };
         }
         if let Some(rest) = text.strip_prefix("/queue/") {
             return queue(rest).map(Destination::Queue);
@@ -154,8 +160,20 @@ impl<'a> Destination<'a> {
         if dialect == Dialect::Rabbitmq && !text.is_empty() && !text.contains('/') {
             return Ok(Destination::Queue(unescape(text)));
         }
-        let is_bare = ["/topic", "/queue", "/exchange", "/temp-queue", "/reply-queue", "/amq/queue"].contains(&text);
-        Err(if is_bare { DestinationError::NoName } else { DestinationError::UnknownPrefix })
+        let is_bare = [
+            "/topic",
+            "/queue",
+            "/exchange",
+            "/temp-queue",
+            "/reply-queue",
+            "/amq/queue",
+        ]
+        .contains(&text);
+        Err(if is_bare {
+            DestinationError::NoName
+        } else {
+            DestinationError::UnknownPrefix
+        })
     }
 }
 
@@ -181,12 +199,20 @@ impl Display for Destination<'_> {
 }
 
 fn named(rest: &str) -> Result<&str, DestinationError> {
-    if rest.is_empty() { Err(DestinationError::NoName) } else { Ok(rest) }
+    if rest.is_empty() {
+        Err(DestinationError::NoName)
+    } else {
+        Ok(rest)
+    }
 }
 
 fn queue(rest: &str) -> Result<Cow<'_, str>, DestinationError> {
     let name = named(rest)?;
-    if name.contains('/') { Err(DestinationError::TooManyParts) } else { Ok(unescape(name)) }
+    if name.contains('/') {
+        Err(DestinationError::TooManyParts)
+    } else {
+        Ok(unescape(name))
+    }
 }
 
 fn exchange(rest: &str) -> Result<Destination<'_>, DestinationError> {
@@ -197,12 +223,19 @@ fn exchange(rest: &str) -> Result<Destination<'_>, DestinationError> {
     if key.is_some_and(|key| key.contains('/')) {
         return Err(DestinationError::TooManyParts);
     }
-    Ok(Destination::Exchange { name: unescape(named(name)?), key: key.map(unescape) })
+    Ok(Destination::Exchange {
+        name: unescape(named(name)?),
+        key: key.map(unescape),
+    })
 }
 
 /// Undoes `%2F`, and nothing else: so does RabbitMQ, and names that merely hold a `%` stay as they are.
 fn unescape(name: &str) -> Cow<'_, str> {
-    if name.contains(SLASH) { Cow::Owned(name.replace(SLASH, "/")) } else { Cow::Borrowed(name) }
+    if name.contains(SLASH) {
+        Cow::Owned(name.replace(SLASH, "/"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 /// Writes a name so that [`unescape`] gives it back. (A name that holds `%2F` itself comes back with a slash.)
@@ -230,14 +263,44 @@ mod tests {
             ("/queue/q", Destination::Queue("q".into())),
             ("/queue/a%2Fb%25", Destination::Queue("a/b%25".into())),
             ("/amq/queue/q", Destination::AmqQueue("q".into())),
-            ("/exchange/e", Destination::Exchange { name: "e".into(), key: None }),
-            ("/exchange/e/k.#", Destination::Exchange { name: "e".into(), key: Some("k.#".into()) }),
-            ("/exchange/a%2Fb/c%2Fd", Destination::Exchange { name: "a/b".into(), key: Some("c/d".into()) }),
-            ("/exchange/e/", Destination::Exchange { name: "e".into(), key: Some("".into()) }),
+            (
+                "/exchange/e",
+                Destination::Exchange {
+                    name: "e".into(),
+                    key: None,
+                },
+            ),
+            (
+                "/exchange/e/k.#",
+                Destination::Exchange {
+                    name: "e".into(),
+                    key: Some("k.#".into()),
+                },
+            ),
+            (
+                "/exchange/a%2Fb/c%2Fd",
+                Destination::Exchange {
+                    name: "a/b".into(),
+                    key: Some("c/d".into()),
+                },
+            ),
+            (
+                "/exchange/e/",
+                Destination::Exchange {
+                    name: "e".into(),
+                    key: Some("".into()),
+                },
+            ),
             ("/temp-queue/foo", Destination::TempQueue("foo".into())),
-            ("/reply-queue/amq.gen-a/b==", Destination::ReplyQueue("amq.gen-a/b==")),
+            (
+                "/reply-queue/amq.gen-a/b==",
+                Destination::ReplyQueue("amq.gen-a/b=="),
+            ),
         ] {
-            assert_eq!(Destination::parse(text, Dialect::Rabbitmq).as_ref(), Ok(&expected));
+            assert_eq!(
+                Destination::parse(text, Dialect::Rabbitmq).as_ref(),
+                Ok(&expected)
+            );
             assert_eq!(expected.to_string(), text);
         }
     }
@@ -259,15 +322,28 @@ mod tests {
             ("/temp-queue/a/b", DestinationError::TooManyParts),
             ("/exchange/a/b/c", DestinationError::TooManyParts),
         ] {
-            assert_eq!(Destination::parse(text, Dialect::Rabbitmq), Err(expected), "{text}");
+            assert_eq!(
+                Destination::parse(text, Dialect::Rabbitmq),
+                Err(expected),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_bare_name_is_a_queue_in_the_dialect_of_rabbitmq_only() {
-        assert_eq!(Destination::parse("q", Dialect::Rabbitmq), Ok(Destination::Queue("q".into())));
-        assert_eq!(Destination::parse("q", Dialect::Activemq), Err(DestinationError::UnknownPrefix));
-        assert_eq!(Destination::parse("q", Dialect::Slash), Err(DestinationError::UnknownPrefix));
+        assert_eq!(
+            Destination::parse("q", Dialect::Rabbitmq),
+            Ok(Destination::Queue("q".into()))
+        );
+        assert_eq!(
+            Destination::parse("q", Dialect::Activemq),
+            Err(DestinationError::UnknownPrefix)
+        );
+        assert_eq!(
+            Destination::parse("q", Dialect::Slash),
+            Err(DestinationError::UnknownPrefix)
+        );
     }
 
     #[test]
@@ -278,9 +354,17 @@ mod tests {
             (Dialect::Activemq, "a.*.>", vec![Text("a"), One, Many]),
             (Dialect::Activemq, "#", vec![Text("#")]),
             (Dialect::Slash, "a/+/*/#", vec![Text("a"), One, One, Many]),
-            (Dialect::Slash, "a.b//", vec![Text("a.b"), Text(""), Text("")]),
+            (
+                Dialect::Slash,
+                "a.b//",
+                vec![Text("a.b"), Text(""), Text("")],
+            ),
         ] {
-            assert_eq!(dialect.levels(topic).collect::<Vec<_>>(), expected, "{topic}");
+            assert_eq!(
+                dialect.levels(topic).collect::<Vec<_>>(),
+                expected,
+                "{topic}"
+            );
         }
     }
 }

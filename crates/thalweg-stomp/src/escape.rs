@@ -72,7 +72,9 @@ fn put_slowly(bytes: &[u8], version: Version, out: &mut Vec<u8>) {
 /// No byte that any version treats in a special way. Looks at all of them, which lets the compiler use vectors.
 #[inline]
 fn is_harmless(bytes: &[u8]) -> bool {
-    !bytes.iter().fold(false, |found, byte| found | matches!(byte, 0 | b'\n' | b'\r' | b':' | b'\\'))
+    !bytes.iter().fold(false, |found, byte| {
+        found | matches!(byte, 0 | b'\n' | b'\r' | b':' | b'\\')
+    })
 }
 
 /// Whether [`put`] would say exactly this as a header.
@@ -104,21 +106,32 @@ mod tests {
 
     #[test]
     fn each_version_has_its_own_escapes() {
-        for (version, expected) in
-            [(Version::V10, "a\\b:c d\re"), (Version::V11, "a\\\\b\\cc\\nd\re"), (Version::V12, "a\\\\b\\cc\\nd\\re")]
-        {
+        for (version, expected) in [
+            (Version::V10, "a\\b:c d\re"),
+            (Version::V11, "a\\\\b\\cc\\nd\re"),
+            (Version::V12, "a\\\\b\\cc\\nd\\re"),
+        ] {
             assert_eq!(escaped("a\\b:c\nd\re", version), expected);
         }
-        assert_eq!(unescape("a\\\\b\\cc\\nd", Version::V11).as_deref(), Some("a\\b:c\nd"));
+        assert_eq!(
+            unescape("a\\\\b\\cc\\nd", Version::V11).as_deref(),
+            Some("a\\b:c\nd")
+        );
         assert_eq!(unescape("\\r", Version::V12).as_deref(), Some("\r"));
-        assert_eq!(unescape("\\r\\t\\", Version::V10).as_deref(), Some("\\r\\t\\"));
+        assert_eq!(
+            unescape("\\r\\t\\", Version::V10).as_deref(),
+            Some("\\r\\t\\")
+        );
     }
 
     #[test]
     fn unknown_escapes_are_refused() {
-        for (raw, version) in
-            [("\\r", Version::V11), ("\\t", Version::V11), ("\\t", Version::V12), ("a\\", Version::V12)]
-        {
+        for (raw, version) in [
+            ("\\r", Version::V11),
+            ("\\t", Version::V11),
+            ("\\t", Version::V12),
+            ("a\\", Version::V12),
+        ] {
             assert_eq!(unescape(raw, version), None, "{raw} {version}");
             assert!(!is_valid(raw.as_bytes(), version), "{raw} {version}");
         }
@@ -127,6 +140,9 @@ mod tests {
 
     #[test]
     fn text_without_escapes_is_borrowed() {
-        assert!(matches!(unescape("plain", Version::V12), Some(Cow::Borrowed("plain"))));
+        assert!(matches!(
+            unescape("plain", Version::V12),
+            Some(Cow::Borrowed("plain"))
+        ));
     }
 }

@@ -23,7 +23,10 @@ impl<'b> Headers<'b> {
     /// Every header in order, repeated names included: earlier values of a name count, later ones are its history.
     /// [1.2#Repeated_Header_Entries]
     pub fn iter(&self) -> HeaderIter<'b> {
-        HeaderIter { rest: self.lines, version: self.version }
+        HeaderIter {
+            rest: self.lines,
+            version: self.version,
+        }
     }
 
     /// The headers that count: the first of each name. Takes longer than [`Headers::iter`].
@@ -74,7 +77,10 @@ impl<'b> Iterator for HeaderIter<'b> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let colon = memchr::memchr(b':', line.as_bytes())?;
         let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
-        Some((unescaped(name, self.version), unescaped(value, self.version)))
+        Some((
+            unescaped(name, self.version),
+            unescaped(value, self.version),
+        ))
     }
 }
 
@@ -95,7 +101,14 @@ impl<'o> HeaderWriter<'o> {
     pub(crate) fn begin(command: crate::Command, version: Version, out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(command.name().as_bytes());
         out.push(b'\n');
-        HeaderWriter { out, version: if command.is_plain() { Version::V10 } else { version } }
+        HeaderWriter {
+            out,
+            version: if command.is_plain() {
+                Version::V10
+            } else {
+                version
+            },
+        }
     }
 
     /// A header. Left out if this version of the protocol cannot say it: NUL, an empty name, and in 1.0 a line feed or
@@ -115,7 +128,13 @@ impl<'o> HeaderWriter<'o> {
         if sayable {
             escape::put(name, self.version, self.out);
             self.out.push(b':');
-            let _ = write!(Escaped { out: self.out, version: self.version }, "{value}");
+            let _ = write!(
+                Escaped {
+                    out: self.out,
+                    version: self.version
+                },
+                "{value}"
+            );
             self.out.push(b'\n');
         }
         sayable
@@ -159,7 +178,8 @@ impl<'o> HeaderWriter<'o> {
         }
         self.out.extend_from_slice(name.as_bytes());
         self.out.push(b':');
-        self.out.extend_from_slice(digits.get(digits.len() - len..).unwrap_or_default());
+        self.out
+            .extend_from_slice(digits.get(digits.len() - len..).unwrap_or_default());
         self.out.push(b'\n');
     }
 

@@ -67,7 +67,9 @@ impl Found {
     /// Notes a header line.
     #[inline]
     pub(crate) fn note(&mut self, name: &[u8], value_start: usize, value_end: usize) {
-        let Some(known) = Known::from_name(name) else { return };
+        let Some(known) = Known::from_name(name) else {
+            return;
+        };
         let bit = 1 << known as u32;
         if self.there & bit == 0
             && let Some(place) = self.places.get_mut(known as usize)

@@ -63,17 +63,28 @@ impl<'b> Frame<'_, 'b> {
     pub(crate) fn get(&self, known: Known) -> Option<Cow<'b, str>> {
         let raw = self.head.get(self.found.place(known)?)?;
         let is_padded = self.version == Version::V10 && !self.command.is_plain();
-        Some(unescaped(if is_padded { unpadded(raw) } else { raw }, self.escapes))
+        Some(unescaped(
+            if is_padded { unpadded(raw) } else { raw },
+            self.escapes,
+        ))
     }
 
     /// The value of a header of CONNECT, which is read in this version.
     pub(crate) fn get_plain(&self, known: Known, version: Version) -> Option<Cow<'b, str>> {
         let raw = self.head.get(self.found.place(known)?)?;
-        Some(Cow::Borrowed(if version == Version::V10 { unpadded(raw) } else { raw }))
+        Some(Cow::Borrowed(if version == Version::V10 {
+            unpadded(raw)
+        } else {
+            raw
+        }))
     }
 
     #[inline]
-    pub(crate) fn required(&self, known: Known, fault: PeerFault) -> Result<Cow<'b, str>, PeerFault> {
+    pub(crate) fn required(
+        &self,
+        known: Known,
+        fault: PeerFault,
+    ) -> Result<Cow<'b, str>, PeerFault> {
         self.get(known).ok_or(fault)
     }
 }
@@ -100,7 +111,16 @@ impl Scanner {
     /// Forgets everything: the buffer starts with something else now.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        let Scanner { seen, line, command, headers, found, headers_start, body, body_len } = self;
+        let Scanner {
+            seen,
+            line,
+            command,
+            headers,
+            found,
+            headers_start,
+            body,
+            body_len,
+        } = self;
         (*seen, *line, *command, *headers) = (0, 0, None, 0);
         (*headers_start, *body, *body_len) = (0, 0, None);
         found.clear();
@@ -133,10 +153,15 @@ impl Scanner {
         if self.body == 0 && !self.scan_head(bytes, limits, admit)? {
             return Ok(None);
         }
-        let Some(body_end) = self.scan_body(bytes, limits)? else { return Ok(None) };
-        let (Some(command), Some(head), Some(body), Some(whole)) =
-            (self.command, bytes.get(..self.body), bytes.get(self.body..body_end), bytes.get(..=body_end))
-        else {
+        let Some(body_end) = self.scan_body(bytes, limits)? else {
+            return Ok(None);
+        };
+        let (Some(command), Some(head), Some(body), Some(whole)) = (
+            self.command,
+            bytes.get(..self.body),
+            bytes.get(self.body..body_end),
+            bytes.get(..=body_end),
+        ) else {
             return Ok(None);
         };
         let head = utf8(head)?;
@@ -148,7 +173,16 @@ impl Scanner {
             return Err(PeerFault::HEADER_ESCAPE);
         }
         let headers = Headers::new(head.get(self.headers_start..).unwrap_or_default(), escapes);
-        Ok(Some(Frame { command, version, headers, body, whole, head, escapes, found: &self.found }))
+        Ok(Some(Frame {
+            command,
+            version,
+            headers,
+            body,
+            whole,
+            head,
+            escapes,
+            found: &self.found,
+        }))
     }
 
     /// Looks at lines until the blank one; `false`: it has not come yet.
@@ -165,11 +199,19 @@ impl Scanner {
                 Some(_) => (limits.header_bytes_max, PeerFault::HEADER_TOO_LONG),
             };
             // Nothing beyond the longest line is looked at, so that a fault does not depend on how much has arrived.
-            let window_end = self.line.saturating_add(line_max as usize).saturating_add(1).min(bytes.len());
+            let window_end = self
+                .line
+                .saturating_add(line_max as usize)
+                .saturating_add(1)
+                .min(bytes.len());
             let unseen = bytes.get(self.seen..window_end).unwrap_or_default();
             let Some(at) = memchr::memchr2(b'\n', 0, unseen) else {
                 self.seen = window_end;
-                return if window_end - self.line > line_max as usize { Err(too_long) } else { Ok(false) };
+                return if window_end - self.line > line_max as usize {
+                    Err(too_long)
+                } else {
+                    Ok(false)
+                };
             };
             let end = self.seen + at;
             if unseen.get(at) == Some(&0) {
@@ -213,7 +255,10 @@ impl Scanner {
     #[inline]
     fn end_head(&mut self, bytes: &[u8], limits: &FrameLimits) -> Result<(), PeerFault> {
         if let Some(place) = self.found.place(Known::ContentLength) {
-            let len = bytes.get(place).and_then(parse_number).ok_or(PeerFault::CONTENT_LENGTH)?;
+            let len = bytes
+                .get(place)
+                .and_then(parse_number)
+                .ok_or(PeerFault::CONTENT_LENGTH)?;
             if len > 0 && !self.command.is_some_and(Command::has_body) {
                 return Err(PeerFault::BODY_FORBIDDEN);
             }
@@ -228,7 +273,11 @@ impl Scanner {
 
     /// Where the NUL behind the body is, if it has come.
     #[inline]
-    fn scan_body(&mut self, bytes: &[u8], limits: &FrameLimits) -> Result<Option<usize>, PeerFault> {
+    fn scan_body(
+        &mut self,
+        bytes: &[u8],
+        limits: &FrameLimits,
+    ) -> Result<Option<usize>, PeerFault> {
         if let Some(len) = self.body_len {
             let end = self.body + len;
             return match bytes.get(end) {
@@ -237,17 +286,27 @@ impl Scanner {
                 Some(_) => Err(PeerFault::CONTENT_LENGTH_WRONG),
             };
         }
-        let window_end = self.body.saturating_add(limits.body_bytes_max as usize).saturating_add(1).min(bytes.len());
+        let window_end = self
+            .body
+            .saturating_add(limits.body_bytes_max as usize)
+            .saturating_add(1)
+            .min(bytes.len());
         let unseen = bytes.get(self.seen..window_end).unwrap_or_default();
         let nul = memchr::memchr(0, unseen);
-        let body = unseen.get(..nul.unwrap_or(unseen.len())).unwrap_or_default();
+        let body = unseen
+            .get(..nul.unwrap_or(unseen.len()))
+            .unwrap_or_default();
         // Clients that end every frame with an empty line too many do exist.
-        if !self.command.is_some_and(Command::has_body) && !body.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+        if !self.command.is_some_and(Command::has_body)
+            && !body.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+        {
             return Err(PeerFault::BODY_FORBIDDEN);
         }
         match nul {
             Some(at) => Ok(Some(self.seen + at)),
-            None if window_end - self.body > limits.body_bytes_max as usize => Err(PeerFault::BODY_TOO_LARGE),
+            None if window_end - self.body > limits.body_bytes_max as usize => {
+                Err(PeerFault::BODY_TOO_LARGE)
+            }
             None => {
                 self.seen = window_end;
                 Ok(None)
@@ -265,7 +324,10 @@ pub(crate) fn unpadded(value: &str) -> &str {
 /// every frame, and NULs that other clients put behind one too many.
 #[inline]
 pub(crate) fn line_ends(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n' | 0)).count()
+    bytes
+        .iter()
+        .take_while(|byte| matches!(byte, b'\r' | b'\n' | 0))
+        .count()
 }
 
 /// Short heads are the rule, and for them the standard library beats a choice of vector instructions.

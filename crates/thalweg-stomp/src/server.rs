@@ -107,7 +107,10 @@ impl ServerSide {
     /// Between the CONNECT event and [`ServerSide::connected`] nothing comes out; what the client has sent already
     /// stays in `bytes`, so **call again after `connected`**. After DISCONNECT nothing comes out any more.
     #[inline]
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         if !matches!(self.state, State::Connected | State::ExpectConnect) {
             return Ok(None);
         }
@@ -135,8 +138,14 @@ impl ServerSide {
         }
         let (state, version) = (self.state, self.version);
         let admit = |command: Option<Command>| admit(command, state, version);
-        let limits = if state == State::ExpectConnect { &self.limits.connect } else { &self.limits.frame };
-        let Some(frame) = self.scanner.frame(bytes, limits, version, admit)? else { return Ok(None) };
+        let limits = if state == State::ExpectConnect {
+            &self.limits.connect
+        } else {
+            &self.limits.frame
+        };
+        let Some(frame) = self.scanner.frame(bytes, limits, version, admit)? else {
+            return Ok(None);
+        };
         let len = frame.whole.len();
         let event = match frame.command {
             Command::Send => Event::Send(SendFrame::decode(&frame)?),
@@ -159,9 +168,18 @@ impl ServerSide {
     fn note_offender(&mut self, bytes: &[u8]) {
         let plain = self.scanner.command().is_none_or(Command::is_plain);
         let version = if plain { Version::V10 } else { self.version };
-        let raw = self.scanner.place(Known::Receipt).and_then(|place| bytes.get(place));
+        let raw = self
+            .scanner
+            .place(Known::Receipt)
+            .and_then(|place| bytes.get(place));
         let text = raw.and_then(|raw| std::str::from_utf8(raw).ok());
-        let text = text.map(|text| if self.version == Version::V10 { unpadded(text) } else { text });
+        let text = text.map(|text| {
+            if self.version == Version::V10 {
+                unpadded(text)
+            } else {
+                text
+            }
+        });
         self.offender_receipt = text.map(|text| unescaped(text, version).into());
         self.scanner.reset();
     }
@@ -176,7 +194,12 @@ impl ServerSide {
 
     /// Delivers a message. `more` writes further headers behind those of `m`; it must not repeat them.
     #[inline]
-    pub fn message(&self, m: &MessageOut<'_>, more: impl FnOnce(&mut HeaderWriter<'_>), out: &mut Vec<u8>) {
+    pub fn message(
+        &self,
+        m: &MessageOut<'_>,
+        more: impl FnOnce(&mut HeaderWriter<'_>),
+        out: &mut Vec<u8>,
+    ) {
         if self.state == State::Connected {
             m.encode(self.version, more, out);
         }
@@ -200,8 +223,22 @@ impl ServerSide {
 
     /// Ends the connection with words: `message` in short, `body` at length, `receipt_id` if the frame to blame asked
     /// for a receipt. Nothing is read or written after that. Close the connection. [1.2#ERROR]
-    pub fn error(&mut self, message: &str, receipt_id: Option<&str>, body: &str, out: &mut Vec<u8>) {
-        self.refuse(&ErrorOut { message, receipt_id, versions: None, body }, out);
+    pub fn error(
+        &mut self,
+        message: &str,
+        receipt_id: Option<&str>,
+        body: &str,
+        out: &mut Vec<u8>,
+    ) {
+        self.refuse(
+            &ErrorOut {
+                message,
+                receipt_id,
+                versions: None,
+                body,
+            },
+            out,
+        );
     }
 
     /// Ends the connection after a fault, as [`ServerSide::error`].
@@ -209,7 +246,15 @@ impl ServerSide {
         let receipt = self.offender_receipt.take();
         let versions = (*f == PeerFault::VERSION_UNSUPPORTED).then_some(VERSIONS);
         let body = f.to_string();
-        self.refuse(&ErrorOut { message: f.what, receipt_id: receipt.as_deref(), versions, body: &body }, out);
+        self.refuse(
+            &ErrorOut {
+                message: f.what,
+                receipt_id: receipt.as_deref(),
+                versions,
+                body: &body,
+            },
+            out,
+        );
     }
 
     fn refuse(&mut self, e: &ErrorOut<'_>, out: &mut Vec<u8>) {
@@ -228,7 +273,9 @@ fn admit(command: Option<Command>, state: State, version: Version) -> Result<Com
         (_, State::ExpectConnect) => Err(PeerFault::EXPECTED_CONNECT),
         (Some(Command::Connect | Command::Stomp), _) => Err(PeerFault::SECOND_CONNECT),
         (Some(command), _) if command.is_of_server() => Err(PeerFault::DIRECTION),
-        (Some(Command::Nack), _) if version == Version::V10 => Err(PeerFault::COMMAND_NOT_IN_VERSION),
+        (Some(Command::Nack), _) if version == Version::V10 => {
+            Err(PeerFault::COMMAND_NOT_IN_VERSION)
+        }
         (Some(command), _) => Ok(command),
         (None, _) => Err(PeerFault::COMMAND_UNKNOWN),
     }
@@ -248,6 +295,8 @@ fn other<'b>(frame: &Frame<'_, 'b>) -> Result<Event<'b>, PeerFault> {
         Command::Abort => Event::Abort(TransactionFrame::decode(frame)?),
         Command::Disconnect => Event::Disconnect(DisconnectFrame::decode(frame)),
         // `admit` let none of these in.
-        Command::Connected | Command::Message | Command::Receipt | Command::Error => return Err(PeerFault::DIRECTION),
+        Command::Connected | Command::Message | Command::Receipt | Command::Error => {
+            return Err(PeerFault::DIRECTION);
+        }
     })
 }

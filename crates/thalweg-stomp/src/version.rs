@@ -27,14 +27,21 @@ impl Version {
 
     /// The version with this name.
     pub fn from_name(name: &str) -> Option<Version> {
-        Version::ALL.into_iter().find(|version| version.name() == name)
+        Version::ALL
+            .into_iter()
+            .find(|version| version.name() == name)
     }
 
     /// The highest version in the list of `accept-version`; without the header the client speaks 1.0. `None`: we have
     /// nothing in common. [1.2#Protocol_Negotiation]
     pub(crate) fn negotiate(accept: Option<&str>) -> Option<Version> {
-        let Some(accept) = accept else { return Some(Version::V10) };
-        accept.split(',').filter_map(|name| Version::from_name(name.trim())).max()
+        let Some(accept) = accept else {
+            return Some(Version::V10);
+        };
+        accept
+            .split(',')
+            .filter_map(|name| Version::from_name(name.trim()))
+            .max()
     }
 }
 
@@ -50,14 +57,21 @@ pub(crate) const VERSIONS: &str = "1.0,1.1,1.2";
 /// How often we must send and how often we may expect something, in milliseconds, 0 never: what both `heart-beat`
 /// headers come to, seen from the side that said `ours`. [1.2#Heart-beating]
 pub fn heart_beats(ours: (u32, u32), theirs: (u32, u32)) -> (u32, u32) {
-    let agree = |can: u32, wants: u32| if can == 0 || wants == 0 { 0 } else { can.max(wants) };
+    let agree = |can: u32, wants: u32| {
+        if can == 0 || wants == 0 {
+            0
+        } else {
+            can.max(wants)
+        }
+    };
     (agree(ours.0, theirs.1), agree(theirs.0, ours.1))
 }
 
 /// Reads the value of `heart-beat`: two numbers of milliseconds. Spaces are tolerated.
 pub(crate) fn parse_heart_beat(value: &str) -> Option<(u32, u32)> {
     let (can, wants) = value.split_once(',')?;
-    let number = |text: &str| parse_number(text.as_bytes()).and_then(|number| u32::try_from(number).ok());
+    let number =
+        |text: &str| parse_number(text.as_bytes()).and_then(|number| u32::try_from(number).ok());
     Some((number(can)?, number(wants)?))
 }
 

@@ -6,7 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use thalweg_journal::{
-    Damage, Index, Inventory, Journal, OpenError, Options, Place, PlaceSource, ReadError, Recovered, ReplayFrom,
+    Damage, Index, Inventory, Journal, OpenError, Options, Place, PlaceSource, ReadError,
+    Recovered, ReplayFrom,
     disk::{Disk, QUARANTINE},
     take_lock,
 };
@@ -43,27 +44,36 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
     let mut state = std::mem::take(&mut found.state);
     let replay = found.readable.first().map(|head| head.replay);
     let mut unreadable = Vec::new();
-    let (journal, mut recovered) = Journal::open_locked(disk.clone(), lock, options, replay, &mut |frame| {
-        if let Err(fault) = state.apply_frame(frame.payload, frame.place.0) {
-            let rest = frame.place.plus(frame.payload.len() as u64).since(Place(fault.place));
-            unreadable.push(Damage {
-                file: disk.shown(&names::segment(Place(fault.place).number())),
-                offset: fault.place % Place::SPAN,
-                bytes: rest.unwrap_or(0),
-                first_index: frame.index,
-                last_index: Some(frame.index),
-                fault: format!("the frame is whole, and its records are not: {fault}"),
-                quarantine: None,
-            });
-        }
-    })?;
+    let (journal, mut recovered) =
+        Journal::open_locked(disk.clone(), lock, options, replay, &mut |frame| {
+            if let Err(fault) = state.apply_frame(frame.payload, frame.place.0) {
+                let rest = frame
+                    .place
+                    .plus(frame.payload.len() as u64)
+                    .since(Place(fault.place));
+                unreadable.push(Damage {
+                    file: disk.shown(&names::segment(Place(fault.place).number())),
+                    offset: fault.place % Place::SPAN,
+                    bytes: rest.unwrap_or(0),
+                    first_index: frame.index,
+                    last_index: Some(frame.index),
+                    fault: format!("the frame is whole, and its records are not: {fault}"),
+                    quarantine: None,
+                });
+            }
+        })?;
     let mut warnings = found.warnings;
     match unreadable.first() {
         Some(damage) if !options.repair => return Err(OpenError::Damaged(damage.clone())),
         _ => recovered.quarantined.append(&mut unreadable),
     }
     let inventory = journal.inventory();
-    let packs = Packs::open(&disk, inventory.journal(), options.repair, &mut recovered.quarantined)?;
+    let packs = Packs::open(
+        &disk,
+        inventory.journal(),
+        options.repair,
+        &mut recovered.quarantined,
+    )?;
     let packs = Arc::new(packs);
     inventory.add_source(Arc::clone(&packs) as Arc<dyn PlaceSource>);
 
@@ -76,7 +86,10 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
             bytes: lost.iter().map(|(_, len)| u64::from(*len)).sum(),
             first_index: 0,
             last_index: None,
-            fault: format!("{} references to messages that are in no segment and no pack, this the first", lost.len()),
+            fault: format!(
+                "{} references to messages that are in no segment and no pack, this the first",
+                lost.len()
+            ),
             quarantine: None,
         };
         if !options.repair {
@@ -87,30 +100,58 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
         state.forget(|place| lost.contains(&place));
     }
     if state.contradiction_count > 0 {
-        warnings.push(format!("{} records contradict what was written before them", state.contradiction_count));
-        warnings.extend(state.contradictions.iter().take(WARNINGS_MAX).map(ToString::to_string));
+        warnings.push(format!(
+            "{} records contradict what was written before them",
+            state.contradiction_count
+        ));
+        warnings.extend(
+            state
+                .contradictions
+                .iter()
+                .take(WARNINGS_MAX)
+                .map(ToString::to_string),
+        );
     }
     recovered.quarantined.splice(0..0, found.quarantined);
 
-    let mut archive = Archive { disk, packs, checkpoints: found.readable, superfluous: found.unreadable };
+    let mut archive = Archive {
+        disk,
+        packs,
+        checkpoints: found.readable,
+        superfluous: found.unreadable,
+    };
     if !recovered.quarantined.is_empty() {
         // What was skipped must not be met again, neither by the next opening nor by the next checkpoint.
         let written = checkpoint::write(&archive.disk, &state, journal.tip());
         let written = written.and_then(|head| archive.keep(head));
         let directory = archive.disk.shown("");
-        written.map_err(OpenError::io(format!("writing a checkpoint of what was repaired in {directory}")))?;
+        written.map_err(OpenError::io(format!(
+            "writing a checkpoint of what was repaired in {directory}"
+        )))?;
     }
     archive.count_bytes(&inventory);
-    Ok(Loaded { journal, state, recovered, archive, warnings })
+    Ok(Loaded {
+        journal,
+        state,
+        recovered,
+        archive,
+        warnings,
+    })
 }
 
 /// Removes what a crash left of checkpoints and packs that were being written.
 fn remove_unfinished<D: Disk>(disk: &D) -> Result<(), OpenError> {
-    let names = disk.list().map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
+    let names = disk
+        .list()
+        .map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
     let is_unfinished = |name: &&String| {
         let finished = name.strip_suffix(names::NEW);
         let kinds = [names::CHECKPOINT, names::PACK];
-        finished.is_some_and(|finished| kinds.iter().any(|kind| names::number_in(finished, kind).is_some()))
+        finished.is_some_and(|finished| {
+            kinds
+                .iter()
+                .any(|kind| names::number_in(finished, kind).is_some())
+        })
     };
     for name in names.iter().filter(is_unfinished) {
         let doing = || format!("removing {}, which was never finished", disk.shown(name));
@@ -154,18 +195,28 @@ fn find_checkpoint<D: Disk>(disk: &D, repair: bool) -> Result<Found, OpenError> 
         }
     }
     if !found.readable.is_empty() {
-        let words = |damage: Damage| format!("{damage}. An older checkpoint was used, and nothing is missing");
+        let words = |damage: Damage| {
+            format!("{damage}. An older checkpoint was used, and nothing is missing")
+        };
         found.warnings.extend(damages.into_iter().map(words));
         return Ok(found);
     }
-    let Some(newest) = damages.first().cloned() else { return Ok(found) };
+    let Some(newest) = damages.first().cloned() else {
+        return Ok(found);
+    };
     if !repair {
         return Err(OpenError::Damaged(newest));
     }
-    for (name, mut damage) in std::mem::take(&mut found.unreadable).into_iter().zip(damages) {
+    for (name, mut damage) in std::mem::take(&mut found.unreadable)
+        .into_iter()
+        .zip(damages)
+    {
         let to = format!("{QUARANTINE}/{name}");
         let moved = disk.rename(&name, &to).and_then(|()| disk.sync_dir());
-        moved.map_err(OpenError::io(format!("moving {} to {QUARANTINE}/", disk.shown(&name))))?;
+        moved.map_err(OpenError::io(format!(
+            "moving {} to {QUARANTINE}/",
+            disk.shown(&name)
+        )))?;
         damage.quarantine = Some(disk.shown(&to));
         found.quarantined.push(damage);
     }
@@ -191,14 +242,21 @@ impl std::error::Error for CheckpointError {}
 
 impl From<ReadError> for CheckpointError {
     fn from(error: ReadError) -> Self {
-        let is_full = matches!(&error, ReadError::Io { error, .. } if thalweg_journal::is_full(error));
-        Self { words: error.to_string(), is_full }
+        let is_full =
+            matches!(&error, ReadError::Io { error, .. } if thalweg_journal::is_full(error));
+        Self {
+            words: error.to_string(),
+            is_full,
+        }
     }
 }
 
 impl CheckpointError {
     pub(crate) fn io(doing: String) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self { is_full: thalweg_journal::is_full(&error), words: format!("{doing}: {error}") }
+        move |error| Self {
+            is_full: thalweg_journal::is_full(&error),
+            words: format!("{doing}: {error}"),
+        }
     }
 }
 
@@ -232,12 +290,21 @@ impl<D: Disk> Archive<D> {
     }
 
     /// The state as of frame `through`, from the newest checkpoint and the frames behind it.
-    pub(crate) fn fold(&self, inventory: &Inventory<D>, through: Index) -> Result<Folded, CheckpointError> {
+    pub(crate) fn fold(
+        &self,
+        inventory: &Inventory<D>,
+        through: Index,
+    ) -> Result<Folded, CheckpointError> {
         let (mut state, from) = match self.newest() {
             None => (State::default(), ReplayFrom::start(inventory.journal())),
             Some(newest) => match checkpoint::read(&self.disk, newest.index()) {
                 Ok((head, state)) => (state, head.replay),
-                Err(fault) => return Err(CheckpointError { words: fault.to_string(), is_full: false }),
+                Err(fault) => {
+                    return Err(CheckpointError {
+                        words: fault.to_string(),
+                        is_full: false,
+                    });
+                }
             },
         };
         let mut fault = None;
@@ -247,14 +314,27 @@ impl<D: Disk> Archive<D> {
             }
         })?;
         match fault {
-            Some(fault) => Err(CheckpointError { words: format!("folding records: {fault}"), is_full: false }),
-            None => Ok(Folded { state, replay, frames: replay.index.saturating_sub(from.index) }),
+            Some(fault) => Err(CheckpointError {
+                words: format!("folding records: {fault}"),
+                is_full: false,
+            }),
+            None => Ok(Folded {
+                state,
+                replay,
+                frames: replay.index.saturating_sub(from.index),
+            }),
         }
     }
 
     /// Makes a checkpoint of what was folded, unless it is the newest one already.
-    pub(crate) fn checkpoint(&mut self, folded: &Folded) -> Result<CheckpointHead, CheckpointError> {
-        if let Some(newest) = self.newest().filter(|newest| newest.index() == folded.replay.index.wrapping_sub(1)) {
+    pub(crate) fn checkpoint(
+        &mut self,
+        folded: &Folded,
+    ) -> Result<CheckpointHead, CheckpointError> {
+        if let Some(newest) = self
+            .newest()
+            .filter(|newest| newest.index() == folded.replay.index.wrapping_sub(1))
+        {
             return Ok(newest);
         }
         let mut written = checkpoint::write(&self.disk, &folded.state, folded.replay);
@@ -276,13 +356,17 @@ impl<D: Disk> Archive<D> {
     /// Keeps a new checkpoint and the one before it, and no others.
     fn keep(&mut self, head: CheckpointHead) -> io::Result<()> {
         self.superfluous.retain(|name| *name != head.name());
-        self.checkpoints.retain(|known| known.index() != head.index());
+        self.checkpoints
+            .retain(|known| known.index() != head.index());
         self.checkpoints.insert(0, head);
         if self.checkpoints.len() < 2 {
             return Ok(());
         }
         let old = self.checkpoints.split_off(2);
-        let names = old.iter().map(CheckpointHead::name).chain(self.superfluous.drain(..));
+        let names = old
+            .iter()
+            .map(CheckpointHead::name)
+            .chain(self.superfluous.drain(..));
         for name in names {
             match self.disk.unlink(&name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -73,25 +73,44 @@ pub fn backup<D: Disk>(
     through: Index,
     target: &D,
 ) -> Result<Backup, CheckpointError> {
-    must_be_empty(target).map_err(|words| CheckpointError { words, is_full: false })?;
+    must_be_empty(target).map_err(|words| CheckpointError {
+        words,
+        is_full: false,
+    })?;
     let folded = archive.fold(inventory, through)?;
     let head = archive.checkpoint(&folded)?;
-    let mut made = Backup { index: head.index(), counts: folded.state.counts(), ..Backup::default() };
+    let mut made = Backup {
+        index: head.index(),
+        counts: folded.state.counts(),
+        ..Backup::default()
+    };
     let source = inventory.disk();
-    let giving = |name: &str| CheckpointError::io(format!("putting {name} into {}", target.shown("")));
+    let giving =
+        |name: &str| CheckpointError::io(format!("putting {name} into {}", target.shown("")));
 
     let packs = archive.packs().all();
     let needs = needs(&folded.state, inventory, &packs);
     if !needs.lost.is_empty() {
-        let words =
-            format!("{} references to messages that are nowhere: this journal needs a repair", needs.lost.len());
-        return Err(CheckpointError { words, is_full: false });
+        let words = format!(
+            "{} references to messages that are nowhere: this journal needs a repair",
+            needs.lost.len()
+        );
+        return Err(CheckpointError {
+            words,
+            is_full: false,
+        });
     }
     // Where replay goes on there has to be a segment, even if it has nothing to replay.
-    let (last, bytes, is_sealed) = inventory.part_before(head.replay).ok_or_else(|| CheckpointError {
-        words: format!("no segment has frame {}, where the checkpoint ends", head.index()),
-        is_full: false,
-    })?;
+    let (last, bytes, is_sealed) =
+        inventory
+            .part_before(head.replay)
+            .ok_or_else(|| CheckpointError {
+                words: format!(
+                    "no segment has frame {}, where the checkpoint ends",
+                    head.index()
+                ),
+                is_full: false,
+            })?;
     for (at, segment) in needs.segments.iter().enumerate() {
         if needs.segment(at) || (is_sealed && segment.number == last) {
             let name = names::segment(segment.number);
@@ -118,20 +137,37 @@ pub fn backup<D: Disk>(
 }
 
 /// Makes a backup of a journal that no process has open.
-pub fn backup_stopped<D: Disk>(source: D, target: &D, options: Options) -> Result<Backup, CheckpointError> {
-    let words = |error: OpenError| CheckpointError { words: error.to_string(), is_full: false };
+pub fn backup_stopped<D: Disk>(
+    source: D,
+    target: &D,
+    options: Options,
+) -> Result<Backup, CheckpointError> {
+    let words = |error: OpenError| CheckpointError {
+        words: error.to_string(),
+        is_full: false,
+    };
     let mut loaded = load(source, options).map_err(words)?;
     let inventory = loaded.journal.inventory();
     backup(&mut loaded.archive, &inventory, inventory.durable(), target)
 }
 
 /// Copies a backup into `target`, which must be empty; and opens it there and reads everything, if that is asked for.
-pub fn restore<D: Disk>(source: &D, target: &D, options: Options, verify: bool) -> Result<Restored, OpenError> {
+pub fn restore<D: Disk>(
+    source: &D,
+    target: &D,
+    options: Options,
+    verify: bool,
+) -> Result<Restored, OpenError> {
     must_be_empty(target).map_err(OpenError::Options)?;
-    let mut files = source.list().map_err(OpenError::io(format!("listing {}", source.shown(""))))?;
+    let mut files = source
+        .list()
+        .map_err(OpenError::io(format!("listing {}", source.shown(""))))?;
     files.retain(|name| is_ours(name));
     if files.is_empty() {
-        return Err(OpenError::Options(format!("{} has no files of a journal", source.shown(""))));
+        return Err(OpenError::Options(format!(
+            "{} has no files of a journal",
+            source.shown("")
+        )));
     }
     // Checkpoints last, because with them it is whole.
     files.sort_by_key(|name| names::number_in(name, names::CHECKPOINT).is_some());
@@ -141,7 +177,9 @@ pub fn restore<D: Disk>(source: &D, target: &D, options: Options, verify: bool) 
         restored.bytes += copy(source, target, &name, u64::MAX).map_err(OpenError::io(doing()))?;
         restored.files += 1;
     }
-    target.sync_dir().map_err(OpenError::io(format!("syncing {}", target.shown(""))))?;
+    target
+        .sync_dir()
+        .map_err(OpenError::io(format!("syncing {}", target.shown(""))))?;
     if verify {
         restored.verified = Some(self::verify(target.clone(), options)?);
     }
@@ -164,8 +202,12 @@ pub fn verify<D: Disk>(disk: D, options: Options) -> Result<Verified, OpenError>
     live.dedup_by_key(|(place, _)| *place);
     let mut record = Vec::new();
     for (place, len) in live {
-        let read = inventory.read(Place(place), len, &mut record).map_err(|error| error.to_string());
-        match read.and_then(|()| message_at(&record).map_err(|fault| format!("at place {place:#x}: {fault}"))) {
+        let read = inventory
+            .read(Place(place), len, &mut record)
+            .map_err(|error| error.to_string());
+        match read.and_then(|()| {
+            message_at(&record).map_err(|fault| format!("at place {place:#x}: {fault}"))
+        }) {
             Ok(_) => {
                 verified.messages += 1;
                 verified.bytes += u64::from(len);
@@ -182,7 +224,9 @@ pub fn verify<D: Disk>(disk: D, options: Options) -> Result<Verified, OpenError>
 }
 
 fn is_ours(name: &str) -> bool {
-    [names::SEGMENT, names::CHECKPOINT, names::PACK].iter().any(|kind| names::number_in(name, kind).is_some())
+    [names::SEGMENT, names::CHECKPOINT, names::PACK]
+        .iter()
+        .any(|kind| names::number_in(name, kind).is_some())
 }
 
 /// A target that has anything in it is left alone: it might be somebody's journal.

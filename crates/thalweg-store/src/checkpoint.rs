@@ -68,9 +68,18 @@ impl CheckpointHead {
         if at(0) != index {
             return Err(FileFault::OtherNumber { number: at(0) });
         }
-        let replay =
-            ReplayFrom { journal: head.journal(), index: index.wrapping_add(1), place: Place(at(2)), hash: at(3) };
-        Ok(Self { replay, salt: at(1), frames: at(4), bytes: at(5) })
+        let replay = ReplayFrom {
+            journal: head.journal(),
+            index: index.wrapping_add(1),
+            place: Place(at(2)),
+            hash: at(3),
+        };
+        Ok(Self {
+            replay,
+            salt: at(1),
+            frames: at(4),
+            bytes: at(5),
+        })
     }
 
     /// What its frames are salted with.
@@ -80,7 +89,14 @@ impl CheckpointHead {
 
     fn sealed(&self) -> Box<[u8; HEAD_BYTES]> {
         let mut head = Head::new(MAGIC, VERSION, self.replay.journal);
-        let fields = [self.index(), self.salt, self.replay.place.0, self.replay.hash, self.frames, self.bytes];
+        let fields = [
+            self.index(),
+            self.salt,
+            self.replay.place.0,
+            self.replay.hash,
+            self.frames,
+            self.bytes,
+        ];
         for (at, field) in fields.into_iter().enumerate() {
             head.put(FIELDS_AT + at * 8, field.to_le_bytes());
         }
@@ -108,7 +124,12 @@ impl fmt::Display for CheckpointFault {
 
 /// Writes the state, which includes every frame before `replay`, under its final name, durable and read back once.
 pub fn write<D: Disk>(disk: &D, state: &State, replay: ReplayFrom) -> io::Result<CheckpointHead> {
-    let mut head = CheckpointHead { replay, salt: disk.random()?, frames: 0, bytes: HEAD_BYTES as u64 };
+    let mut head = CheckpointHead {
+        replay,
+        salt: disk.random()?,
+        frames: 0,
+        bytes: HEAD_BYTES as u64,
+    };
     let name = head.name();
     let new = format!("{name}{}", names::NEW);
     // What an attempt that failed left behind.
@@ -118,11 +139,16 @@ pub fn write<D: Disk>(disk: &D, state: &State, replay: ReplayFrom) -> io::Result
         file.write_full(&head.sealed()[..], 0)?;
         file.sync_data()
     });
-    let read_back = written.and_then(|()| match read_as(disk, &new, head.index(), &mut |_, _| Ok(())) {
-        Ok(read) if read == head => Ok(()),
-        Ok(_) => Err(io::Error::other("it reads back otherwise than it was written")),
-        Err(fault) => Err(io::Error::other(fault.to_string())),
-    });
+    let read_back =
+        written.and_then(
+            |()| match read_as(disk, &new, head.index(), &mut |_, _| Ok(())) {
+                Ok(read) if read == head => Ok(()),
+                Ok(_) => Err(io::Error::other(
+                    "it reads back otherwise than it was written",
+                )),
+                Err(fault) => Err(io::Error::other(fault.to_string())),
+            },
+        );
     if let Err(error) = read_back.and_then(|()| disk.rename(&new, &name)) {
         let _ = disk.unlink(&new);
         return Err(error);
@@ -174,8 +200,14 @@ impl<F: DiskFile> FrameWriter<'_, F> {
             return;
         }
         self.encoded.clear();
-        let draft =
-            FrameDraft { shard: 0, epoch: 0, index: self.index, durable_through: 0, prev_hash: self.hash, payload };
+        let draft = FrameDraft {
+            shard: 0,
+            epoch: 0,
+            index: self.index,
+            durable_through: 0,
+            prev_hash: self.hash,
+            payload,
+        };
         self.hash = frame::encode(&draft, self.seed, self.offset, &mut self.encoded);
         self.result = self.file.write_full(&self.encoded, self.offset);
         self.index += 1;
@@ -189,8 +221,13 @@ impl<F: DiskFile> FrameWriter<'_, F> {
 
 /// The frames of checkpoints in `disk`, newest first.
 pub fn list<D: Disk>(disk: &D) -> Result<Vec<Index>, OpenError> {
-    let names = disk.list().map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
-    let mut all: Vec<Index> = names.iter().filter_map(|name| names::number_in(name, names::CHECKPOINT)).collect();
+    let names = disk
+        .list()
+        .map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
+    let mut all: Vec<Index> = names
+        .iter()
+        .filter_map(|name| names::number_in(name, names::CHECKPOINT))
+        .collect();
     all.sort_unstable_by(|a, b| b.cmp(a));
     Ok(all)
 }
@@ -200,12 +237,23 @@ pub fn read<D: Disk>(disk: &D, index: Index) -> Result<(CheckpointHead, State), 
     let mut state = State::default();
     let name = names::checkpoint(index);
     let head = read_as(disk, &name, index, &mut |payload, offset| {
-        state.apply_frame(payload, offset).map_err(|fault| fault.to_string())
+        state
+            .apply_frame(payload, offset)
+            .map_err(|fault| fault.to_string())
     })?;
     if state.contradiction_count > 0 {
-        let first = state.contradictions.first().map(ToString::to_string).unwrap_or_default();
-        let words = format!("{} of its records contradict each other, first: {first}", state.contradiction_count);
-        return Err(CheckpointFault::Damaged(damage(disk, &name, index, 0, head.bytes, words)));
+        let first = state
+            .contradictions
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let words = format!(
+            "{} of its records contradict each other, first: {first}",
+            state.contradiction_count
+        );
+        return Err(CheckpointFault::Damaged(damage(
+            disk, &name, index, 0, head.bytes, words,
+        )));
     }
     Ok((head, state))
 }
@@ -223,8 +271,15 @@ fn read_as<D: Disk>(
     show: &mut Show<'_>,
 ) -> Result<CheckpointHead, CheckpointFault> {
     let shown = disk.shown(name);
-    let refused = |error| CheckpointFault::Refused(OpenError::Io { doing: format!("reading {shown}"), error });
-    let damaged = |offset, bytes, words| CheckpointFault::Damaged(damage(disk, name, index, offset, bytes, words));
+    let refused = |error| {
+        CheckpointFault::Refused(OpenError::Io {
+            doing: format!("reading {shown}"),
+            error,
+        })
+    };
+    let damaged = |offset, bytes, words| {
+        CheckpointFault::Damaged(damage(disk, name, index, offset, bytes, words))
+    };
     let file = disk.open(name).map_err(refused)?;
     let length = file.length().map_err(refused)?;
     let mut bytes = [0; HEAD_BYTES];
@@ -232,12 +287,19 @@ fn read_as<D: Disk>(
     let head = match CheckpointHead::read(bytes.get(..count).unwrap_or_default(), index) {
         Ok(head) => head,
         Err(fault @ FileFault::OtherVersion { .. }) => {
-            return Err(CheckpointFault::Refused(OpenError::File { file: shown, fault }));
+            return Err(CheckpointFault::Refused(OpenError::File {
+                file: shown,
+                fault,
+            }));
         }
         Err(_) => return Err(damaged(0, length, "its head is damaged".to_owned())),
     };
     if length < head.bytes {
-        return Err(damaged(length, head.bytes - length, "the file is cut off".to_owned()));
+        return Err(damaged(
+            length,
+            head.bytes - length,
+            "the file is cut off".to_owned(),
+        ));
     }
     let mut reader = FrameReader::new(&file, head.seed(), HEAD_BYTES as u64, head.bytes);
     let mut expected = Expected { index: 1, hash: 0 };
@@ -246,7 +308,8 @@ fn read_as<D: Disk>(
         match reader.next(&mut expected).map_err(refused)? {
             Found::Frame(at, header, payload) => {
                 let payload_at = at + frame::HEADER_BYTES as u64;
-                show(payload, payload_at).map_err(|words| damaged(at, header.frame_bytes() as u64, words))?;
+                show(payload, payload_at)
+                    .map_err(|words| damaged(at, header.frame_bytes() as u64, words))?;
             }
             Found::Fault(fault) => return Err(damaged(at, head.bytes - at, fault.words())),
             Found::End if expected.index.wrapping_sub(1) == head.frames => return Ok(head),
@@ -259,7 +322,22 @@ fn read_as<D: Disk>(
 type Show<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
 /// What is lost with a checkpoint: all that was written up to it.
-fn damage<D: Disk>(disk: &D, name: &str, index: Index, offset: u64, bytes: u64, fault: String) -> Damage {
+fn damage<D: Disk>(
+    disk: &D,
+    name: &str,
+    index: Index,
+    offset: u64,
+    bytes: u64,
+    fault: String,
+) -> Damage {
     let file = disk.shown(name);
-    Damage { file, offset, bytes, first_index: 1, last_index: Some(index), fault, quarantine: None }
+    Damage {
+        file,
+        offset,
+        bytes,
+        first_index: 1,
+        last_index: Some(index),
+        fault,
+        quarantine: None,
+    }
 }

@@ -64,9 +64,23 @@ pub struct Round {
 
 impl fmt::Display for Round {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { index, frames, bytes, took, reclaimed, contradictions } = self;
-        write!(out, "checkpoint at frame {index}: {frames} new frames, {bytes} bytes, {took:.1?}; {reclaimed}")?;
-        if *contradictions > 0 { write!(out, "; {contradictions} records contradict others") } else { Ok(()) }
+        let Self {
+            index,
+            frames,
+            bytes,
+            took,
+            reclaimed,
+            contradictions,
+        } = self;
+        write!(
+            out,
+            "checkpoint at frame {index}: {frames} new frames, {bytes} bytes, {took:.1?}; {reclaimed}"
+        )?;
+        if *contradictions > 0 {
+            write!(out, "; {contradictions} records contradict others")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -83,7 +97,9 @@ pub struct CheckpointerHandle<D: Disk> {
 
 impl<D: Disk> Clone for CheckpointerHandle<D> {
     fn clone(&self) -> Self {
-        Self { orders: self.orders.clone() }
+        Self {
+            orders: self.orders.clone(),
+        }
     }
 }
 
@@ -115,13 +131,20 @@ impl<D: Disk> Checkpointer<D> {
             last: Instant::now(),
             failed: false,
         };
-        let thread = thread::Builder::new().name("thalweg-checkpoint".to_owned()).spawn(move || work.run(&received))?;
-        Ok(Self { orders: Some(orders), thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("thalweg-checkpoint".to_owned())
+            .spawn(move || work.run(&received))?;
+        Ok(Self {
+            orders: Some(orders),
+            thread: Some(thread),
+        })
     }
 
     /// Where to ask.
     pub fn handle(&self) -> Option<CheckpointerHandle<D>> {
-        Some(CheckpointerHandle { orders: self.orders.clone()? })
+        Some(CheckpointerHandle {
+            orders: self.orders.clone()?,
+        })
     }
 
     /// Makes a checkpoint now; waits for it.
@@ -171,7 +194,10 @@ impl<D: Disk> CheckpointerHandle<D> {
 }
 
 fn stopped() -> CheckpointError {
-    CheckpointError { words: "the checkpointer has been stopped".to_owned(), is_full: false }
+    CheckpointError {
+        words: "the checkpointer has been stopped".to_owned(),
+        is_full: false,
+    }
 }
 
 /// One round without a thread: what simulations and tools use.
@@ -224,7 +250,8 @@ impl<D: Disk> Work<D> {
                 }
                 Ok(Order::Backup(target, answer)) => {
                     let through = (self.durable)();
-                    let _ = answer.send(backup(&mut self.archive, &self.inventory, through, &target));
+                    let _ =
+                        answer.send(backup(&mut self.archive, &self.inventory, through, &target));
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) if self.is_due() => {
@@ -238,7 +265,12 @@ impl<D: Disk> Work<D> {
 
     fn round(&mut self) -> Result<Round, CheckpointError> {
         let through = (self.durable)();
-        let round = round(&mut self.archive, &self.inventory, through, &self.settings.packing);
+        let round = round(
+            &mut self.archive,
+            &self.inventory,
+            through,
+            &self.settings.packing,
+        );
         self.failed = round.is_err();
         self.last = Instant::now();
         round
@@ -262,8 +294,18 @@ impl<D: Disk> Work<D> {
         }
         let from = newest.map_or(0, |head| head.replay.place.0);
         let sealed = self.inventory.sealed();
-        let new: u64 =
-            sealed.iter().map(|segment| segment.end_place.0.saturating_sub(segment.first_place.0.max(from))).sum();
-        new >= self.settings.every_bytes.max(newest.map_or(0, |head| head.bytes))
+        let new: u64 = sealed
+            .iter()
+            .map(|segment| {
+                segment
+                    .end_place
+                    .0
+                    .saturating_sub(segment.first_place.0.max(from))
+            })
+            .sum();
+        new >= self
+            .settings
+            .every_bytes
+            .max(newest.map_or(0, |head| head.bytes))
     }
 }

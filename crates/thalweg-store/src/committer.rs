@@ -162,13 +162,20 @@ impl Committer {
             alone: 0,
             may_watch: thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
         };
-        let thread = thread::Builder::new().name("thalweg-commit".to_owned()).spawn(move || work.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("thalweg-commit".to_owned())
+            .spawn(move || work.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Where to submit.
     pub fn handle(&self) -> CommitterHandle {
-        CommitterHandle { shared: Arc::clone(&self.shared) }
+        CommitterHandle {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Writes and syncs everything submitted, puts on record that it is durable, ends the thread and gives the log back.
@@ -213,7 +220,9 @@ impl CommitterHandle {
 
     /// Another interval for frames that nobody waits for, from the next one on.
     pub fn set_lazy_interval(&self, interval: Option<Duration>) {
-        self.shared.lazy_interval.store(nanos(interval), Ordering::Release);
+        self.shared
+            .lazy_interval
+            .store(nanos(interval), Ordering::Release);
     }
 
     /// True once [`Event::Failed`] was told.
@@ -253,7 +262,11 @@ impl Drop for RefuseOnPanic {
 
 /// 0 for never.
 fn nanos(interval: Option<Duration>) -> u64 {
-    interval.map_or(0, |interval| u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1))
+    interval.map_or(0, |interval| {
+        u64::try_from(interval.as_nanos())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    })
 }
 
 /// What the thread has.
@@ -294,7 +307,12 @@ impl Work {
         let _panicking = RefuseOnPanic(Arc::clone(&self.shared));
         loop {
             let stopping = self.take();
-            if !self.settings.linger.is_zero() && self.taken.iter().any(|submission| submission.sync == Sync::Now) {
+            if !self.settings.linger.is_zero()
+                && self
+                    .taken
+                    .iter()
+                    .any(|submission| submission.sync == Sync::Now)
+            {
                 thread::sleep(self.settings.linger);
                 self.taken.extend(self.shared.queue().waiting.drain(..));
             }
@@ -317,7 +335,10 @@ impl Work {
         self.watch();
         let due = self.due();
         let mut queue = self.shared.queue();
-        while queue.waiting.is_empty() && !queue.is_stopping && (self.taken.is_empty() || self.is_full) {
+        while queue.waiting.is_empty()
+            && !queue.is_stopping
+            && (self.taken.is_empty() || self.is_full)
+        {
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 break;
@@ -326,7 +347,11 @@ impl Work {
             let wake = &self.shared.wake;
             queue = match left {
                 None => wake.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => wake.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    wake.wait_timeout(queue, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
             queue.is_asleep = false;
         }
@@ -349,9 +374,15 @@ impl Work {
 
     /// When the next thing has to be done that nobody asks for.
     fn due(&self) -> Option<Instant> {
-        let sync = self.unsynced_since.zip(self.shared.lazy_interval()).map(|(since, interval)| since + interval);
+        let sync = self
+            .unsynced_since
+            .zip(self.shared.lazy_interval())
+            .map(|(since, interval)| since + interval);
         let mark = self.quiet_since.map(|since| since + QUIET);
-        let look = self.looked.filter(|_| self.is_full || self.fill.pressed).map(|looked| looked + LOOK);
+        let look = self
+            .looked
+            .filter(|_| self.is_full || self.fill.pressed)
+            .map(|looked| looked + LOOK);
         [sync, mark, look].into_iter().flatten().min()
     }
 
@@ -365,7 +396,9 @@ impl Work {
         if interval_is_over || stopping {
             self.sync()?;
         }
-        let is_quiet = self.quiet_since.is_some_and(|since| now.duration_since(since) >= QUIET);
+        let is_quiet = self
+            .quiet_since
+            .is_some_and(|since| now.duration_since(since) >= QUIET);
         if self.taken.is_empty() && (is_quiet || stopping) {
             self.quiet_since = None;
             match self.log.mark() {
@@ -392,7 +425,10 @@ impl Work {
             .taken
             .iter()
             .take(count)
-            .map(|submission| Batch { shard: submission.shard, payload: &submission.payload })
+            .map(|submission| Batch {
+                shard: submission.shard,
+                payload: &submission.payload,
+            })
             .collect();
         let places = match self.log.append(&batches) {
             Ok(places) => places,
@@ -421,9 +457,23 @@ impl Work {
             payload.clear();
             news.spent.push(payload);
         }
-        for news in self.shards.iter_mut().filter(|news| !news.written.is_empty()) {
-            let ShardNews { shard, written, spent, .. } = news;
-            (self.on_event)(Event::Written { shard: *shard, written, spent, sync_follows: is_awaited });
+        for news in self
+            .shards
+            .iter_mut()
+            .filter(|news| !news.written.is_empty())
+        {
+            let ShardNews {
+                shard,
+                written,
+                spent,
+                ..
+            } = news;
+            (self.on_event)(Event::Written {
+                shard: *shard,
+                written,
+                spent,
+                sync_follows: is_awaited,
+            });
             written.clear();
             spent.clear();
         }
@@ -439,7 +489,11 @@ impl Work {
             return;
         }
         if let Some(Submission { shard, number, .. }) = self.taken.pop_front() {
-            (self.on_event)(Event::Refused { shard, number, error });
+            (self.on_event)(Event::Refused {
+                shard,
+                number,
+                error,
+            });
         }
     }
 
@@ -451,7 +505,11 @@ impl Work {
             bytes = bytes.saturating_add(submission.payload.len().max(1));
             is_first || bytes <= self.settings.group_bytes_max
         };
-        self.taken.iter().take(self.settings.group_frames_max.max(1)).take_while(fits).count()
+        self.taken
+            .iter()
+            .take(self.settings.group_frames_max.max(1))
+            .take_while(fits)
+            .count()
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
@@ -463,7 +521,10 @@ impl Work {
         self.quiet_since = Some(Instant::now());
         for news in &mut self.shards {
             if let Some(number) = news.unsynced.take() {
-                (self.on_event)(Event::Durable { shard: news.shard, number });
+                (self.on_event)(Event::Durable {
+                    shard: news.shard,
+                    number,
+                });
             }
         }
         Ok(())
@@ -471,7 +532,9 @@ impl Work {
 
     /// Looks how full the log is, now and then, and tells of a change.
     fn look(&mut self, now: Instant) {
-        let is_time = self.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK);
+        let is_time = self
+            .looked
+            .is_none_or(|looked| now.duration_since(looked) >= LOOK);
         if !is_time && self.is_full == self.fill.full {
             return;
         }
@@ -490,7 +553,12 @@ fn news_of(shards: &mut Vec<ShardNews>, shard: u16) -> &mut ShardNews {
     let at = match shards.iter().position(|news| news.shard == shard) {
         Some(at) => at,
         None => {
-            shards.push(ShardNews { shard, written: Vec::new(), spent: Vec::new(), unsynced: None });
+            shards.push(ShardNews {
+                shard,
+                written: Vec::new(),
+                spent: Vec::new(),
+                unsynced: None,
+            });
             shards.len() - 1
         }
     };

@@ -37,9 +37,16 @@ pub fn inspect<F: DiskFile>(file: &F, records: bool, out: &mut dyn Write) -> io:
     let mut bytes = vec![0; HEAD_BYTES];
     let count = file.read_full(&mut bytes, 0)?;
     bytes.truncate(count);
-    let number = bytes.get(FIELDS_AT..FIELDS_AT + 8).and_then(|field| field.first_chunk().copied());
+    let number = bytes
+        .get(FIELDS_AT..FIELDS_AT + 8)
+        .and_then(|field| field.first_chunk().copied());
     let number = u64::from_le_bytes(number.unwrap_or_default());
-    let mut show = Show { out, records, found: Inspected::default(), kinds: Kinds::default() };
+    let mut show = Show {
+        out,
+        records,
+        found: Inspected::default(),
+        kinds: Kinds::default(),
+    };
     if bytes.starts_with(&segment::MAGIC) {
         match SegmentHead::read(&bytes, number) {
             Ok(head) => show.segment(file, &head)?,
@@ -56,9 +63,16 @@ pub fn inspect<F: DiskFile>(file: &F, records: bool, out: &mut dyn Write) -> io:
             Err(fault) => show.bad_head("pack", pack::VERSION, fault)?,
         }
     } else if bytes.iter().all(|byte| *byte == 0) {
-        writeln!(show.out, "a file of {} bytes kept ready for a segment, or an empty one", file.length()?)?;
+        writeln!(
+            show.out,
+            "a file of {} bytes kept ready for a segment, or an empty one",
+            file.length()?
+        )?;
     } else {
-        writeln!(show.out, "DAMAGE: this does not begin as a segment, a checkpoint or a pack of a journal does")?;
+        writeln!(
+            show.out,
+            "DAMAGE: this does not begin as a segment, a checkpoint or a pack of a journal does"
+        )?;
         show.found.damages += 1;
     }
     Ok(show.found)
@@ -77,16 +91,32 @@ impl Show<'_> {
         self.found.damages += 1;
         match fault {
             FileFault::OtherVersion { version, .. } => {
-                writeln!(self.out, "a {kind} of format {version}; this program reads format {known}")
+                writeln!(
+                    self.out,
+                    "a {kind} of format {version}; this program reads format {known}"
+                )
             }
-            _ => writeln!(self.out, "DAMAGE at offset 0: the head of this {kind} does not match its checksum"),
+            _ => writeln!(
+                self.out,
+                "DAMAGE at offset 0: the head of this {kind} does not match its checksum"
+            ),
         }
     }
 
     fn segment<F: DiskFile>(&mut self, file: &F, head: &SegmentHead) -> io::Result<()> {
-        let SegmentHead { journal, number, before, epoch, moved_bytes, .. } = head;
+        let SegmentHead {
+            journal,
+            number,
+            before,
+            epoch,
+            moved_bytes,
+            ..
+        } = head;
         let length = file.length()?;
-        writeln!(self.out, "segment {number:016x} of journal {journal:032x}, {length} bytes, epoch {epoch}")?;
+        writeln!(
+            self.out,
+            "segment {number:016x} of journal {journal:032x}, {length} bytes, epoch {epoch}"
+        )?;
         if before.number == 0 {
             writeln!(self.out, "  the first segment")?;
         } else {
@@ -98,26 +128,53 @@ impl Show<'_> {
             )?;
         }
         if *moved_bytes > 0 {
-            writeln!(self.out, "  its first {moved_bytes} bytes of frames were written again here after an error")?;
+            writeln!(
+                self.out,
+                "  its first {moved_bytes} bytes of frames were written again here after an error"
+            )?;
         }
-        let expected = Expected { index: head.first_index(), hash: before.hash };
+        let expected = Expected {
+            index: head.first_index(),
+            hash: before.hash,
+        };
         let place = |offset| Some(head.place(offset));
         let end = self.frames(file, head.seed(), expected, length, &place)?;
         self.sum()?;
-        writeln!(self.out, "  frames end at offset {end}; {} bytes are free or hold what does not count", length - end)
+        writeln!(
+            self.out,
+            "  frames end at offset {end}; {} bytes are free or hold what does not count",
+            length - end
+        )
     }
 
     fn checkpoint<F: DiskFile>(&mut self, file: &F, head: &CheckpointHead) -> io::Result<()> {
         let (index, replay, length) = (head.index(), head.replay, file.length()?);
-        writeln!(self.out, "checkpoint as of frame {index} of journal {:032x}, {length} bytes", replay.journal)?;
-        writeln!(self.out, "  replay goes on at place {} with frame {}", shown(replay.place), replay.index)?;
+        writeln!(
+            self.out,
+            "checkpoint as of frame {index} of journal {:032x}, {length} bytes",
+            replay.journal
+        )?;
+        writeln!(
+            self.out,
+            "  replay goes on at place {} with frame {}",
+            shown(replay.place),
+            replay.index
+        )?;
         if length < head.bytes {
-            self.damage(length, &format!("the file is cut off; it had {} bytes", head.bytes))?;
+            self.damage(
+                length,
+                &format!("the file is cut off; it had {} bytes", head.bytes),
+            )?;
         }
         let expected = Expected { index: 1, hash: 0 };
-        self.frames(file, head.seed(), expected, head.bytes.min(length), &|_| None)?;
+        self.frames(file, head.seed(), expected, head.bytes.min(length), &|_| {
+            None
+        })?;
         if self.found.entries != head.frames {
-            let words = format!("it has {} frames and should have {}", self.found.entries, head.frames);
+            let words = format!(
+                "it has {} frames and should have {}",
+                self.found.entries, head.frames
+            );
             self.damage(head.bytes.min(length), &words)?;
         }
         self.sum()
@@ -148,18 +205,35 @@ impl Show<'_> {
             // The last frame is followed by zeros or old bytes; only what has frames behind it is damage for certain.
             let Some((next, header)) = reader.next_header(at + 8)? else {
                 if !matches!(fault, thalweg_journal::reader::FrameFault::NoHeader) {
-                    self.damage(at, &format!("{}; nothing can be recognised behind it", fault.words()))?;
+                    self.damage(
+                        at,
+                        &format!("{}; nothing can be recognised behind it", fault.words()),
+                    )?;
                 }
                 return Ok(last);
             };
-            let words = format!("{}; frame {} is recognised {} bytes on", fault.words(), header.index, next - at);
+            let words = format!(
+                "{}; frame {} is recognised {} bytes on",
+                fault.words(),
+                header.index,
+                next - at
+            );
             self.damage(at, &words)?;
-            expected = Expected { index: header.index, hash: header.prev_hash };
+            expected = Expected {
+                index: header.index,
+                hash: header.prev_hash,
+            };
             reader.seek(next);
         }
     }
 
-    fn frame(&mut self, at: u64, header: &FrameHeader, payload: &[u8], place: Option<Place>) -> io::Result<()> {
+    fn frame(
+        &mut self,
+        at: u64,
+        header: &FrameHeader,
+        payload: &[u8],
+        place: Option<Place>,
+    ) -> io::Result<()> {
         let mut kinds = Kinds::default();
         let mut lines = Vec::new();
         let mut offset = 0;
@@ -179,7 +253,13 @@ impl Show<'_> {
                 }
             }
         }
-        let FrameHeader { index, epoch, shard, durable_through, .. } = header;
+        let FrameHeader {
+            index,
+            epoch,
+            shard,
+            durable_through,
+            ..
+        } = header;
         let bytes = payload.len();
         match place {
             Some(place) => writeln!(
@@ -188,11 +268,18 @@ impl Show<'_> {
                  {durable_through}; {kinds}",
                 shown(place)
             )?,
-            None => writeln!(self.out, "frame {index} at offset {at}: {bytes} bytes; {kinds}")?,
+            None => writeln!(
+                self.out,
+                "frame {index} at offset {at}: {bytes} bytes; {kinds}"
+            )?,
         }
         for (offset, len, words) in lines {
             match place {
-                Some(place) => writeln!(self.out, "  {} {len:>5}  {words}", shown(place.plus(offset as u64)))?,
+                Some(place) => writeln!(
+                    self.out,
+                    "  {} {len:>5}  {words}",
+                    shown(place.plus(offset as u64))
+                )?,
                 None => writeln!(self.out, "  {words}")?,
             }
         }
@@ -206,13 +293,27 @@ impl Show<'_> {
     }
 
     fn pack<F: DiskFile>(&mut self, file: &F, head: &PackHead) -> io::Result<()> {
-        let PackHead { journal, number, records, bytes, table_crc } = head;
+        let PackHead {
+            journal,
+            number,
+            records,
+            bytes,
+            table_crc,
+        } = head;
         let length = file.length()?;
-        writeln!(self.out, "pack {number:016x} of journal {journal:032x}, {length} bytes, {records} records")?;
+        writeln!(
+            self.out,
+            "pack {number:016x} of journal {journal:032x}, {length} bytes, {records} records"
+        )?;
         if length < *bytes {
-            self.damage(length, &format!("the file is cut off; it had {bytes} bytes"))?;
+            self.damage(
+                length,
+                &format!("the file is cut off; it had {bytes} bytes"),
+            )?;
         }
-        let table_bytes = records.saturating_mul(LINE_BYTES as u64).min(length.saturating_sub(HEAD_BYTES as u64));
+        let table_bytes = records
+            .saturating_mul(LINE_BYTES as u64)
+            .min(length.saturating_sub(HEAD_BYTES as u64));
         let mut table = vec![0; table_bytes as usize];
         file.read_full(&mut table, HEAD_BYTES as u64)?;
         if crc32c::crc32c(&table) != *table_crc {
@@ -226,20 +327,31 @@ impl Show<'_> {
             let count = file.read_full(&mut record, u64::from(line.offset))?;
             self.found.entries += 1;
             let sound = if inside && count == record.len() {
-                message_at(&record).map(drop).map_err(|fault| fault.to_string())
+                message_at(&record)
+                    .map(drop)
+                    .map_err(|fault| fault.to_string())
             } else {
                 Err("it lies behind the end of the file".to_owned())
             };
             if let Err(words) = sound {
                 let place = shown(Place(line.place));
-                self.damage(u64::from(line.offset), &format!("the record of place {place}: {words}"))?;
+                self.damage(
+                    u64::from(line.offset),
+                    &format!("the record of place {place}: {words}"),
+                )?;
                 continue;
             }
             if let Ok((_, record)) = Record::decode(&record) {
                 self.found.records += 1;
                 self.kinds.count(&record);
                 if self.records {
-                    writeln!(self.out, "  {} {:>5}  {}", shown(Place(line.place)), line.len, describe(&record))?;
+                    writeln!(
+                        self.out,
+                        "  {} {:>5}  {}",
+                        shown(Place(line.place)),
+                        line.len,
+                        describe(&record)
+                    )?;
                 }
             }
         }
@@ -247,9 +359,15 @@ impl Show<'_> {
     }
 
     fn sum(&mut self) -> io::Result<()> {
-        let Inspected { entries, damages, .. } = self.found;
+        let Inspected {
+            entries, damages, ..
+        } = self.found;
         writeln!(self.out, "  {entries} entries: {}", self.kinds)?;
-        if damages > 0 { writeln!(self.out, "  DAMAGED in {damages} places") } else { Ok(()) }
+        if damages > 0 {
+            writeln!(self.out, "  DAMAGED in {damages} places")
+        } else {
+            Ok(())
+        }
     }
 
     fn damage(&mut self, offset: u64, words: &str) -> io::Result<()> {
@@ -280,7 +398,10 @@ impl Kinds {
     }
 
     fn add(&mut self, other: &Kinds) {
-        other.0.iter().for_each(|(kind, count)| self.add_one(kind, *count));
+        other
+            .0
+            .iter()
+            .for_each(|(kind, count)| self.add_one(kind, *count));
     }
 
     fn sum(&self) -> u64 {
@@ -330,22 +451,55 @@ fn kind(record: &Record<'_>) -> &'static str {
 fn describe(record: &Record<'_>) -> String {
     let kind = kind(record);
     match record {
-        Record::Session(SessionRecord { queue, client, user, expiry, expires_at, in_flight_max, will, .. }) => {
-            let user = user.map(|user| format!(", user {}", text(user))).unwrap_or_default();
-            let will = will.as_ref().map(|will| format!(", will to {}", text(will.body.address))).unwrap_or_default();
+        Record::Session(SessionRecord {
+            queue,
+            client,
+            user,
+            expiry,
+            expires_at,
+            in_flight_max,
+            will,
+            ..
+        }) => {
+            let user = user
+                .map(|user| format!(", user {}", text(user)))
+                .unwrap_or_default();
+            let will = will
+                .as_ref()
+                .map(|will| format!(", will to {}", text(will.body.address)))
+                .unwrap_or_default();
             let (expiry, ends) = (expiry.secs(), moment(*expires_at));
             let client = text(client);
             format!(
                 "{kind} {queue}: client {client}{user}, expiry {expiry} s, ends {ends}, window {in_flight_max}{will}"
             )
         }
-        Record::Subscribed(SubscriptionRecord { queue, filter, group, reliability, id, .. }) => {
-            format!("{kind} {queue}: {}{}, {reliability:?}, id {id}", text(filter), in_group(*group))
+        Record::Subscribed(SubscriptionRecord {
+            queue,
+            filter,
+            group,
+            reliability,
+            id,
+            ..
+        }) => {
+            format!(
+                "{kind} {queue}: {}{}, {reliability:?}, id {id}",
+                text(filter),
+                in_group(*group)
+            )
         }
-        Record::Unsubscribed { queue, filter, group } => {
+        Record::Unsubscribed {
+            queue,
+            filter,
+            group,
+        } => {
             format!("{kind} {queue}: {}{}", text(filter), in_group(*group))
         }
-        Record::Group { queue, name, filter } => format!("{kind} {queue}: {}, filter {}", text(name), text(filter)),
+        Record::Group {
+            queue,
+            name,
+            filter,
+        } => format!("{kind} {queue}: {}, filter {}", text(name), text(filter)),
         Record::Message(message) => {
             let mut words = format!(
                 "{kind} {} {:?} from {} at {}",
@@ -369,53 +523,117 @@ fn describe(record: &Record<'_>) -> String {
                     words += &format!(" tag {}", reference.tag);
                 }
             }
-            words + &format!("; {} bytes: {}", message.body.payload.len(), payload(message.body.payload))
+            words
+                + &format!(
+                    "; {} bytes: {}",
+                    message.body.payload.len(),
+                    payload(message.body.payload)
+                )
         }
         Record::Held { queue, ticket } | Record::Released { queue, ticket } => {
             format!("{kind} {queue}: ticket {ticket}")
         }
-        Record::Stamped { user, publisher, sequence } => {
+        Record::Stamped {
+            user,
+            publisher,
+            sequence,
+        } => {
             format!("{kind} {publisher:x}-{sequence:x}, user {}", text(user))
         }
-        Record::PublisherForgotten { user, publisher } => format!("{kind} {publisher:x}, user {}", text(user)),
-        Record::Publisher { user, publisher, highest, runs } => {
-            format!("{kind} {publisher:x}, user {}: up to {highest:x}, runs {runs:?}", text(user))
+        Record::PublisherForgotten { user, publisher } => {
+            format!("{kind} {publisher:x}, user {}", text(user))
+        }
+        Record::Publisher {
+            user,
+            publisher,
+            highest,
+            runs,
+        } => {
+            format!(
+                "{kind} {publisher:x}, user {}: up to {highest:x}, runs {runs:?}",
+                text(user)
+            )
         }
         Record::Sent { queue, serial, tag } => format!("{kind} {queue}#{serial}: tag {tag}"),
-        Record::Received { queue, tag } | Record::Settled { queue, tag } => format!("{kind} {queue}: tag {tag}"),
+        Record::Received { queue, tag } | Record::Settled { queue, tag } => {
+            format!("{kind} {queue}: tag {tag}")
+        }
         Record::Removed { queue, serial } => format!("{kind} {queue}#{serial}"),
-        Record::Moved { from, serial, to, tag, redelivered, .. } => {
-            let again = if *redelivered { ", may have been delivered" } else { "" };
+        Record::Moved {
+            from,
+            serial,
+            to,
+            tag,
+            redelivered,
+            ..
+        } => {
+            let again = if *redelivered {
+                ", may have been delivered"
+            } else {
+                ""
+            };
             format!("{kind} {from}#{serial} to {to}, tag {tag}{again}")
         }
         Record::Cleared { address } => format!("{kind} {}", text(address)),
-        Record::Entry { reference, place, len, expires, received } => {
+        Record::Entry {
+            reference,
+            place,
+            len,
+            expires,
+            received,
+        } => {
             let (queue, serial, tag) = (reference.queue, reference.serial, reference.tag);
-            let at =
-                if *received { "received".to_owned() } else { format!("at {}, {len} bytes", shown(Place(*place))) };
-            format!("{kind} {queue}#{serial}: tag {tag}, {at}, expires {}", moment(*expires))
+            let at = if *received {
+                "received".to_owned()
+            } else {
+                format!("at {}, {len} bytes", shown(Place(*place)))
+            };
+            format!(
+                "{kind} {queue}#{serial}: tag {tag}, {at}, expires {}",
+                moment(*expires)
+            )
         }
-        Record::LastValue { address, place, len } => {
-            format!("{kind} {} at {}, {len} bytes", text(address), shown(Place(*place)))
+        Record::LastValue {
+            address,
+            place,
+            len,
+        } => {
+            format!(
+                "{kind} {} at {}, {len} bytes",
+                text(address),
+                shown(Place(*place))
+            )
         }
-        Record::Numbers { queue, serial } => format!("{kind}: queues up to {queue}, serials up to {serial}"),
+        Record::Numbers { queue, serial } => {
+            format!("{kind}: queues up to {queue}, serials up to {serial}")
+        }
         Record::SessionEnded { queue } | Record::GroupEnded { queue } => format!("{kind} {queue}"),
     }
 }
 
 fn in_group(group: Option<&str>) -> String {
-    group.map(|group| format!(" in group {}", text(group))).unwrap_or_default()
+    group
+        .map(|group| format!(" in group {}", text(group)))
+        .unwrap_or_default()
 }
 
 fn text(text: &str) -> String {
     let mut chars = text.chars();
     let short: String = chars.by_ref().take(TEXT_SHOWN).collect();
-    if chars.next().is_none() { format!("{short:?}") } else { format!("{short:?}… ({} bytes)", text.len()) }
+    if chars.next().is_none() {
+        format!("{short:?}")
+    } else {
+        format!("{short:?}… ({} bytes)", text.len())
+    }
 }
 
 fn payload(payload: &[u8]) -> String {
     let short = payload.get(..PAYLOAD_SHOWN).unwrap_or(payload);
-    let rest = if short.len() < payload.len() { "…" } else { "" };
+    let rest = if short.len() < payload.len() {
+        "…"
+    } else {
+        ""
+    };
     format!("\"{}\"{rest}", short.escape_ascii())
 }
 
@@ -435,11 +653,16 @@ fn moment(moment: Time) -> String {
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 

@@ -23,8 +23,8 @@ pub use backup::{Backup, Restored, Verified};
 pub use checkpointer::{CheckpointSettings, Checkpointer, CheckpointerHandle, Round};
 pub use reclaim::{Packing, Reclaimed};
 pub use thalweg_journal::{
-    Batch, Damage, Disk, DiskFile, DroppedTail, FileFault, Fill, FrameView, Index, Inventory, Journal, Log, LogError,
-    OpenError, Options, OsDisk, Place, PlaceSource, ReadError, Recovered, ReplayFrom, SegmentInfo, SpareKeeper,
-    take_lock, verify,
+    Batch, Damage, Disk, DiskFile, DroppedTail, FileFault, Fill, FrameView, Index, Inventory,
+    Journal, Log, LogError, OpenError, Options, OsDisk, Place, PlaceSource, ReadError, Recovered,
+    ReplayFrom, SegmentInfo, SpareKeeper, take_lock, verify,
 };
 pub use thalweg_journal::{disk, frame, head, reader, segment, sim};

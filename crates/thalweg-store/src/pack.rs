@@ -58,12 +58,21 @@ impl PackHead {
             return Err(FileFault::OtherNumber { number: at(0) });
         }
         let table_crc = head.u32_at(FIELDS_AT + 24);
-        Ok(Self { journal: head.journal(), number, records: at(1), bytes: at(2), table_crc })
+        Ok(Self {
+            journal: head.journal(),
+            number,
+            records: at(1),
+            bytes: at(2),
+            table_crc,
+        })
     }
 
     fn sealed(&self) -> Box<[u8; HEAD_BYTES]> {
         let mut head = Head::new(MAGIC, VERSION, self.journal);
-        for (at, field) in [self.number, self.records, self.bytes].into_iter().enumerate() {
+        for (at, field) in [self.number, self.records, self.bytes]
+            .into_iter()
+            .enumerate()
+        {
             head.put(FIELDS_AT + at * 8, field.to_le_bytes());
         }
         head.put(FIELDS_AT + 24, self.table_crc.to_le_bytes());
@@ -95,13 +104,21 @@ impl<F: DiskFile> Pack<F> {
     pub fn open<D: Disk<File = F>>(disk: &D, number: u64) -> Result<Self, OpenError> {
         let name = names::pack(number);
         let shown = disk.shown(&name);
-        let reading = |error| OpenError::Io { doing: format!("reading {shown}"), error };
+        let reading = |error| OpenError::Io {
+            doing: format!("reading {shown}"),
+            error,
+        };
         let file = disk.open(&name).map_err(reading)?;
         let length = file.length().map_err(reading)?;
         let mut bytes = [0; HEAD_BYTES];
         let count = file.read_full(&mut bytes, 0).map_err(reading)?;
-        let head = PackHead::read(bytes.get(..count).unwrap_or_default(), number)
-            .map_err(|fault| OpenError::File { file: shown.clone(), fault })?;
+        let head =
+            PackHead::read(bytes.get(..count).unwrap_or_default(), number).map_err(|fault| {
+                OpenError::File {
+                    file: shown.clone(),
+                    fault,
+                }
+            })?;
         let damaged = |fault: &str| {
             OpenError::Damaged(Damage {
                 file: shown.clone(),
@@ -118,11 +135,16 @@ impl<F: DiskFile> Pack<F> {
             return Err(damaged("the file is cut off"));
         }
         let mut bytes = vec![0; table_bytes as usize];
-        file.read_full(&mut bytes, HEAD_BYTES as u64).map_err(reading)?;
+        file.read_full(&mut bytes, HEAD_BYTES as u64)
+            .map_err(reading)?;
         if crc32c::crc32c(&bytes) != head.table_crc {
             return Err(damaged("its table does not match its checksum"));
         }
-        Ok(Self { head, file, table: bytes.chunks_exact(LINE_BYTES).map(line_of).collect() })
+        Ok(Self {
+            head,
+            file,
+            table: bytes.chunks_exact(LINE_BYTES).map(line_of).collect(),
+        })
     }
 
     /// Its records, by rising place.
@@ -136,7 +158,10 @@ impl<F: DiskFile> Pack<F> {
         if self.table.last().is_none_or(|last| last.place < place) {
             return None;
         }
-        let at = self.table.binary_search_by_key(&place, |line| line.place).ok()?;
+        let at = self
+            .table
+            .binary_search_by_key(&place, |line| line.place)
+            .ok()?;
         self.table.get(at).copied()
     }
 
@@ -145,16 +170,27 @@ impl<F: DiskFile> Pack<F> {
         into.clear();
         into.resize(line.len as usize, 0);
         let count = self.file.read_full(into, u64::from(line.offset))?;
-        if count == line.len as usize { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        if count == line.len as usize {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 }
 
 /// Moves a damaged pack to quarantine; nothing if it is not damage that is wrong with it.
-fn set_aside<D: Disk>(disk: &D, number: u64, error: &OpenError) -> Result<Option<Damage>, OpenError> {
+fn set_aside<D: Disk>(
+    disk: &D,
+    number: u64,
+    error: &OpenError,
+) -> Result<Option<Damage>, OpenError> {
     let name = names::pack(number);
     let mut damage = match error {
         OpenError::Damaged(damage) => damage.clone(),
-        OpenError::File { fault: FileFault::Damaged | FileFault::Foreign, file } => Damage {
+        OpenError::File {
+            fault: FileFault::Damaged | FileFault::Foreign,
+            file,
+        } => Damage {
             file: file.clone(),
             offset: 0,
             bytes: HEAD_BYTES as u64,
@@ -167,7 +203,10 @@ fn set_aside<D: Disk>(disk: &D, number: u64, error: &OpenError) -> Result<Option
     };
     let to = format!("{QUARANTINE}/{name}");
     let moved = disk.rename(&name, &to).and_then(|()| disk.sync_dir());
-    moved.map_err(OpenError::io(format!("moving {} to {QUARANTINE}/", disk.shown(&name))))?;
+    moved.map_err(OpenError::io(format!(
+        "moving {} to {QUARANTINE}/",
+        disk.shown(&name)
+    )))?;
     damage.quarantine = Some(disk.shown(&to));
     Ok(Some(damage))
 }
@@ -175,9 +214,16 @@ fn set_aside<D: Disk>(disk: &D, number: u64, error: &OpenError) -> Result<Option
 pub(crate) fn line_of(bytes: &[u8]) -> Line {
     let number = |from: usize, to: usize| {
         let bytes = bytes.get(from..to).unwrap_or_default();
-        bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+        bytes
+            .iter()
+            .rev()
+            .fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };
-    Line { place: number(0, 8), offset: number(8, 12) as u32, len: number(12, 16) as u32 }
+    Line {
+        place: number(0, 8),
+        offset: number(8, 12) as u32,
+        len: number(12, 16) as u32,
+    }
 }
 
 /// Reads the record that begins at a place and is so long.
@@ -194,9 +240,19 @@ pub struct Packs<D: Disk> {
 impl<D: Disk> Packs<D> {
     /// Opens all packs there are in a directory whose journal is `journal`. With `repair`, damaged ones go to
     /// quarantine, and into `damages`.
-    pub fn open(disk: &D, journal: u128, repair: bool, damages: &mut Vec<Damage>) -> Result<Self, OpenError> {
-        let names = disk.list().map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| names::number_in(name, names::PACK)).collect();
+    pub fn open(
+        disk: &D,
+        journal: u128,
+        repair: bool,
+        damages: &mut Vec<Damage>,
+    ) -> Result<Self, OpenError> {
+        let names = disk
+            .list()
+            .map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter_map(|name| names::number_in(name, names::PACK))
+            .collect();
         numbers.sort_unstable();
         let mut packs = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -210,16 +266,27 @@ impl<D: Disk> Packs<D> {
             };
             if pack.head.journal != journal {
                 let file = disk.shown(&names::pack(number));
-                return Err(OpenError::OtherJournal { file, its: pack.head.journal, ours: journal });
+                return Err(OpenError::OtherJournal {
+                    file,
+                    its: pack.head.journal,
+                    ours: journal,
+                });
             }
             packs.push(Arc::new(pack));
         }
-        Ok(Self { disk: disk.clone(), journal, packs: RwLock::new(packs) })
+        Ok(Self {
+            disk: disk.clone(),
+            journal,
+            packs: RwLock::new(packs),
+        })
     }
 
     /// The packs, by rising number.
     pub fn all(&self) -> Vec<Arc<Pack<D::File>>> {
-        self.packs.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.packs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// How many bytes they take.
@@ -228,7 +295,11 @@ impl<D: Disk> Packs<D> {
     }
 
     /// Writes a pack of these records, by rising place, each once, as `fetch` reads them; durable, and found from now on.
-    pub fn write(&self, records: &[(u64, u32)], fetch: &mut Fetch<'_>) -> Result<PackHead, ReadError> {
+    pub fn write(
+        &self,
+        records: &[(u64, u32)],
+        fetch: &mut Fetch<'_>,
+    ) -> Result<PackHead, ReadError> {
         let number = self.all().last().map_or(1, |pack| pack.head.number + 1);
         let name = names::pack(number);
         let new = format!("{name}{}", names::NEW);
@@ -236,10 +307,14 @@ impl<D: Disk> Packs<D> {
         // What an attempt that failed left behind.
         let _ = self.disk.unlink(&new);
         let file = self.disk.create(&new).map_err(writing())?;
-        let finished = self.write_file(&file, number, records, fetch).and_then(|head| {
-            file.sync_data().and_then(|()| self.disk.rename(&new, &name)).map_err(writing())?;
-            Ok(head)
-        });
+        let finished = self
+            .write_file(&file, number, records, fetch)
+            .and_then(|head| {
+                file.sync_data()
+                    .and_then(|()| self.disk.rename(&new, &name))
+                    .map_err(writing())?;
+                Ok(head)
+            });
         let head = match finished {
             Ok(head) => head,
             Err(error) => {
@@ -253,7 +328,10 @@ impl<D: Disk> Packs<D> {
             doing: format!("reading {} back", self.disk.shown(&name)),
             error: io::Error::other(error.to_string()),
         })?;
-        self.packs.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(pack));
+        self.packs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::new(pack));
         Ok(head)
     }
 
@@ -264,7 +342,8 @@ impl<D: Disk> Packs<D> {
         records: &[(u64, u32)],
         fetch: &mut Fetch<'_>,
     ) -> Result<PackHead, ReadError> {
-        let writing = || ReadError::io(format!("writing {}", self.disk.shown(&names::pack(number))));
+        let writing =
+            || ReadError::io(format!("writing {}", self.disk.shown(&names::pack(number))));
         let mut table = Vec::with_capacity(records.len() * LINE_BYTES);
         let mut offset = HEAD_BYTES as u64 + (records.len() * LINE_BYTES) as u64;
         for (place, len) in records {
@@ -294,14 +373,19 @@ impl<D: Disk> Packs<D> {
                 buffer.clear();
             }
         }
-        file.write_full(&buffer, at).and_then(|()| file.write_full(&head.sealed()[..], 0)).map_err(writing())?;
+        file.write_full(&buffer, at)
+            .and_then(|()| file.write_full(&head.sealed()[..], 0))
+            .map_err(writing())?;
         Ok(head)
     }
 
     /// Nothing in pack `number` is needed, or all of it is elsewhere too: removes it.
     pub fn remove(&self, number: u64) -> io::Result<()> {
         self.disk.unlink(&names::pack(number))?;
-        self.packs.write().unwrap_or_else(PoisonError::into_inner).retain(|pack| pack.head.number != number);
+        self.packs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|pack| pack.head.number != number);
         Ok(())
     }
 }
@@ -309,9 +393,14 @@ impl<D: Disk> Packs<D> {
 impl<D: Disk> PlaceSource for Packs<D> {
     fn read(&self, place: Place, len: u32, into: &mut Vec<u8>) -> Result<bool, ReadError> {
         let packs = self.packs.read().unwrap_or_else(PoisonError::into_inner);
-        let found = packs.iter().rev().find_map(|pack| Some((Arc::clone(pack), pack.find(place.0)?)));
+        let found = packs
+            .iter()
+            .rev()
+            .find_map(|pack| Some((Arc::clone(pack), pack.find(place.0)?)));
         drop(packs);
-        let Some((pack, line)) = found else { return Ok(false) };
+        let Some((pack, line)) = found else {
+            return Ok(false);
+        };
         let shown = self.disk.shown(&names::pack(pack.head.number));
         if line.len != len {
             return Err(ReadError::Damaged(Damage {
@@ -324,7 +413,8 @@ impl<D: Disk> PlaceSource for Packs<D> {
                 quarantine: None,
             }));
         }
-        pack.read(line, into).map_err(ReadError::io(format!("reading {shown}")))?;
+        pack.read(line, into)
+            .map_err(ReadError::io(format!("reading {shown}")))?;
         Ok(true)
     }
 }

@@ -32,7 +32,11 @@ pub struct Packing {
 
 impl Default for Packing {
     fn default() -> Self {
-        Self { live_percent_min: 25, live_percent_min_pressed: 60, pack_bytes_max: 64 << 20 }
+        Self {
+            live_percent_min: 25,
+            live_percent_min_pressed: 60,
+            pack_bytes_max: 64 << 20,
+        }
     }
 }
 
@@ -67,7 +71,15 @@ impl fmt::Display for Reclaimed {
             self.packs_written,
             self.packs_removed
         )?;
-        if self.lost > 0 { write!(out, ", {} references to records that are nowhere", self.lost) } else { Ok(()) }
+        if self.lost > 0 {
+            write!(
+                out,
+                ", {} references to records that are nowhere",
+                self.lost
+            )
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -91,7 +103,11 @@ impl Need {
 
     /// Bytes of the records, as well as we know.
     fn estimate(&self) -> u64 {
-        if self.references < SAMPLE_FROM { self.bytes } else { self.bytes.min(self.sampled * u64::from(SAMPLE)) }
+        if self.references < SAMPLE_FROM {
+            self.bytes
+        } else {
+            self.bytes.min(self.sampled * u64::from(SAMPLE))
+        }
     }
 
     fn is_less_than(&self, percent: u64, of: u64) -> bool {
@@ -110,14 +126,36 @@ pub fn reclaim<D: Disk>(
     packing: &Packing,
 ) -> Result<Reclaimed, ReadError> {
     let open = packs.all();
-    let Needs { segments, of_segments, of_packs, lost } = needs(state, inventory, &open);
-    let done = Reclaimed { lost: lost.len() as u64, ..Reclaimed::default() };
-    let mut round = Round { inventory, packs, state, packing, done };
+    let Needs {
+        segments,
+        of_segments,
+        of_packs,
+        lost,
+    } = needs(state, inventory, &open);
+    let done = Reclaimed {
+        lost: lost.len() as u64,
+        ..Reclaimed::default()
+    };
+    let mut round = Round {
+        inventory,
+        packs,
+        state,
+        packing,
+        done,
+    };
 
     let mut sparse = Vec::new();
     let is_pressed = inventory.fill().pressed;
-    let percent = if is_pressed { packing.live_percent_min_pressed } else { packing.live_percent_min };
-    for (segment, need) in segments.iter().zip(&of_segments).filter(|(segment, _)| segment.end_place <= before) {
+    let percent = if is_pressed {
+        packing.live_percent_min_pressed
+    } else {
+        packing.live_percent_min
+    };
+    for (segment, need) in segments
+        .iter()
+        .zip(&of_segments)
+        .filter(|(segment, _)| segment.end_place <= before)
+    {
         if need.references == 0 {
             round.release(segment)?;
             round.done.segments_released += 1;
@@ -126,7 +164,11 @@ pub fn reclaim<D: Disk>(
         }
     }
     // First what makes room, then what needs some.
-    for (pack, _) in open.iter().zip(&of_packs).filter(|(_, need)| need.references == 0) {
+    for (pack, _) in open
+        .iter()
+        .zip(&of_packs)
+        .filter(|(_, need)| need.references == 0)
+    {
         round.remove(pack.head.number)?;
     }
     round.pack_segments(&sparse)?;
@@ -147,17 +189,25 @@ pub(crate) struct Needs {
 impl Needs {
     /// Whether segment or pack `at` has anything that is needed.
     pub fn segment(&self, at: usize) -> bool {
-        self.of_segments.get(at).is_some_and(|need| need.references > 0)
+        self.of_segments
+            .get(at)
+            .is_some_and(|need| need.references > 0)
     }
 
     /// The same for a pack.
     pub fn pack(&self, at: usize) -> bool {
-        self.of_packs.get(at).is_some_and(|need| need.references > 0)
+        self.of_packs
+            .get(at)
+            .is_some_and(|need| need.references > 0)
     }
 }
 
 /// How much of each segment and of each pack a state needs, without the segment that is written.
-pub(crate) fn needs<D: Disk>(state: &State, inventory: &Inventory<D>, packs: &[Arc<Pack<D::File>>]) -> Needs {
+pub(crate) fn needs<D: Disk>(
+    state: &State,
+    inventory: &Inventory<D>,
+    packs: &[Arc<Pack<D::File>>],
+) -> Needs {
     let (segments, written_from) = inventory.layout();
     let mut of_segments = vec![Need::default(); segments.len()];
     let mut of_packs = vec![Need::default(); packs.len()];
@@ -178,13 +228,20 @@ pub(crate) fn needs<D: Disk>(state: &State, inventory: &Inventory<D>, packs: &[A
             None => lost.push((place, len)),
         }
     }
-    Needs { segments, of_segments, of_packs, lost }
+    Needs {
+        segments,
+        of_segments,
+        of_packs,
+        lost,
+    }
 }
 
 /// Which segment has a place; usually the one that had the last.
 fn holder(segments: &[SegmentInfo], place: u64, latest: &mut usize) -> Option<usize> {
     let has = |at: usize| {
-        segments.get(at).is_some_and(|segment| segment.first_place.0 <= place && place < segment.end_place.0)
+        segments
+            .get(at)
+            .is_some_and(|segment| segment.first_place.0 <= place && place < segment.end_place.0)
     };
     if !has(*latest) {
         let at = segments.partition_point(|segment| segment.end_place.0 <= place);
@@ -212,14 +269,20 @@ impl<D: Disk> Round<'_, D> {
     fn release(&self, segment: &SegmentInfo) -> Result<(), ReadError> {
         self.inventory
             .release(segment.number)
-            .map_err(ReadError::io(format!("releasing segment {:016x}", segment.number)))
+            .map_err(ReadError::io(format!(
+                "releasing segment {:016x}",
+                segment.number
+            )))
     }
 
     /// Packs what is left of sparse segments, several at a time, and releases them.
     fn pack_segments(&mut self, sparse: &[(SegmentInfo, u64)]) -> Result<(), ReadError> {
         let mut rest = sparse;
         for _ in 0..PACKS_PER_ROUND {
-            let count = first_that_fit(rest.iter().map(|(_, bytes)| *bytes), self.packing.pack_bytes_max);
+            let count = first_that_fit(
+                rest.iter().map(|(_, bytes)| *bytes),
+                self.packing.pack_bytes_max,
+            );
             let (group, others) = rest.split_at(count.min(rest.len()));
             rest = others;
             if group.is_empty() {
@@ -238,10 +301,23 @@ impl<D: Disk> Round<'_, D> {
     }
 
     /// Puts sparse and small packs together.
-    fn merge_packs(&mut self, open: &[Arc<Pack<D::File>>], needs: &[Need]) -> Result<(), ReadError> {
+    fn merge_packs(
+        &mut self,
+        open: &[Arc<Pack<D::File>>],
+        needs: &[Need],
+    ) -> Result<(), ReadError> {
         let (mut merged, mut small) = (Vec::new(), Vec::new());
-        for (pack, need) in open.iter().zip(needs).filter(|(_, need)| need.references > 0) {
-            if need.is_less_than(50, pack.head.bytes.saturating_sub(thalweg_journal::head::HEAD_BYTES as u64)) {
+        for (pack, need) in open
+            .iter()
+            .zip(needs)
+            .filter(|(_, need)| need.references > 0)
+        {
+            if need.is_less_than(
+                50,
+                pack.head
+                    .bytes
+                    .saturating_sub(thalweg_journal::head::HEAD_BYTES as u64),
+            ) {
                 merged.push((Arc::clone(pack), need.estimate()));
             } else if pack.head.bytes < self.packing.pack_bytes_max / SMALL_PACKS as u64 {
                 small.push((Arc::clone(pack), need.estimate()));
@@ -250,7 +326,10 @@ impl<D: Disk> Round<'_, D> {
         if small.len() >= SMALL_PACKS || (!merged.is_empty() && !small.is_empty()) {
             merged.append(&mut small);
         }
-        let count = first_that_fit(merged.iter().map(|(_, bytes)| *bytes), self.packing.pack_bytes_max);
+        let count = first_that_fit(
+            merged.iter().map(|(_, bytes)| *bytes),
+            self.packing.pack_bytes_max,
+        );
         merged.truncate(count);
         if merged.is_empty() {
             return Ok(());
@@ -272,7 +351,11 @@ impl<D: Disk> Round<'_, D> {
 
     /// The records of the state whose places are wanted, each once, by rising place.
     fn needed(&self, mut is_wanted: impl FnMut(u64) -> bool) -> Vec<(u64, u32)> {
-        let mut needed: Vec<(u64, u32)> = self.state.live().filter(|(place, _)| is_wanted(*place)).collect();
+        let mut needed: Vec<(u64, u32)> = self
+            .state
+            .live()
+            .filter(|(place, _)| is_wanted(*place))
+            .collect();
         needed.sort_unstable();
         needed.dedup_by_key(|(place, _)| *place);
         needed
@@ -281,12 +364,16 @@ impl<D: Disk> Round<'_, D> {
     fn write_packs(&mut self, records: &[(u64, u32)]) -> Result<(), ReadError> {
         let mut rest = records;
         while !rest.is_empty() {
-            let lengths = rest.iter().map(|(_, len)| u64::from(*len) + crate::pack::LINE_BYTES as u64);
+            let lengths = rest
+                .iter()
+                .map(|(_, len)| u64::from(*len) + crate::pack::LINE_BYTES as u64);
             let count = first_that_fit(lengths, self.packing.pack_bytes_max);
             let (these, others) = rest.split_at(count.min(rest.len()));
             rest = others;
             let inventory = self.inventory;
-            let head = self.packs.write(these, &mut |place, len, into| inventory.read(place, len, into))?;
+            let head = self.packs.write(these, &mut |place, len, into| {
+                inventory.read(place, len, into)
+            })?;
             self.done.packs_written += 1;
             self.done.records_copied += head.records;
             self.done.bytes_copied += these.iter().map(|(_, len)| u64::from(*len)).sum::<u64>();

@@ -13,7 +13,10 @@ use rustls::{Connection, ServerConfig, ServerConnection, SupportedProtocolVersio
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::TransportFault;
-use super::tls::{NameFrom, TlsFault, TlsLayer, provider, read, read_authorities, read_certificates, read_key, words};
+use super::tls::{
+    NameFrom, TlsFault, TlsLayer, provider, read, read_authorities, read_certificates, read_key,
+    words,
+};
 
 /// Whether clients have to show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,20 +90,29 @@ impl TlsAcceptor {
 
     /// What new connections are made with now, for callers that bring their own I/O.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.config
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The server's end of one new connection.
     pub fn accept(&self) -> Result<TlsLayer, TransportFault> {
-        let connection = ServerConnection::new(self.config()).map_err(|error| TransportFault::Tls(words(&error)))?;
-        Ok(TlsLayer::new(Connection::Server(connection), Some(self.files.name_from)))
+        let connection = ServerConnection::new(self.config())
+            .map_err(|error| TransportFault::Tls(words(&error)))?;
+        Ok(TlsLayer::new(
+            Connection::Server(connection),
+            Some(self.files.name_from),
+        ))
     }
 }
 
 /// Names the files and nothing of what is in them.
 impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsAcceptor").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("TlsAcceptor")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,16 +130,24 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            TlsFault::KeyMismatch { key: files.key.clone(), certificate: files.certificate.clone() }
-        }
-        rustls::Error::InvalidCertificate(_) => {
-            TlsFault::Unusable { file: files.certificate.clone(), reason: error.to_string() }
-        }
-        other => TlsFault::Unusable { file: files.key.clone(), reason: other.to_string() },
-    })?;
-    config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| TlsFault::Setup(error.to_string()))?;
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => TlsFault::KeyMismatch {
+                key: files.key.clone(),
+                certificate: files.certificate.clone(),
+            },
+            rustls::Error::InvalidCertificate(_) => TlsFault::Unusable {
+                file: files.certificate.clone(),
+                reason: error.to_string(),
+            },
+            other => TlsFault::Unusable {
+                file: files.key.clone(),
+                reason: other.to_string(),
+            },
+        })?;
+    config.ticketer = rustls::crypto::ring::Ticketer::new()
+        .map_err(|error| TlsFault::Setup(error.to_string()))?;
     Ok(config)
 }
 
@@ -146,31 +166,56 @@ pub fn client_verifier(files: &TlsFiles) -> Result<Option<Arc<dyn ClientCertVeri
     if files.client_certificates == ClientCertificates::Optional {
         verifier = verifier.allow_unauthenticated();
     }
-    verifier.build().map(Some).map_err(|error| TlsFault::Setup(error.to_string()))
+    verifier
+        .build()
+        .map(Some)
+        .map_err(|error| TlsFault::Setup(error.to_string()))
 }
 
 fn read_revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFault> {
     let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(&read(file)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| TlsFault::Unusable { file: file.into(), reason: error.to_string() })?;
-    if lists.is_empty() { Err(TlsFault::Nothing { file: file.into(), wanted: "revocation list" }) } else { Ok(lists) }
+        .map_err(|error| TlsFault::Unusable {
+            file: file.into(),
+            reason: error.to_string(),
+        })?;
+    if lists.is_empty() {
+        Err(TlsFault::Nothing {
+            file: file.into(),
+            wanted: "revocation list",
+        })
+    } else {
+        Ok(lists)
+    }
 }
 
 /// The name in a certificate, as a listener wants it; none if it has none of that kind.
 pub fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let common = || certificate.subject().iter_common_name().find_map(|name| name.as_str().ok()).map(str::to_owned);
+    let common = || {
+        certificate
+            .subject()
+            .iter_common_name()
+            .find_map(|name| name.as_str().ok())
+            .map(str::to_owned)
+    };
     let alternative = || {
         let alternatives = certificate.subject_alternative_name().ok()??;
-        alternatives.value.general_names.iter().find_map(|name| match name {
-            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
-                Some((*name).to_owned())
-            }
-            _ => None,
-        })
+        alternatives
+            .value
+            .general_names
+            .iter()
+            .find_map(|name| match name {
+                GeneralName::DNSName(name)
+                | GeneralName::RFC822Name(name)
+                | GeneralName::URI(name) => Some((*name).to_owned()),
+                _ => None,
+            })
     };
     let name = match name_from {
-        NameFrom::Either => common().filter(|name| !name.is_empty()).or_else(alternative),
+        NameFrom::Either => common()
+            .filter(|name| !name.is_empty())
+            .or_else(alternative),
         NameFrom::CommonName => common(),
         NameFrom::AlternativeName => alternative(),
         NameFrom::Nowhere => None,

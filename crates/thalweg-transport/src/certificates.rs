@@ -15,7 +15,11 @@ impl Folder {
     /// An empty one.
     pub fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("thalweg-transport-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "thalweg-transport-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("what tests make themselves is right");
         Folder(path)
@@ -55,26 +59,40 @@ pub struct Authority {
 impl Authority {
     /// Makes one and writes its certificate.
     pub fn new(folder: &Folder, name: &str) -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).expect("what tests make themselves is right");
+        let mut params =
+            CertificateParams::new(Vec::new()).expect("what tests make themselves is right");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("what tests make themselves is right");
-        let certificate = params.self_signed(&key).expect("what tests make themselves is right");
+        let certificate = params
+            .self_signed(&key)
+            .expect("what tests make themselves is right");
         let file = folder.write(&format!("{name}.pem"), &certificate.pem());
         folder.write(&format!("{name}.key"), &key.serialize_pem());
-        Authority { issuer: Issuer::new(params, key), file }
+        Authority {
+            issuer: Issuer::new(params, key),
+            file,
+        }
     }
 
     /// Writes `FILE.pem` and `FILE.key` for a common name (none if empty) and an alternative name.
-    pub fn issue(&self, folder: &Folder, file: &str, common: &str, alternative: &str) -> (PathBuf, PathBuf) {
-        let mut params =
-            CertificateParams::new(vec![alternative.to_owned()]).expect("what tests make themselves is right");
+    pub fn issue(
+        &self,
+        folder: &Folder,
+        file: &str,
+        common: &str,
+        alternative: &str,
+    ) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new(vec![alternative.to_owned()])
+            .expect("what tests make themselves is right");
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !common.is_empty() {
             params.distinguished_name.push(DnType::CommonName, common);
         }
         let key = KeyPair::generate().expect("what tests make themselves is right");
-        let certificate = params.signed_by(&key, &self.issuer).expect("what tests make themselves is right");
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("what tests make themselves is right");
         (
             folder.write(&format!("{file}.pem"), &certificate.pem()),
             folder.write(&format!("{file}.key"), &key.serialize_pem()),
@@ -83,7 +101,11 @@ impl Authority {
 }
 
 /// A server's files: `server.pem` for `localhost`, and clients checked against `authority`.
-pub fn server_files(folder: &Folder, authority: &Authority, wanted: ClientCertificates) -> TlsFiles {
+pub fn server_files(
+    folder: &Folder,
+    authority: &Authority,
+    wanted: ClientCertificates,
+) -> TlsFiles {
     let (certificate, key) = authority.issue(folder, "server", "the broker", "localhost");
     TlsFiles {
         certificate,

@@ -9,7 +9,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, SignatureScheme};
 
 use super::TransportFault;
-use super::tls::{TlsFault, TlsLayer, provider, read_authorities, read_certificates, read_key, words};
+use super::tls::{
+    TlsFault, TlsLayer, provider, read_authorities, read_certificates, read_key, words,
+};
 
 /// How a client checks the server and shows itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +37,9 @@ impl TlsConnector {
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsFault::Setup(error.to_string()))?;
         let builder = if files.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnything(provider())))
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(TrustAnything(provider())))
         } else {
             builder.with_root_certificates(match &files.ca {
                 Some(file) => read_authorities(file)?,
@@ -47,33 +51,46 @@ impl TlsConnector {
             Some((certificate, key)) => builder
                 .with_client_auth_cert(read_certificates(certificate)?, read_key(key)?)
                 .map_err(|error| match error {
-                    rustls::Error::InconsistentKeys(_) => {
-                        TlsFault::KeyMismatch { key: key.clone(), certificate: certificate.clone() }
-                    }
-                    other => TlsFault::Unusable { file: key.clone(), reason: other.to_string() },
+                    rustls::Error::InconsistentKeys(_) => TlsFault::KeyMismatch {
+                        key: key.clone(),
+                        certificate: certificate.clone(),
+                    },
+                    other => TlsFault::Unusable {
+                        file: key.clone(),
+                        reason: other.to_string(),
+                    },
                 })?,
         };
-        Ok(TlsConnector { config: Arc::new(config) })
+        Ok(TlsConnector {
+            config: Arc::new(config),
+        })
     }
 
     /// The client's end of one connection to `host`, a name or an address; its first flight waits in the output.
     pub fn connect(&self, host: &str) -> Result<TlsLayer, TransportFault> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| TransportFault::Tls(format!("`{host}` is neither a host name nor an address")))?;
-        let connection =
-            ClientConnection::new(self.config.clone(), name).map_err(|error| TransportFault::Tls(words(&error)))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            TransportFault::Tls(format!("`{host}` is neither a host name nor an address"))
+        })?;
+        let connection = ClientConnection::new(self.config.clone(), name)
+            .map_err(|error| TransportFault::Tls(words(&error)))?;
         Ok(TlsLayer::new(Connection::Client(connection), None))
     }
 }
 
 /// Where the usual systems keep their authorities.
 fn system_bundle() -> Result<PathBuf, TlsFault> {
-    let known = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+    let known = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/cert.pem",
+    ];
     known
         .iter()
         .map(PathBuf::from)
         .find(|file| file.is_file())
-        .ok_or_else(|| TlsFault::Setup("this system has no bundle of authorities: name a CA file".to_owned()))
+        .ok_or_else(|| {
+            TlsFault::Setup("this system has no bundle of authorities: name a CA file".to_owned())
+        })
 }
 
 /// Trusts every server; for the `insecure` flag only.
@@ -98,7 +115,12 @@ impl ServerCertVerifier for TrustAnything {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -107,7 +129,12 @@ impl ServerCertVerifier for TrustAnything {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -91,12 +91,18 @@ impl FrameReader {
 
     /// The same, for a protocol that may come as text, too.
     pub(super) fn with_text(self, allows_text: bool) -> FrameReader {
-        FrameReader { allows_text, ..self }
+        FrameReader {
+            allows_text,
+            ..self
+        }
     }
 
     /// The same, for a protocol of which each message is a WebSocket message of its own: CoAP.
     pub(super) fn with_whole_messages(self, are_whole: bool) -> FrameReader {
-        FrameReader { whole: are_whole.then(Vec::new), ..self }
+        FrameReader {
+            whole: are_whole.then(Vec::new),
+            ..self
+        }
     }
 
     /// Whether the other end speaks text.
@@ -105,15 +111,22 @@ impl FrameReader {
     }
 
     /// Reads frames and appends the payload of those that carry data to `plain`. Stops at a close frame.
-    pub(super) fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<Option<Goodbye>, FrameFault> {
+    pub(super) fn read(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<Option<Goodbye>, FrameFault> {
         loop {
             let Some(frame) = &mut self.frame else {
-                let Some((byte, rest)) = wire.split_first() else { return Ok(None) };
+                let Some((byte, rest)) = wire.split_first() else {
+                    return Ok(None);
+                };
                 wire = rest;
                 self.take_head(*byte)?;
                 continue;
             };
-            let now = usize::try_from(frame.bytes_left).map_or(wire.len(), |left| left.min(wire.len()));
+            let now =
+                usize::try_from(frame.bytes_left).map_or(wire.len(), |left| left.min(wire.len()));
             let (payload, rest) = wire.split_at(now);
             wire = rest;
             let target = match (frame.opcode & CONTROL == 0, &mut self.whole) {
@@ -149,11 +162,15 @@ impl FrameReader {
     /// A message is complete: where they are taken whole it goes on in the form that streams have.
     #[inline]
     fn end_message(&mut self, plain: &mut Vec<u8>) -> Result<(), FrameFault> {
-        let Some(whole) = &mut self.whole else { return Ok(()) };
+        let Some(whole) = &mut self.whole else {
+            return Ok(());
+        };
         // Taken: an idle connection keeps no buffer.
         let message = std::mem::take(whole);
-        append_from_websocket(&message, plain)
-            .map_err(|_| FrameFault { code: CloseCode::Protocol, words: "a message that is no CoAP message" })
+        append_from_websocket(&message, plain).map_err(|_| FrameFault {
+            code: CloseCode::Protocol,
+            words: "a message that is no CoAP message",
+        })
     }
 
     /// Appends the answer to the newest ping; older ones need none (RFC 6455 §5.5.3), so that a flood of pings becomes
@@ -185,7 +202,10 @@ impl FrameReader {
         let (length, mask) = match length_bytes {
             0 => (u64::from(second & 0x7F), [a, b, c, d]),
             2 => (u64::from(u16::from_be_bytes([a, b])), [c, d, e, f]),
-            _ => (u64::from_be_bytes([a, b, c, d, e, f, g, h]), [rest[8], rest[9], rest[10], rest[11]]),
+            _ => (
+                u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+                [rest[8], rest[9], rest[10], rest[11]],
+            ),
         };
         let frame = Frame {
             opcode: first & 0x0F,
@@ -200,7 +220,12 @@ impl FrameReader {
     }
 
     fn judge_head(&mut self, first: u8, frame: &Frame) -> Result<(), FrameFault> {
-        let broken = |words| Err(FrameFault { code: CloseCode::Protocol, words });
+        let broken = |words| {
+            Err(FrameFault {
+                code: CloseCode::Protocol,
+                words,
+            })
+        };
         if first & RESERVED_BITS != 0 {
             return broken("a reserved bit is set, and no extension was agreed");
         }
@@ -225,10 +250,16 @@ impl FrameReader {
             (BINARY | TEXT | CONTINUATION, before) => {
                 let message_bytes = before.unwrap_or(0).saturating_add(frame.bytes_left);
                 if frame.bytes_left > self.frame_bytes_max {
-                    return Err(FrameFault { code: CloseCode::Size, words: "a frame beyond the limit" });
+                    return Err(FrameFault {
+                        code: CloseCode::Size,
+                        words: "a frame beyond the limit",
+                    });
                 }
                 if message_bytes > self.message_bytes_max {
-                    return Err(FrameFault { code: CloseCode::Size, words: "a message beyond the limit" });
+                    return Err(FrameFault {
+                        code: CloseCode::Size,
+                        words: "a message beyond the limit",
+                    });
                 }
                 self.message_bytes = Some(message_bytes);
                 if frame.opcode != CONTINUATION {
@@ -286,7 +317,13 @@ pub(super) fn write_messages(end: End, mut plain: &[u8], wire: &mut Vec<u8>) -> 
 /// Appends a close frame with a code and at most 60 characters of words: all of it has to fit into 125 bytes.
 pub(super) fn write_close(end: End, code: CloseCode, words: &str, wire: &mut Vec<u8>) {
     let mut payload = u16::from(code).to_be_bytes().to_vec();
-    payload.extend(words.chars().filter(char::is_ascii).take(60).map(|letter| letter as u8));
+    payload.extend(
+        words
+            .chars()
+            .filter(char::is_ascii)
+            .take(60)
+            .map(|letter| letter as u8),
+    );
     write_frame(end, CLOSE, &payload, wire);
 }
 
@@ -296,13 +333,19 @@ fn judge_goodbye(mut payload: Vec<u8>) -> Result<Goodbye, FrameFault> {
         None if payload.is_empty() => Ok(payload),
         Some((code, reason)) if CloseCode::from(u16::from_be_bytes(*code)).is_allowed() => {
             if std::str::from_utf8(reason).is_err() {
-                return Err(FrameFault { code: CloseCode::Invalid, words: "the reason of a close frame is not UTF-8" });
+                return Err(FrameFault {
+                    code: CloseCode::Invalid,
+                    words: "the reason of a close frame is not UTF-8",
+                });
             }
             // The code is echoed, the reason is theirs.
             payload.truncate(2);
             Ok(payload)
         }
-        _ => Err(FrameFault { code: CloseCode::Protocol, words: "a close frame without a valid code" }),
+        _ => Err(FrameFault {
+            code: CloseCode::Protocol,
+            words: "a close frame without a valid code",
+        }),
     }
 }
 
@@ -311,12 +354,21 @@ fn unmask(bytes: &mut [u8], mut mask: [u8; 4], offset: u64) {
     mask.rotate_left((offset % 4) as usize);
     // Sixteen at a time becomes one vector instruction.
     let mut wide = [0; 16];
-    wide.iter_mut().zip(mask.iter().cycle()).for_each(|(place, byte)| *place = *byte);
+    wide.iter_mut()
+        .zip(mask.iter().cycle())
+        .for_each(|(place, byte)| *place = *byte);
     let mut blocks = bytes.chunks_exact_mut(wide.len());
     for block in &mut blocks {
-        block.iter_mut().zip(wide).for_each(|(byte, mask)| *byte ^= mask);
+        block
+            .iter_mut()
+            .zip(wide)
+            .for_each(|(byte, mask)| *byte ^= mask);
     }
-    blocks.into_remainder().iter_mut().zip(wide).for_each(|(byte, mask)| *byte ^= mask);
+    blocks
+        .into_remainder()
+        .iter_mut()
+        .zip(wide)
+        .for_each(|(byte, mask)| *byte ^= mask);
 }
 
 /// Unpredictable, so that nobody can make a client write bytes of their choice onto the wire (RFC 6455 §10.3).
@@ -382,7 +434,10 @@ mod tests {
         frames.read(&wire, &mut Vec::new()).unwrap();
         frames.take_pong(&mut said);
         assert_eq!(said.len(), 2 + 4 + 2, "one masked pong");
-        assert_eq!([said[6] ^ said[2], said[7] ^ said[3]], 999_u16.to_be_bytes());
+        assert_eq!(
+            [said[6] ^ said[2], said[7] ^ said[3]],
+            999_u16.to_be_bytes()
+        );
     }
 
     #[test]

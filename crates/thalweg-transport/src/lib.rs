@@ -80,7 +80,11 @@ impl Filtered {
         if tls.is_none() && websocket.is_none() {
             return Transport::Plain;
         }
-        Transport::Filtered(Box::new(Filtered { tls, websocket, between: Vec::new() }))
+        Transport::Filtered(Box::new(Filtered {
+            tls,
+            websocket,
+            between: Vec::new(),
+        }))
     }
 
     /// Takes bytes from the socket and appends the protocol bytes they carry to `plain`.
@@ -117,7 +121,9 @@ impl Filtered {
                 Ok(())
             }
             (Some(tls), Some(websocket)) => {
-                let done = websocket.encode(plain, &mut self.between).and_then(|()| tls.encode(&self.between, wire));
+                let done = websocket
+                    .encode(plain, &mut self.between)
+                    .and_then(|()| tls.encode(&self.between, wire));
                 self.empty_between();
                 done
             }
@@ -144,13 +150,19 @@ impl Filtered {
     /// True once the peer said goodbye: a TLS `close_notify` or a WebSocket close frame. Nothing more will come.
     pub fn is_closed(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsLayer::is_closed)
-            || self.websocket.as_ref().is_some_and(WebSocketLayer::is_closed)
+            || self
+                .websocket
+                .as_ref()
+                .is_some_and(WebSocketLayer::is_closed)
     }
 
     /// True while a handshake of any layer is under way, and so no protocol byte can pass.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsLayer::is_handshaking)
-            || self.websocket.as_ref().is_some_and(WebSocketLayer::is_handshaking)
+            || self
+                .websocket
+                .as_ref()
+                .is_some_and(WebSocketLayer::is_handshaking)
     }
 
     /// Appends the goodbyes of all layers to `wire`: a WebSocket close frame (1000), then a TLS `close_notify`.
@@ -178,7 +190,9 @@ impl Filtered {
 
     /// The sub-protocol agreed in the WebSocket upgrade (`mqtt`, `mqttv3.1`), once it is complete.
     pub fn sub_protocol(&self) -> Option<&str> {
-        self.websocket.as_ref().and_then(WebSocketLayer::sub_protocol)
+        self.websocket
+            .as_ref()
+            .and_then(WebSocketLayer::sub_protocol)
     }
 
     fn empty_between(&mut self) {
@@ -212,8 +226,12 @@ impl fmt::Display for TransportFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TransportFault::Tls(words) => write!(f, "TLS: {words}"),
-            TransportFault::Upgrade { status: 0, reason } => write!(f, "WebSocket upgrade: {reason}"),
-            TransportFault::Upgrade { status, reason } => write!(f, "WebSocket upgrade ({status}): {reason}"),
+            TransportFault::Upgrade { status: 0, reason } => {
+                write!(f, "WebSocket upgrade: {reason}")
+            }
+            TransportFault::Upgrade { status, reason } => {
+                write!(f, "WebSocket upgrade ({status}): {reason}")
+            }
             TransportFault::WebSocket(words) => write!(f, "WebSocket: {words}"),
             TransportFault::Proxy(fault) => write!(f, "PROXY protocol: {fault}"),
         }

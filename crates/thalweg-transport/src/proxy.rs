@@ -31,7 +31,11 @@ impl ProxyRule {
     /// True if `peer` may send a header. A unix socket has no address: there the file's mode decides.
     pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
         // An IPv4 peer of a socket that listens on `[::]` has a mapped IPv6 address.
-        let trusts = |peer: IpAddr| self.trusted.iter().any(|trusted| trusted.to_canonical() == peer.to_canonical());
+        let trusts = |peer: IpAddr| {
+            self.trusted
+                .iter()
+                .any(|trusted| trusted.to_canonical() == peer.to_canonical())
+        };
         peer.is_none_or(trusts)
     }
 
@@ -110,10 +114,20 @@ pub fn parse(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
 fn parse_text(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
     let window = received.get(..V1_BYTES_MAX).unwrap_or(received);
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if received.len() < V1_BYTES_MAX { Ok(ProxyHeader::NeedMore) } else { Err(ProxyFault::BadText) };
+        return if received.len() < V1_BYTES_MAX {
+            Ok(ProxyHeader::NeedMore)
+        } else {
+            Err(ProxyFault::BadText)
+        };
     };
-    let line = window.get(..end).and_then(|line| std::str::from_utf8(line).ok()).ok_or(ProxyFault::BadText)?;
-    let mut proxied = Proxied { consumed: end + 2, ..Proxied::default() };
+    let line = window
+        .get(..end)
+        .and_then(|line| std::str::from_utf8(line).ok())
+        .ok_or(ProxyFault::BadText)?;
+    let mut proxied = Proxied {
+        consumed: end + 2,
+        ..Proxied::default()
+    };
     let mut words = line.split(' ').skip(1);
     let family = words.next().ok_or(ProxyFault::BadText)?;
     if family == "UNKNOWN" {
@@ -145,7 +159,8 @@ fn endpoint(family: &str, address: &str, port: &str) -> Option<SocketAddr> {
 
 /// Signature, version and command, family and transport, length, addresses, TLVs (specification §2.2).
 fn parse_binary(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
-    let Some(&[version_and_command, family, high, low]) = received.get(12..16).and_then(|four| four.first_chunk())
+    let Some(&[version_and_command, family, high, low]) =
+        received.get(12..16).and_then(|four| four.first_chunk())
     else {
         return Ok(ProxyHeader::NeedMore);
     };
@@ -156,8 +171,13 @@ fn parse_binary(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
     if version_and_command >> 4 != 2 {
         return Err(ProxyFault::BadBinary);
     }
-    let Some(body) = received.get(16..16 + length) else { return Ok(ProxyHeader::NeedMore) };
-    let mut proxied = Proxied { consumed: 16 + length, ..Proxied::default() };
+    let Some(body) = received.get(16..16 + length) else {
+        return Ok(ProxyHeader::NeedMore);
+    };
+    let mut proxied = Proxied {
+        consumed: 16 + length,
+        ..Proxied::default()
+    };
     match version_and_command & 0x0F {
         // LOCAL: addresses are to be discarded, the connection's own count.
         0x0 => {
@@ -199,7 +219,10 @@ fn endpoints_v4(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let destination: &[u8; 4] = body.get(4..)?.first_chunk()?;
     let &[a, b, c, d] = body.get(8..)?.first_chunk()?;
     let (source_port, destination_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    Some(((*source, source_port).into(), (*destination, destination_port).into()))
+    Some((
+        (*source, source_port).into(),
+        (*destination, destination_port).into(),
+    ))
 }
 
 fn endpoints_v6(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
@@ -207,7 +230,10 @@ fn endpoints_v6(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let destination: &[u8; 16] = body.get(16..)?.first_chunk()?;
     let &[a, b, c, d] = body.get(32..)?.first_chunk()?;
     let (source_port, destination_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    Some(((*source, source_port).into(), (*destination, destination_port).into()))
+    Some((
+        (*source, source_port).into(),
+        (*destination, destination_port).into(),
+    ))
 }
 
 /// One byte of flags, four of the verification's result, then sub-TLVs (specification §2.2.6). The name counts only if
@@ -219,7 +245,9 @@ fn certificate_name(ssl: &[u8]) -> Result<Option<String>, ProxyFault> {
     let mut name = None;
     each_tlv(sub_tlvs, |kind, value| {
         if kind == PP2_SUBTYPE_SSL_CN {
-            name = String::from_utf8(value.to_vec()).ok().filter(|name| !name.is_empty());
+            name = String::from_utf8(value.to_vec())
+                .ok()
+                .filter(|name| !name.is_empty());
         }
         Ok(())
     })?;
@@ -232,9 +260,12 @@ fn each_tlv<'a>(
     mut visit: impl FnMut(u8, &'a [u8]) -> Result<(), ProxyFault>,
 ) -> Result<(), ProxyFault> {
     while !rest.is_empty() {
-        let (&[kind, high, low], after) = rest.split_first_chunk::<3>().ok_or(ProxyFault::BadLength)?;
+        let (&[kind, high, low], after) =
+            rest.split_first_chunk::<3>().ok_or(ProxyFault::BadLength)?;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let (value, next) = after.split_at_checked(length).ok_or(ProxyFault::BadLength)?;
+        let (value, next) = after
+            .split_at_checked(length)
+            .ok_or(ProxyFault::BadLength)?;
         visit(kind, value)?;
         rest = next;
     }
@@ -281,7 +312,12 @@ mod tests {
     /// Feeds the header one byte at a time: every proper prefix needs more, the whole is done, bytes behind it stay.
     fn check(header: &[u8]) -> Proxied {
         for end in 0..header.len() {
-            assert_eq!(parse(&header[..end]), Ok(ProxyHeader::NeedMore), "after {end} of {} bytes", header.len());
+            assert_eq!(
+                parse(&header[..end]),
+                Ok(ProxyHeader::NeedMore),
+                "after {end} of {} bytes",
+                header.len()
+            );
         }
         let followed = [header, b"\x10\x0c\0\x04MQTT"].concat();
         match parse(&followed) {
@@ -313,8 +349,16 @@ mod tests {
     #[test]
     fn version_1_lines_give_both_addresses() {
         let table = [
-            ("PROXY TCP4 192.0.2.7 198.51.100.9 43981 1883\r\n", "192.0.2.7:43981", "198.51.100.9:1883"),
-            ("PROXY TCP6 2001:db8::7 ::1 1 65535\r\n", "[2001:db8::7]:1", "[::1]:65535"),
+            (
+                "PROXY TCP4 192.0.2.7 198.51.100.9 43981 1883\r\n",
+                "192.0.2.7:43981",
+                "198.51.100.9:1883",
+            ),
+            (
+                "PROXY TCP6 2001:db8::7 ::1 1 65535\r\n",
+                "[2001:db8::7]:1",
+                "[::1]:65535",
+            ),
         ];
         for (line, source, destination) in table {
             let proxied = check(line.as_bytes());
@@ -325,7 +369,10 @@ mod tests {
 
     #[test]
     fn version_1_unknown_names_nobody_whatever_follows() {
-        for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n"] {
+        for line in [
+            "PROXY UNKNOWN\r\n",
+            "PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n",
+        ] {
             assert_eq!(check(line.as_bytes()).source, None);
         }
     }
@@ -356,7 +403,10 @@ mod tests {
     fn version_2_headers_give_both_addresses() {
         let proxied = check(&v2(0x21, 0x11, V4));
         assert_eq!(proxied.source, Some("192.0.2.7:43981".parse().unwrap()));
-        assert_eq!(proxied.destination, Some("198.51.100.9:1883".parse().unwrap()));
+        assert_eq!(
+            proxied.destination,
+            Some("198.51.100.9:1883".parse().unwrap())
+        );
         let mut v6 = [0; 36];
         (v6[15], v6[31], v6[33], v6[35]) = (1, 2, 3, 4);
         let proxied = check(&v2(0x21, 0x21, &v6));
@@ -367,7 +417,12 @@ mod tests {
     #[test]
     fn version_2_local_unspecified_and_unix_name_nobody() {
         assert!(check(&v2(0x20, 0x11, V4)).is_local);
-        for header in [v2(0x20, 0x11, V4), v2(0x20, 0, b""), v2(0x21, 0, b"whatever"), v2(0x21, 0x31, &[0; 216])] {
+        for header in [
+            v2(0x20, 0x11, V4),
+            v2(0x20, 0, b""),
+            v2(0x21, 0, b"whatever"),
+            v2(0x21, 0x31, &[0; 216]),
+        ] {
             assert_eq!(check(&header).source, None);
         }
     }
@@ -378,12 +433,22 @@ mod tests {
             let mut value = vec![flags, 0, 0, 0, verified];
             value.extend(tlv(0x21, b"TLSv1.3"));
             value.extend(tlv(0x22, name));
-            [V4, &tlv(0x01, b"h2"), &tlv(0x20, &value), &tlv(0x04, &[0; 9])].concat()
+            [
+                V4,
+                &tlv(0x01, b"h2"),
+                &tlv(0x20, &value),
+                &tlv(0x04, &[0; 9]),
+            ]
+            .concat()
         };
         let name = |body: &[u8]| check(&v2(0x21, 0x11, body)).certificate_name;
         assert_eq!(name(&ssl(0x03, 0, b"pump-7")).as_deref(), Some("pump-7"));
         assert_eq!(name(&ssl(0x05, 0, b"pump-7")).as_deref(), Some("pump-7"));
-        assert_eq!(name(&ssl(0x01, 0, b"pump-7")), None, "no certificate was shown");
+        assert_eq!(
+            name(&ssl(0x01, 0, b"pump-7")),
+            None,
+            "no certificate was shown"
+        );
         assert_eq!(name(&ssl(0x03, 1, b"pump-7")), None, "it was not verified");
         assert_eq!(name(&ssl(0x03, 0, b"")), None);
         assert_eq!(name(&ssl(0x03, 0, b"\xff")), None);
@@ -399,15 +464,24 @@ mod tests {
             (v2(0x21, 0x11, &V4[..11]), ProxyFault::BadLength),
             (v2(0x21, 0x21, V4), ProxyFault::BadLength),
             (v2(0x21, 0x31, &[0; 215]), ProxyFault::BadLength),
-            (v2(0x21, 0x11, &[V4, &[0x20, 0]].concat()), ProxyFault::BadLength),
-            (v2(0x21, 0x11, &[V4, &[0x20, 0, 9, 1]].concat()), ProxyFault::BadLength),
+            (
+                v2(0x21, 0x11, &[V4, &[0x20, 0]].concat()),
+                ProxyFault::BadLength,
+            ),
+            (
+                v2(0x21, 0x11, &[V4, &[0x20, 0, 9, 1]].concat()),
+                ProxyFault::BadLength,
+            ),
             (v2(0x21, 0x11, &[0; HEADER_BYTES_MAX]), ProxyFault::TooLong),
         ];
         for (header, fault) in table {
             assert_eq!(parse(&header), Err(fault), "{header:?}");
         }
         let short_ssl = [V4, &tlv(0x20, &[3, 0])].concat();
-        assert_eq!(parse(&v2(0x21, 0x11, &short_ssl)), Err(ProxyFault::BadLength));
+        assert_eq!(
+            parse(&v2(0x21, 0x11, &short_ssl)),
+            Err(ProxyFault::BadLength)
+        );
     }
 
     #[test]
@@ -415,9 +489,19 @@ mod tests {
         let text = b"PROXY UNKNOWN\r\n".to_vec();
         let binary = v2(0x20, 0, b"");
         let trusted = vec!["192.0.2.1".parse().unwrap()];
-        let rule = |versions| ProxyRule { versions, trusted: trusted.clone(), takes_identity: false };
-        for (versions, taken, other) in [(ProxyVersions::V1, &text, &binary), (ProxyVersions::V2, &binary, &text)] {
-            assert!(matches!(rule(versions).parse(taken), Ok(ProxyHeader::Done(_))));
+        let rule = |versions| ProxyRule {
+            versions,
+            trusted: trusted.clone(),
+            takes_identity: false,
+        };
+        for (versions, taken, other) in [
+            (ProxyVersions::V1, &text, &binary),
+            (ProxyVersions::V2, &binary, &text),
+        ] {
+            assert!(matches!(
+                rule(versions).parse(taken),
+                Ok(ProxyHeader::Done(_))
+            ));
             assert_eq!(rule(versions).parse(other), Err(ProxyFault::OtherVersion));
             assert_eq!(rule(versions).parse(b""), Ok(ProxyHeader::NeedMore));
         }
@@ -425,12 +509,21 @@ mod tests {
         assert!(rule.trusts(Some("192.0.2.1".parse().unwrap())) && rule.trusts(None));
         assert!(!rule.trusts(Some("192.0.2.2".parse().unwrap())));
         assert!(rule.trusts(Some("::ffff:192.0.2.1".parse().unwrap())));
-        assert!(!ProxyRule::default().trusts(Some("192.0.2.2".parse().unwrap())), "nobody is listed");
+        assert!(
+            !ProxyRule::default().trusts(Some("192.0.2.2".parse().unwrap())),
+            "nobody is listed"
+        );
     }
 
     #[test]
     fn what_is_no_header_is_known_at_the_first_byte_that_differs() {
-        for bytes in [&b"\x10"[..], b"GET / HTTP/1.1\r\n", b"PROXX", b"\r\n\r\n\x01", b"PROXYTCP4"] {
+        for bytes in [
+            &b"\x10"[..],
+            b"GET / HTTP/1.1\r\n",
+            b"PROXX",
+            b"\r\n\r\n\x01",
+            b"PROXYTCP4",
+        ] {
             assert_eq!(parse(bytes), Err(ProxyFault::NoHeader), "{bytes:?}");
         }
         assert_eq!(parse(b""), Ok(ProxyHeader::NeedMore));

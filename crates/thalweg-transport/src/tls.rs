@@ -12,7 +12,9 @@ use rustls::{Connection, HandshakeKind, RootCertStore};
 
 use super::TransportFault;
 #[cfg(feature = "server")]
-pub use super::acceptor::{ClientCertificates, TlsAcceptor, TlsFiles, TlsOldest, client_verifier, name_in};
+pub use super::acceptor::{
+    ClientCertificates, TlsAcceptor, TlsFiles, TlsOldest, client_verifier, name_in,
+};
 
 /// One end of a TLS connection.
 #[derive(Debug)]
@@ -30,14 +32,29 @@ impl TlsLayer {
     pub(super) fn new(mut connection: Connection, name_from: Option<NameFrom>) -> TlsLayer {
         // What is written before the handshake is complete waits inside; how much that is, the caller decides.
         connection.set_buffer_limit(None);
-        TlsLayer { connection, certificate_name: None, name_from, closed: false }
+        TlsLayer {
+            connection,
+            certificate_name: None,
+            name_from,
+            closed: false,
+        }
     }
 
     /// See [`Filtered::handle_input`](super::Filtered::handle_input).
-    pub fn handle_input(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), TransportFault> {
+    pub fn handle_input(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<(), TransportFault> {
         while !wire.is_empty() && !self.closed {
-            let taken = self.connection.read_tls(&mut wire).map_err(|error| TransportFault::Tls(error.to_string()))?;
-            let state = self.connection.process_new_packets().map_err(|error| TransportFault::Tls(words(&error)))?;
+            let taken = self
+                .connection
+                .read_tls(&mut wire)
+                .map_err(|error| TransportFault::Tls(error.to_string()))?;
+            let state = self
+                .connection
+                .process_new_packets()
+                .map_err(|error| TransportFault::Tls(words(&error)))?;
             self.closed = state.peer_has_closed() || taken == 0;
             let mut reader = self.connection.reader();
             while let Ok(decrypted) = reader.fill_buf() {
@@ -54,8 +71,13 @@ impl TlsLayer {
             && !self.connection.is_handshaking()
         {
             self.name_from = None;
-            let leaf = self.connection.peer_certificates().and_then(|chain| chain.first());
-            self.certificate_name = leaf.and_then(|leaf| name_in(leaf, name_from)).map(Arc::from);
+            let leaf = self
+                .connection
+                .peer_certificates()
+                .and_then(|chain| chain.first());
+            self.certificate_name = leaf
+                .and_then(|leaf| name_in(leaf, name_from))
+                .map(Arc::from);
         }
         Ok(())
     }
@@ -70,7 +92,9 @@ impl TlsLayer {
     /// See [`Filtered::take_output`](super::Filtered::take_output).
     pub fn take_output(&mut self, wire: &mut Vec<u8>) {
         // Writing into a vector cannot fail, and each call takes at least one record.
-        while self.connection.wants_write() && self.connection.write_tls(wire).is_ok_and(|taken| taken > 0) {}
+        while self.connection.wants_write()
+            && self.connection.write_tls(wire).is_ok_and(|taken| taken > 0)
+        {}
     }
 
     /// True once `close_notify` came in (RFC 8446 §6.1).
@@ -154,16 +178,32 @@ pub enum TlsFault {
 impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsFault::Unreadable { file, reason } => write!(f, "cannot read {}: {reason}", file.display()),
-            TlsFault::Nothing { file, wanted } => {
-                write!(f, "no {wanted} in {}: expected a PEM file with a `-----BEGIN …-----` line", file.display())
+            TlsFault::Unreadable { file, reason } => {
+                write!(f, "cannot read {}: {reason}", file.display())
             }
-            TlsFault::Unusable { file, reason } => write!(f, "cannot use {}: {reason}", file.display()),
+            TlsFault::Nothing { file, wanted } => {
+                write!(
+                    f,
+                    "no {wanted} in {}: expected a PEM file with a `-----BEGIN …-----` line",
+                    file.display()
+                )
+            }
+            TlsFault::Unusable { file, reason } => {
+                write!(f, "cannot use {}: {reason}", file.display())
+            }
             TlsFault::KeyMismatch { key, certificate } => {
-                write!(f, "the key in {} does not match the certificate in {}", key.display(), certificate.display())
+                write!(
+                    f,
+                    "the key in {} does not match the certificate in {}",
+                    key.display(),
+                    certificate.display()
+                )
             }
             TlsFault::NoAuthority => {
-                write!(f, "client certificates are asked for, but no CA file says which of them to trust")
+                write!(
+                    f,
+                    "client certificates are asked for, but no CA file says which of them to trust"
+                )
             }
             TlsFault::Setup(reason) => write!(f, "TLS cannot be set up: {reason}"),
         }
@@ -181,15 +221,31 @@ pub fn provider() -> Arc<CryptoProvider> {
 pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| TlsFault::Unusable { file: file.into(), reason: error.to_string() })?;
-    if chain.is_empty() { Err(TlsFault::Nothing { file: file.into(), wanted: "certificate" }) } else { Ok(chain) }
+        .map_err(|error| TlsFault::Unusable {
+            file: file.into(),
+            reason: error.to_string(),
+        })?;
+    if chain.is_empty() {
+        Err(TlsFault::Nothing {
+            file: file.into(),
+            wanted: "certificate",
+        })
+    } else {
+        Ok(chain)
+    }
 }
 
 /// Reads a private key from a PEM file: PKCS#8, PKCS#1 or SEC1.
 pub fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFault> {
     PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|error| match error {
-        rustls::pki_types::pem::Error::NoItemsFound => TlsFault::Nothing { file: file.into(), wanted: "private key" },
-        other => TlsFault::Unusable { file: file.into(), reason: other.to_string() },
+        rustls::pki_types::pem::Error::NoItemsFound => TlsFault::Nothing {
+            file: file.into(),
+            wanted: "private key",
+        },
+        other => TlsFault::Unusable {
+            file: file.into(),
+            reason: other.to_string(),
+        },
     })
 }
 
@@ -197,13 +253,19 @@ pub fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFault> {
 pub fn read_authorities(file: &Path) -> Result<RootCertStore, TlsFault> {
     let mut store = RootCertStore::empty();
     for certificate in read_certificates(file)? {
-        store.add(certificate).map_err(|error| TlsFault::Unusable { file: file.into(), reason: error.to_string() })?;
+        store.add(certificate).map_err(|error| TlsFault::Unusable {
+            file: file.into(),
+            reason: error.to_string(),
+        })?;
     }
     Ok(store)
 }
 
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsFault> {
-    std::fs::read(file).map_err(|error| TlsFault::Unreadable { file: file.into(), reason: error.to_string() })
+    std::fs::read(file).map_err(|error| TlsFault::Unreadable {
+        file: file.into(),
+        reason: error.to_string(),
+    })
 }
 
 /// The library's words, with advice where a log line alone would puzzle.
@@ -212,8 +274,12 @@ pub fn words(error: &rustls::Error) -> String {
         rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
             "this is not TLS: the peer speaks plain text to a TLS port".into()
         }
-        rustls::Error::NoCertificatesPresented => "a client certificate is required and the peer showed none".into(),
-        rustls::Error::InvalidCertificate(error) => format!("invalid peer certificate: {}", certificate_words(error)),
+        rustls::Error::NoCertificatesPresented => {
+            "a client certificate is required and the peer showed none".into()
+        }
+        rustls::Error::InvalidCertificate(error) => {
+            format!("invalid peer certificate: {}", certificate_words(error))
+        }
         other => other.to_string(),
     }
 }

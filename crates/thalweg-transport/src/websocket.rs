@@ -11,7 +11,9 @@ use tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
-use super::frames::{BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages};
+use super::frames::{
+    BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages,
+};
 pub use super::origin::OriginRule;
 
 /// What a WebSocket listener asks of its peers.
@@ -82,8 +84,14 @@ pub struct WebSocketLayer {
 
 #[derive(Debug)]
 enum State {
-    ExpectRequest { received: Vec<u8> },
-    ExpectResponse { accept_key: String, sub_protocol: Box<str>, received: Vec<u8> },
+    ExpectRequest {
+        received: Vec<u8>,
+    },
+    ExpectResponse {
+        accept_key: String,
+        sub_protocol: Box<str>,
+        received: Vec<u8>,
+    },
     Open(FrameReader),
     Over,
 }
@@ -91,7 +99,13 @@ enum State {
 impl WebSocketLayer {
     /// The server's end: expects an upgrade request.
     pub fn server(settings: &Arc<WebSocketSettings>) -> WebSocketLayer {
-        WebSocketLayer::new(State::ExpectRequest { received: Vec::new() }, settings, End::Server)
+        WebSocketLayer::new(
+            State::ExpectRequest {
+                received: Vec::new(),
+            },
+            settings,
+            End::Server,
+        )
     }
 
     /// The client's end, whose `request` waits in the output at once; expects a response that proves `accept_key`.
@@ -101,7 +115,11 @@ impl WebSocketLayer {
         sub_protocol: Box<str>,
         settings: &Arc<WebSocketSettings>,
     ) -> WebSocketLayer {
-        let state = State::ExpectResponse { accept_key, sub_protocol, received: Vec::new() };
+        let state = State::ExpectResponse {
+            accept_key,
+            sub_protocol,
+            received: Vec::new(),
+        };
         let mut layer = WebSocketLayer::new(state, settings, End::Client);
         layer.output = request;
         layer
@@ -146,7 +164,9 @@ impl WebSocketLayer {
             State::Open(_) | State::Over => {
                 return Err(TransportFault::WebSocket("the connection is closed".into()));
             }
-            State::ExpectRequest { .. } | State::ExpectResponse { .. } => self.waiting.extend_from_slice(plain),
+            State::ExpectRequest { .. } | State::ExpectResponse { .. } => {
+                self.waiting.extend_from_slice(plain)
+            }
         }
         Ok(())
     }
@@ -155,7 +175,9 @@ impl WebSocketLayer {
         if !self.settings.carries_coap {
             write_frame(self.end, opcode, plain, wire);
         } else if !write_messages(self.end, plain, wire) {
-            return Err(TransportFault::WebSocket("half a message was to be sent".into()));
+            return Err(TransportFault::WebSocket(
+                "half a message was to be sent".into(),
+            ));
         }
         Ok(())
     }
@@ -178,7 +200,10 @@ impl WebSocketLayer {
 
     /// True until the upgrade is agreed.
     pub fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::ExpectRequest { .. } | State::ExpectResponse { .. })
+        matches!(
+            self.state,
+            State::ExpectRequest { .. } | State::ExpectResponse { .. }
+        )
     }
 
     /// The agreed sub-protocol, once the upgrade is complete; none, too, if the peer offered none.
@@ -198,20 +223,27 @@ impl WebSocketLayer {
     fn upgrade(&mut self, plain: &mut Vec<u8>) -> Result<(), TransportFault> {
         let verdict = match &self.state {
             State::ExpectRequest { received } => judge_request(&self.settings, received),
-            State::ExpectResponse { accept_key, sub_protocol, received } => {
-                super::upgrade::judge_response(accept_key, sub_protocol, received)
-            }
+            State::ExpectResponse {
+                accept_key,
+                sub_protocol,
+                received,
+            } => super::upgrade::judge_response(accept_key, sub_protocol, received),
             State::Open(_) | State::Over => return Ok(()),
         };
         match verdict {
             Ok(None) => Ok(()),
             Ok(Some(agreed)) => {
                 let settings = &self.settings;
-                let frames = FrameReader::new(self.end, settings.frame_bytes_max, settings.message_bytes_max)
-                    .with_text(settings.allows_text)
-                    .with_whole_messages(settings.carries_coap);
+                let frames = FrameReader::new(
+                    self.end,
+                    settings.frame_bytes_max,
+                    settings.message_bytes_max,
+                )
+                .with_text(settings.allows_text)
+                .with_whole_messages(settings.carries_coap);
                 let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
-                    State::ExpectRequest { mut received, .. } | State::ExpectResponse { mut received, .. } => {
+                    State::ExpectRequest { mut received, .. }
+                    | State::ExpectResponse { mut received, .. } => {
                         received.split_off(agreed.consumed.min(received.len()))
                     }
                     State::Open(_) | State::Over => Vec::new(),
@@ -232,13 +264,18 @@ impl WebSocketLayer {
                 self.state = State::Over;
                 self.is_closed = true;
                 self.output.extend_from_slice(&refusal.answer);
-                Err(TransportFault::Upgrade { status: refusal.status, reason: refusal.reason })
+                Err(TransportFault::Upgrade {
+                    status: refusal.status,
+                    reason: refusal.reason,
+                })
             }
         }
     }
 
     fn read_frames(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), TransportFault> {
-        let State::Open(frames) = &mut self.state else { return Ok(()) };
+        let State::Open(frames) = &mut self.state else {
+            return Ok(());
+        };
         let outcome = frames.read(wire, plain);
         let (fault, goodbye) = match outcome {
             Ok(None) => return Ok(()),
@@ -255,7 +292,9 @@ impl WebSocketLayer {
         self.said_close = true;
         self.is_closed = true;
         self.state = State::Over;
-        fault.map_or(Ok(()), |fault| Err(TransportFault::WebSocket(fault.words.into())))
+        fault.map_or(Ok(()), |fault| {
+            Err(TransportFault::WebSocket(fault.words.into()))
+        })
     }
 }
 
@@ -279,18 +318,27 @@ pub(super) struct Refusal {
 /// Judges an upgrade request; `None` when it is not complete.
 fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option<Agreed>, Refusal> {
     let (consumed, request) = match Request::try_parse(received) {
-        Ok(Some((consumed, _))) if consumed > settings.request_bytes_max => return Err(too_large(settings)),
+        Ok(Some((consumed, _))) if consumed > settings.request_bytes_max => {
+            return Err(too_large(settings));
+        }
         Ok(Some(parsed)) => parsed,
         Ok(None) if received.len() > settings.request_bytes_max => return Err(too_large(settings)),
         Ok(None) => return Ok(None),
         Err(Error::Protocol(tungstenite::error::ProtocolError::WrongHttpMethod)) => {
-            return Err(refuse(405, "Method Not Allowed", "a WebSocket upgrade is a GET request"));
+            return Err(refuse(
+                405,
+                "Method Not Allowed",
+                "a WebSocket upgrade is a GET request",
+            ));
         }
         Err(error) => return Err(refuse(400, "Bad Request", &not_http(received, &error))),
     };
     let wants_upgrade = request.headers().get("Upgrade").is_some();
     if !wants_upgrade {
-        let (protocol, name) = (settings.protocol, settings.sub_protocols.first().map_or("", String::as_str));
+        let (protocol, name) = (
+            settings.protocol,
+            settings.sub_protocols.first().map_or("", String::as_str),
+        );
         let words = format!(
             "this port speaks {protocol} over WebSocket: connect with a client of {protocol} that uses WebSocket \
              (sub-protocol `{name}`), not with a browser's address bar"
@@ -299,36 +347,82 @@ fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option
     }
     let path = request.uri().path();
     if !settings.paths.is_empty() && !settings.paths.iter().any(|known| known == path) {
-        let words = format!("no WebSocket at this path; there is one at {}", settings.paths.join(", "));
+        let words = format!(
+            "no WebSocket at this path; there is one at {}",
+            settings.paths.join(", ")
+        );
         return Err(refuse(404, "Not Found", &words));
     }
-    settings.origins.judge(request.headers()).map_err(|words| refuse(403, "Forbidden", words))?;
-    let mut response = create_response(&request)
-        .map_err(|error| refuse(400, "Bad Request", &format!("not a valid WebSocket upgrade: {error}")))?;
-    let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
-    let offered: Vec<&str> = offered.flat_map(|list| list.split(',')).map(str::trim).collect();
+    settings
+        .origins
+        .judge(request.headers())
+        .map_err(|words| refuse(403, "Forbidden", words))?;
+    let mut response = create_response(&request).map_err(|error| {
+        refuse(
+            400,
+            "Bad Request",
+            &format!("not a valid WebSocket upgrade: {error}"),
+        )
+    })?;
+    let offered = request
+        .headers()
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|list| list.to_str().ok());
+    let offered: Vec<&str> = offered
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
     if offered.is_empty() && settings.sub_protocol_optional {
         let mut answer = Vec::new();
-        write_response(&mut answer, &response)
-            .map_err(|error| refuse(400, "Bad Request", &format!("no answer is possible: {error}")))?;
-        return Ok(Some(Agreed { consumed, answer, sub_protocol: "".into() }));
+        write_response(&mut answer, &response).map_err(|error| {
+            refuse(
+                400,
+                "Bad Request",
+                &format!("no answer is possible: {error}"),
+            )
+        })?;
+        return Ok(Some(Agreed {
+            consumed,
+            answer,
+            sub_protocol: "".into(),
+        }));
     }
     // In our order, not the client's: `mqtt` whenever it is offered. [MQTT-6.0.0-4]
-    let chosen = settings.sub_protocols.iter().find(|known| offered.contains(&known.as_str()));
-    let Some((chosen, header)) = chosen.and_then(|name| Some((name, HeaderValue::from_str(name).ok()?))) else {
+    let chosen = settings
+        .sub_protocols
+        .iter()
+        .find(|known| offered.contains(&known.as_str()));
+    let Some((chosen, header)) =
+        chosen.and_then(|name| Some((name, HeaderValue::from_str(name).ok()?)))
+    else {
         let known = settings.sub_protocols.join("` or `");
         let words = format!("offer the sub-protocol `{known}` in Sec-WebSocket-Protocol");
         return Err(refuse(400, "Bad Request", &words));
     };
-    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, header);
+    response
+        .headers_mut()
+        .insert(SEC_WEBSOCKET_PROTOCOL, header);
     let mut answer = Vec::new();
-    write_response(&mut answer, &response)
-        .map_err(|error| refuse(400, "Bad Request", &format!("no answer is possible: {error}")))?;
-    Ok(Some(Agreed { consumed, answer, sub_protocol: chosen.as_str().into() }))
+    write_response(&mut answer, &response).map_err(|error| {
+        refuse(
+            400,
+            "Bad Request",
+            &format!("no answer is possible: {error}"),
+        )
+    })?;
+    Ok(Some(Agreed {
+        consumed,
+        answer,
+        sub_protocol: chosen.as_str().into(),
+    }))
 }
 
 fn too_large(settings: &WebSocketSettings) -> Refusal {
-    let words = format!("the request is larger than {} bytes", settings.request_bytes_max);
+    let words = format!(
+        "the request is larger than {} bytes",
+        settings.request_bytes_max
+    );
     refuse(431, "Request Header Fields Too Large", &words)
 }
 
@@ -336,19 +430,32 @@ fn too_large(settings: &WebSocketSettings) -> Refusal {
 fn not_http(received: &[u8], error: &Error) -> String {
     match received.first() {
         // The fixed header of CONNECT [MQTT-3.1.0-1].
-        Some(0x10) => "this is MQTT without WebSocket: use the plain MQTT port, or WebSocket in the client".into(),
+        Some(0x10) => {
+            "this is MQTT without WebSocket: use the plain MQTT port, or WebSocket in the client"
+                .into()
+        }
         // A TLS handshake record (RFC 8446 §5.1).
-        Some(0x16) => "this is TLS, and this port is without: use ws:// here, or the wss:// port".into(),
+        Some(0x16) => {
+            "this is TLS, and this port is without: use ws:// here, or the wss:// port".into()
+        }
         _ => format!("not an HTTP request: {error}"),
     }
 }
 
 fn refuse(status: u16, phrase: &str, words: &str) -> Refusal {
-    let upgrade = if status == 426 { "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" } else { "" };
+    let upgrade = if status == 426 {
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    } else {
+        ""
+    };
     let answer = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
          {upgrade}Connection: close\r\n\r\n{words}\n",
         words.len() + 1
     );
-    Refusal { status, reason: words.to_owned(), answer: answer.into_bytes() }
+    Refusal {
+        status,
+        reason: words.to_owned(),
+        answer: answer.into_bytes(),
+    }
 }

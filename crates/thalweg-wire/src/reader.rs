@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn getters_read_big_endian_and_stop_at_the_end() {
         let mut r = Reader::new(&[1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 9]);
-        assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Some(1), Some(2), Some(3), Some(4)));
+        assert_eq!(
+            (r.u8(), r.u16(), r.u32(), r.u64()),
+            (Some(1), Some(2), Some(3), Some(4))
+        );
         assert_eq!(r.u16(), None);
         assert_eq!(r.remaining(), 1);
         assert_eq!(r.take(2), None);

@@ -101,7 +101,10 @@ pub fn parse_bytes(text: &str) -> Result<Vec<u8>, String> {
 
 /// Feeds `bytes` to a machine one at a time, as the slowest network would. `handle` gets what has arrived and not been
 /// consumed, and says how much it consumes; `None` asks for more. Returns what is left over at the end, or the error.
-pub fn feed_bytewise<E>(bytes: &[u8], mut handle: impl FnMut(&[u8]) -> Result<Option<usize>, E>) -> Result<Vec<u8>, E> {
+pub fn feed_bytewise<E>(
+    bytes: &[u8],
+    mut handle: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
+) -> Result<Vec<u8>, E> {
     let mut arrived = Vec::new();
     for byte in bytes {
         arrived.push(*byte);
@@ -113,7 +116,10 @@ pub fn feed_bytewise<E>(bytes: &[u8], mut handle: impl FnMut(&[u8]) -> Result<Op
 }
 
 /// Feeds `bytes` to a machine all at once. As [`feed_bytewise`] otherwise.
-pub fn feed_whole<E>(bytes: &[u8], mut handle: impl FnMut(&[u8]) -> Result<Option<usize>, E>) -> Result<Vec<u8>, E> {
+pub fn feed_whole<E>(
+    bytes: &[u8],
+    mut handle: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
+) -> Result<Vec<u8>, E> {
     let mut rest = bytes;
     while let Some(consumed) = handle(rest)? {
         rest = &rest[consumed..];
@@ -141,25 +147,48 @@ impl Dice {
 
     /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.throw() >> 11) as usize % bound }
+        if bound == 0 {
+            0
+        } else {
+            (self.throw() >> 11) as usize % bound
+        }
     }
 }
 
 fn parse_line(number: usize, line: &str) -> Result<Line, String> {
-    let (head, rest) = line.split_once(' ').ok_or("a line needs a mark and bytes")?;
+    let (head, rest) = line
+        .split_once(' ')
+        .ok_or("a line needs a mark and bytes")?;
     let (side, mark) = match head {
         "C>" => (Side::Client, Mark::Canonical),
         "S>" => (Side::Server, Mark::Canonical),
         "C~" => (Side::Client, Mark::Valid),
         "S~" => (Side::Server, Mark::Valid),
         "C!" | "S!" => {
-            let (clause, rest) = rest.trim_start().split_once(' ').ok_or("a faulty line needs a clause and bytes")?;
-            let side = if head == "C!" { Side::Client } else { Side::Server };
-            return Ok(Line { number, side, mark: Mark::Faulty(clause.into()), bytes: parse_bytes(rest)? });
+            let (clause, rest) = rest
+                .trim_start()
+                .split_once(' ')
+                .ok_or("a faulty line needs a clause and bytes")?;
+            let side = if head == "C!" {
+                Side::Client
+            } else {
+                Side::Server
+            };
+            return Ok(Line {
+                number,
+                side,
+                mark: Mark::Faulty(clause.into()),
+                bytes: parse_bytes(rest)?,
+            });
         }
         _ => return Err("a line begins with C or S and >, ~ or !".into()),
     };
-    Ok(Line { number, side, mark, bytes: parse_bytes(rest)? })
+    Ok(Line {
+        number,
+        side,
+        mark,
+        bytes: parse_bytes(rest)?,
+    })
 }
 
 fn put_varint(mut len: usize, out: &mut Vec<u8>) {
@@ -176,7 +205,10 @@ mod tests {
 
     #[test]
     fn bytes_nest_and_strings_carry_their_length() {
-        assert_eq!(parse_bytes("30 [ 'a/b' \"hi\" ]"), Ok(b"\x30\x07\x00\x03a/bhi".to_vec()));
+        assert_eq!(
+            parse_bytes("30 [ 'a/b' \"hi\" ]"),
+            Ok(b"\x30\x07\x00\x03a/bhi".to_vec())
+        );
         assert_eq!(parse_bytes("003c[[]]# end"), Ok(vec![0, 0x3c, 1, 0]));
         for broken in ["[", "]", "1", "zz", "'a"] {
             assert!(parse_bytes(broken).is_err(), "{broken}");
@@ -186,7 +218,15 @@ mod tests {
     #[test]
     fn lines_know_their_side_and_their_mark() {
         let lines = parse_transcript("# hello\n\nC> c000\nS! X-1 d001 00\n").expect("it parses");
-        assert_eq!(lines[0], Line { number: 3, side: Side::Client, mark: Mark::Canonical, bytes: vec![0xc0, 0] });
+        assert_eq!(
+            lines[0],
+            Line {
+                number: 3,
+                side: Side::Client,
+                mark: Mark::Canonical,
+                bytes: vec![0xc0, 0]
+            }
+        );
         assert_eq!(lines[1].mark, Mark::Faulty("X-1".into()));
         assert_eq!(lines[1].bytes, [0xd0, 1, 0]);
         assert!(parse_transcript("X> 00").is_err());

@@ -14,7 +14,10 @@ pub fn secret_in(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
     match text.lines().next() {
         Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
-        _ => Err(Failure::usage(format!("the first line of {} is empty", file.display()))),
+        _ => Err(Failure::usage(format!(
+            "the first line of {} is empty",
+            file.display()
+        ))),
     }
 }
 
@@ -33,13 +36,23 @@ impl AdminApi {
             return Err(Failure::usage(format!("`{}` does not start with http://", args.url))
                 .mend("The admin API speaks plain HTTP; reach a distant one through an SSH tunnel or a TLS proxy on this machine"));
         }
-        let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .build();
         let token = match &args.token_file {
             Some(file) => Some(secret_in(file)?),
-            None => args.token.clone().or_else(|| std::env::var("THALWEG_ADMIN_TOKEN").ok()),
+            None => args
+                .token
+                .clone()
+                .or_else(|| std::env::var("THALWEG_ADMIN_TOKEN").ok()),
         };
         let token = token.filter(|token| !token.is_empty());
-        Ok(AdminApi { agent: config.into(), base: base.to_owned(), token })
+        Ok(AdminApi {
+            agent: config.into(),
+            base: base.to_owned(),
+            token,
+        })
     }
 
     /// The broker's address as it was given.
@@ -61,11 +74,18 @@ impl AdminApi {
     /// Asks for something to be done; the answer may take `patience`.
     pub fn post(&self, path: &str, body: &Value, patience: Duration) -> Result<Value, Failure> {
         let url = format!("{}{path}", self.base);
-        let mut request = self.agent.post(&url).config().timeout_global(Some(patience)).build();
+        let mut request = self
+            .agent
+            .post(&url)
+            .config()
+            .timeout_global(Some(patience))
+            .build();
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let response = request.send_json(body).map_err(|error| self.unreachable(&error))?;
+        let response = request
+            .send_json(body)
+            .map_err(|error| self.unreachable(&error))?;
         answer_of(&url, response)
     }
 
@@ -84,22 +104,34 @@ impl AdminApi {
 /// What the broker answered, or why it did not do it.
 fn answer_of(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Value, Failure> {
     let status = response.status();
-    let body: Result<Value, _> = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_json();
+    let body: Result<Value, _> = response
+        .body_mut()
+        .with_config()
+        .limit(BODY_BYTES_MAX)
+        .read_json();
     match (status.is_success(), body) {
         (true, Ok(value)) => Ok(value),
-        (true, Err(error)) => Err(Failure::new(format!("{url} does not answer in JSON: {error}"))
-            .mend("Is this the admin API of a thalweg broker?")),
+        (true, Err(error)) => Err(
+            Failure::new(format!("{url} does not answer in JSON: {error}"))
+                .mend("Is this the admin API of a thalweg broker?"),
+        ),
         // The API says itself what is wrong and how to mend it.
         (false, Ok(Value::Object(fault))) if fault.contains_key("error") => {
-            let word = |key: &str| fault.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let word = |key: &str| {
+                fault
+                    .get(key)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             Err(Failure::new(word("error")).mend(match status.as_u16() {
-                401 => "Give the value of admin.token in THALWEG_ADMIN_TOKEN, or with --token-file".to_owned(),
+                401 => "Give the value of admin.token in THALWEG_ADMIN_TOKEN, or with --token-file"
+                    .to_owned(),
                 _ => word("mend"),
             }))
         }
-        (false, _) => {
-            Err(Failure::new(format!("{url} answers {status}")).mend("Is this the admin API of a thalweg broker?"))
-        }
+        (false, _) => Err(Failure::new(format!("{url} answers {status}"))
+            .mend("Is this the admin API of a thalweg broker?")),
     }
 }
 
@@ -115,7 +147,11 @@ pub fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 /// A member that should be a list, empty if it is none.
 pub fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    value
+        .get(name)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 const TIMEOUT: Duration = Duration::from_secs(10);

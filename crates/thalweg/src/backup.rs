@@ -15,16 +15,37 @@ use crate::inspect::journal_in;
 
 /// Runs `thalweg backup`; what it made goes to `out`.
 pub fn run(args: &BackupArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let target = std::path::absolute(&args.target)
-        .map_err(|error| Failure::usage(format!("{} is no path: {error}", args.target.display())))?;
+    let target = std::path::absolute(&args.target).map_err(|error| {
+        Failure::usage(format!("{} is no path: {error}", args.target.display()))
+    })?;
     let made = match &args.data {
         Some(data) => of_stopped(data, &target)?,
         None => of_running(args, &target)?,
     };
-    writeln!(out, "{} goes to frame {} and holds:", target.display(), made.index)?;
-    let Made { sessions, subscriptions, entries, last_values, linked, copied, bytes, .. } = made;
-    writeln!(out, "  {sessions} sessions, {subscriptions} subscriptions, {entries} messages queued or in flight,")?;
-    writeln!(out, "  {last_values} retained messages; {linked} files linked, {copied} copied ({bytes} bytes)")?;
+    writeln!(
+        out,
+        "{} goes to frame {} and holds:",
+        target.display(),
+        made.index
+    )?;
+    let Made {
+        sessions,
+        subscriptions,
+        entries,
+        last_values,
+        linked,
+        copied,
+        bytes,
+        ..
+    } = made;
+    writeln!(
+        out,
+        "  {sessions} sessions, {subscriptions} subscriptions, {entries} messages queued or in flight,"
+    )?;
+    writeln!(
+        out,
+        "  {last_values} retained messages; {linked} files linked, {copied} copied ({bytes} bytes)"
+    )?;
     Ok(out.flush()?)
 }
 
@@ -57,9 +78,12 @@ fn of_running(args: &BackupArgs, target: &Path) -> Result<Made, Failure> {
 }
 
 fn of_stopped(data: &Path, target: &Path) -> Result<Made, Failure> {
-    let made = backup::backup_stopped(existing(data)?, &new(target)?, Options::default()).map_err(|error| {
-        Failure::new(error.to_string()).mend("A running broker makes its backup itself: leave --data out")
-    })?;
+    let made = backup::backup_stopped(existing(data)?, &new(target)?, Options::default()).map_err(
+        |error| {
+            Failure::new(error.to_string())
+                .mend("A running broker makes its backup itself: leave --data out")
+        },
+    )?;
     Ok(Made {
         index: made.index as f64,
         sessions: made.counts.sessions as f64,
@@ -78,23 +102,46 @@ pub fn restore(args: &RestoreArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let target = args.data_dir.join(JOURNAL_FOLDER);
     let restored = backup::restore(&source, &new(&target)?, Options::default(), args.verify)
         .map_err(|error| Failure::new(error.to_string()))?;
-    writeln!(out, "{} files ({} bytes) are in {}", restored.files, restored.bytes, target.display())?;
+    writeln!(
+        out,
+        "{} files ({} bytes) are in {}",
+        restored.files,
+        restored.bytes,
+        target.display()
+    )?;
     match &restored.verified {
         Some(verified) => report(verified, out)?,
-        None => writeln!(out, "nothing was read; --verify reads everything, as a broker would")?,
+        None => writeln!(
+            out,
+            "nothing was read; --verify reads everything, as a broker would"
+        )?,
     }
     Ok(out.flush()?)
 }
 
 fn report(verified: &Verified, out: &mut dyn Write) -> Result<(), Failure> {
-    let Verified { index, frames, counts, messages, bytes, unreadable, faults } = verified;
-    writeln!(out, "read to frame {index}, {frames} of them behind the checkpoint:")?;
+    let Verified {
+        index,
+        frames,
+        counts,
+        messages,
+        bytes,
+        unreadable,
+        faults,
+    } = verified;
+    writeln!(
+        out,
+        "read to frame {index}, {frames} of them behind the checkpoint:"
+    )?;
     writeln!(
         out,
         "  {} sessions, {} subscriptions, {} messages queued or in flight, {} retained messages",
         counts.sessions, counts.subscriptions, counts.entries, counts.last_values
     )?;
-    writeln!(out, "  {messages} messages of {bytes} bytes were read, {unreadable} could not be")?;
+    writeln!(
+        out,
+        "  {messages} messages of {bytes} bytes were read, {unreadable} could not be"
+    )?;
     for fault in faults {
         writeln!(out, "  {fault}")?;
     }
@@ -110,14 +157,19 @@ fn report(verified: &Verified, out: &mut dyn Write) -> Result<(), Failure> {
 fn existing(path: &Path) -> Result<OsDisk, Failure> {
     let folder = journal_in(path);
     if !folder.is_dir() {
-        return Err(Failure::usage(format!("{} is not a directory", folder.display())));
+        return Err(Failure::usage(format!(
+            "{} is not a directory",
+            folder.display()
+        )));
     }
-    OsDisk::at(&folder).map_err(|error| Failure::new(format!("{} cannot be read: {error}", folder.display())))
+    OsDisk::at(&folder)
+        .map_err(|error| Failure::new(format!("{} cannot be read: {error}", folder.display())))
 }
 
 /// A directory to write to, made if it is not there. The store refuses one that has anything in it.
 fn new(path: &Path) -> Result<OsDisk, Failure> {
-    OsDisk::at(path).map_err(|error| Failure::new(format!("{} cannot be made: {error}", path.display())))
+    OsDisk::at(path)
+        .map_err(|error| Failure::new(format!("{} cannot be made: {error}", path.display())))
 }
 
 /// Longer than the broker works on it while somebody waits.

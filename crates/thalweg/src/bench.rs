@@ -13,7 +13,9 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> Result<(), Failure> {
         Outcome::Done => return Ok(()),
         Outcome::Failed => "it could not be run",
         Outcome::Invalid => "nothing that was measured counts; the summary says why",
-        Outcome::ShapeFailed => "a shape of the study did not come out, or a bar was not held: see the summary",
+        Outcome::ShapeFailed => {
+            "a shape of the study did not come out, or a bar was not held: see the summary"
+        }
         Outcome::Interrupted => "interrupted; what was measured is written",
     };
     Err(Failure::new(words).code(outcome as u8))

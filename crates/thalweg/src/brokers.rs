@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use thalweg_client::blocking::Client;
 use thalweg_client::mqtt::{Mqtt, MqttSettings};
 use thalweg_client::{
-    BrokerUrl, BufferSettings, Calibration, ClientError, LaneState, Reliability, Scheme, Status, TlsFiles, Via,
-    WhenRefused, Will,
+    BrokerUrl, BufferSettings, Calibration, ClientError, LaneState, Reliability, Scheme, Status,
+    TlsFiles, Via, WhenRefused, Will,
 };
 use thalweg_mqtt::{QoS, Version};
 
@@ -45,7 +45,11 @@ pub struct Brokers {
 
 impl Brokers {
     /// Connects, and waits until messages may go. `place` is the topic's own URL, if it was written as one.
-    pub fn open(args: &ConnectArgs, place: Option<&BrokerUrl>, wish: SessionWish) -> Result<Brokers, Failure> {
+    pub fn open(
+        args: &ConnectArgs,
+        place: Option<&BrokerUrl>,
+        wish: SessionWish,
+    ) -> Result<Brokers, Failure> {
         let brokers = Brokers::begin(args, place, wish)?;
         brokers.wait_until_up()?;
         Ok(brokers)
@@ -53,7 +57,11 @@ impl Brokers {
 
     /// Begins to connect. What is asked for before [`Brokers::wait_until_up`] is there when the broker lets us in: a session
     /// that it has kept begins to speak at once.
-    pub fn begin(args: &ConnectArgs, place: Option<&BrokerUrl>, wish: SessionWish) -> Result<Brokers, Failure> {
+    pub fn begin(
+        args: &ConnectArgs,
+        place: Option<&BrokerUrl>,
+        wish: SessionWish,
+    ) -> Result<Brokers, Failure> {
         let ways = ways(args, place)?;
         let mut builder = Client::builder()
             .via(Via::Auto)
@@ -64,15 +72,20 @@ impl Brokers {
             // Nobody corrects a password while a command runs.
             .when_refused(WhenRefused::Fail)
             // What is read from a file or a pipe is held back by ourselves.
-            .buffer(BufferSettings { messages_max: MESSAGES_MAX, ..BufferSettings::default() })
+            .buffer(BufferSettings {
+                messages_max: MESSAGES_MAX,
+                ..BufferSettings::default()
+            })
             .tls(TlsFiles {
                 ca: args.ca.clone(),
                 identity: args.cert.clone().zip(args.key.clone()),
                 insecure: args.insecure,
             });
         if let Some(url) = ways.iter().find(|url| url.user.is_some()) {
-            builder =
-                builder.credentials(url.user.clone().unwrap_or_default(), url.password.clone().unwrap_or_default());
+            builder = builder.credentials(
+                url.user.clone().unwrap_or_default(),
+                url.password.clone().unwrap_or_default(),
+            );
         }
         if let Some(file) = &args.calibration {
             builder = builder.calibration(calibration(file)?);
@@ -91,12 +104,25 @@ impl Brokers {
         for url in &ways {
             builder = match url.scheme.protocol() {
                 // What only MQTT knows is said to it alone.
-                "mqtt" => builder.transport(Box::new(Mqtt::new(url.endpoint(), mqtt_settings(args, wish)))),
-                _ => builder.broker(&written(url)).map_err(|error| Failure::usage(error.to_string()))?,
+                "mqtt" => builder.transport(Box::new(Mqtt::new(
+                    url.endpoint(),
+                    mqtt_settings(args, wish),
+                ))),
+                _ => builder
+                    .broker(&written(url))
+                    .map_err(|error| Failure::usage(error.to_string()))?,
             };
         }
-        let client = builder.connect_blocking().map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Brokers { client, ways, connect_timeout: args.connect_timeout, explain: args.explain, down_since: None })
+        let client = builder
+            .connect_blocking()
+            .map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Brokers {
+            client,
+            ways,
+            connect_timeout: args.connect_timeout,
+            explain: args.explain,
+            down_since: None,
+        })
     }
 
     /// Waits until messages may go, or says why they cannot.
@@ -135,7 +161,9 @@ impl Brokers {
 
     /// How the client is.
     pub fn status(&self) -> Result<Status, Failure> {
-        self.client.status().map_err(|error| Failure::new(error.to_string()))
+        self.client
+            .status()
+            .map_err(|error| Failure::new(error.to_string()))
     }
 
     /// Says goodbye; what is on its way was waited for before.
@@ -158,7 +186,11 @@ impl Brokers {
         }
         let place = self.place();
         let within = spoken(self.connect_timeout);
-        if status.lanes.iter().any(|lane| lane.state == LaneState::Opening) {
+        if status
+            .lanes
+            .iter()
+            .any(|lane| lane.state == LaneState::Opening)
+        {
             return Failure::new(format!("{place} accepted the connection and says nothing within {within}"))
                 .mend("Is this the port for the scheme in --url? mqtt, mqtts, ws, wss, coap, amqp and stomp have ports of their own");
         }
@@ -195,7 +227,11 @@ impl Brokers {
     }
 
     fn place(&self) -> String {
-        self.ways.iter().map(BrokerUrl::to_string).collect::<Vec<_>>().join(", ")
+        self.ways
+            .iter()
+            .map(BrokerUrl::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -212,9 +248,16 @@ fn calibration(file: &Path) -> Result<Calibration, Failure> {
 /// The brokers' addresses, one for each protocol that may be used.
 fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>, Failure> {
     let named = match (place, &args.unix) {
-        (Some(_), Some(_)) => return Err(Failure::usage("the topic names a broker, and so does --unix")),
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(
+                "the topic names a broker, and so does --unix",
+            ));
+        }
         (Some(_), None) if !args.url.is_empty() => {
-            return Err(Failure::usage("the topic names a broker, and so does --url").mend("Give one of them"));
+            return Err(
+                Failure::usage("the topic names a broker, and so does --url")
+                    .mend("Give one of them"),
+            );
         }
         (Some(url), None) => vec![url.clone()],
         (None, Some(path)) => vec![BrokerUrl::at_unix(path.clone())],
@@ -222,33 +265,51 @@ fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>,
         (None, None) => vec![from_environment()?],
     };
     let named = with_password(args, named)?;
-    let Some(first) = named.first() else { return Ok(named) };
+    let Some(first) = named.first() else {
+        return Ok(named);
+    };
     match args.via {
         None => Ok(named),
         Some(ViaArg::Auto) if named.len() > 1 => Ok(named),
         Some(ViaArg::Auto) if first.unix.is_some() => Ok(named),
         Some(ViaArg::Auto) => {
             let others = [ViaArg::Mqtt, ViaArg::Coap, ViaArg::Amqp, ViaArg::Stomp];
-            let more = others.iter().filter(|via| via.protocol() != first.scheme.protocol());
+            let more = others
+                .iter()
+                .filter(|via| via.protocol() != first.scheme.protocol());
             let more: Vec<BrokerUrl> = more.map(|via| beside(first, *via)).collect();
             Ok(named.into_iter().chain(more).collect())
         }
         Some(via) => {
-            let of_it: Vec<BrokerUrl> =
-                named.iter().filter(|url| url.scheme.protocol() == via.protocol()).cloned().collect();
-            Ok(if of_it.is_empty() { vec![beside(first, via)] } else { of_it })
+            let of_it: Vec<BrokerUrl> = named
+                .iter()
+                .filter(|url| url.scheme.protocol() == via.protocol())
+                .cloned()
+                .collect();
+            Ok(if of_it.is_empty() {
+                vec![beside(first, via)]
+            } else {
+                of_it
+            })
         }
     }
 }
 
 /// Gives the password of --password-file to those who have a user and none.
 fn with_password(args: &ConnectArgs, mut urls: Vec<BrokerUrl>) -> Result<Vec<BrokerUrl>, Failure> {
-    let Some(file) = &args.password_file else { return Ok(urls) };
+    let Some(file) = &args.password_file else {
+        return Ok(urls);
+    };
     let password = secret_in(file)?.into_bytes();
-    let mut wanting = urls.iter_mut().filter(|url| url.user.is_some() && url.password.is_none()).peekable();
+    let mut wanting = urls
+        .iter_mut()
+        .filter(|url| url.user.is_some() && url.password.is_none())
+        .peekable();
     if wanting.peek().is_none() {
-        return Err(Failure::usage("--password-file is given, and no URL has a user without a password")
-            .mend("Write the user into --url or THALWEG_URL: mqtt://USER@HOST"));
+        return Err(Failure::usage(
+            "--password-file is given, and no URL has a user without a password",
+        )
+        .mend("Write the user into --url or THALWEG_URL: mqtt://USER@HOST"));
     }
     wanting.for_each(|url| url.password = Some(password.clone()));
     Ok(urls)
@@ -266,7 +327,11 @@ fn beside(url: &BrokerUrl, via: ViaArg) -> BrokerUrl {
         (ViaArg::Mqtt | ViaArg::Auto, false) => Scheme::Mqtt,
         (ViaArg::Mqtt | ViaArg::Auto, true) => Scheme::Mqtts,
     };
-    BrokerUrl { user: url.user.clone(), password: url.password.clone(), ..BrokerUrl::at(scheme, &url.host) }
+    BrokerUrl {
+        user: url.user.clone(),
+        password: url.password.clone(),
+        ..BrokerUrl::at(scheme, &url.host)
+    }
 }
 
 /// A URL that can be read again; credentials are given apart.
@@ -290,9 +355,13 @@ fn from_environment() -> Result<BrokerUrl, Failure> {
 
 /// The one MQTT broker that `sub --work` talks to.
 pub fn mqtt_broker(args: &ConnectArgs) -> Result<BrokerUrl, Failure> {
-    match ways(args, None)?.into_iter().find(|url| url.scheme.protocol() == "mqtt") {
+    match ways(args, None)?
+        .into_iter()
+        .find(|url| url.scheme.protocol() == "mqtt")
+    {
         Some(url) => Ok(url),
-        None => Err(Failure::usage("--work speaks MQTT").mend("Give an MQTT broker as --url, and leave --via out")),
+        None => Err(Failure::usage("--work speaks MQTT")
+            .mend("Give an MQTT broker as --url, and leave --via out")),
     }
 }
 
@@ -315,7 +384,9 @@ fn mqtt_settings(args: &ConnectArgs, wish: SessionWish) -> MqttSettings {
 pub fn name(args: &ConnectArgs) -> Option<String> {
     match &args.id {
         Some(id) => Some(id.clone()),
-        None if args.mqtt_version == Version::V31 => Some(format!("thalweg-{:08x}", nonce() as u32)),
+        None if args.mqtt_version == Version::V31 => {
+            Some(format!("thalweg-{:08x}", nonce() as u32))
+        }
         None => None,
     }
 }
@@ -333,11 +404,16 @@ pub fn reliability(qos: QoS) -> Reliability {
 #[cfg(unix)]
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
-    let trouble = |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
+    let trouble =
+        |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), asked.clone())
-            .map_err(trouble)?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(EXIT_INTERRUPTED),
+            asked.clone(),
+        )
+        .map_err(trouble)?;
         signal_hook::flag::register(signal, asked.clone()).map_err(trouble)?;
     }
     Ok(asked)
@@ -393,11 +469,18 @@ mod tests {
         let file = std::env::temp_dir().join(format!("thalweg-password-{}", std::process::id()));
         std::fs::write(&file, "s3cret\nmore\n").expect("the temporary folder is writable");
         let with = |urls: &[&str]| {
-            let args = ConnectArgs { password_file: Some(file.clone()), ..args(urls, None) };
-            ways(&args, None).map(|urls| urls.into_iter().map(|url| url.password).collect::<Vec<_>>())
+            let args = ConnectArgs {
+                password_file: Some(file.clone()),
+                ..args(urls, None)
+            };
+            ways(&args, None)
+                .map(|urls| urls.into_iter().map(|url| url.password).collect::<Vec<_>>())
         };
         let secret = |text: &str| Some(text.as_bytes().to_vec());
-        assert_eq!(with(&["mqtt://u@h", "amqp://u:own@h"]).ok(), Some(vec![secret("s3cret"), secret("own")]));
+        assert_eq!(
+            with(&["mqtt://u@h", "amqp://u:own@h"]).ok(),
+            Some(vec![secret("s3cret"), secret("own")])
+        );
         assert!(with(&["mqtt://h"]).is_err(), "there is no user");
         std::fs::write(&file, "\n").expect("the temporary folder is writable");
         assert!(with(&["mqtt://u@h"]).is_err(), "there is no password");
@@ -406,12 +489,23 @@ mod tests {
     }
 
     fn args(urls: &[&str], via: Option<ViaArg>) -> ConnectArgs {
-        let url = urls.iter().map(|url| url.parse().unwrap_or_else(|error| panic!("{url}: {error}"))).collect();
-        ConnectArgs { url, via, ..ConnectArgs::default() }
+        let url = urls
+            .iter()
+            .map(|url| url.parse().unwrap_or_else(|error| panic!("{url}: {error}")))
+            .collect();
+        ConnectArgs {
+            url,
+            via,
+            ..ConnectArgs::default()
+        }
     }
 
     fn found(urls: &[&str], via: Option<ViaArg>) -> Vec<String> {
-        ways(&args(urls, via), None).expect("legal").iter().map(BrokerUrl::to_string).collect()
+        ways(&args(urls, via), None)
+            .expect("legal")
+            .iter()
+            .map(BrokerUrl::to_string)
+            .collect()
     }
 
     #[test]
@@ -419,15 +513,34 @@ mod tests {
         assert_eq!(found(&["mqtt://h:9"], None), ["mqtt://h:9"]);
         assert_eq!(
             found(&["mqtt://h:9"], Some(ViaArg::Auto)),
-            ["mqtt://h:9", "coap://h:5683", "amqp://h:5672", "stomp://h:61613"]
+            [
+                "mqtt://h:9",
+                "coap://h:5683",
+                "amqp://h:5672",
+                "stomp://h:61613"
+            ]
         );
         assert_eq!(
             found(&["coaps://h"], Some(ViaArg::Auto)),
-            ["coaps://h:5684", "mqtts://h:8883", "amqps://h:5671", "stomps://h:61614"]
+            [
+                "coaps://h:5684",
+                "mqtts://h:8883",
+                "amqps://h:5671",
+                "stomps://h:61614"
+            ]
         );
-        assert_eq!(found(&["mqtt://h:9", "coap://i"], Some(ViaArg::Auto)), ["mqtt://h:9", "coap://i:5683"]);
-        assert_eq!(found(&["mqtt://h:9", "coap://i"], Some(ViaArg::Coap)), ["coap://i:5683"]);
-        assert_eq!(found(&["mqtt://h:9"], Some(ViaArg::Coap)), ["coap://h:5683"]);
+        assert_eq!(
+            found(&["mqtt://h:9", "coap://i"], Some(ViaArg::Auto)),
+            ["mqtt://h:9", "coap://i:5683"]
+        );
+        assert_eq!(
+            found(&["mqtt://h:9", "coap://i"], Some(ViaArg::Coap)),
+            ["coap://i:5683"]
+        );
+        assert_eq!(
+            found(&["mqtt://h:9"], Some(ViaArg::Coap)),
+            ["coap://h:5683"]
+        );
     }
 
     #[test]
@@ -440,25 +553,48 @@ mod tests {
 
     #[test]
     fn a_calibration_that_cannot_be_used_says_why() {
-        let folder = std::env::temp_dir().join(format!("thalweg-calibration-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("thalweg-calibration-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("writable");
         let file = folder.join("calibration.json");
-        let said = |file: &Path| calibration(file).map(drop).expect_err("it is none").to_string();
+        let said = |file: &Path| {
+            calibration(file)
+                .map(drop)
+                .expect_err("it is none")
+                .to_string()
+        };
         assert!(said(&file).contains("cannot be read"), "{}", said(&file));
         std::fs::write(&file, "{\"format\": \"other\"}").expect("writable");
-        assert!(said(&file).contains("the calibration cannot be used"), "{}", said(&file));
+        assert!(
+            said(&file).contains("the calibration cannot be used"),
+            "{}",
+            said(&file)
+        );
         std::fs::write(&file, Calibration::built_in().to_json()).expect("writable");
-        assert_eq!(calibration(&file).map_err(|failure| failure.to_string()), Ok(Calibration::built_in()));
+        assert_eq!(
+            calibration(&file).map_err(|failure| failure.to_string()),
+            Ok(Calibration::built_in())
+        );
         std::fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]
     fn what_is_written_is_read_again() {
-        for text in
-            ["amqp://h:5672/%2f", "stomp://[::1]:61613", "wss://h:443/a/b?c", "coap://h:5683", "amqp://h:5672/a%25b"]
-        {
-            let url: BrokerUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(written(&url).parse::<BrokerUrl>().as_ref(), Ok(&url), "{text}");
+        for text in [
+            "amqp://h:5672/%2f",
+            "stomp://[::1]:61613",
+            "wss://h:443/a/b?c",
+            "coap://h:5683",
+            "amqp://h:5672/a%25b",
+        ] {
+            let url: BrokerUrl = text
+                .parse()
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(
+                written(&url).parse::<BrokerUrl>().as_ref(),
+                Ok(&url),
+                "{text}"
+            );
         }
     }
 }

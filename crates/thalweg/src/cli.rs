@@ -366,7 +366,13 @@ pub struct PubArgs {
     #[arg(value_name = "TOPIC", value_parser = topic_place)]
     pub topic: TopicArg,
     /// The payload as text
-    #[arg(short, long, value_name = "TEXT", group = "payload", allow_hyphen_values = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        group = "payload",
+        allow_hyphen_values = true
+    )]
     pub message: Option<String>,
     /// The payload is this file's content
     #[arg(short, long, value_name = "FILE", group = "payload")]
@@ -447,7 +453,11 @@ pub struct SubArgs {
 impl SubArgs {
     /// The quality of service to ask for.
     pub fn qos(&self) -> QoS {
-        self.qos.unwrap_or(if self.work.work { QoS::AtLeastOnce } else { QoS::AtMostOnce })
+        self.qos.unwrap_or(if self.work.work {
+            QoS::AtLeastOnce
+        } else {
+            QoS::AtMostOnce
+        })
     }
 }
 
@@ -462,7 +472,12 @@ pub struct WorkArgs {
     /// Run this shell command for each message, with the payload as its standard input. Its environment has
     /// THALWEG_TOPIC, THALWEG_QOS, THALWEG_RETAINED, THALWEG_DUPLICATE, and THALWEG_CONTENT_TYPE and
     /// THALWEG_RESPONSE_TOPIC if the message has them. The message is not printed
-    #[arg(long, value_name = "COMMAND", requires = "work", conflicts_with = "work_time")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        requires = "work",
+        conflicts_with = "work_time"
+    )]
     pub exec: Option<String>,
     /// Wait so long for each message, then print it
     #[arg(long, value_name = "TIME", requires = "work", value_parser = quantity::duration)]
@@ -477,7 +492,12 @@ pub struct WorkArgs {
     /// What becomes of a message whose command fails: `discard` or `stop`. Discarded, it is acknowledged as failed (MQTT 5)
     /// and the broker gives it to nobody else. To stop is to leave without acknowledging it, or what came after it: others
     /// get that
-    #[arg(long, value_name = "WHAT", requires = "exec", default_value = "discard")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "exec",
+        default_value = "discard"
+    )]
     pub on_failure: OnFailure,
     /// How to tell the broker what waits here and how long a message takes: `auto`, `pingreq`, `ack`, `publish` or `off`.
     /// auto is pingreq if the broker announced that it takes reports there, else ack with QoS 1 and 2, else off. Nothing
@@ -715,7 +735,9 @@ fn qos(text: &str) -> Result<QoS, String> {
 }
 
 fn topic_name(text: &str) -> Result<String, String> {
-    topic::validate_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+    topic::validate_name(text)
+        .map(|()| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 fn topic_place(text: &str) -> Result<TopicArg, String> {
@@ -732,17 +754,27 @@ fn place(text: &str, check: fn(&str) -> Result<String, String>) -> Result<TopicA
     let url = text.contains("://").then(|| text.parse::<BrokerUrl>());
     match url {
         Some(Ok(mut broker)) => match broker.topic.take() {
-            Some(topic) => Ok(TopicArg { topic: check(&topic)?, broker: Some(broker) }),
-            None => Err("this URL names no topic; write SCHEME://HOST/TOPIC, of MQTT or CoAP".into()),
+            Some(topic) => Ok(TopicArg {
+                topic: check(&topic)?,
+                broker: Some(broker),
+            }),
+            None => {
+                Err("this URL names no topic; write SCHEME://HOST/TOPIC, of MQTT or CoAP".into())
+            }
         },
-        _ => Ok(TopicArg { topic: check(text)?, broker: None }),
+        _ => Ok(TopicArg {
+            topic: check(text)?,
+            broker: None,
+        }),
     }
 }
 
 fn topic_filter(text: &str) -> Result<String, String> {
     match topic::ShareFilter::parse(text).map_err(|error| error.to_string())? {
         Some(_) => Ok(text.to_owned()),
-        None => topic::validate_filter(text).map(|()| text.to_owned()).map_err(|error| error.to_string()),
+        None => topic::validate_filter(text)
+            .map(|()| text.to_owned())
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -762,9 +794,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 fn bytes(text: &str) -> Result<Bytes, String> {
     match text.strip_prefix("0x") {
         None => Ok(Bytes(text.as_bytes().to_vec())),
-        Some(hex) => {
-            from_hex(hex.as_bytes()).map(Bytes).ok_or_else(|| "behind 0x, write two hex digits for each byte".into())
-        }
+        Some(hex) => from_hex(hex.as_bytes())
+            .map(Bytes)
+            .ok_or_else(|| "behind 0x, write two hex digits for each byte".into()),
     }
 }
 
@@ -869,13 +901,22 @@ mod tests {
             ("thalweg sub $share/g", "$share"),
             ("thalweg sub a --share g/h", "a group is"),
             ("thalweg sub a --format %z", "%z"),
-            ("thalweg sub a --retained-only --no-retained", "cannot be used with"),
+            (
+                "thalweg sub a --retained-only --no-retained",
+                "cannot be used with",
+            ),
             ("thalweg sub a --work-time 25ms", "--work"),
-            ("thalweg sub a --work --work-time 25ms --exec x", "cannot be used with"),
+            (
+                "thalweg sub a --work --work-time 25ms --exec x",
+                "cannot be used with",
+            ),
             ("thalweg sub a --work --concurrency 0", "1..=1024"),
             ("thalweg sub a --work --report telepathy", "pingreq"),
             ("thalweg passwd f u --delete --scram", "cannot be used with"),
-            ("thalweg ledger --client a --prefix b", "cannot be used with"),
+            (
+                "thalweg ledger --client a --prefix b",
+                "cannot be used with",
+            ),
             ("thalweg backup", "TARGET"),
             ("thalweg restore a", "DATA_DIR"),
             ("thalweg bench suite E9", "E5"),

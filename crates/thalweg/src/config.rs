@@ -23,13 +23,16 @@ pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> 
             let (config, origins) = load(args)?;
             match key {
                 Some(key) => {
-                    let text = config.explain(&origins, key).map_err(|error| Failure::usage(error.to_string()))?;
+                    let text = config
+                        .explain(&origins, key)
+                        .map_err(|error| Failure::usage(error.to_string()))?;
                     out.write_all(text.as_bytes())?;
                 }
                 None => {
                     for key in config::Key::all() {
-                        let text =
-                            config.explain(&origins, key.name).map_err(|error| Failure::usage(error.to_string()))?;
+                        let text = config
+                            .explain(&origins, key.name)
+                            .map_err(|error| Failure::usage(error.to_string()))?;
                         writeln!(out, "{text}")?;
                     }
                 }
@@ -47,10 +50,14 @@ pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> 
 /// The configuration from all its sources: file, environment, command line.
 pub fn load(args: &ConfigArgs) -> Result<(Config, Origins), Failure> {
     let mut sets = args.sets.clone();
-    sets.extend(args.data.as_ref().map(|data| format!("data_dir={}", data.display())));
+    sets.extend(
+        args.data
+            .as_ref()
+            .map(|data| format!("data_dir={}", data.display())),
+    );
     // Variables that are not UTF-8 cannot be settings, and must not stop us either.
-    let env =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let env = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Config::load(args.config.as_deref(), env, &sets).map_err(in_words)
 }
 
@@ -64,7 +71,11 @@ pub fn in_words(errors: Vec<impl Display>) -> Failure {
 const BETWEEN_MISTAKES: &str = "\nerror: ";
 
 fn refuse(errors: Vec<impl Display>) -> Result<(), Failure> {
-    if errors.is_empty() { Ok(()) } else { Err(in_words(errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(in_words(errors))
+    }
 }
 
 #[cfg(test)]
@@ -72,25 +83,40 @@ mod tests {
     use super::*;
 
     fn args(sets: &[&str]) -> ConfigArgs {
-        ConfigArgs { sets: sets.iter().map(ToString::to_string).collect(), ..ConfigArgs::default() }
+        ConfigArgs {
+            sets: sets.iter().map(ToString::to_string).collect(),
+            ..ConfigArgs::default()
+        }
     }
 
     #[test]
     fn every_mistake_is_told_with_how_to_mend_it() {
-        let failure = load(&args(&["queue.overflw=x", "limits.connections_max=many"])).expect_err("two mistakes");
+        let failure = load(&args(&["queue.overflw=x", "limits.connections_max=many"]))
+            .expect_err("two mistakes");
         let words = failure.to_string();
         assert!(words.contains("Did you mean queue.overflow?"), "{words}");
-        assert!(words.contains("\nerror: --set: limits.connections_max"), "{words}");
+        assert!(
+            words.contains("\nerror: --set: limits.connections_max"),
+            "{words}"
+        );
     }
 
     #[test]
     fn what_is_shown_can_be_loaded_again() {
         let mut shown = Vec::new();
-        run(&ConfigCommand::Show(args(&["queue.overflow=drop-oldest"])), &mut shown).expect("legal");
+        run(
+            &ConfigCommand::Show(args(&["queue.overflow=drop-oldest"])),
+            &mut shown,
+        )
+        .expect("legal");
         let shown = String::from_utf8(shown).expect("text");
-        assert!(shown.contains("overflow = \"drop-oldest\" # --set"), "{shown}");
+        assert!(
+            shown.contains("overflow = \"drop-oldest\" # --set"),
+            "{shown}"
+        );
         let file = Some((std::path::Path::new("shown.toml"), shown.as_str()));
-        let (again, _) = Config::from_text(file, std::iter::empty(), &[]).expect("what we print is legal");
+        let (again, _) =
+            Config::from_text(file, std::iter::empty(), &[]).expect("what we print is legal");
         let (before, _) = load(&args(&["queue.overflow=drop-oldest"])).expect("legal");
         assert_eq!(again, before);
     }

@@ -21,7 +21,11 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 impl Failure {
     /// Something happened that the user has to know of.
     pub fn new(what: impl Into<String>) -> Failure {
-        Failure { what: what.into(), mend: None, code: EXIT_FAILED }
+        Failure {
+            what: what.into(),
+            mend: None,
+            code: EXIT_FAILED,
+        }
     }
 
     /// What to do about it.

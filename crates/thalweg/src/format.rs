@@ -132,7 +132,9 @@ impl<'a> Arrival<'a> {
             content_type: message.content_type(),
             response_topic: message.reply_to(),
             correlation: message.correlation(),
-            expiry_secs: message.lifespan().map(|left| u32::try_from(left.secs_ceil()).unwrap_or(u32::MAX)),
+            expiry_secs: message
+                .lifespan()
+                .map(|left| u32::try_from(left.secs_ceil()).unwrap_or(u32::MAX)),
             user: message.properties().collect(),
             subscription_ids: Vec::new(),
             time,
@@ -157,23 +159,35 @@ impl FromStr for Format {
                 '%' => match letters.next() {
                     Some('%') => plain.push('%'),
                     Some(letter) => {
-                        let known = || Mark::LETTERS.iter().map(|letter| format!("%{letter}")).collect::<Vec<_>>();
+                        let known = || {
+                            Mark::LETTERS
+                                .iter()
+                                .map(|letter| format!("%{letter}"))
+                                .collect::<Vec<_>>()
+                        };
                         let mark = Mark::of(letter).ok_or_else(|| {
-                            format!("%{letter} is not a mark; there are {} and %%", known().join(" "))
+                            format!(
+                                "%{letter} is not a mark; there are {} and %%",
+                                known().join(" ")
+                            )
                         })?;
                         if !plain.is_empty() {
                             pieces.push(Piece::Text(std::mem::take(&mut plain)));
                         }
                         pieces.push(Piece::Mark(mark));
                     }
-                    None => return Err("it ends with a single %; write %% for a percent sign".into()),
+                    None => {
+                        return Err("it ends with a single %; write %% for a percent sign".into());
+                    }
                 },
                 '\\' => match letters.next() {
                     Some('n') => plain.push('\n'),
                     Some('t') => plain.push('\t'),
                     Some('\\') => plain.push('\\'),
                     Some('0') => plain.push('\0'),
-                    _ => return Err("a backslash stands before n, t, 0 or another backslash".into()),
+                    _ => {
+                        return Err("a backslash stands before n, t, 0 or another backslash".into());
+                    }
                 },
                 letter => plain.push(letter),
             }
@@ -220,15 +234,29 @@ impl Mark {
             Mark::Dup => write!(out, "{}", u8::from(arrival.dup)),
             Mark::Time => out.write_all(rfc3339(arrival.time).as_bytes()),
             Mark::ContentType => out.write_all(arrival.content_type.unwrap_or_default().as_bytes()),
-            Mark::ResponseTopic => out.write_all(arrival.response_topic.unwrap_or_default().as_bytes()),
-            Mark::Correlation => out.write_all(hex(arrival.correlation.unwrap_or_default()).as_bytes()),
-            Mark::Expiry => arrival.expiry_secs.map_or(Ok(()), |seconds| write!(out, "{seconds}")),
+            Mark::ResponseTopic => {
+                out.write_all(arrival.response_topic.unwrap_or_default().as_bytes())
+            }
+            Mark::Correlation => {
+                out.write_all(hex(arrival.correlation.unwrap_or_default()).as_bytes())
+            }
+            Mark::Expiry => arrival
+                .expiry_secs
+                .map_or(Ok(()), |seconds| write!(out, "{seconds}")),
             Mark::UserProperties => {
-                let pairs: Vec<_> = arrival.user.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let pairs: Vec<_> = arrival
+                    .user
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
                 out.write_all(pairs.join(",").as_bytes())
             }
             Mark::SubscriptionIds => {
-                let ids: Vec<_> = arrival.subscription_ids.iter().map(u32::to_string).collect();
+                let ids: Vec<_> = arrival
+                    .subscription_ids
+                    .iter()
+                    .map(u32::to_string)
+                    .collect();
                 out.write_all(ids.join(",").as_bytes())
             }
         }
@@ -285,24 +313,40 @@ impl<'a> JsonMessage<'a> {
 
 /// Two lower-case digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|half| DIGITS.get(half as usize)).collect()
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|half| DIGITS.get(half as usize))
+        .collect()
 }
 
 /// The bytes that two hex digits each stand for; nothing if these are other characters, or an odd number of them.
 pub fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let (pairs, []) = digits.as_chunks::<2>() else {
+        return None;
+    };
     let half = |digit: u8| char::from(digit).to_digit(16);
-    pairs.iter().map(|[high, low]| u8::try_from(half(*high)? << 4 | half(*low)?).ok()).collect()
+    pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(half(*high)? << 4 | half(*low)?).ok())
+        .collect()
 }
 
 /// A moment as `2026-11-20T13:37:00.123Z` (RFC 3339), in UTC.
 pub fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        since.subsec_millis()
+    )
 }
 
 /// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is the last of its year;
@@ -314,7 +358,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let in_year = in_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * in_year + 2) / 153;
     let day = in_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
@@ -324,8 +372,12 @@ mod tests {
 
     fn printed(format: &str, arrival: &Arrival<'_>) -> String {
         let mut out = Vec::new();
-        let format: Format = format.parse().unwrap_or_else(|error| panic!("{format}: {error}"));
-        format.write(arrival, &mut out).expect("a vector takes everything");
+        let format: Format = format
+            .parse()
+            .unwrap_or_else(|error| panic!("{format}: {error}"));
+        format
+            .write(arrival, &mut out)
+            .expect("a vector takes everything");
         String::from_utf8(out).expect("the test prints text")
     }
 
@@ -366,14 +418,25 @@ mod tests {
 
     #[test]
     fn json_is_one_object_per_line_and_binary_is_hex() {
-        let start = "{\"time\":\"2026-11-20T13:37:00.123Z\",\"topic\":\"a/b\",\"qos\":1,\"retain\":true,";
-        assert_eq!(printed("json", &arrival(b"a\"b")), format!("{start}\"payload\":\"a\\\"b\"}}\n"));
-        assert_eq!(printed("json", &arrival(&[0xff, 0])), format!("{start}\"payload_hex\":\"ff00\"}}\n"));
+        let start =
+            "{\"time\":\"2026-11-20T13:37:00.123Z\",\"topic\":\"a/b\",\"qos\":1,\"retain\":true,";
+        assert_eq!(
+            printed("json", &arrival(b"a\"b")),
+            format!("{start}\"payload\":\"a\\\"b\"}}\n")
+        );
+        assert_eq!(
+            printed("json", &arrival(&[0xff, 0])),
+            format!("{start}\"payload_hex\":\"ff00\"}}\n")
+        );
     }
 
     #[test]
     fn a_format_that_means_nothing_is_refused_in_words() {
-        for (format, words) in [("%z", "%z is not a mark"), ("50%", "single %"), ("\\q", "backslash")] {
+        for (format, words) in [
+            ("%z", "%z is not a mark"),
+            ("50%", "single %"),
+            ("\\q", "backslash"),
+        ] {
             let error = format.parse::<Format>().expect_err(format);
             assert!(error.contains(words), "{format}: {error}");
         }
@@ -384,7 +447,10 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(from_hex(hex(&all).as_bytes()), Some(all));
         assert_eq!(from_hex(b"00fF"), Some(vec![0, 255]));
-        assert_eq!((from_hex(b"0"), from_hex(b"+1"), from_hex(b"0g")), (None, None, None));
+        assert_eq!(
+            (from_hex(b"0"), from_hex(b"+1"), from_hex(b"0g")),
+            (None, None, None)
+        );
     }
 
     #[test]

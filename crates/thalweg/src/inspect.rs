@@ -22,23 +22,34 @@ pub fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), Failure> {
         1 => Err(Failure::new("one place is damaged")),
         many => Err(Failure::new(format!("{many} places are damaged"))),
     }
-    .map_err(|failure| failure.mend("docs/journal.md says what damage means and what to do about it"))
+    .map_err(|failure| {
+        failure.mend("docs/journal.md says what damage means and what to do about it")
+    })
 }
 
 /// The folder of the journal: `path` itself, or its folder `journal` if it is a broker's data directory.
 pub fn journal_in(path: &Path) -> PathBuf {
     let inner = path.join(thalweg_server::JOURNAL_FOLDER);
-    if inner.is_dir() { inner } else { path.to_owned() }
+    if inner.is_dir() {
+        inner
+    } else {
+        path.to_owned()
+    }
 }
 
 fn directory(folder: &Path, records: bool, out: &mut dyn Write) -> Result<u64, Failure> {
-    let unreadable = |error: std::io::Error| Failure::new(format!("{} cannot be read: {error}", folder.display()));
+    let unreadable = |error: std::io::Error| {
+        Failure::new(format!("{} cannot be read: {error}", folder.display()))
+    };
     let mut known = Vec::new();
     let (mut spares, mut spare_bytes, mut others) = (0, 0, Vec::new());
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if [names::CHECKPOINT, names::PACK, names::SEGMENT].iter().any(|kind| names::number_in(&name, kind).is_some()) {
+        if [names::CHECKPOINT, names::PACK, names::SEGMENT]
+            .iter()
+            .any(|kind| names::number_in(&name, kind).is_some())
+        {
             known.push(name);
         } else if names::number_in(&name, names::SPARE).is_some() {
             spares += 1;
@@ -59,10 +70,15 @@ fn directory(folder: &Path, records: bool, out: &mut dyn Write) -> Result<u64, F
     }
     if known.is_empty() {
         let mend = "Name a journal's folder, a broker's data_dir, or one file";
-        return Err(Failure::new(format!("{} has no files of a journal", folder.display())).mend(mend));
+        return Err(
+            Failure::new(format!("{} has no files of a journal", folder.display())).mend(mend),
+        );
     }
     if spares > 0 {
-        writeln!(out, "\n{spares} files of {spare_bytes} bytes in all are kept ready for coming segments")?;
+        writeln!(
+            out,
+            "\n{spares} files of {spare_bytes} bytes in all are kept ready for coming segments"
+        )?;
     }
     others.sort();
     for name in others {
@@ -73,6 +89,7 @@ fn directory(folder: &Path, records: bool, out: &mut dyn Write) -> Result<u64, F
 
 /// How many damaged places the file has.
 fn file(path: &Path, records: bool, out: &mut dyn Write) -> Result<u64, Failure> {
-    let file = File::open(path).map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))?;
+    let file = File::open(path)
+        .map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))?;
     Ok(inspect(&file, records, out)?.damages)
 }

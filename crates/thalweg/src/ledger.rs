@@ -17,7 +17,10 @@ pub fn run(args: &LedgerArgs, out: &mut dyn Write) -> Result<(), Failure> {
         (None, Some(prefix)) => Some(("prefix", prefix)),
         (None, None) => None,
     };
-    let query: Vec<(&str, &str)> = asked.into_iter().chain(asked.map(|_| ("limit", ROWS_MAX))).collect();
+    let query: Vec<(&str, &str)> = asked
+        .into_iter()
+        .chain(asked.map(|_| ("limit", ROWS_MAX)))
+        .collect();
     let books = api.json("/v1/ledger", &query)?;
     let shown = match (args.json, asked) {
         (true, _) => format!("{books:#}\n"),
@@ -34,12 +37,18 @@ fn whole(books: &Value) -> String {
     for (part, sources, ends) in [
         (
             "publishes",
-            &[("received", "received from clients"), ("by_the_broker", "by the broker itself")][..],
+            &[
+                ("received", "received from clients"),
+                ("by_the_broker", "by the broker itself"),
+            ][..],
             &["matched", "unmatched", "refused", "repeated"][..],
         ),
         (
             "copies",
-            &[("routed", "routed to receivers"), ("restored", "left by the run before")][..],
+            &[
+                ("routed", "routed to receivers"),
+                ("restored", "left by the run before"),
+            ][..],
             &["delivered", "waiting", "in_flight", "expired", "dropped"][..],
         ),
     ] {
@@ -49,10 +58,18 @@ fn whole(books: &Value) -> String {
             line(&mut shown, "+", title, number(group, name));
         }
         for name in ends {
-            line(&mut shown, "-", &name.replace('_', " "), number(group, name));
+            line(
+                &mut shown,
+                "-",
+                &name.replace('_', " "),
+                number(group, name),
+            );
             if *name == "dropped" {
                 let reasons = group.get("dropped_by_reason").and_then(Value::as_object);
-                let reasons = reasons.into_iter().flatten().filter_map(|(name, count)| Some((name, count.as_f64()?)));
+                let reasons = reasons
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(name, count)| Some((name, count.as_f64()?)));
                 for (reason, count) in reasons.filter(|(_, count)| *count > 0.0) {
                     let _ = writeln!(shown, "      {reason:<24}{count:>14}");
                 }
@@ -70,13 +87,25 @@ fn line(shown: &mut String, sign: &str, title: &str, count: f64) {
 
 /// The books of clients or prefixes, a row each.
 fn rows(books: &Value, named_by: &str) -> String {
-    let heads = [named_by, "routed", "restored", "delivered", "waiting or in flight", "expired", "dropped", "because"];
+    let heads = [
+        named_by,
+        "routed",
+        "restored",
+        "delivered",
+        "waiting or in flight",
+        "expired",
+        "dropped",
+        "because",
+    ];
     let mut table = vec![heads.map(str::to_owned)];
     for row in list(books, "items") {
         let count = |name: &str| number(row, name).to_string();
         let reasons = row.get("dropped_by_reason").and_then(Value::as_object);
-        let reasons: Vec<String> =
-            reasons.into_iter().flatten().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons: Vec<String> = reasons
+            .into_iter()
+            .flatten()
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
         table.push([
             safe(text(row, named_by)),
             count("routed"),
@@ -109,7 +138,11 @@ fn rows(books: &Value, named_by: &str) -> String {
     }
     let (there, all) = (list(books, "items").len() as f64, number(books, "total"));
     if all > there {
-        let _ = writeln!(shown, "\n{} more are not shown; ask for fewer, such as --{named_by} 'a*'", all - there);
+        let _ = writeln!(
+            shown,
+            "\n{} more are not shown; ask for fewer, such as --{named_by} 'a*'",
+            all - there
+        );
     }
     silent(&mut shown, books);
     shown
@@ -118,13 +151,18 @@ fn rows(books: &Value, named_by: &str) -> String {
 fn silent(shown: &mut String, books: &Value) {
     let silent = number(books, "shards_silent");
     if silent > 0.0 {
-        let _ = writeln!(shown, "\n{silent} shards did not answer; their part is missing");
+        let _ = writeln!(
+            shown,
+            "\n{silent} shards did not answer; their part is missing"
+        );
     }
 }
 
 /// Names come from clients; they must not command our terminal.
 fn safe(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    text.chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect()
 }
 
 /// What the admin API shows at the most.

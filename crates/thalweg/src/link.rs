@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use thalweg_client::BrokerUrl;
 use thalweg_mqtt::{
-    ClientEvent, ClientSide, ConnectOut, DisconnectProps, Properties, PublishOut, QoS, ReasonCode, RetainHandling,
-    SubAck, SubscribeOptions, SubscribeOut, WillOut, load,
+    ClientEvent, ClientSide, ConnectOut, DisconnectProps, Properties, PublishOut, QoS, ReasonCode,
+    RetainHandling, SubAck, SubscribeOptions, SubscribeOut, WillOut, load,
 };
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::WebSocketSettings;
@@ -113,7 +113,10 @@ impl Link {
             Some(path) => Socket::unix(path)?,
             None => Socket::tcp(&url, args.connect_timeout)?,
         };
-        let broker = args.unix.as_ref().map_or_else(|| url.to_string(), |path| path.display().to_string());
+        let broker = args
+            .unix
+            .as_ref()
+            .map_or_else(|| url.to_string(), |path| path.display().to_string());
         let transport = transport(args, &url)?;
         let (teller, happenings) = sync_channel(HAPPENINGS_LIMIT);
         read_socket(&socket, &teller)?;
@@ -128,7 +131,9 @@ impl Link {
             out: Vec::new(),
             wire: Vec::new(),
             broker,
-            keep_alive: args.keep_alive.min(Duration::from_secs(u64::from(u16::MAX))),
+            keep_alive: args
+                .keep_alive
+                .min(Duration::from_secs(u64::from(u16::MAX))),
             sent_at: Instant::now(),
             ping_at: None,
         };
@@ -142,7 +147,10 @@ impl Link {
 
     /// What may be asked and said now, apart from events.
     pub fn reply(&mut self) -> Reply<'_> {
-        Reply { machine: &mut self.machine, out: &mut self.out }
+        Reply {
+            machine: &mut self.machine,
+            out: &mut self.out,
+        }
     }
 
     /// A way to tell this link what happened elsewhere.
@@ -187,7 +195,9 @@ impl Link {
         let sent = match &mut self.transport {
             Transport::Plain => self.socket.write_all(&self.out),
             Transport::Filtered(filters) => {
-                filters.encode(&self.out, &mut self.wire).map_err(|fault| Failure::new(fault.to_string()))?;
+                filters
+                    .encode(&self.out, &mut self.wire)
+                    .map_err(|fault| Failure::new(fault.to_string()))?;
                 self.socket.write_all(&self.wire)
             }
         };
@@ -196,9 +206,10 @@ impl Link {
         self.sent_at = Instant::now();
         // When the broker has hung up, what it said before is worth more than our broken pipe: the reader brings it.
         match sent {
-            Err(error) if !is_hang_up(error.kind()) => {
-                Err(Failure::new(format!("cannot send to {}: {error}", self.broker)))
-            }
+            Err(error) if !is_hang_up(error.kind()) => Err(Failure::new(format!(
+                "cannot send to {}: {error}",
+                self.broker
+            ))),
             _ => Ok(()),
         }
     }
@@ -212,7 +223,11 @@ impl Link {
 
     /// Says goodbye and waits until the broker has read everything, so that nothing we sent is lost.
     pub fn close(mut self) -> Result<(), Failure> {
-        self.machine.disconnect(ReasonCode::NORMAL_DISCONNECTION, &DisconnectProps::default(), &mut self.out);
+        self.machine.disconnect(
+            ReasonCode::NORMAL_DISCONNECTION,
+            &DisconnectProps::default(),
+            &mut self.out,
+        );
         self.flush()?;
         if let Transport::Filtered(filters) = &mut self.transport {
             filters.close(&mut self.wire);
@@ -220,7 +235,10 @@ impl Link {
         }
         self.socket.shutdown(Shutdown::Write);
         let deadline = Instant::now() + FAREWELL_MAX;
-        while let Ok(happening) = self.happenings.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(happening) = self
+            .happenings
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             if matches!(happening, Happening::Closed(_)) {
                 break;
             }
@@ -228,7 +246,13 @@ impl Link {
         Ok(())
     }
 
-    fn introduce(&mut self, sub: &SubArgs, url: &BrokerUrl, terms: Terms, deadline: Instant) -> Result<bool, Failure> {
+    fn introduce(
+        &mut self,
+        sub: &SubArgs,
+        url: &BrokerUrl,
+        terms: Terms,
+        deadline: Instant,
+    ) -> Result<bool, Failure> {
         let args = &sub.connect;
         let client_id = name(args).unwrap_or_default();
         let will = args.will.will_topic.as_ref().map(|topic| WillOut {
@@ -262,10 +286,12 @@ impl Link {
         if let Transport::Filtered(filters) = &mut self.transport {
             filters.take_output(&mut self.wire);
         }
-        self.machine.connect(&connect, &mut self.out).map_err(|error| {
-            Failure::usage(format!("we cannot introduce ourselves: {error}"))
-                .mend("MQTT texts have at most 65,535 bytes")
-        })?;
+        self.machine
+            .connect(&connect, &mut self.out)
+            .map_err(|error| {
+                Failure::usage(format!("we cannot introduce ourselves: {error}"))
+                    .mend("MQTT texts have at most 65,535 bytes")
+            })?;
         self.machine.tolerate_excess();
         self.flush()?;
         let mut welcome = None;
@@ -274,7 +300,11 @@ impl Link {
                 if let ClientEvent::ConnAck(ack) = event {
                     let values = ack.values;
                     if values.reason.is_error() {
-                        return Err(refused(values.reason, &ack.properties, values.server_reference));
+                        return Err(refused(
+                            values.reason,
+                            &ack.properties,
+                            values.server_reference,
+                        ));
                     }
                     welcome = Some(values.session_present);
                     return Ok(());
@@ -313,7 +343,9 @@ impl Link {
             let alarm = self.keep_alive_alarm(now)?;
             let wake = [until, alarm].into_iter().flatten().min();
             let happening = match wake {
-                Some(wake) => self.happenings.recv_timeout(wake.saturating_duration_since(now)),
+                Some(wake) => self
+                    .happenings
+                    .recv_timeout(wake.saturating_duration_since(now)),
                 None => self.happenings.recv().map_err(RecvTimeoutError::from),
             };
             match happening {
@@ -332,8 +364,12 @@ impl Link {
         if let Some(since) = self.ping_at {
             let answer_by = since + self.keep_alive;
             return match answer_by <= now {
-                true => Err(Failure::new(format!("{} did not answer within {}", self.broker, spoken(self.keep_alive)))
-                    .mend("The broker or the network is down, or overloaded")),
+                true => Err(Failure::new(format!(
+                    "{} did not answer within {}",
+                    self.broker,
+                    spoken(self.keep_alive)
+                ))
+                .mend("The broker or the network is down, or overloaded")),
                 false => Ok(Some(answer_by)),
             };
         }
@@ -384,7 +420,15 @@ impl Link {
         &mut self,
         on: &mut dyn FnMut(ClientEvent<'_>, &mut Reply<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Link { received, machine, out, ping_at, broker, has_leftover, .. } = self;
+        let Link {
+            received,
+            machine,
+            out,
+            ping_at,
+            broker,
+            has_leftover,
+            ..
+        } = self;
         let mut at = 0;
         loop {
             let rest = received.get(at..).unwrap_or_default();
@@ -402,9 +446,19 @@ impl Link {
             match event {
                 ClientEvent::PingResp => *ping_at = None,
                 ClientEvent::Disconnect(goodbye) => {
-                    return Err(ended(goodbye.reason, &goodbye.properties, goodbye.server_reference));
+                    return Err(ended(
+                        goodbye.reason,
+                        &goodbye.properties,
+                        goodbye.server_reference,
+                    ));
                 }
-                event => on(event, &mut Reply { machine: &mut *machine, out: &mut *out })?,
+                event => on(
+                    event,
+                    &mut Reply {
+                        machine: &mut *machine,
+                        out: &mut *out,
+                    },
+                )?,
             }
             at += used;
             if *has_leftover {
@@ -416,7 +470,8 @@ impl Link {
     }
 
     fn closed(&self, words: Option<String>) -> Failure {
-        let handshaking = matches!(&self.transport, Transport::Filtered(filters) if filters.is_handshaking());
+        let handshaking =
+            matches!(&self.transport, Transport::Filtered(filters) if filters.is_handshaking());
         let broker = &self.broker;
         let failure = match words {
             Some(words) => Failure::new(format!("the connection to {broker} was lost: {words}")),
@@ -441,11 +496,13 @@ impl Drop for Link {
 #[cfg(unix)]
 pub fn tell_interrupts(link: &Link) -> Result<(), Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
-    let trouble = |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
+    let trouble =
+        |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
     let asked = Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let code = i32::from(crate::failure::EXIT_INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, code, asked.clone()).map_err(trouble)?;
+        signal_hook::flag::register_conditional_shutdown(signal, code, asked.clone())
+            .map_err(trouble)?;
         signal_hook::flag::register(signal, asked.clone()).map_err(trouble)?;
     }
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(trouble)?;
@@ -472,14 +529,33 @@ pub fn ask(link: &mut Link, filters: &[String], args: &SubArgs) -> Result<(), Fa
         qos: args.qos(),
         no_local: args.no_local,
         retain_as_published: false,
-        retain_handling: if args.no_retained { RetainHandling::DoNotSend } else { RetainHandling::Send },
+        retain_handling: if args.no_retained {
+            RetainHandling::DoNotSend
+        } else {
+            RetainHandling::Send
+        },
     };
-    let filters: Vec<(&str, SubscribeOptions)> = filters.iter().map(|filter| (filter.as_str(), options)).collect();
+    let filters: Vec<(&str, SubscribeOptions)> = filters
+        .iter()
+        .map(|filter| (filter.as_str(), options))
+        .collect();
     let Reply { machine, out } = link.reply();
-    let id = machine.next_id().ok_or_else(|| Failure::new("no packet identifier is free"))?;
-    machine.subscribe(&SubscribeOut { id, filters: &filters, ..SubscribeOut::default() }, out).map_err(|error| {
-        Failure::new(format!("the filters cannot be sent: {error}")).mend("Give fewer filters, or shorter ones")
-    })
+    let id = machine
+        .next_id()
+        .ok_or_else(|| Failure::new("no packet identifier is free"))?;
+    machine
+        .subscribe(
+            &SubscribeOut {
+                id,
+                filters: &filters,
+                ..SubscribeOut::default()
+            },
+            out,
+        )
+        .map_err(|error| {
+            Failure::new(format!("the filters cannot be sent: {error}"))
+                .mend("Give fewer filters, or shorter ones")
+        })
 }
 
 /// Says in words which filters were refused; grants of less than was asked are remarks.
@@ -488,14 +564,20 @@ pub fn judge(ack: &SubAck<'_>, filters: &[String], qos: QoS) -> Result<(), Failu
     for (filter, code) in filters.iter().zip(ack.codes()) {
         if code.is_error() {
             // MQTT 3 has one code for every failure. [MQTT3-3.9.3-2]
-            refused.push(format!("`{filter}`: {}", reason_in_words(code, &ack.properties)));
+            refused.push(format!(
+                "`{filter}`: {}",
+                reason_in_words(code, &ack.properties)
+            ));
         } else if code.byte() < qos as u8 {
             eprintln!("note: the broker grants QoS {} for `{filter}`", code.byte());
         }
     }
     match refused.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new(format!("the broker refuses the subscription to {}", refused.join(", ")))),
+        false => Err(Failure::new(format!(
+            "the broker refuses the subscription to {}",
+            refused.join(", ")
+        ))),
     }
 }
 
@@ -509,8 +591,11 @@ pub fn reason_in_words(reason: ReasonCode, properties: &Properties<'_>) -> Strin
 
 fn check_version(args: &ConnectArgs) -> Result<(), Failure> {
     match args.will.will_delay.is_some() && !args.mqtt_version.is_v5() {
-        true => Err(Failure::usage(format!("--will-delay needs MQTT 5, and --v is {}", args.mqtt_version))
-            .mend("Leave --v out")),
+        true => Err(Failure::usage(format!(
+            "--will-delay needs MQTT 5, and --v is {}",
+            args.mqtt_version
+        ))
+        .mend("Leave --v out")),
         false => Ok(()),
     }
 }
@@ -522,32 +607,48 @@ fn transport(args: &ConnectArgs, url: &BrokerUrl) -> Result<Transport, Failure> 
         insecure: args.insecure,
     };
     if !url.scheme.is_encrypted() && files != TlsClientFiles::default() {
-        return Err(Failure::usage("--ca, --cert, --key and --insecure are for encrypted connections")
-            .mend("Write mqtts:// or wss:// in --url"));
+        return Err(Failure::usage(
+            "--ca, --cert, --key and --insecure are for encrypted connections",
+        )
+        .mend("Write mqtts:// or wss:// in --url"));
     }
     let tls = match url.scheme.is_encrypted() {
         true => {
-            let connector =
-                TlsConnector::new(&files).map_err(|fault| Failure::new(fault.to_string()).code(EXIT_USAGE))?;
-            Some(connector.connect(&url.host).map_err(|fault| Failure::new(fault.to_string()))?)
+            let connector = TlsConnector::new(&files)
+                .map_err(|fault| Failure::new(fault.to_string()).code(EXIT_USAGE))?;
+            Some(
+                connector
+                    .connect(&url.host)
+                    .map_err(|fault| Failure::new(fault.to_string()))?,
+            )
         }
         false => None,
     };
-    let sub_protocol = if args.mqtt_version == thalweg_mqtt::Version::V31 { "mqttv3.1" } else { "mqtt" };
+    let sub_protocol = if args.mqtt_version == thalweg_mqtt::Version::V31 {
+        "mqttv3.1"
+    } else {
+        "mqtt"
+    };
     let websocket = url.scheme.is_websocket().then(|| {
         let settings = WebSocketSettings {
             frame_bytes_max: PACKET_BYTES_MAX as usize,
             message_bytes_max: PACKET_BYTES_MAX as usize,
             ..WebSocketSettings::default()
         };
-        websocket(&url.host_header(), &url.path, sub_protocol, &Arc::new(settings))
+        websocket(
+            &url.host_header(),
+            &url.path,
+            sub_protocol,
+            &Arc::new(settings),
+        )
     });
     Ok(Filtered::stack(tls, websocket))
 }
 
 fn read_socket(socket: &Socket, teller: &SyncSender<Happening>) -> Result<(), Failure> {
-    let mut socket =
-        socket.try_clone().map_err(|error| Failure::new(format!("the socket cannot be shared: {error}")))?;
+    let mut socket = socket
+        .try_clone()
+        .map_err(|error| Failure::new(format!("the socket cannot be shared: {error}")))?;
     let teller = teller.clone();
     thread::spawn(move || {
         loop {
@@ -576,7 +677,10 @@ const fn is_hang_up(kind: std::io::ErrorKind) -> bool {
 }
 
 fn refused(reason: ReasonCode, properties: &Properties<'_>, elsewhere: Option<&str>) -> Failure {
-    let failure = Failure::new(format!("the broker refuses us: {}", reason_in_words(reason, properties)));
+    let failure = Failure::new(format!(
+        "the broker refuses us: {}",
+        reason_in_words(reason, properties)
+    ));
     match (reason, elsewhere) {
         (_, Some(server)) => failure.mend(format!("It names another server: {server}")),
         (ReasonCode::BadUserNameOrPassword, _) => {
@@ -595,10 +699,15 @@ fn refused(reason: ReasonCode, properties: &Properties<'_>, elsewhere: Option<&s
 }
 
 fn ended(reason: ReasonCode, properties: &Properties<'_>, elsewhere: Option<&str>) -> Failure {
-    let failure = Failure::new(format!("the broker ended the connection: {}", reason_in_words(reason, properties)));
+    let failure = Failure::new(format!(
+        "the broker ended the connection: {}",
+        reason_in_words(reason, properties)
+    ));
     match (reason, elsewhere) {
         (_, Some(server)) => failure.mend(format!("It names another server: {server}")),
-        (ReasonCode::SessionTakenOver, _) => failure.mend("Another client connected with the same --id"),
+        (ReasonCode::SessionTakenOver, _) => {
+            failure.mend("Another client connected with the same --id")
+        }
         (ReasonCode::PacketTooLarge, _) => {
             failure.mend("limits.packet_bytes_max of the broker says how large a packet may be")
         }
@@ -610,13 +719,15 @@ fn explain_fault(words: &str, broker: &str) -> Failure {
     let failure = Failure::new(format!("{broker}: {words}"));
     match words {
         words
-            if words.contains("UnknownIssuer") || words.contains("unknown issuer") || words.contains("not trusted") =>
+            if words.contains("UnknownIssuer")
+                || words.contains("unknown issuer")
+                || words.contains("not trusted") =>
         {
             failure.mend("Name the authority that signed the broker's certificate with --ca FILE")
         }
-        words if words.starts_with("TLS") => {
-            failure.mend("Is this the port for TLS? Does the broker want a certificate of us (--cert, --key)?")
-        }
+        words if words.starts_with("TLS") => failure.mend(
+            "Is this the port for TLS? Does the broker want a certificate of us (--cert, --key)?",
+        ),
         _ => failure.mend("Is this the port for WebSocket, and the path in --url the listener's?"),
     }
 }

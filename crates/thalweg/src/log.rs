@@ -35,15 +35,23 @@ pub fn start(log: &Log) -> Result<Level, Failure> {
         None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
         Some(path) => {
             let file = open(path).map_err(|error| {
-                Failure::new(format!("the log file {} cannot be written: {error}", path.display()))
-                    .mend("Change log.file, or leave it out to log to standard error")
+                Failure::new(format!(
+                    "the log file {} cannot be written: {error}",
+                    path.display()
+                ))
+                .mend("Change log.file, or leave it out to log to standard error")
             })?;
             (BoxMakeWriter::new(Mutex::new(file)), false)
         }
     };
     let lines = fmt::layer().with_ansi(is_colored).with_target(false);
     let lines = match log.format {
-        LogFormat::Text => lines.with_writer(OneLine { inner: writer, is_colored }).boxed(),
+        LogFormat::Text => lines
+            .with_writer(OneLine {
+                inner: writer,
+                is_colored,
+            })
+            .boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_writer(writer).boxed(),
     };
     tracing_subscriber::registry()
@@ -56,7 +64,11 @@ pub fn start(log: &Log) -> Result<Level, Failure> {
 
 /// Opens a log file for appending. A new one is for its owner and group: names of clients and users are in it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o640)
+        .open(path)
 }
 
 /// Makes every event one line of bounded length, whatever text of peers is in it.
@@ -70,7 +82,10 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for OneLine<M> {
     type Writer = OneLine<M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        OneLine { inner: self.inner.make_writer(), is_colored: self.is_colored }
+        OneLine {
+            inner: self.inner.make_writer(),
+            is_colored: self.is_colored,
+        }
     }
 }
 
@@ -87,7 +102,9 @@ impl<W: Write> Write for OneLine<W> {
             match letter {
                 '\u{1b}' if self.is_colored => line.push(letter),
                 // Line and paragraph separators, and what changes the direction of the rest of the line.
-                '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => _ = write!(line, "{}", letter.escape_unicode()),
+                '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                    _ = write!(line, "{}", letter.escape_unicode())
+                }
                 letter if letter.is_control() => line.extend(letter.escape_default()),
                 letter => line.push(letter),
             }
@@ -139,8 +156,14 @@ mod tests {
     fn logged(client: &str) -> String {
         let written = Sink::default();
         let sink = written.clone();
-        let writer = OneLine { inner: move || sink.clone(), is_colored: false };
-        let lines = fmt::layer().with_ansi(false).with_target(false).with_writer(writer);
+        let writer = OneLine {
+            inner: move || sink.clone(),
+            is_colored: false,
+        };
+        let lines = fmt::layer()
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(writer);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
             tracing::warn!(%client, "refused {client}");
         });
@@ -150,12 +173,18 @@ mod tests {
 
     #[test]
     fn text_of_peers_cannot_make_a_line_of_its_own() {
-        for forged in
-            ["a\n2026-01-01T00:00:00Z ERROR forged", "a\r\nforged", "a\u{2028}forged", "a\u{202e}b\u{1b}[2Jc\0"]
-        {
+        for forged in [
+            "a\n2026-01-01T00:00:00Z ERROR forged",
+            "a\r\nforged",
+            "a\u{2028}forged",
+            "a\u{202e}b\u{1b}[2Jc\0",
+        ] {
             let line = logged(forged);
             assert_eq!(line.matches('\n').count(), 1, "{line}");
-            assert!(!line.trim_end().contains(|letter: char| letter.is_control()), "{line}");
+            assert!(
+                !line.trim_end().contains(|letter: char| letter.is_control()),
+                "{line}"
+            );
             assert!(!line.contains(['\u{2028}', '\u{202e}']), "{line}");
         }
         assert!(logged("pump-7 äöü").ends_with("refused pump-7 äöü client=pump-7 äöü\n"));

@@ -21,13 +21,27 @@ pub fn run(args: &PubArgs, input: impl Read + Send + 'static) -> Result<(), Fail
     let payload = match payload(args)? {
         Some(payload) => Some(decoded(payload, args.hex)?),
         None if args.stdin => Some(decoded(all_of(input)?, args.hex)?),
-        None => return publish(args, Source::Lines(Box::new(BufReader::with_capacity(BATCH_BYTES, input)))),
+        None => {
+            return publish(
+                args,
+                Source::Lines(Box::new(BufReader::with_capacity(BATCH_BYTES, input))),
+            );
+        }
     };
-    publish(args, Source::Repeat { payload: payload.unwrap_or_default(), left: args.count })
+    publish(
+        args,
+        Source::Repeat {
+            payload: payload.unwrap_or_default(),
+            left: args.count,
+        },
+    )
 }
 
 fn publish(args: &PubArgs, source: Source) -> Result<(), Failure> {
-    let wish = SessionWish { clean_start: true, ..SessionWish::default() };
+    let wish = SessionWish {
+        clean_start: true,
+        ..SessionWish::default()
+    };
     let brokers = Brokers::open(&args.connect, args.topic.broker.as_ref(), wish)?;
     end_when_interrupted(interrupts()?);
     let options = Options {
@@ -62,9 +76,10 @@ pub fn check_properties(properties: &PropertyArgs, version: Version) -> Result<(
         ("--text", properties.text),
     ];
     match named.iter().find(|(_, given)| *given && !version.is_v5()) {
-        Some((flag, _)) => {
-            Err(Failure::usage(format!("{flag} needs MQTT 5, and --v is {version}")).mend("Leave --v out"))
-        }
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "{flag} needs MQTT 5, and --v is {version}"
+        ))
+        .mend("Leave --v out")),
         None => Ok(()),
     }
 }
@@ -72,7 +87,9 @@ pub fn check_properties(properties: &PropertyArgs, version: Version) -> Result<(
 /// What the flags say of a message.
 pub fn options(properties: &PropertyArgs) -> Options {
     Options {
-        lifespan: properties.expiry_secs.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        lifespan: properties
+            .expiry_secs
+            .map(|seconds| Duration::from_secs(u64::from(seconds))),
         content_type: properties.content_type.clone(),
         is_text: properties.text,
         properties: properties.user_properties.clone(),
@@ -108,7 +125,9 @@ impl Source {
                         }
                         decoded(line, is_hex).map(|payload| Some(Cow::Owned(payload)))
                     }
-                    Err(error) => Err(Failure::new(format!("standard input cannot be read: {error}"))),
+                    Err(error) => Err(Failure::new(format!(
+                        "standard input cannot be read: {error}"
+                    ))),
                 }
             }
         }
@@ -143,7 +162,12 @@ impl Publisher<'_> {
     /// Gives one message to the client, as soon as that has room.
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
         loop {
-            match self.brokers.client.publish_message(payload, "", &self.args.topic.topic, &self.options) {
+            match self.brokers.client.publish_message(
+                payload,
+                "",
+                &self.args.topic.topic,
+                &self.options,
+            ) {
                 Ok(ticket) => {
                     self.sent += 1;
                     self.awaited.push_back(ticket);
@@ -151,8 +175,11 @@ impl Publisher<'_> {
                 }
                 Err(ClientError::Full) if !self.awaited.is_empty() => self.look(true)?,
                 Err(error) => {
-                    return Err(Failure::new(format!("the message cannot be sent: {error}"))
-                        .mend("limits.packet_bytes_max of the broker says how large a packet may be"));
+                    return Err(
+                        Failure::new(format!("the message cannot be sent: {error}")).mend(
+                            "limits.packet_bytes_max of the broker says how large a packet may be",
+                        ),
+                    );
                 }
             }
         }
@@ -170,7 +197,10 @@ impl Publisher<'_> {
                 Success::Pending if waits => {
                     let open = self.awaited.len();
                     return self.brokers.check().map_err(|failure| {
-                        failure.also(format!("{open} of {} messages had not been acknowledged", self.sent))
+                        failure.also(format!(
+                            "{open} of {} messages had not been acknowledged",
+                            self.sent
+                        ))
                     });
                 }
                 Success::Pending => return Ok(()),
@@ -208,12 +238,17 @@ impl Publisher<'_> {
             return Ok(());
         }
         let status = self.brokers.status()?;
-        let words = status.failures.first().map_or("it did not say why", |failure| failure.why.as_str());
+        let words = status
+            .failures
+            .first()
+            .map_or("it did not say why", |failure| failure.why.as_str());
         match self.refused {
-            1 => Err(Failure::new(format!("the broker did not take the message: {words}"))),
-            count => {
-                Err(Failure::new(format!("the broker did not take {count} of {sent} messages; the first: {words}")))
-            }
+            1 => Err(Failure::new(format!(
+                "the broker did not take the message: {words}"
+            ))),
+            count => Err(Failure::new(format!(
+                "the broker did not take {count} of {sent} messages; the first: {words}"
+            ))),
         }
     }
 }
@@ -223,7 +258,8 @@ fn payload(args: &PubArgs) -> Result<Option<Vec<u8>>, Failure> {
     match (&args.message, &args.file) {
         (Some(text), _) => Ok(Some(text.clone().into_bytes())),
         (None, Some(file)) => std::fs::read(file).map(Some).map_err(|error| {
-            Failure::new(format!("{} cannot be read: {error}", file.display())).mend("Check the path given to --file")
+            Failure::new(format!("{} cannot be read: {error}", file.display()))
+                .mend("Check the path given to --file")
         }),
         (None, None) => Ok(None),
     }
@@ -234,13 +270,17 @@ fn decoded(payload: Vec<u8>, is_hex: bool) -> Result<Vec<u8>, Failure> {
     if !is_hex {
         return Ok(payload);
     }
-    from_hex(payload.trim_ascii())
-        .ok_or_else(|| Failure::usage("a payload is not hex").mend("With --hex, write two hex digits for each byte"))
+    from_hex(payload.trim_ascii()).ok_or_else(|| {
+        Failure::usage("a payload is not hex")
+            .mend("With --hex, write two hex digits for each byte")
+    })
 }
 
 fn all_of(mut input: impl Read) -> Result<Vec<u8>, Failure> {
     let mut payload = Vec::new();
-    input.read_to_end(&mut payload).map_err(|error| Failure::new(format!("standard input cannot be read: {error}")))?;
+    input
+        .read_to_end(&mut payload)
+        .map_err(|error| Failure::new(format!("standard input cannot be read: {error}")))?;
     Ok(payload)
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// Parses a duration; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let seconds = match unit.trim() {
         "ms" => 0.001,
@@ -14,7 +16,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400.0,
         _ => return Err("write a duration as 500ms, 10s, 5m, 1h or 7d".into()),
     };
-    let number: f64 = number.parse().map_err(|_| "write a duration as 500ms, 10s, 5m, 1h or 7d".to_owned())?;
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "write a duration as 500ms, 10s, 5m, 1h or 7d".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| "the duration is too long".into())
 }
 
@@ -67,10 +71,20 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        let table =
-            [("500ms", 500), ("10s", 10_000), ("10", 10_000), ("1.5s", 1500), ("5m", 300_000), ("1h", 3_600_000)];
+        let table = [
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("10", 10_000),
+            ("1.5s", 1500),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+        ];
         for (text, milliseconds) in table {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
         }
         for text in ["", "s", "10 parsecs", "-1s", "1e400s", "ten"] {
             assert!(duration(text).is_err(), "{text}");
@@ -97,8 +111,14 @@ mod tests {
 
     #[test]
     fn durations_are_spoken_in_a_unit_that_reads_well() {
-        let table =
-            [(20, "20ms"), (1000, "1s"), (1500, "1.5s"), (300_000, "5m"), (86_400_000, "24h"), (604_800_000, "7d")];
+        let table = [
+            (20, "20ms"),
+            (1000, "1s"),
+            (1500, "1.5s"),
+            (300_000, "5m"),
+            (86_400_000, "24h"),
+            (604_800_000, "7d"),
+        ];
         for (milliseconds, text) in table {
             assert_eq!(spoken(Duration::from_millis(milliseconds)), text);
         }

@@ -28,10 +28,16 @@ pub fn command_line() -> String {
 }
 
 fn describe(command: &clap::Command, path: &str, depth: usize, text: &mut String) {
-    for command in command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+    for command in command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
         let path = format!("{path} {}", command.get_name());
         let _ = writeln!(text, "\n{} `{path}`\n", "#".repeat(depth));
-        let about = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string);
+        let about = command
+            .get_long_about()
+            .or_else(|| command.get_about())
+            .map(ToString::to_string);
         let _ = writeln!(text, "{}", escaped(&about.unwrap_or_default()));
         if command.has_subcommands() {
             describe(command, &path, depth + 1, text);
@@ -39,7 +45,11 @@ fn describe(command: &clap::Command, path: &str, depth: usize, text: &mut String
         }
         // The usage line without styles.
         let usage = command.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage:").split_whitespace().collect::<Vec<_>>().join(" ");
+        let usage = usage
+            .trim_start_matches("Usage:")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
         let _ = writeln!(text, "\n```text\n{usage}\n```");
         flags(command, text);
         if let Some(after) = command.get_after_help() {
@@ -50,7 +60,8 @@ fn describe(command: &clap::Command, path: &str, depth: usize, text: &mut String
 
 fn flags(command: &clap::Command, text: &mut String) {
     let mut heading = None;
-    let shown = |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
+    let shown =
+        |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
     // Those without a heading come first, as in --help.
     let mut args: Vec<&Arg> = command.get_arguments().filter(shown).collect();
     args.sort_by_key(|arg| arg.get_help_heading().is_some());
@@ -63,9 +74,17 @@ fn flags(command: &clap::Command, text: &mut String) {
             heading = arg.get_help_heading();
             let _ = writeln!(text, "\n{}:\n", heading.unwrap_or("Options"));
         }
-        let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        let help = arg
+            .get_long_help()
+            .or_else(|| arg.get_help())
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let mut line = format!("- `{}`: {}", name(arg), escaped(&help));
-        let defaults: Vec<_> = arg.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        let defaults: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .filter_map(|value| value.to_str())
+            .collect();
         if takes_value(arg) && !defaults.is_empty() && defaults != [""] {
             let _ = write!(line, ". Default: `{}`", defaults.join(" "));
         }

@@ -71,11 +71,13 @@ fn on_failure(failure: Arc<OnceLock<ServerFailure>>) -> OnFailure {
         let _ = failure.set(why.clone());
         let why = why.clone();
         // An end in order needs shards that answer; it must come to an end even if they wait for the disk.
-        let watch = std::thread::Builder::new().name("last-resort".into()).spawn(move || {
-            std::thread::sleep(PATIENCE_AFTER_FAILURE);
-            eprintln!("{}", in_full(&why));
-            std::process::exit(i32::from(EXIT_FAILED));
-        });
+        let watch = std::thread::Builder::new()
+            .name("last-resort".into())
+            .spawn(move || {
+                std::thread::sleep(PATIENCE_AFTER_FAILURE);
+                eprintln!("{}", in_full(&why));
+                std::process::exit(i32::from(EXIT_FAILED));
+            });
         let asked = signal_hook::low_level::raise(SIGTERM);
         if watch.is_err() || asked.is_err() {
             std::process::exit(i32::from(EXIT_FAILED));
@@ -91,10 +93,17 @@ struct Broker {
 }
 
 impl Broker {
-    fn start(config: Config, repair: bool, failure: Arc<OnceLock<ServerFailure>>) -> Result<Broker, Failure> {
-        let options = StartOptions { repair, on_failure: Some(on_failure(failure)) };
-        let server =
-            Server::start_with(config.clone(), options).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
+    fn start(
+        config: Config,
+        repair: bool,
+        failure: Arc<OnceLock<ServerFailure>>,
+    ) -> Result<Broker, Failure> {
+        let options = StartOptions {
+            repair,
+            on_failure: Some(on_failure(failure)),
+        };
+        let server = Server::start_with(config.clone(), options)
+            .map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
         let admin = match config.admin.enabled {
             true => {
                 let settings = admin_settings(&config, &server)?;
@@ -102,15 +111,25 @@ impl Broker {
             }
             false => None,
         };
-        Ok(Broker { server, admin, config })
+        Ok(Broker {
+            server,
+            admin,
+            config,
+        })
     }
 
     /// The line that supervisors and scripts wait for; it comes whatever the log's level is.
     fn say_ready(&self) {
-        let mut addresses: Vec<String> =
-            self.server.listening().iter().map(|(name, address)| format!("{name} on {address}")).collect();
+        let mut addresses: Vec<String> = self
+            .server
+            .listening()
+            .iter()
+            .map(|(name, address)| format!("{name} on {address}"))
+            .collect();
         addresses.extend(
-            self.admin.as_ref().map(|admin| format!("admin on {}://{}", self.admin_scheme(), admin.local_addr())),
+            self.admin
+                .as_ref()
+                .map(|admin| format!("admin on {}://{}", self.admin_scheme(), admin.local_addr())),
         );
         let addresses = addresses.join(", ");
         match tracing::enabled!(tracing::Level::INFO) && self.config.log.file.is_none() {
@@ -123,7 +142,11 @@ impl Broker {
     }
 
     fn admin_scheme(&self) -> &'static str {
-        if self.server.admin_tls().is_some() { "https" } else { "http" }
+        if self.server.admin_tls().is_some() {
+            "https"
+        } else {
+            "http"
+        }
     }
 
     /// Reads the configuration again and takes over what can change while clients are connected. On any mistake everything
@@ -131,7 +154,9 @@ impl Broker {
     fn reload(&mut self, args: &ConfigArgs, level: &Level) {
         let config = match self.take_over(args) {
             Ok(config) => config,
-            Err(failure) => return error!("reload refused, nothing is changed: {}", failure.what()),
+            Err(failure) => {
+                return error!("reload refused, nothing is changed: {}", failure.what());
+            }
         };
         let changes = self.config.diff(&config);
         level.set(config.log.level);
@@ -144,12 +169,19 @@ impl Broker {
             // Values stay out of the log: some are secrets.
             match change.reload {
                 Reload::Now => info!("reloaded: {} applies now", change.key),
-                Reload::NewConnections => info!("reloaded: {} applies to new connections", change.key),
-                Reload::Restart => warn!("reloaded: {} applies when the broker starts again", change.key),
+                Reload::NewConnections => {
+                    info!("reloaded: {} applies to new connections", change.key)
+                }
+                Reload::Restart => warn!(
+                    "reloaded: {} applies when the broker starts again",
+                    change.key
+                ),
             }
         }
         match changes.len() {
-            0 => info!("reloaded: no setting changed; password, access and certificate files were read again"),
+            0 => info!(
+                "reloaded: no setting changed; password, access and certificate files were read again"
+            ),
             count => info!("reloaded: {count} settings changed"),
         }
         self.config = config;
@@ -185,23 +217,32 @@ fn admin_settings(config: &Config, server: &Server) -> Result<AdminSettings, Fai
         read: token(&admin.read_token, &admin.read_token_file)?,
     };
     // Where clients must prove who they are, an account on this machine is no proof.
-    let anonymous = !config.has_authentication() && config.access.acl_file.is_none() && tokens.read.is_none();
+    let anonymous =
+        !config.has_authentication() && config.access.acl_file.is_none() && tokens.read.is_none();
     Ok(AdminSettings {
         bind: admin.bind,
         tokens,
         anonymous,
         tls: server.admin_tls(),
-        unix_socket: admin.unix_socket.clone().map(|path| (path, admin.unix_mode)),
+        unix_socket: admin
+            .unix_socket
+            .clone()
+            .map(|path| (path, admin.unix_mode)),
     })
 }
 
 /// SIGHUP, and SIGINT and SIGTERM once. The second of these ends the process at once.
 fn signals() -> Result<Signals, Failure> {
-    let trouble = |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
+    let trouble =
+        |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
     let is_stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), is_stopping.clone())
-            .map_err(trouble)?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(EXIT_INTERRUPTED),
+            is_stopping.clone(),
+        )
+        .map_err(trouble)?;
         signal_hook::flag::register(signal, is_stopping.clone()).map_err(trouble)?;
     }
     Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(trouble)
@@ -210,7 +251,9 @@ fn signals() -> Result<Signals, Failure> {
 /// Every connection takes a file descriptor, and systems hand out fewer than they allow.
 fn raise_descriptor_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        warn!("the limit of open files stays low: {error}; raise it with `ulimit -n` if many clients are to connect");
+        warn!(
+            "the limit of open files stays low: {error}; raise it with `ulimit -n` if many clients are to connect"
+        );
     }
 }
 

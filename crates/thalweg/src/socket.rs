@@ -26,12 +26,17 @@ impl Socket {
     /// Connects to the host of `url`, trying each of its addresses.
     pub fn tcp(url: &BrokerUrl, within: Duration) -> Result<Socket, Failure> {
         let deadline = Instant::now() + within;
-        let addresses = (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| {
-            Failure::new(format!("the host `{}` is not known: {error}", url.host)).mend("Check its spelling in --url")
-        })?;
+        let addresses = (url.host.as_str(), url.port)
+            .to_socket_addrs()
+            .map_err(|error| {
+                Failure::new(format!("the host `{}` is not known: {error}", url.host))
+                    .mend("Check its spelling in --url")
+            })?;
         let mut last = None;
         for address in addresses {
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let left = deadline
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     // Small packets must not wait for the acknowledgement of earlier ones; if it fails they do, and that is all.
@@ -42,18 +47,20 @@ impl Socket {
             }
         }
         Err(match last {
-            Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                Failure::new(format!("nobody listens on {url}: connection refused"))
-                    .mend("Is the broker running? Start one with `thalweg serve`, or name another with --url")
-            }
+            Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => Failure::new(
+                format!("nobody listens on {url}: connection refused"),
+            )
+            .mend(
+                "Is the broker running? Start one with `thalweg serve`, or name another with --url",
+            ),
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
                 Failure::new(format!("no answer from {url} within {}", spoken(within)))
                     .mend("Check the address, and that no firewall is in the way")
             }
-            Some(error) => {
-                Failure::new(format!("cannot connect to {url}: {error}")).mend("Check --url and the network")
-            }
-            None => Failure::new(format!("the host `{}` has no address", url.host)).mend("Check its spelling in --url"),
+            Some(error) => Failure::new(format!("cannot connect to {url}: {error}"))
+                .mend("Check --url and the network"),
+            None => Failure::new(format!("the host `{}` has no address", url.host))
+                .mend("Check its spelling in --url"),
         })
     }
 

@@ -25,13 +25,23 @@ pub fn run(args: &SubArgs, out: &mut dyn Write) -> Result<(), Failure> {
         return work::run(args, &filters, out);
     }
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let place = args.filters.iter().find_map(|filter| filter.broker.as_ref());
+    let place = args
+        .filters
+        .iter()
+        .find_map(|filter| filter.broker.as_ref());
     let brokers = Brokers::begin(&args.connect, place, session_wish(args))?;
     let asked = interrupts()?;
     let out = BufWriter::with_capacity(OUTPUT_BYTES, out);
-    let mut printer = Printer { args, brokers, asked, out, printed: 0 };
+    let mut printer = Printer {
+        args,
+        brokers,
+        asked,
+        out,
+        printed: 0,
+    };
     let subscribed = begin(args, &printer.brokers, &filters, deadline);
-    let result = subscribed.and_then(|mut messages| printer.run(&mut messages, deadline).map(|()| messages));
+    let result =
+        subscribed.and_then(|mut messages| printer.run(&mut messages, deadline).map(|()| messages));
     printer.out.flush()?;
     printer.tell_what_was_missed();
     let goodbye = printer.brokers.close();
@@ -48,10 +58,18 @@ struct Printer<'a, 'o> {
 }
 
 impl Printer<'_, '_> {
-    fn run(&mut self, messages: &mut Subscription, deadline: Option<Instant>) -> Result<(), Failure> {
+    fn run(
+        &mut self,
+        messages: &mut Subscription,
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
         while !self.is_done() {
             if self.asked.load(Ordering::Relaxed) {
-                return if self.args.count.is_some() { Err(interrupted()) } else { Ok(()) };
+                return if self.args.count.is_some() {
+                    Err(interrupted())
+                } else {
+                    Ok(())
+                };
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -60,8 +78,12 @@ impl Printer<'_, '_> {
             match messages.next_timeout(left.unwrap_or(GLANCE).min(GLANCE)) {
                 Ok(Some(message)) => self.take(message, messages)?,
                 Ok(None) => {
-                    let why = messages.ended().unwrap_or_else(|| "it did not say why".to_owned());
-                    return Err(Failure::new(format!("the broker ended the subscription: {why}")));
+                    let why = messages
+                        .ended()
+                        .unwrap_or_else(|| "it did not say why".to_owned());
+                    return Err(Failure::new(format!(
+                        "the broker ended the subscription: {why}"
+                    )));
                 }
                 Err(_) => self.brokers.check()?,
             }
@@ -76,7 +98,11 @@ impl Printer<'_, '_> {
             self.print(&message)?;
             // Beyond --count nothing is settled, so that a kept session has it next time.
             messages.settle();
-            next = if self.is_done() { None } else { messages.try_next() };
+            next = if self.is_done() {
+                None
+            } else {
+                messages.try_next()
+            };
         }
         self.out.flush()?;
         Ok(())
@@ -89,7 +115,9 @@ impl Printer<'_, '_> {
             false => !self.args.retained_only,
         };
         if wanted {
-            self.args.format.write(&Arrival::of(message, SystemTime::now()), &mut self.out)?;
+            self.args
+                .format
+                .write(&Arrival::of(message, SystemTime::now()), &mut self.out)?;
             self.printed += 1;
         }
         Ok(())
@@ -101,7 +129,10 @@ impl Printer<'_, '_> {
 
     /// Whoever reads slowly is not to believe that the broker lost something.
     fn tell_what_was_missed(&self) {
-        let missed = self.brokers.status().map_or(0, |status| status.counts.receive_dropped);
+        let missed = self
+            .brokers
+            .status()
+            .map_or(0, |status| status.counts.receive_dropped);
         if missed > 0 {
             eprintln!(
                 "note: {missed} messages sent at most once were dropped, as they came faster than they could be printed"
@@ -112,8 +143,11 @@ impl Printer<'_, '_> {
     fn time_is_over(&self) -> Result<(), Failure> {
         match self.args.count {
             Some(count) if self.printed < count => {
-                let (printed, timeout) = (self.printed, spoken(self.args.timeout.unwrap_or_default()));
-                Err(Failure::new(format!("{printed} of {count} messages came within {timeout}")))
+                let (printed, timeout) =
+                    (self.printed, spoken(self.args.timeout.unwrap_or_default()));
+                Err(Failure::new(format!(
+                    "{printed} of {count} messages came within {timeout}"
+                )))
             }
             _ => Ok(()),
         }
@@ -129,7 +163,9 @@ fn begin(
 ) -> Result<Subscription, Failure> {
     thread::scope(|scope| {
         let way = scope.spawn(|| {
-            let up = brokers.wait_until_up().and_then(|()| remark_on_session(args, brokers));
+            let up = brokers
+                .wait_until_up()
+                .and_then(|()| remark_on_session(args, brokers));
             if up.is_err() {
                 // Nobody will answer the subscription; it ends with the client.
                 let _ = brokers.client.close(Duration::ZERO);
@@ -157,17 +193,24 @@ fn subscribe(
         keeps_all: args.qos() != thalweg_mqtt::QoS::AtMostOnce,
         settle_by_hand: true,
     };
-    let patience = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+    let patience = deadline.map_or(Duration::MAX, |deadline| {
+        deadline.saturating_duration_since(Instant::now())
+    });
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
     let subscription = brokers.client.subscribe_all(&filters, wish, patience);
     subscription.map_err(|error| match error {
         ClientError::TimedOut => {
             let within = spoken(args.timeout.unwrap_or_default());
-            Failure::new(format!("the broker did not answer the subscription within {within}"))
+            Failure::new(format!(
+                "the broker did not answer the subscription within {within}"
+            ))
         }
         ClientError::Refused(refusal) => {
             let named: Vec<String> = filters.iter().map(|filter| format!("`{filter}`")).collect();
-            Failure::new(format!("the broker refuses the subscription to {}: {refusal}", named.join(", ")))
+            Failure::new(format!(
+                "the broker refuses the subscription to {}: {refusal}",
+                named.join(", ")
+            ))
         }
         error => Failure::new(error.to_string()),
     })
@@ -175,15 +218,21 @@ fn subscribe(
 
 fn check(args: &SubArgs) -> Result<(), Failure> {
     if !args.clean_start && args.connect.id.is_none() {
-        return Err(Failure::usage("--clean-start false resumes a session, and a session is found by its --id"));
+        return Err(Failure::usage(
+            "--clean-start false resumes a session, and a session is found by its --id",
+        ));
     }
     if args.session_expiry.is_some() && args.connect.mqtt_version != Version::V5 {
-        return Err(Failure::usage(format!("--expiry needs MQTT 5, and --v is {}", args.connect.mqtt_version))
-            .mend("In MQTT 3, --clean-start false alone keeps the session"));
+        return Err(Failure::usage(format!(
+            "--expiry needs MQTT 5, and --v is {}",
+            args.connect.mqtt_version
+        ))
+        .mend("In MQTT 3, --clean-start false alone keeps the session"));
     }
     let names_group = |filter: &str| filter.starts_with("$share/");
     match args.share.is_some() && args.filters.iter().any(|filter| names_group(&filter.topic)) {
-        true => Err(Failure::usage("a filter names a group already").mend("Leave $share/GROUP/ out, or --share")),
+        true => Err(Failure::usage("a filter names a group already")
+            .mend("Leave $share/GROUP/ out, or --share")),
         false => Ok(()),
     }
 }
@@ -217,7 +266,9 @@ fn session_wish(args: &SubArgs) -> SessionWish {
 fn shared(args: &SubArgs) -> Vec<String> {
     let filters = args.filters.iter().map(|filter| filter.topic.clone());
     match &args.share {
-        Some(group) => filters.map(|filter| format!("$share/{group}/{filter}")).collect(),
+        Some(group) => filters
+            .map(|filter| format!("$share/{group}/{filter}"))
+            .collect(),
         None => filters.collect(),
     }
 }

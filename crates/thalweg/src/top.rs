@@ -18,7 +18,12 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let api = AdminApi::new(&args.admin)?;
     let sessions = args.sessions.min(SESSIONS_MAX).to_string();
     let groups = args.groups.min(GROUPS_MAX).to_string();
-    let look = || api.json("/v1/overview", &[("sessions", &sessions), ("groups", &groups)]);
+    let look = || {
+        api.json(
+            "/v1/overview",
+            &[("sessions", &sessions), ("groups", &groups)],
+        )
+    };
     let every = args.every.max(Duration::from_millis(100));
     let mut before = look()?;
     if args.once {
@@ -42,16 +47,30 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
 /// What is shown: the numbers of `now`, and rates since `before`.
 fn screen(now: &Value, before: &Value, base: &str) -> String {
     let seconds = (number(now, "monotonic_nanos") - number(before, "monotonic_nanos")) / 1e9;
-    let member = |value: &Value, group: &str, name: &str| value.get(group).map_or(0.0, |group| number(group, name));
+    let member = |value: &Value, group: &str, name: &str| {
+        value.get(group).map_or(0.0, |group| number(group, name))
+    };
     let rate = |group: &str, name: &str| {
         let difference = member(now, group, name) - member(before, group, name);
-        if seconds > 0.0 { (difference / seconds).max(0.0) } else { 0.0 }
+        if seconds > 0.0 {
+            (difference / seconds).max(0.0)
+        } else {
+            0.0
+        }
     };
     let count = |name: &str| short(number(now, name));
     let mut screen = String::new();
     let uptime = spoken(Duration::from_secs(number(now, "uptime_seconds") as u64));
-    let ready = if now.get("ready").and_then(Value::as_bool) == Some(true) { "ready" } else { "NOT READY" };
-    let _ = writeln!(screen, "thalweg {} at {base}   {ready}   up {uptime}", text(now, "version"));
+    let ready = if now.get("ready").and_then(Value::as_bool) == Some(true) {
+        "ready"
+    } else {
+        "NOT READY"
+    };
+    let _ = writeln!(
+        screen,
+        "thalweg {} at {base}   {ready}   up {uptime}",
+        text(now, "version")
+    );
     let _ = writeln!(
         screen,
         "memory {} of {}   pressure {}   queued {}",
@@ -71,7 +90,11 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
         count("retained"),
         bytes(number(now, "retained_bytes")),
     );
-    let _ = writeln!(screen, "\n{:<22}{:>12}{:>14}{:>12}{:>14}", "", "messages/s", "in all", "bytes/s", "bytes in all");
+    let _ = writeln!(
+        screen,
+        "\n{:<22}{:>12}{:>14}{:>12}{:>14}",
+        "", "messages/s", "in all", "bytes/s", "bytes in all"
+    );
     for (title, group, messages, size) in [
         ("received", "publishes", "received", "received_bytes"),
         ("delivered", "copies", "delivered", "delivered_bytes"),
@@ -91,7 +114,12 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
         ("without a receiver", "publishes", "unmatched"),
         ("refused", "publishes", "refused"),
     ] {
-        let _ = writeln!(screen, "{title:<22}{:>12}{:>14}", short(rate(group, name)), short(member(now, group, name)));
+        let _ = writeln!(
+            screen,
+            "{title:<22}{:>12}{:>14}",
+            short(rate(group, name)),
+            short(member(now, group, name))
+        );
     }
     let _ = writeln!(
         screen,
@@ -107,20 +135,38 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
     sessions(now, &mut screen);
     let silent = number(now, "shards_silent");
     if silent > 0.0 {
-        let _ = writeln!(screen, "\n{silent} shards did not answer; their numbers are missing");
+        let _ = writeln!(
+            screen,
+            "\n{silent} shards did not answer; their numbers are missing"
+        );
     }
     screen
 }
 
 /// How the journal does; nothing if there is none.
 fn journal(now: &Value, before: &Value, seconds: f64, screen: &mut String) {
-    let Some(journal) = now.get("journal").filter(|journal| !journal.is_null()) else { return };
-    let part = |value: &Value, part: &str, name: &str| value.get(part).map_or(0.0, |part| number(part, name));
+    let Some(journal) = now.get("journal").filter(|journal| !journal.is_null()) else {
+        return;
+    };
+    let part = |value: &Value, part: &str, name: &str| {
+        value.get(part).map_or(0.0, |part| number(part, name))
+    };
     let earlier = before.get("journal").unwrap_or(&Value::Null);
-    let difference = |name: &str| (part(journal, "written", name) - part(earlier, "written", name)).max(0.0);
-    let rate = |name: &str| if seconds > 0.0 { difference(name) / seconds } else { 0.0 };
+    let difference =
+        |name: &str| (part(journal, "written", name) - part(earlier, "written", name)).max(0.0);
+    let rate = |name: &str| {
+        if seconds > 0.0 {
+            difference(name) / seconds
+        } else {
+            0.0
+        }
+    };
     let syncs = difference("syncs");
-    let each = if syncs > 0.0 { nanos(difference("sync_seconds") / syncs * 1e9) } else { "-".to_owned() };
+    let each = if syncs > 0.0 {
+        nanos(difference("sync_seconds") / syncs * 1e9)
+    } else {
+        "-".to_owned()
+    };
     let _ = writeln!(
         screen,
         "journal {}   {} of {}   {}/s written   {} syncs/s of {each}",
@@ -134,7 +180,10 @@ fn journal(now: &Value, before: &Value, seconds: f64, screen: &mut String) {
 
 /// Why messages were dropped; only reasons that happened.
 fn reasons(now: &Value, screen: &mut String) {
-    let reasons = now.get("copies").and_then(|copies| copies.get("dropped_by_reason")).and_then(Value::as_object);
+    let reasons = now
+        .get("copies")
+        .and_then(|copies| copies.get("dropped_by_reason"))
+        .and_then(Value::as_object);
     let happened: Vec<String> = reasons
         .into_iter()
         .flatten()
@@ -151,9 +200,18 @@ fn stages(now: &Value, screen: &mut String) {
     if stages.is_empty() {
         return;
     }
-    let _ = writeln!(screen, "\n{:<22}{:>12}{:>14}{:>12}{:>14}", "stage", "mean", "p50 below", "p99 below", "samples");
+    let _ = writeln!(
+        screen,
+        "\n{:<22}{:>12}{:>14}{:>12}{:>14}",
+        "stage", "mean", "p50 below", "p99 below", "samples"
+    );
     for stage in stages {
-        let time = |name: &str| stage.get(name).and_then(Value::as_f64).map_or_else(|| "-".to_owned(), nanos);
+        let time = |name: &str| {
+            stage
+                .get(name)
+                .and_then(Value::as_f64)
+                .map_or_else(|| "-".to_owned(), nanos)
+        };
         let _ = writeln!(
             screen,
             "{:<22}{:>12}{:>14}{:>12}{:>14}",
@@ -174,10 +232,17 @@ fn shards(now: &Value, before: &Value, seconds: f64, screen: &mut String) {
     );
     for shard in list(now, "shards") {
         let number_of = number(shard, "shard");
-        let earlier = list(before, "shards").iter().find(|earlier| number(earlier, "shard") == number_of);
+        let earlier = list(before, "shards")
+            .iter()
+            .find(|earlier| number(earlier, "shard") == number_of);
         let rate = |name: &str| {
-            let difference = number(shard, name) - earlier.map_or(0.0, |earlier| number(earlier, name));
-            if seconds > 0.0 { short((difference / seconds).max(0.0)) } else { "-".to_owned() }
+            let difference =
+                number(shard, name) - earlier.map_or(0.0, |earlier| number(earlier, name));
+            if seconds > 0.0 {
+                short((difference / seconds).max(0.0))
+            } else {
+                "-".to_owned()
+            }
         };
         let _ = writeln!(
             screen,
@@ -213,7 +278,11 @@ fn sessions(now: &Value, screen: &mut String) {
             shown_name(text(session, "client"), 33),
             short(number(session, "waiting")),
             bytes(number(session, "waiting_bytes")),
-            format!("{}/{}", short(number(session, "in_flight")), short(number(session, "in_flight_max"))),
+            format!(
+                "{}/{}",
+                short(number(session, "in_flight")),
+                short(number(session, "in_flight_max"))
+            ),
             short(number(session, "dropped")),
         );
     }
@@ -221,8 +290,11 @@ fn sessions(now: &Value, screen: &mut String) {
 
 /// A name that can do no harm to a terminal, cut to its column.
 fn shown_name(name: &str, max: usize) -> String {
-    let mut shown: String =
-        name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(max).collect();
+    let mut shown: String = name
+        .chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .take(max)
+        .collect();
     if name.chars().count() > max {
         shown.pop();
         shown.push('…');
@@ -284,13 +356,32 @@ mod tests {
                 "longest_queues": [{"client": "a\u{1b}b", "connected": false, "waiting": 7, "in_flight": 1, "in_flight_max": 20}],
             })
         };
-        let screen = screen(&at(3_000_000_000, 60_000), &at(1_000_000_000, 20_000), "http://x");
-        let line = |start: &str| screen.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
+        let screen = screen(
+            &at(3_000_000_000, 60_000),
+            &at(1_000_000_000, 20_000),
+            "http://x",
+        );
+        let line = |start: &str| {
+            screen
+                .lines()
+                .find(|line| line.starts_with(start))
+                .unwrap_or_default()
+                .to_owned()
+        };
         assert!(line("received").contains("20.0k"), "{screen}");
-        assert!(line("thalweg").contains("up 61s") && line("thalweg").contains("ready"), "{screen}");
-        assert_eq!(line("journal"), "journal ready   1.0MiB of 1.0GiB   1.2MiB/s written   20 syncs/s of 1000.0µs");
+        assert!(
+            line("thalweg").contains("up 61s") && line("thalweg").contains("ready"),
+            "{screen}"
+        );
+        assert_eq!(
+            line("journal"),
+            "journal ready   1.0MiB of 1.0GiB   1.2MiB/s written   20 syncs/s of 1000.0µs"
+        );
         assert_eq!(line("dropped because"), "dropped because: queue_full 3");
-        assert!(line("a?b").contains("1/20") && line("a?b").ends_with("away"), "{screen}");
+        assert!(
+            line("a?b").contains("1/20") && line("a?b").ends_with("away"),
+            "{screen}"
+        );
     }
 
     #[test]
@@ -300,8 +391,14 @@ mod tests {
 
     #[test]
     fn numbers_stay_short() {
-        let table =
-            [(0.0, "0"), (1.5, "1.5"), (9_999.0, "9999"), (10_000.0, "10.0k"), (2.5e6, "2500.0k"), (1.2e7, "12.0M")];
+        let table = [
+            (0.0, "0"),
+            (1.5, "1.5"),
+            (9_999.0, "9999"),
+            (10_000.0, "10.0k"),
+            (2.5e6, "2500.0k"),
+            (1.2e7, "12.0M"),
+        ];
         for (number, text) in table {
             assert_eq!(short(number), text);
         }

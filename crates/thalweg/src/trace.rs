@@ -31,7 +31,10 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), Failure> {
 /// The dry run as a table. Times are what a stage took lately, since nothing is really sent.
 fn table(trace: &Value) -> String {
     let mut table = String::new();
-    let from = trace.get("from").and_then(Value::as_str).map(|client| format!(" from {}", safe(client)));
+    let from = trace
+        .get("from")
+        .and_then(Value::as_str)
+        .map(|client| format!(" from {}", safe(client)));
     let outcome = match text(trace, "outcome") {
         "denied" => "refused",
         "no_match" => "nobody would receive it",
@@ -47,7 +50,15 @@ fn table(trace: &Value) -> String {
         number(trace, "groups"),
     );
     let rows: Vec<[String; 6]> = list(trace, "rows").iter().map(row).collect();
-    let heads = ["stage", "shard", "whom or what", "mean", "p99 below", "decision"].map(str::to_owned);
+    let heads = [
+        "stage",
+        "shard",
+        "whom or what",
+        "mean",
+        "p99 below",
+        "decision",
+    ]
+    .map(str::to_owned);
     let mut widths = [0; 6];
     for row in std::iter::once(&heads).chain(&rows) {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -57,11 +68,17 @@ fn table(trace: &Value) -> String {
     for row in std::iter::once(&heads).chain(&rows) {
         let [stage, shard, subject, mean, p99, decision] = row;
         let [w0, w1, w2, w3, w4, _] = widths;
-        let _ = writeln!(table, "{stage:<w0$}  {shard:>w1$}  {subject:<w2$}  {mean:>w3$}  {p99:>w4$}  {decision}");
+        let _ = writeln!(
+            table,
+            "{stage:<w0$}  {shard:>w1$}  {subject:<w2$}  {mean:>w3$}  {p99:>w4$}  {decision}"
+        );
     }
     let silent = number(trace, "shards_silent");
     if silent > 0.0 {
-        let _ = writeln!(table, "\n{silent} shards did not answer; their receivers are missing");
+        let _ = writeln!(
+            table,
+            "\n{silent} shards did not answer; their receivers are missing"
+        );
     }
     table
 }
@@ -71,12 +88,21 @@ fn row(row: &Value) -> [String; 6] {
     let time = |name: &str| optional(name).map_or_else(|| "-".to_owned(), nanos);
     let shard = optional("shard").map_or_else(|| "-".to_owned(), |shard| shard.to_string());
     let words = |name: &str| safe(text(row, name));
-    [words("span"), shard, words("subject"), time("nanos_mean"), time("nanos_p99"), words("decision")]
+    [
+        words("span"),
+        shard,
+        words("subject"),
+        time("nanos_mean"),
+        time("nanos_p99"),
+        words("decision"),
+    ]
 }
 
 /// Names come from clients; they must not command our terminal.
 fn safe(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    text.chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect()
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_mqtt::load::{self, Report, Spelling};
 use thalweg_mqtt::{
-    ClientEvent, Info, PacketType, Publish, PublishOut, QoS, ReasonCode, ReportRules, Reporter, Version,
+    ClientEvent, Info, PacketType, Publish, PublishOut, QoS, ReasonCode, ReportRules, Reporter,
+    Version,
 };
 
 use crate::brokers::interrupted;
@@ -44,8 +45,14 @@ pub struct Done {
 fn terms(args: &SubArgs) -> Terms {
     let work = &args.work;
     // A broker that binds late sends little ahead whatever we say; one that does not should not fill us up.
-    let receive_max = work.receive_max.unwrap_or((3 * work.concurrency).max(RECEIVE_MAX_LEAST));
-    Terms { receive_max, concurrency: work.concurrency, acknowledges: args.qos() != QoS::AtMostOnce }
+    let receive_max = work
+        .receive_max
+        .unwrap_or((3 * work.concurrency).max(RECEIVE_MAX_LEAST));
+    Terms {
+        receive_max,
+        concurrency: work.concurrency,
+        acknowledges: args.qos() != QoS::AtMostOnce,
+    }
 }
 
 /// Works until the count, the time or the user ends it.
@@ -55,8 +62,17 @@ pub fn run(args: &SubArgs, filters: &[String], out: &mut dyn Write) -> Result<()
     ask(&mut link, filters, args)?;
     let work = &args.work;
     let is_announced = link.reply().machine.offer().load_reports;
-    let carrier = Carrier::choose(work.report, is_announced, args.qos(), args.connect.mqtt_version)?;
-    let rules = ReportRules { every: Some(work.report_every), concurrency: work.concurrency, ..ReportRules::default() };
+    let carrier = Carrier::choose(
+        work.report,
+        is_announced,
+        args.qos(),
+        args.connect.mqtt_version,
+    )?;
+    let rules = ReportRules {
+        every: Some(work.report_every),
+        concurrency: work.concurrency,
+        ..ReportRules::default()
+    };
     let mut foreman = Foreman {
         args,
         filters,
@@ -93,12 +109,19 @@ enum Carrier {
 
 impl Carrier {
     /// The best there is. A broker that has not said so is never sent what MQTT does not know. §3.12
-    fn choose(wish: ReportBy, is_announced: bool, qos: QoS, version: Version) -> Result<Carrier, Failure> {
+    fn choose(
+        wish: ReportBy,
+        is_announced: bool,
+        qos: QoS,
+        version: Version,
+    ) -> Result<Carrier, Failure> {
         let acknowledges = version.is_v5() && qos != QoS::AtMostOnce;
         Ok(match wish {
             ReportBy::Auto | ReportBy::Pingreq if is_announced => Carrier::Ping,
             ReportBy::Pingreq => {
-                eprintln!("note: the broker does not announce that it takes reports in PINGREQ; there will be none");
+                eprintln!(
+                    "note: the broker does not announce that it takes reports in PINGREQ; there will be none"
+                );
                 Carrier::None
             }
             ReportBy::Auto | ReportBy::Ack if acknowledges => Carrier::Acknowledgement,
@@ -163,7 +186,9 @@ impl Foreman<'_, '_> {
                 Step::Interrupted => self.leave(Leaving::Interrupted),
                 Step::TimedOut if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                     if !self.is_granted {
-                        return Err(Failure::new("the broker did not answer the subscription in time"));
+                        return Err(Failure::new(
+                            "the broker did not answer the subscription in time",
+                        ));
                     }
                     self.leave(Leaving::Content);
                 }
@@ -179,7 +204,9 @@ impl Foreman<'_, '_> {
             ClientEvent::Publish(publish) => self.take(&publish, reply)?,
             ClientEvent::PubRel(release) => {
                 self.released.remove(&release.id);
-                reply.machine.pubcomp(release.id, ReasonCode::Success, reply.out);
+                reply
+                    .machine
+                    .pubcomp(release.id, ReasonCode::Success, reply.out);
             }
             ClientEvent::SubAck(ack) => {
                 self.is_granted = true;
@@ -193,7 +220,9 @@ impl Foreman<'_, '_> {
     fn take(&mut self, publish: &Publish<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if publish.qos == QoS::ExactlyOnce && self.released.contains(&publish.id) {
             // Ours since the PUBREC, which it did not see.
-            reply.machine.pubrec(publish.id, ReasonCode::Success, reply.out);
+            reply
+                .machine
+                .pubrec(publish.id, ReasonCode::Success, reply.out);
             return Ok(());
         }
         let is_enough = self.args.count.is_some_and(|count| self.taken >= count);
@@ -207,12 +236,23 @@ impl Foreman<'_, '_> {
         }
         let mut line = Vec::new();
         if self.args.work.exec.is_none() {
-            self.args.format.write(&Arrival::new(publish, SystemTime::now()), &mut line)?;
+            self.args
+                .format
+                .write(&Arrival::new(publish, SystemTime::now()), &mut line)?;
         }
         let order = self.args.work.exec.is_some().then(|| Order::of(publish));
-        self.waiting.push_back(Job { number: self.taken, line, order });
+        self.waiting.push_back(Job {
+            number: self.taken,
+            line,
+            order,
+        });
         if publish.qos != QoS::AtMostOnce {
-            self.owed.push_back(Owed { number: self.taken, id: publish.id, qos: publish.qos, outcome: None });
+            self.owed.push_back(Owed {
+                number: self.taken,
+                id: publish.id,
+                qos: publish.qos,
+                outcome: None,
+            });
         }
         self.taken += 1;
         self.reporter.received(self.began.elapsed());
@@ -244,12 +284,17 @@ impl Foreman<'_, '_> {
             outcome = match self.args.work.on_failure {
                 OnFailure::Discard => Some(ReasonCode::Unspecified),
                 OnFailure::Stop => {
-                    self.leave(Leaving::Failed(Failure::new(format!("message {}: {words}", done.number + 1))));
+                    self.leave(Leaving::Failed(Failure::new(format!(
+                        "message {}: {words}",
+                        done.number + 1
+                    ))));
                     None
                 }
             };
         }
-        if let Ok(at) = self.owed.binary_search_by_key(&done.number, |owed| owed.number)
+        if let Ok(at) = self
+            .owed
+            .binary_search_by_key(&done.number, |owed| owed.number)
             && let Some(owed) = self.owed.get_mut(at)
         {
             owed.outcome = outcome;
@@ -263,15 +308,32 @@ impl Foreman<'_, '_> {
 
     /// Acknowledges what is done, in the order in which it came. [MQTT-4.6.0-2] [MQTT-4.6.0-3]
     fn acknowledge(&mut self, reply: &mut Reply<'_>) {
-        while let Some(Owed { id, qos, outcome: Some(reason), .. }) = self.owed.front() {
-            let packet = if *qos == QoS::ExactlyOnce { PacketType::PubRec } else { PacketType::PubAck };
+        while let Some(Owed {
+            id,
+            qos,
+            outcome: Some(reason),
+            ..
+        }) = self.owed.front()
+        {
+            let packet = if *qos == QoS::ExactlyOnce {
+                PacketType::PubRec
+            } else {
+                PacketType::PubAck
+            };
             let now = self.began.elapsed();
             if self.carrier == Carrier::Acknowledgement && self.reporter.is_due(now) {
                 let user = [(load::ACK_PROPERTY, self.reporter.report(now).brief().text())];
-                let info = Info { user: Some(&user), ..Info::default() };
-                reply.machine.ack_with(packet, *id, *reason, &info, reply.out);
+                let info = Info {
+                    user: Some(&user),
+                    ..Info::default()
+                };
+                reply
+                    .machine
+                    .ack_with(packet, *id, *reason, &info, reply.out);
             } else {
-                reply.machine.ack_with(packet, *id, *reason, &Info::default(), reply.out);
+                reply
+                    .machine
+                    .ack_with(packet, *id, *reason, &Info::default(), reply.out);
             }
             if *qos == QoS::ExactlyOnce && !reason.is_error() {
                 self.released.insert(*id);
@@ -282,15 +344,24 @@ impl Foreman<'_, '_> {
 
     fn report(&mut self, link: &mut Link) {
         let now = self.began.elapsed();
-        if matches!(self.carrier, Carrier::Acknowledgement | Carrier::None) || !self.reporter.is_due(now) {
+        if matches!(self.carrier, Carrier::Acknowledgement | Carrier::None)
+            || !self.reporter.is_due(now)
+        {
             return;
         }
-        let report = Report { concurrency: Some(self.args.work.concurrency), ..self.reporter.report(now).full() };
+        let report = Report {
+            concurrency: Some(self.args.work.concurrency),
+            ..self.reporter.report(now).full()
+        };
         match self.carrier {
             Carrier::Ping => link.ping_with(&report),
             _ => {
                 let payload = report.json(Spelling::Listing);
-                let message = PublishOut { topic: load::ADDRESS, payload: &payload, ..PublishOut::default() };
+                let message = PublishOut {
+                    topic: load::ADDRESS,
+                    payload: &payload,
+                    ..PublishOut::default()
+                };
                 let Reply { machine, out } = link.reply();
                 // The next report will say it.
                 let _ = machine.publish(&message, out);
@@ -301,9 +372,10 @@ impl Foreman<'_, '_> {
     /// When a report will be due if nothing happens.
     fn report_at(&self) -> Option<Instant> {
         match self.carrier {
-            Carrier::Ping | Carrier::Message => {
-                self.reporter.poll_timeout(self.began.elapsed()).map(|at| self.began + at)
-            }
+            Carrier::Ping | Carrier::Message => self
+                .reporter
+                .poll_timeout(self.began.elapsed())
+                .map(|at| self.began + at),
             Carrier::Acknowledgement | Carrier::None => None,
         }
     }
@@ -319,15 +391,19 @@ impl Foreman<'_, '_> {
     fn verdict(&mut self) -> Result<(), Failure> {
         let (done, failed) = (self.done, self.failed);
         match self.leaving.take() {
-            Some(Leaving::Failed(failure)) => {
-                Err(failure.mend("What was not acknowledged goes to others; --on-failure discard would go on"))
+            Some(Leaving::Failed(failure)) => Err(failure.mend(
+                "What was not acknowledged goes to others; --on-failure discard would go on",
+            )),
+            Some(Leaving::Interrupted) if self.args.count.is_some_and(|count| done < count) => {
+                Err(interrupted())
             }
-            Some(Leaving::Interrupted) if self.args.count.is_some_and(|count| done < count) => Err(interrupted()),
-            _ if failed > 0 => Err(Failure::new(format!("{failed} of {done} messages failed and were discarded"))),
+            _ if failed > 0 => Err(Failure::new(format!(
+                "{failed} of {done} messages failed and were discarded"
+            ))),
             _ => match self.args.count {
-                Some(count) if done < count => {
-                    Err(Failure::new(format!("{done} of {count} messages were processed in time")))
-                }
+                Some(count) if done < count => Err(Failure::new(format!(
+                    "{done} of {count} messages were processed in time"
+                ))),
                 _ => Ok(()),
             },
         }
@@ -368,10 +444,20 @@ impl Order {
         ];
         let texts = [
             ("THALWEG_CONTENT_TYPE", publish.properties.content_type()),
-            ("THALWEG_RESPONSE_TOPIC", publish.properties.response_topic()),
+            (
+                "THALWEG_RESPONSE_TOPIC",
+                publish.properties.response_topic(),
+            ),
         ];
-        environment.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?.to_owned()))));
-        Order { payload: publish.payload.to_vec(), environment }
+        environment.extend(
+            texts
+                .into_iter()
+                .filter_map(|(name, text)| Some((name, text?.to_owned()))),
+        );
+        Order {
+            payload: publish.payload.to_vec(),
+            environment,
+        }
     }
 }
 
@@ -407,7 +493,11 @@ impl Hands {
             let (task, given, teller) = (task.clone(), given.clone(), teller.clone());
             thread::spawn(move || work(&task, &given, &teller));
         }
-        Hands { jobs, busy: 0, count: usize::from(count) }
+        Hands {
+            jobs,
+            busy: 0,
+            count: usize::from(count),
+        }
     }
 
     fn is_free(&self) -> bool {
@@ -427,7 +517,14 @@ fn work(task: &Task, given: &Mutex<Receiver<Job>>, teller: &SyncSender<Happening
             Ok(given) => given.recv(),
             Err(_) => return,
         };
-        let Ok(Job { number, line, order }) = job else { return };
+        let Ok(Job {
+            number,
+            line,
+            order,
+        }) = job
+        else {
+            return;
+        };
         let begin = Instant::now();
         let failure = match task {
             Task::Print => None,
@@ -437,7 +534,12 @@ fn work(task: &Task, given: &Mutex<Receiver<Job>>, teller: &SyncSender<Happening
             }
             Task::Run(command) => order.and_then(|order| run_command(command, &order).err()),
         };
-        let done = Done { number, spent: begin.elapsed(), failure, line };
+        let done = Done {
+            number,
+            spent: begin.elapsed(),
+            failure,
+            line,
+        };
         if teller.send(Happening::Worked(done)).is_err() {
             return;
         }
@@ -446,7 +548,11 @@ fn work(task: &Task, given: &Mutex<Receiver<Job>>, teller: &SyncSender<Happening
 
 /// Runs the command to its end. The error says why the message counts as not processed.
 fn run_command(command: &str, order: &Order) -> Result<(), String> {
-    let (shell, switch) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
+    let (shell, switch) = if cfg!(windows) {
+        ("cmd", "/C")
+    } else {
+        ("sh", "-c")
+    };
     let mut child = Command::new(shell)
         .args([switch, command])
         .envs(order.environment.iter().map(|(name, text)| (name, text)))
@@ -454,12 +560,17 @@ fn run_command(command: &str, order: &Order) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("the command cannot be started: {error}"))?;
     // A command that does not read its input, or not all of it, is no failure; so what it does not take is dropped.
-    let unread = child.stdin.take().and_then(|mut input| input.write_all(&order.payload).err());
-    let status = child.wait().map_err(|error| format!("the command cannot be waited for: {error}"))?;
+    let unread = child
+        .stdin
+        .take()
+        .and_then(|mut input| input.write_all(&order.payload).err());
+    let status = child
+        .wait()
+        .map_err(|error| format!("the command cannot be waited for: {error}"))?;
     match (status.success(), unread) {
-        (true, Some(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("the command could not be given the payload: {error}"))
-        }
+        (true, Some(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!(
+            "the command could not be given the payload: {error}"
+        )),
         (true, _) => Ok(()),
         (false, _) => Err(format!("the command failed: {status}")),
     }
@@ -476,23 +587,65 @@ mod tests {
 
     #[test]
     fn only_a_broker_that_announced_it_gets_reports_in_pings() {
-        let choose = |wish, is_announced, qos, version| Carrier::choose(wish, is_announced, qos, version).ok();
+        let choose = |wish, is_announced, qos, version| {
+            Carrier::choose(wish, is_announced, qos, version).ok()
+        };
         let (zero, one) = (QoS::AtMostOnce, QoS::AtLeastOnce);
         let table = [
             (ReportBy::Auto, true, zero, Version::V5, Some(Carrier::Ping)),
             (ReportBy::Auto, true, one, Version::V5, Some(Carrier::Ping)),
-            (ReportBy::Auto, false, one, Version::V5, Some(Carrier::Acknowledgement)),
-            (ReportBy::Auto, false, zero, Version::V5, Some(Carrier::None)),
-            (ReportBy::Auto, false, one, Version::V311, Some(Carrier::None)),
-            (ReportBy::Pingreq, false, one, Version::V5, Some(Carrier::None)),
-            (ReportBy::Ack, true, one, Version::V5, Some(Carrier::Acknowledgement)),
+            (
+                ReportBy::Auto,
+                false,
+                one,
+                Version::V5,
+                Some(Carrier::Acknowledgement),
+            ),
+            (
+                ReportBy::Auto,
+                false,
+                zero,
+                Version::V5,
+                Some(Carrier::None),
+            ),
+            (
+                ReportBy::Auto,
+                false,
+                one,
+                Version::V311,
+                Some(Carrier::None),
+            ),
+            (
+                ReportBy::Pingreq,
+                false,
+                one,
+                Version::V5,
+                Some(Carrier::None),
+            ),
+            (
+                ReportBy::Ack,
+                true,
+                one,
+                Version::V5,
+                Some(Carrier::Acknowledgement),
+            ),
             (ReportBy::Ack, true, zero, Version::V5, None),
             (ReportBy::Ack, false, one, Version::V311, None),
-            (ReportBy::Publish, false, zero, Version::V31, Some(Carrier::Message)),
+            (
+                ReportBy::Publish,
+                false,
+                zero,
+                Version::V31,
+                Some(Carrier::Message),
+            ),
             (ReportBy::Off, true, one, Version::V5, Some(Carrier::None)),
         ];
         for (wish, is_announced, qos, version, carrier) in table {
-            assert_eq!(choose(wish, is_announced, qos, version), carrier, "{wish:?} {is_announced} {qos:?} {version}");
+            assert_eq!(
+                choose(wish, is_announced, qos, version),
+                carrier,
+                "{wish:?} {is_announced} {qos:?} {version}"
+            );
         }
     }
 

@@ -31,13 +31,20 @@ fn run() -> Result<(), ClientError> {
     let client = builder.connect_blocking()?;
     let options = Options::default();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let Some((topic, reading)) = line.split_once(' ') else { continue };
+        let Some((topic, reading)) = line.split_once(' ') else {
+            continue;
+        };
         // Waits only if the buffer is full: that many readings wait for the network already.
         client.give(reading.as_bytes(), "", topic, &options)?;
     }
     let flushed = client.flush(Duration::from_secs(60));
     let counts = client.status()?.counts;
-    println!("acknowledged {} failed {}{}", counts.acknowledged, counts.failed, memory());
+    println!(
+        "acknowledged {} failed {}{}",
+        counts.acknowledged,
+        counts.failed,
+        memory()
+    );
     println!("{}", client.explain()?);
     client.close(Duration::from_secs(1))?;
     flushed

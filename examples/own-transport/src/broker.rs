@@ -80,20 +80,35 @@ fn lock(hall: &Mutex<Hall>) -> MutexGuard<'_, Hall> {
 fn serve(stream: TcpStream, hall: &Mutex<Hall>) {
     let Ok(peer) = stream.peer_addr() else { return };
     if let Ok(stream) = stream.try_clone() {
-        lock(hall).clients.push(Guest { stream, filters: Vec::new() });
+        lock(hall).clients.push(Guest {
+            stream,
+            filters: Vec::new(),
+        });
     }
     let mut input = BufReader::new(stream);
     while let Ok(true) = serve_line(&mut input, peer, hall) {}
-    lock(hall).clients.retain(|client| client.stream.peer_addr().is_ok_and(|address| address != peer));
+    lock(hall).clients.retain(|client| {
+        client
+            .stream
+            .peer_addr()
+            .is_ok_and(|address| address != peer)
+    });
 }
 
-fn serve_line(input: &mut BufReader<TcpStream>, peer: SocketAddr, hall: &Mutex<Hall>) -> io::Result<bool> {
+fn serve_line(
+    input: &mut BufReader<TcpStream>,
+    peer: SocketAddr,
+    hall: &Mutex<Hall>,
+) -> io::Result<bool> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {
         return Ok(false);
     }
     let mut words = line.trim_end().splitn(4, ' ');
-    let (verb, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (verb, number) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     match verb {
         "HELLO" => lock(hall).tell(peer, "WELCOME\n")?,
         "PING" => lock(hall).tell(peer, "PONG\n")?,
@@ -112,7 +127,10 @@ fn serve_line(input: &mut BufReader<TcpStream>, peer: SocketAddr, hall: &Mutex<H
             }
         }
         "PUB" => {
-            let (size, topic) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let (size, topic) = (
+                words.next().unwrap_or_default(),
+                words.next().unwrap_or_default(),
+            );
             let mut payload = vec![0; size.parse().unwrap_or(0)];
             input.read_exact(&mut payload)?;
             input.read_exact(&mut [0])?;
@@ -132,11 +150,17 @@ fn serve_line(input: &mut BufReader<TcpStream>, peer: SocketAddr, hall: &Mutex<H
 
 impl Hall {
     fn client(&mut self, peer: SocketAddr) -> Option<&mut Guest> {
-        self.clients.iter_mut().find(|client| client.stream.peer_addr().is_ok_and(|address| address == peer))
+        self.clients.iter_mut().find(|client| {
+            client
+                .stream
+                .peer_addr()
+                .is_ok_and(|address| address == peer)
+        })
     }
 
     fn tell(&mut self, peer: SocketAddr, line: &str) -> io::Result<()> {
-        self.client(peer).map_or(Ok(()), |client| client.stream.write_all(line.as_bytes()))
+        self.client(peer)
+            .map_or(Ok(()), |client| client.stream.write_all(line.as_bytes()))
     }
 
     fn route(&mut self, topic: &str, payload: &[u8]) {
@@ -175,7 +199,9 @@ impl Hall {
 /// A filter is a topic, or the beginning of one and `#`.
 fn matches(filter: &str, topic: &str) -> bool {
     match filter.strip_suffix('#') {
-        Some(beginning) => topic.starts_with(beginning) || Some(topic) == beginning.strip_suffix('/'),
+        Some(beginning) => {
+            topic.starts_with(beginning) || Some(topic) == beginning.strip_suffix('/')
+        }
         None => filter == topic,
     }
 }

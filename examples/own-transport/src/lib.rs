@@ -9,10 +9,12 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use thalweg_client::transport::{
-    Counters, DeliveryId, Departure, LinkFault, Medium, MessageId, Opening, Properties, Refusal, RequestId, Settled,
-    SubscribeWish, SubscriptionId, Welcome,
+    Counters, DeliveryId, Departure, LinkFault, Medium, MessageId, Opening, Properties, Refusal,
+    RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
 };
-use thalweg_client::{Capabilities, Endpoint, Events, Inbound, Outbound, Output, Reliability, Span, Time, Transport};
+use thalweg_client::{
+    Capabilities, Endpoint, Events, Inbound, Outbound, Output, Reliability, Span, Time, Transport,
+};
 
 /// Largest payload, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
@@ -40,8 +42,13 @@ pub struct Lines {
 impl Lines {
     /// A lane to a broker at this host and port.
     pub fn new(host: &str, port: u16) -> Self {
-        let endpoint =
-            Endpoint { host: host.to_owned(), port, medium: Medium::Stream, is_encrypted: false, websocket: None };
+        let endpoint = Endpoint {
+            host: host.to_owned(),
+            port,
+            medium: Medium::Stream,
+            is_encrypted: false,
+            websocket: None,
+        };
         Lines {
             endpoint,
             is_up: false,
@@ -87,7 +94,11 @@ impl Transport for Lines {
         self.closed();
         self.keep_alive = opening.keep_alive;
         self.heard = now;
-        let name = if is_one_line(&opening.client_id) { &opening.client_id } else { "" };
+        let name = if is_one_line(&opening.client_id) {
+            &opening.client_id
+        } else {
+            ""
+        };
         say(out, &format!("HELLO {name}"));
     }
 
@@ -103,12 +114,24 @@ impl Transport for Lines {
             // What is not whole yet comes again with what follows it.
             let rest = input.get(consumed..).unwrap_or_default();
             let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                return if rest.len() > LINE_BYTES_MAX { Err(nonsense(rest)) } else { Ok(consumed) };
+                return if rest.len() > LINE_BYTES_MAX {
+                    Err(nonsense(rest))
+                } else {
+                    Ok(consumed)
+                };
             };
-            let (line, behind) = (rest.get(..end).unwrap_or_default(), rest.get(end + 1..).unwrap_or_default());
-            let Ok(line) = std::str::from_utf8(line) else { return Err(nonsense(line)) };
+            let (line, behind) = (
+                rest.get(..end).unwrap_or_default(),
+                rest.get(end + 1..).unwrap_or_default(),
+            );
+            let Ok(line) = std::str::from_utf8(line) else {
+                return Err(nonsense(line));
+            };
             let mut words = line.splitn(4, ' ');
-            let (verb, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let (verb, number) = (
+                words.next().unwrap_or_default(),
+                words.next().unwrap_or_default(),
+            );
             let mut taken = end + 1;
             match verb {
                 "WELCOME" if !self.is_up => {
@@ -121,23 +144,37 @@ impl Transport for Lines {
                     };
                     let why = words.collect::<Vec<_>>().join(" ");
                     let refused = || Settled::Refused(Refusal::Denied(why));
-                    events.settled(id, if verb == "OK" { Settled::Acknowledged } else { refused() });
+                    events.settled(
+                        id,
+                        if verb == "OK" {
+                            Settled::Acknowledged
+                        } else {
+                            refused()
+                        },
+                    );
                 }
                 "SUBBED" => {
-                    let Ok(number) = number.parse() else { return Err(nonsense(line.as_bytes())) };
+                    let Ok(number) = number.parse() else {
+                        return Err(nonsense(line.as_bytes()));
+                    };
                     if self.subscriptions.contains(&SubscriptionId(number)) {
                         events.subscribed(SubscriptionId(number), Ok(Reliability::AtMostOnce));
                     }
                 }
                 "MSG" => {
-                    let (size, topic) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                    let (size, topic) = (
+                        words.next().unwrap_or_default(),
+                        words.next().unwrap_or_default(),
+                    );
                     let (Ok(number), Ok(size)) = (number.parse(), size.parse::<usize>()) else {
                         return Err(nonsense(line.as_bytes()));
                     };
                     if size > PAYLOAD_BYTES_MAX {
                         return Err(nonsense(line.as_bytes()));
                     }
-                    let Some(payload) = behind.get(..size).filter(|_| behind.len() > size) else { return Ok(consumed) };
+                    let Some(payload) = behind.get(..size).filter(|_| behind.len() > size) else {
+                        return Ok(consumed);
+                    };
                     taken += size + 1;
                     if self.subscriptions.contains(&SubscriptionId(number)) {
                         events.received(&inbound(SubscriptionId(number), topic, payload));
@@ -167,18 +204,31 @@ impl Transport for Lines {
         }
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, _events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        _events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         if now < self.poll_timeout() {
             return Ok(());
         }
         if self.asked.is_some() || !self.is_up {
-            return Err(LinkFault { words: "the broker does not answer".to_owned(), is_final: false });
+            return Err(LinkFault {
+                words: "the broker does not answer".to_owned(),
+                is_final: false,
+            });
         }
         self.probe(now, out);
         Ok(())
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, _now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        _now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         if !self.is_up {
             return Err(Refusal::NotConnected);
         }
@@ -186,7 +236,9 @@ impl Transport for Lines {
             return Err(Refusal::Address);
         }
         if message.payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(Refusal::TooLarge { limit: PAYLOAD_BYTES_MAX });
+            return Err(Refusal::TooLarge {
+                limit: PAYLOAD_BYTES_MAX,
+            });
         }
         let departure = match message.reliability {
             Reliability::AtMostOnce => Departure::Gone,
@@ -200,14 +252,26 @@ impl Transport for Lines {
             }
             self.awaited.insert(message.id);
         }
-        let number = if departure == Departure::Gone { "-".to_owned() } else { message.id.to_string() };
-        say(out, &format!("PUB {number} {} {}", message.payload.len(), message.address));
+        let number = if departure == Departure::Gone {
+            "-".to_owned()
+        } else {
+            message.id.to_string()
+        };
+        say(
+            out,
+            &format!("PUB {number} {} {}", message.payload.len(), message.address),
+        );
         out.bytes.extend_from_slice(message.payload);
         out.bytes.push(b'\n');
         Ok(departure)
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, _now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        _now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.is_up {
             return Err(Refusal::NotConnected);
         }
@@ -228,7 +292,13 @@ impl Transport for Lines {
     // Nothing that comes asks to be settled.
     fn settle(&mut self, _: DeliveryId, _: Time, _: &mut Output) {}
 
-    fn request(&mut self, _: RequestId, _: &Outbound<'_>, _: Time, _: &mut Output) -> Result<(), Refusal> {
+    fn request(
+        &mut self,
+        _: RequestId,
+        _: &Outbound<'_>,
+        _: Time,
+        _: &mut Output,
+    ) -> Result<(), Refusal> {
         Err(Refusal::Unsupported("lines have no questions"))
     }
 
@@ -274,8 +344,14 @@ fn is_one_line(text: &str) -> bool {
 }
 
 fn nonsense(bytes: &[u8]) -> LinkFault {
-    let shown = bytes.get(..40.min(bytes.len())).unwrap_or_default().escape_ascii();
-    LinkFault { words: format!("the broker does not speak lines: {shown}"), is_final: true }
+    let shown = bytes
+        .get(..40.min(bytes.len()))
+        .unwrap_or_default()
+        .escape_ascii();
+    LinkFault {
+        words: format!("the broker does not speak lines: {shown}"),
+        is_final: true,
+    }
 }
 
 fn inbound<'m>(subscription: SubscriptionId, address: &'m str, payload: &'m [u8]) -> Inbound<'m> {

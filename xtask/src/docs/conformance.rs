@@ -13,19 +13,30 @@ use std::path::Path;
 use crate::tidy::tree::Tree;
 
 /// Title, table, and the prefix of the table's ids.
-const TABLES: [(&str, &str, &str); 2] = [("MQTT 5.0", "mqtt5.toml", "MQTT-"), ("MQTT 3.1.1", "mqtt311.toml", "MQTT3-")];
+const TABLES: [(&str, &str, &str); 2] = [
+    ("MQTT 5.0", "mqtt5.toml", "MQTT-"),
+    ("MQTT 3.1.1", "mqtt311.toml", "MQTT3-"),
+];
 
 /// The document's text, or what is wrong with its sources, a line each.
 pub fn generate(root: &Path) -> Result<String, String> {
     let mut tables = Vec::new();
     for (title, file, prefix) in TABLES {
         let path = root.join("crates/thalweg-tests/conformance").join(file);
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        tables.push((title, parse(&text, prefix).map_err(|why| format!("{file}: {why}"))?));
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        tables.push((
+            title,
+            parse(&text, prefix).map_err(|why| format!("{file}: {why}"))?,
+        ));
     }
     let found = Found::in_tree(&Tree::of_work_tree(root)?);
     let problems = found.problems(tables.iter().flat_map(|(_, table)| table));
-    if problems.is_empty() { Ok(render(&tables, &found)) } else { Err(problems.join("\n")) }
+    if problems.is_empty() {
+        Ok(render(&tables, &found))
+    } else {
+        Err(problems.join("\n"))
+    }
 }
 
 /// A line of a table that goes into the document.
@@ -49,26 +60,45 @@ fn parse(text: &str, prefix: &str) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     let mut ids = BTreeSet::new();
     for line in text.lines() {
-        if let Some(heading) = line.strip_prefix("# ").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        if let Some(heading) = line
+            .strip_prefix("# ")
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
             lines.push(Line::Heading(heading.to_owned()));
         } else if line.starts_with('"') {
             let table: toml::Table = line.parse().map_err(|error| format!("{line}: {error}"))?;
-            let (id, fields) = table.into_iter().next().ok_or_else(|| format!("{line}: no statement"))?;
+            let (id, fields) = table
+                .into_iter()
+                .next()
+                .ok_or_else(|| format!("{line}: no statement"))?;
             if !id.starts_with(prefix) || !is_id(&id) {
                 return Err(format!("`{id}` is no id of the form {prefix}1.2.3-4"));
             }
             if !ids.insert(id.clone()) {
                 return Err(format!("{id} stands there twice"));
             }
-            let field = |name: &str| fields.get(name).and_then(toml::Value::as_str).map(str::to_owned);
+            let field = |name: &str| {
+                fields
+                    .get(name)
+                    .and_then(toml::Value::as_str)
+                    .map(str::to_owned)
+            };
             let (Some(binds), Some(says)) = (field("binds"), field("says")) else {
                 return Err(format!("{id} needs `binds` and `says`"));
             };
             if !BINDS.contains(&binds.as_str()) {
-                return Err(format!("{id}: `binds` must be one of {BINDS:?}, not {binds:?}"));
+                return Err(format!(
+                    "{id}: `binds` must be one of {BINDS:?}, not {binds:?}"
+                ));
             }
             let (not_applicable, deviates) = (field("not_applicable"), field("deviates"));
-            lines.push(Line::Statement(Statement { id, binds, says, not_applicable, deviates }));
+            lines.push(Line::Statement(Statement {
+                id,
+                binds,
+                says,
+                not_applicable,
+                deviates,
+            }));
         }
     }
     Ok(lines)
@@ -109,7 +139,11 @@ impl Found {
     fn read_source(&mut self, path: &str, text: &str) {
         self.cite(path, text, bracketed_ids);
         for (function, lines) in test_functions(text) {
-            self.show(bracketed_ids(&lines), &format!("{}::{function}", module_of(path)), path);
+            self.show(
+                bracketed_ids(&lines),
+                &format!("{}::{function}", module_of(path)),
+                path,
+            );
         }
     }
 
@@ -117,7 +151,10 @@ impl Found {
     fn read_transcript(&mut self, path: &str, text: &str) {
         let ids = |line: &str| -> Vec<String> {
             let words = line.split(|c: char| c.is_whitespace() || "[](),;:".contains(c));
-            words.filter(|word| is_id(word)).map(str::to_owned).collect()
+            words
+                .filter(|word| is_id(word))
+                .map(str::to_owned)
+                .collect()
         };
         self.cite(path, text, ids);
         let file = path.rsplit('/').next().unwrap_or(path);
@@ -127,14 +164,20 @@ impl Found {
     fn cite(&mut self, path: &str, text: &str, ids: impl Fn(&str) -> Vec<String>) {
         for (line, number) in text.lines().zip(1..) {
             for id in ids(line) {
-                self.cited.entry(id).or_default().push(format!("{path}:{number}"));
+                self.cited
+                    .entry(id)
+                    .or_default()
+                    .push(format!("{path}:{number}"));
             }
         }
     }
 
     fn show(&mut self, ids: Vec<String>, name: &str, path: &str) {
         for id in ids {
-            self.shown.entry(id).or_default().insert(Test { name: name.to_owned(), path: path.to_owned() });
+            self.shown.entry(id).or_default().insert(Test {
+                name: name.to_owned(),
+                path: path.to_owned(),
+            });
         }
     }
 
@@ -143,25 +186,43 @@ impl Found {
         let mut problems = Vec::new();
         let mut known = BTreeSet::new();
         for line in table {
-            let Line::Statement(statement) = line else { continue };
+            let Line::Statement(statement) = line else {
+                continue;
+            };
             known.insert(statement.id.as_str());
-            if let (Some(why), Some(tests)) = (&statement.not_applicable, self.shown.get(&statement.id)) {
+            if let (Some(why), Some(tests)) =
+                (&statement.not_applicable, self.shown.get(&statement.id))
+            {
                 let id = &statement.id;
-                problems.extend(
-                    tests.iter().map(|t| format!("{}: {} shows [{id}], not applicable: {why}", t.path, t.name)),
-                );
+                problems.extend(tests.iter().map(|t| {
+                    format!("{}: {} shows [{id}], not applicable: {why}", t.path, t.name)
+                }));
             }
         }
-        for (id, places) in self.cited.iter().filter(|(id, _)| !known.contains(id.as_str())) {
-            problems.extend(places.iter().map(|place| format!("{place}: there is no statement [{id}]")));
+        for (id, places) in self
+            .cited
+            .iter()
+            .filter(|(id, _)| !known.contains(id.as_str()))
+        {
+            problems.extend(
+                places
+                    .iter()
+                    .map(|place| format!("{place}: there is no statement [{id}]")),
+            );
         }
         problems
     }
 
     fn state_of<'a>(&self, statement: &'a Statement) -> (&'static str, Option<&'a str>) {
         match statement {
-            Statement { deviates: Some(why), .. } => ("deviates", Some(why)),
-            Statement { not_applicable: Some(why), .. } => ("not applicable", Some(why)),
+            Statement {
+                deviates: Some(why),
+                ..
+            } => ("deviates", Some(why)),
+            Statement {
+                not_applicable: Some(why),
+                ..
+            } => ("not applicable", Some(why)),
             _ if self.shown.contains_key(&statement.id) => ("shown", None),
             _ => ("not shown", None),
         }
@@ -170,41 +231,68 @@ impl Found {
 
 /// Every `[MQTT-1.2.3-4]` and `[MQTT3-1.2.3-4]`, without the brackets.
 fn bracketed_ids(text: &str) -> Vec<String> {
-    let bracketed = text.split('[').skip(1).filter_map(|rest| rest.split_once(']')).map(|(tag, _)| tag);
-    bracketed.filter(|tag| is_id(tag)).map(str::to_owned).collect()
+    let bracketed = text
+        .split('[')
+        .skip(1)
+        .filter_map(|rest| rest.split_once(']'))
+        .map(|(tag, _)| tag);
+    bracketed
+        .filter(|tag| is_id(tag))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn is_id(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let numbers = text.strip_prefix("MQTT3-").or_else(|| text.strip_prefix("MQTT-"));
-    numbers.and_then(|numbers| numbers.rsplit_once('-')).is_some_and(|(section, number)| {
-        is_number(number) && section.contains('.') && section.split('.').all(is_number)
-    })
+    let numbers = text
+        .strip_prefix("MQTT3-")
+        .or_else(|| text.strip_prefix("MQTT-"));
+    numbers
+        .and_then(|numbers| numbers.rsplit_once('-'))
+        .is_some_and(|(section, number)| {
+            is_number(number) && section.contains('.') && section.split('.').all(is_number)
+        })
 }
 
 /// Name and lines of each `#[test]` function, from the comment above it to its closing brace.
 fn test_functions(text: &str) -> Vec<(String, String)> {
     let lines: Vec<&str> = text.lines().collect();
-    let belongs_above = |line: &&&str| ["//", "#["].iter().any(|start| line.trim_start().starts_with(start));
+    let belongs_above = |line: &&&str| {
+        ["//", "#["]
+            .iter()
+            .any(|start| line.trim_start().starts_with(start))
+    };
     let mut functions = Vec::new();
     for at in (0..lines.len()).filter(|at| lines[*at].trim() == "#[test]") {
         let start = at - lines[..at].iter().rev().take_while(belongs_above).count();
-        let Some(head) = (at..lines.len()).find(|index| lines[*index].trim_start().starts_with("fn ")) else {
+        let Some(head) =
+            (at..lines.len()).find(|index| lines[*index].trim_start().starts_with("fn "))
+        else {
             continue;
         };
-        let (indent, rest) = lines[head].split_at(lines[head].len() - lines[head].trim_start().len());
+        let (indent, rest) =
+            lines[head].split_at(lines[head].len() - lines[head].trim_start().len());
         // The sources are formatted: a function ends at the first closing brace in its own column.
         let end = (head..lines.len()).find(|index| lines[*index].strip_prefix(indent) == Some("}"));
-        let name = rest.trim_start_matches("fn ").split(['(', '<']).next().unwrap_or_default();
-        functions.push((name.to_owned(), lines[start..=end.unwrap_or(lines.len() - 1)].join("\n")));
+        let name = rest
+            .trim_start_matches("fn ")
+            .split(['(', '<'])
+            .next()
+            .unwrap_or_default();
+        functions.push((
+            name.to_owned(),
+            lines[start..=end.unwrap_or(lines.len() - 1)].join("\n"),
+        ));
     }
     functions
 }
 
 /// The last word of a file's module path: its stem, or its folder for `mod.rs` and the like.
 fn module_of(path: &str) -> &str {
-    let mut words =
-        path.trim_end_matches(".rs").rsplit('/').filter(|word| !["mod", "tests", "lib", "main", "src"].contains(word));
+    let mut words = path
+        .trim_end_matches(".rs")
+        .rsplit('/')
+        .filter(|word| !["mod", "tests", "lib", "main", "src"].contains(word));
     words.next().unwrap_or(path)
 }
 
@@ -220,10 +308,21 @@ fn render(tables: &[(&str, Vec<Line>)], found: &Found) -> String {
         .to_owned();
     for (title, table) in tables {
         for binds in BINDS.into_iter().chain(["all"]) {
-            let statements = || statements(table).filter(|statement| binds == "all" || statement.binds == binds);
-            let count = |state| statements().filter(|statement| found.state_of(statement).0 == state).count();
-            let states = ["shown", "not shown", "not applicable", "deviates"].map(|state| count(state).to_string());
-            let _ = writeln!(text, "| {title} | {binds} | {} | {} |", statements().count(), states.join(" | "));
+            let statements =
+                || statements(table).filter(|statement| binds == "all" || statement.binds == binds);
+            let count = |state| {
+                statements()
+                    .filter(|statement| found.state_of(statement).0 == state)
+                    .count()
+            };
+            let states = ["shown", "not shown", "not applicable", "deviates"]
+                .map(|state| count(state).to_string());
+            let _ = writeln!(
+                text,
+                "| {title} | {binds} | {} | {} |",
+                statements().count(),
+                states.join(" | ")
+            );
         }
     }
     for (title, table) in tables {
@@ -252,13 +351,19 @@ fn statements(table: &[Line]) -> impl Iterator<Item = &Statement> {
 
 fn row(statement: &Statement, found: &Found) -> String {
     let tests = found.shown.get(&statement.id).into_iter().flatten();
-    let tests: Vec<String> = tests.map(|test| format!("[{}](../{})", test.name, test.path)).collect();
+    let tests: Vec<String> = tests
+        .map(|test| format!("[{}](../{})", test.name, test.path))
+        .collect();
     let state = match found.state_of(statement) {
         (state, Some(why)) => format!("{state}: {why}"),
         (state, None) => state.to_owned(),
     };
     let (binds, says) = (&statement.binds, statement.says.replace('|', "\\|"));
-    format!("| {} | {binds} | {says} | {} | {state} |\n", statement.id.replace("MQTT3-", "MQTT-"), tests.join("<br>"))
+    format!(
+        "| {} | {binds} | {says} | {} | {state} |\n",
+        statement.id.replace("MQTT3-", "MQTT-"),
+        tests.join("<br>")
+    )
 }
 
 #[cfg(test)]
@@ -280,16 +385,34 @@ mod tests {
         let text = "// [MQTT-1.1.1-1] decides this branch\nfn code() {\n}\n\n/// [MQTT-2.2.2-2] and [MQTT3-4.2-1], [link]\n\
             #[test]\nfn it_holds() {\n    {\n    }\n    // [MQTT-3.3.3-3]\n}\n\n// [MQTT-4.4.4-4]\nfn other() {}\n";
         let found = found_in("crates/x/tests/a.rs", text);
-        assert_eq!(found.shown.keys().collect::<Vec<_>>(), ["MQTT-2.2.2-2", "MQTT-3.3.3-3", "MQTT3-4.2-1"]);
-        assert_eq!(found.cited.len(), 5, "citations outside tests are checked too");
-        assert_eq!(found.shown["MQTT-2.2.2-2"].first().expect("it is shown").name, "a::it_holds");
+        assert_eq!(
+            found.shown.keys().collect::<Vec<_>>(),
+            ["MQTT-2.2.2-2", "MQTT-3.3.3-3", "MQTT3-4.2-1"]
+        );
+        assert_eq!(
+            found.cited.len(),
+            5,
+            "citations outside tests are checked too"
+        );
+        assert_eq!(
+            found.shown["MQTT-2.2.2-2"]
+                .first()
+                .expect("it is shown")
+                .name,
+            "a::it_holds"
+        );
     }
 
     #[test]
     fn a_transcript_shows_what_it_names() {
-        let found =
-            found_in("crates/x/transcripts/connect.txt", "# [MQTT-1.2.3-4] why\nC! MQTT-3.1.2-3 36 [ 'a' 0001 ]\n");
-        assert_eq!(found.shown.keys().collect::<Vec<_>>(), ["MQTT-1.2.3-4", "MQTT-3.1.2-3"]);
+        let found = found_in(
+            "crates/x/transcripts/connect.txt",
+            "# [MQTT-1.2.3-4] why\nC! MQTT-3.1.2-3 36 [ 'a' 0001 ]\n",
+        );
+        assert_eq!(
+            found.shown.keys().collect::<Vec<_>>(),
+            ["MQTT-1.2.3-4", "MQTT-3.1.2-3"]
+        );
     }
 
     #[test]
@@ -299,17 +422,27 @@ mod tests {
         let problems = found_in("crates/x/src/a.rs", text).problems(table.iter());
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("a::t shows [MQTT-3.1.0-4], not applicable: we have none"));
-        assert!(problems[1].starts_with("crates/x/src/a.rs:1: there is no statement [MQTT-9.9.9-9]"));
+        assert!(
+            problems[1].starts_with("crates/x/src/a.rs:1: there is no statement [MQTT-9.9.9-9]")
+        );
     }
 
     #[test]
     fn each_state_is_named_and_counted() {
         let table = parse(TABLE, "MQTT-").expect("well-formed");
-        let found = found_in("crates/x/src/a.rs", "/// [MQTT-3.1.0-1]\n#[test]\nfn t() {\n}\n");
+        let found = found_in(
+            "crates/x/src/a.rs",
+            "/// [MQTT-3.1.0-1]\n#[test]\nfn t() {\n}\n",
+        );
         let text = render(&[("MQTT 5.0", table)], &found);
-        assert!(text.contains("| MQTT 5.0 | all | 4 | 1 | 1 | 1 | 1 |"), "{text}");
+        assert!(
+            text.contains("| MQTT 5.0 | all | 4 | 1 | 1 | 1 | 1 |"),
+            "{text}"
+        );
         assert!(text.contains("### 3.1 CONNECT"));
-        assert!(text.contains("| MQTT-3.1.0-1 | client | a \\| b | [a::t](../crates/x/src/a.rs) | shown |"));
+        assert!(text.contains(
+            "| MQTT-3.1.0-1 | client | a \\| b | [a::t](../crates/x/src/a.rs) | shown |"
+        ));
         assert!(text.contains("| MQTT-3.1.0-3 | both | d |  | deviates: because |"));
     }
 

@@ -5,12 +5,29 @@ use serde_json::Value;
 use super::{Breach, SANS_IO};
 
 /// The wire crates: each knows its own specification and, of ours, only `thalweg-wire`.
-const WIRES: [&str; 7] =
-    ["thalweg-mqtt", "thalweg-coap", "thalweg-dtls", "thalweg-amqp", "thalweg-stomp", "thalweg-zmtp", "thalweg-xmpp"];
+const WIRES: [&str; 7] = [
+    "thalweg-mqtt",
+    "thalweg-coap",
+    "thalweg-dtls",
+    "thalweg-amqp",
+    "thalweg-stomp",
+    "thalweg-zmtp",
+    "thalweg-xmpp",
+];
 
 /// Crates of other people that do what a sans-I/O crate must not.
-const IO_DEPENDENCIES: [&str; 10] =
-    ["tokio", "mio", "socket2", "libc", "rustls", "rand", "getrandom", "fastrand", "async-std", "crossbeam"];
+const IO_DEPENDENCIES: [&str; 10] = [
+    "tokio",
+    "mio",
+    "socket2",
+    "libc",
+    "rustls",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "async-std",
+    "crossbeam",
+];
 
 /// What a crate may name, upwards in the list; `WIRES` stands for every wire crate. A crate that is not here has no place yet.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -18,11 +35,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("thalweg-wire", &["thalweg-model"]),
     ("WIRES", &["thalweg-wire"]),
     ("thalweg-kernel", &["thalweg-model"]),
-    ("thalweg-fronts", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel"]),
+    (
+        "thalweg-fronts",
+        &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel"],
+    ),
     ("thalweg-transport", &["thalweg-wire", "WIRES"]),
     ("thalweg-journal", &[]),
-    ("thalweg-store", &["thalweg-model", "thalweg-kernel", "thalweg-journal"]),
-    ("thalweg-cluster", &["thalweg-model", "thalweg-kernel", "thalweg-store"]),
+    (
+        "thalweg-store",
+        &["thalweg-model", "thalweg-kernel", "thalweg-journal"],
+    ),
+    (
+        "thalweg-cluster",
+        &["thalweg-model", "thalweg-kernel", "thalweg-store"],
+    ),
     (
         "thalweg-server",
         &[
@@ -36,11 +62,40 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-cluster",
         ],
     ),
-    ("thalweg-dds", &["thalweg-model", "thalweg-kernel", "thalweg-fronts", "thalweg-server"]),
-    ("thalweg-admin", &["thalweg-model", "thalweg-kernel", "thalweg-server"]),
-    ("thalweg-client", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-transport", "thalweg-journal"]),
+    (
+        "thalweg-dds",
+        &[
+            "thalweg-model",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-server",
+        ],
+    ),
+    (
+        "thalweg-admin",
+        &["thalweg-model", "thalweg-kernel", "thalweg-server"],
+    ),
+    (
+        "thalweg-client",
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-transport",
+            "thalweg-journal",
+        ],
+    ),
     // The simulator in it drives the kernel itself; the rest is a client.
-    ("thalweg-bench", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel", "thalweg-client"]),
+    (
+        "thalweg-bench",
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-kernel",
+            "thalweg-client",
+        ],
+    ),
     (
         "thalweg",
         &[
@@ -88,22 +143,35 @@ pub fn arrows_point_up(metadata: &str) -> Vec<Breach> {
         let name = package["name"].as_str().unwrap_or_default();
         let row = if WIRES.contains(&name) { "WIRES" } else { name };
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == row) else {
-            breaches.push(Breach::of(name, "has no place in the house: give it a row in xtask/src/tidy/arrows.rs"));
+            breaches.push(Breach::of(
+                name,
+                "has no place in the house: give it a row in xtask/src/tidy/arrows.rs",
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let target = dependency["name"].as_str().unwrap_or_default();
             let is_ours = dependency["path"].is_string();
-            let column = if WIRES.contains(&target) { "WIRES" } else { target };
+            let column = if WIRES.contains(&target) {
+                "WIRES"
+            } else {
+                target
+            };
             // A crate names itself to have its features in its tests.
             let is_itself = target == name && dependency["kind"] == "dev";
             if is_ours && !is_itself && !allowed.contains(&column) {
-                breaches.push(Breach::of(name, format!("must not depend on {target} (DESIGN §2)")));
+                breaches.push(Breach::of(
+                    name,
+                    format!("must not depend on {target} (DESIGN §2)"),
+                ));
             }
             // What only tests use may do I/O.
             let is_for_tests = dependency["kind"] == "dev";
             if SANS_IO.contains(&name) && !is_for_tests && IO_DEPENDENCIES.contains(&target) {
-                breaches.push(Breach::of(name, format!("is sans-I/O and must not depend on {target}")));
+                breaches.push(Breach::of(
+                    name,
+                    format!("is sans-I/O and must not depend on {target}"),
+                ));
             }
         }
     }
@@ -117,9 +185,14 @@ mod tests {
     use super::*;
 
     fn breaches_of(name: &str, dependency: &str, kind: Option<&str>) -> usize {
-        let path = dependency.starts_with("thalweg").then(|| format!("/x/{dependency}"));
+        let path = dependency
+            .starts_with("thalweg")
+            .then(|| format!("/x/{dependency}"));
         let dependency = json!({ "name": dependency, "kind": kind, "path": path });
-        arrows_point_up(&json!({ "packages": [{ "name": name, "dependencies": [dependency] }] }).to_string()).len()
+        arrows_point_up(
+            &json!({ "packages": [{ "name": name, "dependencies": [dependency] }] }).to_string(),
+        )
+        .len()
     }
 
     #[test]
@@ -135,7 +208,11 @@ mod tests {
             ("thalweg", "thalweg-admin"),
             ("thalweg-server", "tokio"),
         ] {
-            assert_eq!(breaches_of(name, dependency, None), 0, "{name} -> {dependency}");
+            assert_eq!(
+                breaches_of(name, dependency, None),
+                0,
+                "{name} -> {dependency}"
+            );
         }
     }
 
@@ -157,13 +234,20 @@ mod tests {
             ("thalweg-kernel", "rand"),
             ("thalweg-nowhere", "serde"),
         ] {
-            assert_eq!(breaches_of(name, dependency, None), 1, "{name} -> {dependency}");
+            assert_eq!(
+                breaches_of(name, dependency, None),
+                1,
+                "{name} -> {dependency}"
+            );
         }
     }
 
     #[test]
     fn tests_obey_the_same_arrows_but_may_do_io() {
-        assert_eq!(breaches_of("thalweg-kernel", "thalweg-mqtt", Some("dev")), 1);
+        assert_eq!(
+            breaches_of("thalweg-kernel", "thalweg-mqtt", Some("dev")),
+            1
+        );
         assert_eq!(breaches_of("thalweg-kernel", "rand", Some("dev")), 0);
     }
 }

@@ -10,7 +10,11 @@ pub fn links_resolve(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (path, number, target) in links(tree) {
         if !tree.has(&target) {
-            breaches.push(Breach::at(&path, number, format!("the link to {target} leads nowhere")));
+            breaches.push(Breach::at(
+                &path,
+                number,
+                format!("the link to {target} leads nowhere"),
+            ));
         }
     }
     breaches
@@ -18,14 +22,23 @@ pub fn links_resolve(tree: &Tree) -> Vec<Breach> {
 
 /// Every document below `docs/` can be reached: some other document links to it or to its folder.
 pub fn documents_are_linked(tree: &Tree) -> Vec<Breach> {
-    let reached: BTreeSet<String> =
-        links(tree).into_iter().filter(|(from, _, target)| from != target).map(|(_, _, target)| target).collect();
-    let documents = tree.ending(".md").map(|(path, _)| path).filter(|path| path.starts_with("docs/"));
+    let reached: BTreeSet<String> = links(tree)
+        .into_iter()
+        .filter(|(from, _, target)| from != target)
+        .map(|(_, _, target)| target)
+        .collect();
+    let documents = tree
+        .ending(".md")
+        .map(|(path, _)| path)
+        .filter(|path| path.starts_with("docs/"));
     let is_lost = |path: &&str| {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         !(reached.contains(*path) || folder != "docs" && reached.contains(folder))
     };
-    documents.filter(is_lost).map(|path| Breach::of(path, "no document links here: add it to docs/README.md")).collect()
+    documents
+        .filter(is_lost)
+        .map(|path| Breach::of(path, "no document links here: add it to docs/README.md"))
+        .collect()
 }
 
 /// Relative links as (document, line, path from the root); links inside code are none.
@@ -39,9 +52,16 @@ fn links(tree: &Tree) -> Vec<(String, usize, String)> {
                 in_code = !in_code;
             }
             // Every other piece between backticks is code.
-            let prose: String =
-                if in_code { String::new() } else { line.split('`').step_by(2).collect::<Vec<_>>().join("") };
-            for target in prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let prose: String = if in_code {
+                String::new()
+            } else {
+                line.split('`').step_by(2).collect::<Vec<_>>().join("")
+            };
+            for target in prose
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next())
+            {
                 let target = target.split(['#', ' ']).next().unwrap_or_default();
                 if target.is_empty() || target.contains(':') {
                     continue;
@@ -74,8 +94,14 @@ mod tests {
     #[test]
     fn links_that_lead_nowhere_are_found() {
         let tree = Tree::fixture(&[
-            ("README.md", "See [a](docs/a.md#part), [b](docs/b.md) and [web](https://example.org/c.md)."),
-            ("docs/a.md", "Back to [top](../README.md), [here](#part), `[code](none.md)`.\n```\n[x](none.md)\n```\n"),
+            (
+                "README.md",
+                "See [a](docs/a.md#part), [b](docs/b.md) and [web](https://example.org/c.md).",
+            ),
+            (
+                "docs/a.md",
+                "Back to [top](../README.md), [here](#part), `[code](none.md)`.\n```\n[x](none.md)\n```\n",
+            ),
         ]);
         let breaches = links_resolve(&tree);
         assert_eq!(breaches.len(), 1, "{breaches:?}");
@@ -92,6 +118,12 @@ mod tests {
             ("docs/adr/0001-x.md", ""),
         ]);
         let breaches = documents_are_linked(&tree);
-        assert_eq!(breaches.iter().map(|breach| breach.place.as_str()).collect::<Vec<_>>(), ["docs/lost.md"]);
+        assert_eq!(
+            breaches
+                .iter()
+                .map(|breach| breach.place.as_str())
+                .collect::<Vec<_>>(),
+            ["docs/lost.md"]
+        );
     }
 }

@@ -21,11 +21,20 @@ pub fn no_drawer_modules(tree: &Tree) -> Vec<Breach> {
     for (path, text) in tree.ending(".rs") {
         let folders = path.trim_end_matches(".rs").split('/');
         if let Some(name) = folders.clone().find(|part| DRAWERS.contains(part)) {
-            breaches.push(Breach::of(path, format!("`{name}` is a drawer: a function belongs to its noun")));
+            breaches.push(Breach::of(
+                path,
+                format!("`{name}` is a drawer: a function belongs to its noun"),
+            ));
         }
         for (number, line) in text.lines().enumerate() {
-            let words: Vec<&str> = line.split([' ', ';', '{']).filter(|word| !word.is_empty()).collect();
-            let module = words.iter().position(|word| *word == "mod").and_then(|at| words.get(at + 1));
+            let words: Vec<&str> = line
+                .split([' ', ';', '{'])
+                .filter(|word| !word.is_empty())
+                .collect();
+            let module = words
+                .iter()
+                .position(|word| *word == "mod")
+                .and_then(|at| words.get(at + 1));
             let inline = line.trim_end().ends_with('{') && !line.trim_start().starts_with("//");
             if let Some(name) = module.filter(|name| inline && DRAWERS.contains(name)) {
                 breaches.push(Breach::at(
@@ -44,9 +53,15 @@ pub fn no_long_files(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (path, text) in tree.ending(".rs") {
         let lines = text.lines().count();
-        let allowed = RATCHET.iter().find(|(known, _)| *known == path).map_or(LINES_MAX, |(_, most)| *most);
+        let allowed = RATCHET
+            .iter()
+            .find(|(known, _)| *known == path)
+            .map_or(LINES_MAX, |(_, most)| *most);
         if lines > allowed {
-            breaches.push(Breach::of(path, format!("{lines} lines, {allowed} are allowed: split it by concern")));
+            breaches.push(Breach::of(
+                path,
+                format!("{lines} lines, {allowed} are allowed: split it by concern"),
+            ));
         }
     }
     breaches
@@ -56,8 +71,15 @@ pub fn no_long_files(tree: &Tree) -> Vec<Breach> {
 pub fn crates_have_a_head(tree: &Tree) -> Vec<Breach> {
     let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
     let mut breaches = Vec::new();
-    for (path, text) in tree.ending(".rs").filter(|(path, _)| is_root(path) && !path.starts_with("examples/")) {
-        let head = text.lines().take_while(|line| line.starts_with("//!")).filter(|line| line.len() > 4).count();
+    for (path, text) in tree
+        .ending(".rs")
+        .filter(|(path, _)| is_root(path) && !path.starts_with("examples/"))
+    {
+        let head = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .filter(|line| line.len() > 4)
+            .count();
         if head < HEAD_LINES_MIN {
             let what = "opens without a //! head: what it knows, what it must never know, where to start reading";
             breaches.push(Breach::of(path, what));
@@ -68,9 +90,13 @@ pub fn crates_have_a_head(tree: &Tree) -> Vec<Breach> {
 
 /// What parses a peer's bytes is safe Rust.
 pub fn sans_io_crates_forbid_unsafe(tree: &Tree) -> Vec<Breach> {
-    let roots = tree.ending("/src/lib.rs").filter(|(path, _)| is_sans_io(path));
+    let roots = tree
+        .ending("/src/lib.rs")
+        .filter(|(path, _)| is_sans_io(path));
     let without = roots.filter(|(_, text)| !text.contains("#![forbid(unsafe_code)]"));
-    without.map(|(path, _)| Breach::of(path, "needs #![forbid(unsafe_code)]")).collect()
+    without
+        .map(|(path, _)| Breach::of(path, "needs #![forbid(unsafe_code)]"))
+        .collect()
 }
 
 /// Versions and features stand in the root manifest; crates say `x.workspace = true`.
@@ -79,14 +105,25 @@ pub fn dependencies_are_declared_once(tree: &Tree) -> Vec<Breach> {
     let of_a_crate = |path: &str| path.starts_with("crates/") || path.starts_with("xtask/");
     // What is a workspace of its own, like a foreign client's program, cannot inherit from ours.
     let is_ours = |text: &str| !text.lines().any(|line| line.trim() == "[workspace]");
-    for (path, text) in tree.ending("/Cargo.toml").filter(|(path, text)| of_a_crate(path) && is_ours(text)) {
+    for (path, text) in tree
+        .ending("/Cargo.toml")
+        .filter(|(path, text)| of_a_crate(path) && is_ours(text))
+    {
         let mut in_dependencies = false;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.starts_with('[') {
                 in_dependencies = line.trim_end_matches(']').ends_with("dependencies");
-            } else if in_dependencies && line.contains('=') && !line.starts_with('#') && !line.contains("workspace") {
-                breaches.push(Breach::at(path, number + 1, "declare it in the root Cargo.toml: `x.workspace = true`"));
+            } else if in_dependencies
+                && line.contains('=')
+                && !line.starts_with('#')
+                && !line.contains("workspace")
+            {
+                breaches.push(Breach::at(
+                    path,
+                    number + 1,
+                    "declare it in the root Cargo.toml: `x.workspace = true`",
+                ));
             }
         }
     }
@@ -103,11 +140,21 @@ mod tests {
 
     #[test]
     fn drawers_are_found_by_file_folder_and_module() {
-        for path in ["crates/x/src/util.rs", "crates/x/src/common/mod.rs", "crates/x/src/a/helpers.rs"] {
+        for path in [
+            "crates/x/src/util.rs",
+            "crates/x/src/common/mod.rs",
+            "crates/x/src/a/helpers.rs",
+        ] {
             assert_eq!(no_drawer_modules(&at(path, "")).len(), 1, "{path}");
         }
-        assert_eq!(no_drawer_modules(&at("crates/x/src/a.rs", "pub(crate) mod misc {\n}\n")).len(), 1);
-        assert_eq!(no_drawer_modules(&at("crates/x/src/utility_bill.rs", "mod bill {\n}\n")), []);
+        assert_eq!(
+            no_drawer_modules(&at("crates/x/src/a.rs", "pub(crate) mod misc {\n}\n")).len(),
+            1
+        );
+        assert_eq!(
+            no_drawer_modules(&at("crates/x/src/utility_bill.rs", "mod bill {\n}\n")),
+            []
+        );
     }
 
     #[test]
@@ -119,28 +166,54 @@ mod tests {
 
     #[test]
     fn crates_without_a_head_are_found() {
-        assert_eq!(crates_have_a_head(&at("crates/x/src/lib.rs", "//! thalweg-x\n")).len(), 1);
-        assert_eq!(crates_have_a_head(&at("crates/x/src/lib.rs", "mod a;\n//! x\n//! y\n//! z\n")).len(), 1);
+        assert_eq!(
+            crates_have_a_head(&at("crates/x/src/lib.rs", "//! thalweg-x\n")).len(),
+            1
+        );
+        assert_eq!(
+            crates_have_a_head(&at("crates/x/src/lib.rs", "mod a;\n//! x\n//! y\n//! z\n")).len(),
+            1
+        );
         let head = "//! One line.\n//!\n//! Another line.\n";
         assert_eq!(crates_have_a_head(&at("crates/x/src/lib.rs", head)), []);
     }
 
     #[test]
     fn sans_io_crates_that_allow_unsafe_code_are_found() {
-        assert_eq!(sans_io_crates_forbid_unsafe(&at("crates/thalweg-mqtt/src/lib.rs", "")).len(), 1);
-        assert_eq!(sans_io_crates_forbid_unsafe(&at("crates/thalweg-mqtt/src/lib.rs", "#![forbid(unsafe_code)]")), []);
-        assert_eq!(sans_io_crates_forbid_unsafe(&at("crates/thalweg-server/src/lib.rs", "")), []);
+        assert_eq!(
+            sans_io_crates_forbid_unsafe(&at("crates/thalweg-mqtt/src/lib.rs", "")).len(),
+            1
+        );
+        assert_eq!(
+            sans_io_crates_forbid_unsafe(&at(
+                "crates/thalweg-mqtt/src/lib.rs",
+                "#![forbid(unsafe_code)]"
+            )),
+            []
+        );
+        assert_eq!(
+            sans_io_crates_forbid_unsafe(&at("crates/thalweg-server/src/lib.rs", "")),
+            []
+        );
     }
 
     #[test]
     fn versions_in_a_crate_are_found() {
-        let manifest =
-            |line: &str| format!("[package]\nname = \"x\"\n[dev-dependencies]\n{line}\n[lints]\nworkspace = true\n");
-        let check = |line: &str| dependencies_are_declared_once(&at("crates/x/Cargo.toml", &manifest(line))).len();
+        let manifest = |line: &str| {
+            format!(
+                "[package]\nname = \"x\"\n[dev-dependencies]\n{line}\n[lints]\nworkspace = true\n"
+            )
+        };
+        let check = |line: &str| {
+            dependencies_are_declared_once(&at("crates/x/Cargo.toml", &manifest(line))).len()
+        };
         assert_eq!(check("serde = \"1\""), 1);
         assert_eq!(check("serde = { version = \"1\" }"), 1);
         assert_eq!(check("serde.workspace = true"), 0);
-        assert_eq!(check("serde = { workspace = true, features = [\"rc\"] }"), 0);
+        assert_eq!(
+            check("serde = { workspace = true, features = [\"rc\"] }"),
+            0
+        );
         assert_eq!(check("serde = \"1\"\n[workspace]"), 0, "another workspace");
     }
 }

@@ -11,19 +11,29 @@ pub fn without_strings(text: &str) -> String {
 }
 
 /// The lines (counted from 1) that are not test code: nothing in test files, and nothing after `#[cfg(test)] mod`.
-pub fn lines_outside_tests<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
-    let is_test_file =
-        ["/tests/", "/testkit/", "/benches/", "/examples/", "fuzz/"].iter().any(|part| path.contains(part))
-            || path.ends_with("/tests.rs")
-            || path.ends_with("_tests.rs");
+pub fn lines_outside_tests<'a>(
+    path: &str,
+    text: &'a str,
+) -> impl Iterator<Item = (usize, &'a str)> {
+    let is_test_file = ["/tests/", "/testkit/", "/benches/", "/examples/", "fuzz/"]
+        .iter()
+        .any(|part| path.contains(part))
+        || path.ends_with("/tests.rs")
+        || path.ends_with("_tests.rs");
     let mut end = if is_test_file { 0 } else { usize::MAX };
     let lines: Vec<&str> = text.lines().collect();
     for (at, pair) in lines.windows(2).enumerate() {
-        if pair[0].trim() == "#[cfg(test)]" && pair[1].trim_start().starts_with("mod ") && pair[1].ends_with('{') {
+        if pair[0].trim() == "#[cfg(test)]"
+            && pair[1].trim_start().starts_with("mod ")
+            && pair[1].ends_with('{')
+        {
             end = end.min(at);
         }
     }
-    text.lines().enumerate().take_while(move |(at, _)| *at < end).map(|(at, line)| (at + 1, line))
+    text.lines()
+        .enumerate()
+        .take_while(move |(at, _)| *at < end)
+        .map(|(at, line)| (at + 1, line))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +61,16 @@ fn blank(text: &str, hide: impl Fn(Kind) -> bool) -> String {
 /// What starts at `at`, and how many characters belong to it; never zero.
 fn piece(chars: &[char], at: usize) -> (Kind, usize) {
     let rest = &chars[at..];
-    let starts = |word: &str| word.chars().enumerate().all(|(i, c)| rest.get(i) == Some(&c));
+    let starts = |word: &str| {
+        word.chars()
+            .enumerate()
+            .all(|(i, c)| rest.get(i) == Some(&c))
+    };
     if starts("//") {
-        return (Kind::Comment, rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()));
+        return (
+            Kind::Comment,
+            rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()),
+        );
     }
     if starts("/*") {
         return (Kind::Comment, block_comment(rest));
@@ -90,7 +107,14 @@ fn quoted(rest: &[char], quote: char) -> usize {
 fn raw_string(rest: &[char], hashes: usize) -> usize {
     let mut at = hashes + 2;
     while at < rest.len() {
-        if rest[at] == '"' && rest[at + 1..].iter().take(hashes).filter(|&&c| c == '#').count() == hashes {
+        if rest[at] == '"'
+            && rest[at + 1..]
+                .iter()
+                .take(hashes)
+                .filter(|&&c| c == '#')
+                .count()
+                == hashes
+        {
             return at + 1 + hashes;
         }
         at += 1;
@@ -143,7 +167,8 @@ mod tests {
 
     #[test]
     fn escapes_and_raw_strings_end_where_they_end() {
-        let code = code_only(r###"let a = "\" b"; let c = r#"d " e"#; let f = '\''; let g = b"h"; i"###);
+        let code =
+            code_only(r###"let a = "\" b"; let c = r#"d " e"#; let f = '\''; let g = b"h"; i"###);
         for hidden in ["b\"", "d", "e", "h"] {
             assert!(!code.contains(&format!(" {hidden} ")), "{code}");
         }
@@ -154,10 +179,18 @@ mod tests {
     #[test]
     fn tests_at_the_end_of_a_file_are_tests() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
-        assert_eq!(lines_outside_tests("crates/x/src/a.rs", text).map(|(n, _)| n).collect::<Vec<_>>(), [1]);
+        assert_eq!(
+            lines_outside_tests("crates/x/src/a.rs", text)
+                .map(|(n, _)| n)
+                .collect::<Vec<_>>(),
+            [1]
+        );
         assert_eq!(lines_outside_tests("crates/x/tests/a.rs", text).count(), 0);
         let elsewhere = "#[cfg(test)]\nmod tests;\nfn a() {}\n";
-        assert_eq!(lines_outside_tests("crates/x/src/a.rs", elsewhere).count(), 3);
+        assert_eq!(
+            lines_outside_tests("crates/x/src/a.rs", elsewhere).count(),
+            3
+        );
     }
 
     #[test]

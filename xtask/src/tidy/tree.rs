@@ -36,13 +36,21 @@ impl Tree {
     /// A made-up tree.
     #[cfg(test)]
     pub fn fixture(files: &[(&str, &str)]) -> Self {
-        let texts = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self { texts, others: BTreeSet::new() }
+        let texts = files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
+            .collect();
+        Self {
+            texts,
+            others: BTreeSet::new(),
+        }
     }
 
     /// All texts in the order of their paths.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+        self.texts
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// The texts whose paths end so.

@@ -7,8 +7,16 @@ use super::tree::Tree;
 use super::{Breach, is_sans_io};
 
 /// Paths and names of I/O; whole words.
-const IO_WORDS: [&str; 8] =
-    ["std::net", "std::fs", "std::thread", "Instant::now", "SystemTime", "tokio", "mio", "rand"];
+const IO_WORDS: [&str; 8] = [
+    "std::net",
+    "std::fs",
+    "std::thread",
+    "Instant::now",
+    "SystemTime",
+    "tokio",
+    "mio",
+    "rand",
+];
 
 /// Names of protocols; anywhere in a word, because `mqtt_topic` tells as much as `mqtt`.
 const PROTOCOLS: [&str; 6] = ["mqtt", "amqp", "stomp", "coap", "zmtp", "xmpp"];
@@ -17,7 +25,12 @@ const PROTOCOLS: [&str; 6] = ["mqtt", "amqp", "stomp", "coap", "zmtp", "xmpp"];
 const PROTOCOL_WORD: &str = "dds";
 
 /// Marks of unfinished work. In pieces, so that this list does not find itself.
-const UNFINISHED: [&str; 4] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!"), concat!("dbg", "!")];
+const UNFINISHED: [&str; 4] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("todo", "!"),
+    concat!("dbg", "!"),
+];
 
 /// Languages in which unfinished work is looked for.
 const SOURCES: [&str; 7] = [".rs", ".py", ".js", ".java", ".go", ".sh", ".toml"];
@@ -28,7 +41,9 @@ pub fn no_io_in_sans_io_crates(tree: &Tree) -> Vec<Breach> {
     for (path, text) in tree.ending(".rs").filter(|(path, _)| is_sans_io(path)) {
         for (number, line) in code_only(text).lines().enumerate() {
             for word in IO_WORDS.into_iter().filter(|word| names(line, word)) {
-                let what = format!("a sans-I/O crate must not name `{word}`: take it as a parameter, or an effect");
+                let what = format!(
+                    "a sans-I/O crate must not name `{word}`: take it as a parameter, or an effect"
+                );
                 breaches.push(Breach::at(path, number + 1, what));
             }
         }
@@ -40,7 +55,9 @@ pub fn no_io_in_sans_io_crates(tree: &Tree) -> Vec<Breach> {
 fn names(line: &str, word: &str) -> bool {
     let in_group = |module: &str| {
         line.split_once("std::{").is_some_and(|(_, group)| {
-            group.split([',', '{', '}']).any(|part| part.trim().split("::").next() == Some(module))
+            group
+                .split([',', '{', '}'])
+                .any(|part| part.trim().split("::").next() == Some(module))
         })
     };
     has_word(line, word) || word.strip_prefix("std::").is_some_and(in_group)
@@ -49,13 +66,18 @@ fn names(line: &str, word: &str) -> bool {
 /// The kernel has words of its own; code and comments count.
 pub fn no_protocol_in_the_kernel(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    for (path, text) in tree.files().filter(|(path, _)| path.starts_with("crates/thalweg-kernel/")) {
+    for (path, text) in tree
+        .files()
+        .filter(|(path, _)| path.starts_with("crates/thalweg-kernel/"))
+    {
         for (number, line) in text.lines().enumerate() {
             let line = line.to_lowercase();
             let part = PROTOCOLS.into_iter().find(|name| line.contains(name));
             let whole = has_word(&line, PROTOCOL_WORD).then_some(PROTOCOL_WORD);
             if let Some(name) = part.or(whole) {
-                let what = format!("the kernel knows no protocol, so not {name}: say it in the kernel's words");
+                let what = format!(
+                    "the kernel knows no protocol, so not {name}: say it in the kernel's words"
+                );
                 breaches.push(Breach::at(path, number + 1, what));
             }
         }
@@ -66,11 +88,22 @@ pub fn no_protocol_in_the_kernel(tree: &Tree) -> Vec<Breach> {
 /// Finish it, or open an issue.
 pub fn nothing_left_to_do(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    for (path, text) in tree.files().filter(|(path, _)| SOURCES.iter().any(|end| path.ends_with(end))) {
-        let shown = if path.ends_with(".rs") { without_strings(text) } else { text.to_owned() };
+    for (path, text) in tree
+        .files()
+        .filter(|(path, _)| SOURCES.iter().any(|end| path.ends_with(end)))
+    {
+        let shown = if path.ends_with(".rs") {
+            without_strings(text)
+        } else {
+            text.to_owned()
+        };
         for (number, line) in shown.lines().enumerate() {
             for word in UNFINISHED.into_iter().filter(|word| has_word(line, word)) {
-                breaches.push(Breach::at(path, number + 1, format!("{word} is left: finish it or open an issue")));
+                breaches.push(Breach::at(
+                    path,
+                    number + 1,
+                    format!("{word} is left: finish it or open an issue"),
+                ));
             }
         }
     }
@@ -81,13 +114,23 @@ pub fn nothing_left_to_do(tree: &Tree) -> Vec<Breach> {
 pub fn unwrap_has_a_reason(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let for_tests = test_modules(tree);
-    for (path, text) in tree.ending(".rs").filter(|(path, _)| !for_tests.contains(*path)) {
+    for (path, text) in tree
+        .ending(".rs")
+        .filter(|(path, _)| !for_tests.contains(*path))
+    {
         let bare = without_strings(text);
         let mut above = "";
         for (number, line) in lines_outside_tests(path, &bare) {
             let code = line.split("//").next().unwrap_or_default();
-            if code.contains(concat!(".unwrap", "()")) && !line.contains("//") && !above.trim().starts_with("//") {
-                breaches.push(Breach::at(path, number, "unwrap needs its reason in a comment beside it"));
+            if code.contains(concat!(".unwrap", "()"))
+                && !line.contains("//")
+                && !above.trim().starts_with("//")
+            {
+                breaches.push(Breach::at(
+                    path,
+                    number,
+                    "unwrap needs its reason in a comment beside it",
+                ));
             }
             above = line;
         }
@@ -106,7 +149,9 @@ fn test_modules(tree: &Tree) -> BTreeSet<String> {
         };
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
-            let declared = pair[1].strip_suffix(';').and_then(|line| line.split_once("mod "));
+            let declared = pair[1]
+                .strip_suffix(';')
+                .and_then(|line| line.split_once("mod "));
             if let Some((_, name)) = declared {
                 found.insert(format!("{folder}/{name}.rs"));
                 found.insert(format!("{folder}/{name}/mod.rs"));
@@ -135,23 +180,57 @@ mod tests {
             "use rand::Rng;",
             "mio::Poll::new()",
         ] {
-            assert_eq!(no_io_in_sans_io_crates(&at("crates/thalweg-kernel/src/a.rs", line)).len(), 1, "{line}");
-            assert_eq!(no_io_in_sans_io_crates(&at("crates/thalweg-server/src/a.rs", line)), []);
-            assert_eq!(no_io_in_sans_io_crates(&at("crates/thalweg-kernel/tests/a.rs", line)), []);
+            assert_eq!(
+                no_io_in_sans_io_crates(&at("crates/thalweg-kernel/src/a.rs", line)).len(),
+                1,
+                "{line}"
+            );
+            assert_eq!(
+                no_io_in_sans_io_crates(&at("crates/thalweg-server/src/a.rs", line)),
+                []
+            );
+            assert_eq!(
+                no_io_in_sans_io_crates(&at("crates/thalweg-kernel/tests/a.rs", line)),
+                []
+            );
         }
-        for line in ["// std::net is for the server", "let operand = 1;", "\"tokio\"", "use std::{fmt, io};"] {
-            assert_eq!(no_io_in_sans_io_crates(&at("crates/thalweg-mqtt/src/a.rs", line)), [], "{line}");
+        for line in [
+            "// std::net is for the server",
+            "let operand = 1;",
+            "\"tokio\"",
+            "use std::{fmt, io};",
+        ] {
+            assert_eq!(
+                no_io_in_sans_io_crates(&at("crates/thalweg-mqtt/src/a.rs", line)),
+                [],
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn protocols_are_found_in_the_kernel_in_code_and_comments() {
-        for line in ["// as MQTT does", "fn from_amqp() {}", "struct CoapThing;", "// DDS, too"] {
-            assert_eq!(no_protocol_in_the_kernel(&at("crates/thalweg-kernel/src/a.rs", line)).len(), 1, "{line}");
-            assert_eq!(no_protocol_in_the_kernel(&at("crates/thalweg-fronts/src/a.rs", line)), []);
+        for line in [
+            "// as MQTT does",
+            "fn from_amqp() {}",
+            "struct CoapThing;",
+            "// DDS, too",
+        ] {
+            assert_eq!(
+                no_protocol_in_the_kernel(&at("crates/thalweg-kernel/src/a.rs", line)).len(),
+                1,
+                "{line}"
+            );
+            assert_eq!(
+                no_protocol_in_the_kernel(&at("crates/thalweg-fronts/src/a.rs", line)),
+                []
+            );
         }
         assert_eq!(
-            no_protocol_in_the_kernel(&at("crates/thalweg-kernel/src/a.rs", "// it adds one; odds are even")),
+            no_protocol_in_the_kernel(&at(
+                "crates/thalweg-kernel/src/a.rs",
+                "// it adds one; odds are even"
+            )),
             []
         );
     }
@@ -159,10 +238,22 @@ mod tests {
     #[test]
     fn unfinished_work_is_found_in_every_language() {
         let mark = UNFINISHED[0];
-        assert_eq!(nothing_left_to_do(&at("a/b.rs", &format!("// {mark}: later"))).len(), 1);
-        assert_eq!(nothing_left_to_do(&at("a/b.py", &format!("# {mark}"))).len(), 1);
-        assert_eq!(nothing_left_to_do(&at("a/b.rs", &format!("{}()", UNFINISHED[2]))).len(), 1);
-        assert_eq!(nothing_left_to_do(&at("a/b.rs", &format!("let a = \"{mark}\";"))), []);
+        assert_eq!(
+            nothing_left_to_do(&at("a/b.rs", &format!("// {mark}: later"))).len(),
+            1
+        );
+        assert_eq!(
+            nothing_left_to_do(&at("a/b.py", &format!("# {mark}"))).len(),
+            1
+        );
+        assert_eq!(
+            nothing_left_to_do(&at("a/b.rs", &format!("{}()", UNFINISHED[2]))).len(),
+            1
+        );
+        assert_eq!(
+            nothing_left_to_do(&at("a/b.rs", &format!("let a = \"{mark}\";"))),
+            []
+        );
         assert_eq!(nothing_left_to_do(&at("a/b.md", mark)), []);
     }
 
@@ -171,7 +262,10 @@ mod tests {
         let bare = "let a = b.unwrap();\n";
         assert_eq!(unwrap_has_a_reason(&at("crates/x/src/a.rs", bare)).len(), 1);
         assert_eq!(unwrap_has_a_reason(&at("crates/x/tests/a.rs", bare)), []);
-        for reasoned in ["let a = b.unwrap(); // b was just set\n", "// b was just set\nlet a = b.unwrap();\n"] {
+        for reasoned in [
+            "let a = b.unwrap(); // b was just set\n",
+            "// b was just set\nlet a = b.unwrap();\n",
+        ] {
             assert_eq!(unwrap_has_a_reason(&at("crates/x/src/a.rs", reasoned)), []);
         }
         let declared = [
@@ -180,7 +274,13 @@ mod tests {
             ("crates/x/src/keys.rs", bare),
         ];
         let breaches = unwrap_has_a_reason(&Tree::fixture(&declared));
-        assert_eq!(breaches.iter().map(|breach| breach.place.as_str()).collect::<Vec<_>>(), ["crates/x/src/keys.rs:1"]);
+        assert_eq!(
+            breaches
+                .iter()
+                .map(|breach| breach.place.as_str())
+                .collect::<Vec<_>>(),
+            ["crates/x/src/keys.rs:1"]
+        );
         let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n    {bare}}}\n");
         assert_eq!(unwrap_has_a_reason(&at("crates/x/src/a.rs", &in_tests)), []);
     }

@@ -13,7 +13,9 @@ use thalweg_model::{Span, Time};
 use thalweg_server::access::LoginCounts;
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
-use thalweg_server::{CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoadCounts, LoopCounts, PortView};
+use thalweg_server::{
+    CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoadCounts, LoopCounts, PortView,
+};
 
 /// The most queues that have series of their own.
 pub const QUEUES_SHOWN_MAX: usize = 1_000;
@@ -94,7 +96,14 @@ pub struct PortSums {
 impl PortSums {
     fn add(&mut self, port: &PortView) {
         self.datagrams.add(&port.datagrams);
-        if let Some(DtlsCounts { cookies, completed, failed, crowded, discarded }) = port.dtls {
+        if let Some(DtlsCounts {
+            cookies,
+            completed,
+            failed,
+            crowded,
+            discarded,
+        }) = port.dtls
+        {
             self.dtls.cookies += cookies;
             self.dtls.completed += completed;
             self.dtls.failed += failed;
@@ -179,7 +188,9 @@ impl Gathered {
             let mut connections = BTreeMap::new();
             let mut dialects = BTreeMap::new();
             inside.kernel.for_each_session(|session| {
-                if let Some(connection) = session.link.and_then(|link| inside.connections.view(link)) {
+                if let Some(connection) =
+                    session.link.and_then(|link| inside.connections.view(link))
+                {
                     *connections.entry(connection.listener).or_insert(0) += 1;
                     *dialects.entry(session.dialect).or_insert(0) += 1;
                 }
@@ -192,7 +203,9 @@ impl Gathered {
                 ledger: inside.kernel.ledger().clone(),
                 totals: inside.kernel.totals(),
                 stages: inside.stages.clone(),
-                held: inside.kernel.memory_held() + inside.links.kept_bytes() + inside.connections.buffered(),
+                held: inside.kernel.memory_held()
+                    + inside.links.kept_bytes()
+                    + inside.connections.buffered(),
                 connections,
                 dialects,
                 queues,
@@ -237,7 +250,11 @@ impl Gathered {
                 *gathered.dialects.entry(dialect).or_insert(0) += count;
             }
             for port in &part.ports {
-                gathered.ports.entry(port.listener.clone()).or_default().add(port);
+                gathered
+                    .ports
+                    .entry(port.listener.clone())
+                    .or_default()
+                    .add(port);
             }
             gathered.coap.add(&part.coap);
             gathered.queues.add(&part.queues);

@@ -19,15 +19,35 @@ pub fn reference() -> String {
          | metric | type | unit | meaning | topic |\n|---|---|---|---|---|\n",
     );
     for metric in METRICS {
-        let label = metric.label.map(|label| format!("{{{label}}}")).unwrap_or_default();
-        let topic = metric.sys.map(|topic| format!("`$SYS/broker/{topic}`")).unwrap_or_default();
+        let label = metric
+            .label
+            .map(|label| format!("{{{label}}}"))
+            .unwrap_or_default();
+        let topic = metric
+            .sys
+            .map(|topic| format!("`$SYS/broker/{topic}`"))
+            .unwrap_or_default();
         let (name, kind, unit, help) = (metric.name, metric.kind.name(), metric.unit, metric.help);
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(out, "| `{name}{label}` | {kind} | {unit} | {help} | {topic} |");
+        let _ = writeln!(
+            out,
+            "| `{name}{label}` | {kind} | {unit} | {help} | {topic} |"
+        );
     }
-    let code = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let code = |names: Vec<&str>| {
+        names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let drops = code(DropReason::ALL.iter().map(|reason| reason.name()).collect());
-    let lobby = code(LobbyCounts::default().named().map(|(name, _)| name).collect());
+    let lobby = code(
+        LobbyCounts::default()
+            .named()
+            .map(|(name, _)| name)
+            .collect(),
+    );
     let _ = write!(
         out,
         "\n## Labels\n\n\
@@ -51,7 +71,10 @@ mod tests {
 
     #[test]
     fn the_reference_in_the_documents_is_not_stale() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/metrics.md"
+        );
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, reference()).expect("docs/reference can be written");
         }

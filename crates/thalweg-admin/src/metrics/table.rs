@@ -602,12 +602,17 @@ pub static METRICS: &[Metric] = metrics! {
 };
 
 fn each_port(g: &Gathered, show: &mut Show<'_>, pick: impl Fn(&PortSums) -> u64) {
-    g.ports.iter().for_each(|(listener, port)| show(listener, pick(port)));
+    g.ports
+        .iter()
+        .for_each(|(listener, port)| show(listener, pick(port)));
 }
 
 fn each_unsent(g: &Gathered, show: &mut Show<'_>) {
     let sum = |pick: fn(&PortSums) -> u64| g.ports.values().map(pick).sum();
-    show("too_many_waiting", sum(|port| port.datagrams.unsent_waiting));
+    show(
+        "too_many_waiting",
+        sum(|port| port.datagrams.unsent_waiting),
+    );
     show("too_large", sum(|port| port.datagrams.unsent_too_large));
     show("unreachable", sum(|port| port.datagrams.unsent_unreachable));
     show("peer_gone", sum(|port| port.dtls_unsent));
@@ -634,20 +639,35 @@ fn each_method(g: &Gathered, show: &mut Show<'_>) {
 
 /// Everything the lobby counts under a name that says why, so that a new reason shows without a change here.
 fn turned_away(g: &Gathered, show: &mut Show<'_>) {
-    const NOT_REASONS: [&str; 5] = ["accepted", "delivered", "waiting", "paused_by_rate", "unrouted"];
-    g.lobby.named().filter(|(name, _)| !NOT_REASONS.contains(name)).for_each(|(name, count)| show(name, count));
+    const NOT_REASONS: [&str; 5] = [
+        "accepted",
+        "delivered",
+        "waiting",
+        "paused_by_rate",
+        "unrouted",
+    ];
+    g.lobby
+        .named()
+        .filter(|(name, _)| !NOT_REASONS.contains(name))
+        .for_each(|(name, count)| show(name, count));
 }
 
 fn each_prefix(g: &Gathered, show: &mut Show<'_>, pick: fn(&AccountView) -> u64) {
-    g.prefixes.iter().for_each(|(prefix, account)| show(prefix, pick(&AccountView::new(account))));
+    g.prefixes
+        .iter()
+        .for_each(|(prefix, account)| show(prefix, pick(&AccountView::new(account))));
 }
 
 fn each_queue(g: &Gathered, show: &mut Show<'_>, pick: fn(&QueueFigures) -> u64) {
-    g.each_queue.iter().for_each(|(address, figures)| show(address, pick(figures)));
+    g.each_queue
+        .iter()
+        .for_each(|(address, figures)| show(address, pick(figures)));
 }
 
 fn each_group(g: &Gathered, show: &mut Show<'_>, pick: fn(&GroupFigures) -> u64) {
-    g.each_group.iter().for_each(|(group, figures)| show(group, pick(figures)));
+    g.each_group
+        .iter()
+        .for_each(|(group, figures)| show(group, pick(figures)));
 }
 
 fn seconds(span: Span) -> f64 {
@@ -659,7 +679,9 @@ fn journal(g: &Gathered, pick: fn(&JournalStatus) -> u64) -> u64 {
 }
 
 fn each_loop(g: &Gathered, show: &mut Show<'_>, pick: fn(&LoopCounts) -> u64) {
-    g.loops.iter().for_each(|(shard, counts)| show(&shard.to_string(), pick(counts)));
+    g.loops
+        .iter()
+        .for_each(|(shard, counts)| show(&shard.to_string(), pick(counts)));
 }
 
 #[cfg(test)]
@@ -674,7 +696,11 @@ mod tests {
         for metric in METRICS {
             let name = metric.name;
             assert!(seen.insert(name), "{name} is declared twice");
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+                "{name}"
+            );
             assert_eq!(
                 name.ends_with("_total"),
                 metric.kind == Counter,
@@ -682,9 +708,17 @@ mod tests {
             );
             let base = name.trim_end_matches("_total");
             for unit in ["bytes", "seconds"] {
-                assert_eq!(metric.unit == unit, base.ends_with(unit), "{name}: its unit is {}", metric.unit);
+                assert_eq!(
+                    metric.unit == unit,
+                    base.ends_with(unit),
+                    "{name}: its unit is {}",
+                    metric.unit
+                );
             }
-            assert!(metric.help.ends_with('.') && !metric.help.contains(['\n', '\\']), "{name}: help is a sentence");
+            assert!(
+                metric.help.ends_with('.') && !metric.help.contains(['\n', '\\']),
+                "{name}: help is a sentence"
+            );
             if let Some(topic) = metric.sys {
                 assert!(topics.insert(topic), "{topic} is declared twice");
             }
@@ -695,12 +729,22 @@ mod tests {
     fn the_broker_publishes_the_topics_that_the_table_names_and_no_others() {
         let code = include_str!("../../../thalweg-server/src/sys.rs");
         for topic in METRICS.iter().filter_map(|metric| metric.sys) {
-            let is_there = code.contains(&format!("\"{topic}\"")) || code.contains(&format!("$SYS/broker/{topic}\""));
-            assert!(is_there, "$SYS/broker/{topic} is not published by thalweg-server/src/sys.rs");
+            let is_there = code.contains(&format!("\"{topic}\""))
+                || code.contains(&format!("$SYS/broker/{topic}\""));
+            assert!(
+                is_there,
+                "$SYS/broker/{topic} is not published by thalweg-server/src/sys.rs"
+            );
         }
-        let added = code.split("add(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let added = code
+            .split("add(\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
         for topic in added {
-            assert!(METRICS.iter().any(|metric| metric.sys == Some(topic)), "$SYS/broker/{topic} is not in the table");
+            assert!(
+                METRICS.iter().any(|metric| metric.sys == Some(topic)),
+                "$SYS/broker/{topic} is not in the table"
+            );
         }
     }
 }

@@ -11,7 +11,14 @@ pub fn render(gathered: &Gathered) -> String {
     let mut out = String::with_capacity(16 << 10);
     for metric in METRICS {
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(out, "# HELP {} {}\n# TYPE {} {}", metric.name, metric.help, metric.name, metric.kind.name());
+        let _ = writeln!(
+            out,
+            "# HELP {} {}\n# TYPE {} {}",
+            metric.name,
+            metric.help,
+            metric.name,
+            metric.kind.name()
+        );
         values(&mut out, metric, gathered);
     }
     out
@@ -45,10 +52,22 @@ fn histogram_of(out: &mut String, name: &str, label: &str, histogram: &Histogram
     let mut seen = 0;
     for (bound, count) in BOUNDS_NANOS.iter().zip(&histogram.buckets) {
         seen += count;
-        let _ = writeln!(out, "{name}_bucket{{{label},le=\"{}\"}} {seen}", seconds(*bound));
+        let _ = writeln!(
+            out,
+            "{name}_bucket{{{label},le=\"{}\"}} {seen}",
+            seconds(*bound)
+        );
     }
-    let _ = writeln!(out, "{name}_bucket{{{label},le=\"+Inf\"}} {}", histogram.count);
-    let _ = writeln!(out, "{name}_sum{{{label}}} {}", seconds(histogram.sum_nanos));
+    let _ = writeln!(
+        out,
+        "{name}_bucket{{{label},le=\"+Inf\"}} {}",
+        histogram.count
+    );
+    let _ = writeln!(
+        out,
+        "{name}_sum{{{label}}} {}",
+        seconds(histogram.sum_nanos)
+    );
     let _ = writeln!(out, "{name}_count{{{label}}} {}", histogram.count);
 }
 
@@ -56,11 +75,19 @@ fn waits_of(out: &mut String, name: &str, waits: &Waits) {
     let mut seen = 0;
     for (bound, count) in Waits::BOUNDS_MS.iter().zip(&waits.counts) {
         seen += count;
-        let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {seen}", seconds(bound * 1_000_000));
+        let _ = writeln!(
+            out,
+            "{name}_bucket{{le=\"{}\"}} {seen}",
+            seconds(bound * 1_000_000)
+        );
     }
     let count = waits.count();
     let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-    let _ = writeln!(out, "{name}_sum {}\n{name}_count {count}", seconds(waits.sum.nanos()));
+    let _ = writeln!(
+        out,
+        "{name}_sum {}\n{name}_count {count}",
+        seconds(waits.sum.nanos())
+    );
 }
 
 /// Exactly, and without an exponent.
@@ -71,7 +98,10 @@ fn seconds(nanos: u64) -> String {
 
 /// A label's value: backslash, quote and line feed are escaped.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -82,8 +112,13 @@ mod tests {
 
     #[test]
     fn every_metric_is_described_before_its_values() {
-        let mut gathered = Gathered { version: "1.2.3", ..Gathered::default() };
-        gathered.connections.insert("a \"quoted\"\nname\\".into(), 7);
+        let mut gathered = Gathered {
+            version: "1.2.3",
+            ..Gathered::default()
+        };
+        gathered
+            .connections
+            .insert("a \"quoted\"\nname\\".into(), 7);
         gathered.ledger.dropped[0] = 5;
         let text = render(&gathered);
         assert!(text.contains("thalweg_build_info{version=\"1.2.3\"} 1\n"));
@@ -94,7 +129,10 @@ mod tests {
             match line.strip_prefix("# TYPE ") {
                 Some(rest) => described = rest.split(' ').next().unwrap_or(""),
                 None if line.starts_with('#') => {}
-                None => assert!(line.starts_with(described), "{line} comes under {described}"),
+                None => assert!(
+                    line.starts_with(described),
+                    "{line} comes under {described}"
+                ),
             }
         }
     }
@@ -102,14 +140,21 @@ mod tests {
     #[test]
     fn groups_are_shown_together_and_each() {
         let mut gathered = Gathered::default();
-        let mut crew =
-            GroupFigures { waiting: 3, oldest: thalweg_model::Span::from_millis(1500), ..Default::default() };
+        let mut crew = GroupFigures {
+            waiting: 3,
+            oldest: thalweg_model::Span::from_millis(1500),
+            ..Default::default()
+        };
         for millis in [1, 30, 90_000] {
-            crew.counters.wait.add(thalweg_model::Span::from_millis(millis));
+            crew.counters
+                .wait
+                .add(thalweg_model::Span::from_millis(millis));
         }
         crew.counters.held = 4;
         gathered.groups = crew;
-        gathered.each_group.insert("$share/crew/road/#".into(), crew);
+        gathered
+            .each_group
+            .insert("$share/crew/road/#".into(), crew);
         let text = render(&gathered);
         for line in [
             "thalweg_groups_waiting 3",
@@ -124,7 +169,10 @@ mod tests {
             "thalweg_group_waiting{group=\"$share/crew/road/#\"} 3",
             "thalweg_group_oldest_wait_seconds{group=\"$share/crew/road/#\"} 1.5",
         ] {
-            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|there| there == line),
+                "{line} is not in\n{text}"
+            );
         }
     }
 
@@ -136,7 +184,10 @@ mod tests {
         }
         let text = render(&gathered);
         let value = |rest: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix("thalweg_stage_seconds")?.strip_prefix(rest));
+            let line = text.lines().find_map(|line| {
+                line.strip_prefix("thalweg_stage_seconds")?
+                    .strip_prefix(rest)
+            });
             line.map(str::trim).unwrap_or_default().to_owned()
         };
         assert_eq!(value("_bucket{stage=\"net.read\",le=\"0.00000005\"}"), "2");

@@ -29,7 +29,9 @@ impl fmt::Display for Malformed {
             Malformed::Truncated => f.write_str("the bytes end inside a field"),
             Malformed::Trailing => f.write_str("bytes follow the last field"),
             Malformed::Utf8 => f.write_str("a short string is not UTF-8"),
-            Malformed::FieldType(kind) => write!(f, "field type {:?} is not defined", char::from(*kind)),
+            Malformed::FieldType(kind) => {
+                write!(f, "field type {:?} is not defined", char::from(*kind))
+            }
             Malformed::Depth => write!(f, "tables are nested deeper than {}", Table::DEPTH_MAX),
             Malformed::PropertyFlags => f.write_str("a property flag is not defined"),
         }
@@ -79,7 +81,10 @@ impl<'b> Arguments<'b> {
         let mut a = Self::new(payload);
         match (a.0.u16(), a.0.u16()) {
             (Some(class), Some(method)) => Ok((MethodId::new(class, method), a)),
-            _ => Err(DecodeError::Malformed { id: MethodId::NONE, what: Malformed::Truncated }),
+            _ => Err(DecodeError::Malformed {
+                id: MethodId::NONE,
+                what: Malformed::Truncated,
+            }),
         }
     }
 
@@ -135,7 +140,11 @@ impl<'b> Arguments<'b> {
     /// Nothing may be left.
     #[inline]
     pub(crate) fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed::Trailing)
+        }
     }
 }
 
@@ -169,7 +178,11 @@ pub(crate) fn put_long_long(value: u64, out: &mut Vec<u8>) {
 /// Cuts what does not fit into the one byte of length, between characters.
 #[inline]
 pub(crate) fn put_short_str(value: &str, out: &mut Vec<u8>) {
-    let fitting = if value.len() <= 255 { value.len() } else { value.floor_char_boundary(255) };
+    let fitting = if value.len() <= 255 {
+        value.len()
+    } else {
+        value.floor_char_boundary(255)
+    };
     put_short_bytes(value.as_bytes().get(..fitting).unwrap_or_default(), out);
 }
 

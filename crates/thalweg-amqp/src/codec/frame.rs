@@ -49,7 +49,11 @@ impl<'b> Frame<'b> {
             return Err(too_large(kind, size, frame_max));
         }
         match rest.split_at_checked(size as usize) {
-            Some((payload, [END, ..])) => Ok(Some(Frame { kind, channel: u16::from_be_bytes([c1, c2]), payload })),
+            Some((payload, [END, ..])) => Ok(Some(Frame {
+                kind,
+                channel: u16::from_be_bytes([c1, c2]),
+                payload,
+            })),
             Some((_, [end, ..])) => Err(wrong_end(kind, size, *end)),
             _ => Ok(None),
         }
@@ -77,7 +81,8 @@ fn unknown_kind(kind: u8) -> PeerFault {
 
 #[cold]
 fn too_large(kind: u8, size: u32, frame_max: u32) -> PeerFault {
-    let what = format!("type {kind}, payload of {size} bytes is above the {frame_max} of frame_max");
+    let what =
+        format!("type {kind}, payload of {size} bytes is above the {frame_max} of frame_max");
     PeerFault::FRAME_TOO_LARGE.saying(Cow::Owned(what))
 }
 
@@ -100,7 +105,12 @@ pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
 
 /// Appends a frame around what `payload` appends.
 #[inline]
-pub(crate) fn put_frame(kind: u8, channel: u16, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn put_frame(
+    kind: u8,
+    channel: u16,
+    out: &mut Vec<u8>,
+    payload: impl FnOnce(&mut Vec<u8>),
+) {
     let [c1, c2] = channel.to_be_bytes();
     let start = out.len();
     out.extend_from_slice(&[kind, c1, c2, 0, 0, 0, 0]);

@@ -33,8 +33,14 @@ pub struct TooLarge {
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TooLarge { frame_bytes, frame_bytes_max } = self;
-        write!(f, "a content header of {frame_bytes} bytes exceeds the frames of {frame_bytes_max} that the peer takes")
+        let TooLarge {
+            frame_bytes,
+            frame_bytes_max,
+        } = self;
+        write!(
+            f,
+            "a content header of {frame_bytes} bytes exceeds the frames of {frame_bytes_max} that the peer takes"
+        )
     }
 }
 
@@ -54,7 +60,8 @@ impl<'b> HeaderStart<'b> {
     /// Splits the payload of a header frame.
     #[inline]
     pub(crate) fn split(payload: &'b [u8]) -> Option<Self> {
-        let (&[c1, c2, w1, w2, s1, s2, s3, s4, s5, s6, s7, s8], properties) = payload.split_first_chunk::<12>()?;
+        let (&[c1, c2, w1, w2, s1, s2, s3, s4, s5, s6, s7, s8], properties) =
+            payload.split_first_chunk::<12>()?;
         Some(HeaderStart {
             class: u16::from_be_bytes([c1, c2]),
             weight: u16::from_be_bytes([w1, w2]),
@@ -119,7 +126,10 @@ pub(crate) fn put_content(
     let frame_bytes = out.len() + 1 - header_at;
     if frame_bytes > body_max + OVERHEAD as usize {
         out.truncate(start);
-        return Err(TooLarge { frame_bytes, frame_bytes_max: frame_max });
+        return Err(TooLarge {
+            frame_bytes,
+            frame_bytes_max: frame_max,
+        });
     }
     out.push(END);
     if payload.len() <= body_max {
@@ -145,6 +155,8 @@ fn put_header_start(channel: u16, properties_len: usize, body_len: usize, out: &
     let [s1, s2, s3, s4] = (12 + properties_len as u32).to_be_bytes();
     let [k1, k2] = BASIC;
     let [b1, b2, b3, b4, b5, b6, b7, b8] = (body_len as u64).to_be_bytes();
-    let fixed: [u8; FIXED] = [HEADER, c1, c2, s1, s2, s3, s4, k1, k2, 0, 0, b1, b2, b3, b4, b5, b6, b7, b8];
+    let fixed: [u8; FIXED] = [
+        HEADER, c1, c2, s1, s2, s3, s4, k1, k2, 0, 0, b1, b2, b3, b4, b5, b6, b7, b8,
+    ];
     out.extend_from_slice(&fixed);
 }

@@ -58,7 +58,9 @@ const UNDEFINED: u16 = 0b11;
 impl<'b> BasicProperties<'b> {
     /// The properties of a content header as it was received (`Event::Publish::header`).
     pub fn of_header(header: &'b [u8]) -> Result<Self, Malformed> {
-        super::HeaderStart::split(header).ok_or(Malformed::Truncated)?.properties()
+        super::HeaderStart::split(header)
+            .ok_or(Malformed::Truncated)?
+            .properties()
     }
 
     /// Flags and properties.

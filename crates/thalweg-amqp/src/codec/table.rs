@@ -135,7 +135,10 @@ impl<'b> FieldValue<'b> {
             b'L' => r.u64().map(FieldValue::U64),
             b'f' => r.u32().map(|n| FieldValue::F32(f32::from_bits(n))),
             b'd' => r.u64().map(|n| FieldValue::F64(f64::from_bits(n))),
-            b'D' => r.u8().zip(r.u32()).map(|(scale, n)| FieldValue::Decimal { scale, value: n as i32 }),
+            b'D' => r.u8().zip(r.u32()).map(|(scale, n)| FieldValue::Decimal {
+                scale,
+                value: n as i32,
+            }),
             b'S' => long(r).map(FieldValue::LongStr),
             b'A' => long(r).map(|bytes| FieldValue::Array(Array(bytes))),
             b'T' => r.u64().map(FieldValue::Timestamp),
@@ -202,7 +205,9 @@ impl<'b> Table<'b> {
 
     /// The first value with this key.
     pub fn get(&self, key: &str) -> Option<FieldValue<'b>> {
-        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+        self.iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value)
     }
 
     fn check(&self, depth: usize) -> Result<(), Malformed> {
@@ -238,7 +243,13 @@ impl<'b> Array<'b> {
     /// The values, in order.
     pub fn iter(&self) -> impl Iterator<Item = FieldValue<'b>> + use<'b> {
         let mut r = Reader::new(self.0);
-        std::iter::from_fn(move || if r.is_empty() { None } else { FieldValue::read(&mut r).ok() })
+        std::iter::from_fn(move || {
+            if r.is_empty() {
+                None
+            } else {
+                FieldValue::read(&mut r).ok()
+            }
+        })
     }
 
     fn check(&self, depth: usize) -> Result<(), Malformed> {
@@ -268,7 +279,9 @@ impl fmt::Debug for FieldValue<'_> {
             FieldValue::F32(n) => write!(f, ":{n}"),
             FieldValue::F64(n) => write!(f, ":{n}"),
             FieldValue::Decimal { scale, value } => write!(f, ":{value}e-{scale}"),
-            FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes) => write!(f, ":\"{}\"", bytes.escape_ascii()),
+            FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes) => {
+                write!(f, ":\"{}\"", bytes.escape_ascii())
+            }
             FieldValue::Array(array) => write!(f, ":{array:?}"),
             FieldValue::Table(table) => write!(f, ":{table:?}"),
             FieldValue::Void => Ok(()),

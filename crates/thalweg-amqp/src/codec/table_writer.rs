@@ -1,6 +1,8 @@
 //! Field tables that we make: entries go straight into a buffer.
 
-use super::{FieldValue, Table, put_long, put_long_long, put_long_str, put_octet, put_short, put_table};
+use super::{
+    FieldValue, Table, put_long, put_long_long, put_long_str, put_octet, put_short, put_table,
+};
 
 /// Appends the entries of a table to a buffer.
 ///
@@ -85,7 +87,9 @@ impl<'o> TableWriter<'o> {
     }
 
     fn put_key(&mut self, key: &str) -> bool {
-        let Ok(len) = u8::try_from(key.len()) else { return false };
+        let Ok(len) = u8::try_from(key.len()) else {
+            return false;
+        };
         self.out.push(len);
         self.out.extend_from_slice(key.as_bytes());
         true

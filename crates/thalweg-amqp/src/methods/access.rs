@@ -36,7 +36,14 @@ impl<'b> Request<'b> {
         let active = bits & 4 != 0;
         let write = bits & 8 != 0;
         let read = bits & 16 != 0;
-        Ok(Request { realm, exclusive, passive, active, write, read })
+        Ok(Request {
+            realm,
+            exclusive,
+            passive,
+            active,
+            write,
+            read,
+        })
     }
 
     #[inline]

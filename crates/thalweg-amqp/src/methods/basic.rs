@@ -3,7 +3,8 @@
 //! Class 60, `basic`: messages.
 
 use crate::codec::{
-    Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_long, put_short, put_short_str, put_table,
+    Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_long, put_short,
+    put_short_str, put_table,
 };
 
 /// `basic.qos`: how much may be under way unsettled.
@@ -29,7 +30,11 @@ impl Qos {
         let prefetch_count = a.short()?;
         let bits = a.bits()?;
         let global = bits & 1 != 0;
-        Ok(Qos { prefetch_size, prefetch_count, global })
+        Ok(Qos {
+            prefetch_size,
+            prefetch_count,
+            global,
+        })
     }
 
     #[inline]
@@ -98,7 +103,15 @@ impl<'b> Consume<'b> {
         let exclusive = bits & 4 != 0;
         let no_wait = bits & 8 != 0;
         let arguments = a.table()?;
-        Ok(Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments })
+        Ok(Consume {
+            queue,
+            consumer_tag,
+            no_local,
+            no_ack,
+            exclusive,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]
@@ -163,7 +176,10 @@ impl<'b> Cancel<'b> {
         let consumer_tag = a.short_str()?;
         let bits = a.bits()?;
         let no_wait = bits & 1 != 0;
-        Ok(Cancel { consumer_tag, no_wait })
+        Ok(Cancel {
+            consumer_tag,
+            no_wait,
+        })
     }
 
     #[inline]
@@ -227,7 +243,12 @@ impl<'b> Publish<'b> {
         let bits = a.bits()?;
         let mandatory = bits & 1 != 0;
         let immediate = bits & 2 != 0;
-        Ok(Publish { exchange, routing_key, mandatory, immediate })
+        Ok(Publish {
+            exchange,
+            routing_key,
+            mandatory,
+            immediate,
+        })
     }
 
     #[inline]
@@ -265,7 +286,12 @@ impl<'b> Return<'b> {
         let reply_text = a.short_str()?;
         let exchange = a.short_str()?;
         let routing_key = a.short_str()?;
-        Ok(Return { reply_code, reply_text, exchange, routing_key })
+        Ok(Return {
+            reply_code,
+            reply_text,
+            exchange,
+            routing_key,
+        })
     }
 
     #[inline]
@@ -307,7 +333,13 @@ impl<'b> Deliver<'b> {
         let redelivered = bits & 1 != 0;
         let exchange = a.short_str()?;
         let routing_key = a.short_str()?;
-        Ok(Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key })
+        Ok(Deliver {
+            consumer_tag,
+            delivery_tag,
+            redelivered,
+            exchange,
+            routing_key,
+        })
     }
 
     #[inline]
@@ -383,7 +415,13 @@ impl<'b> GetOk<'b> {
         let exchange = a.short_str()?;
         let routing_key = a.short_str()?;
         let message_count = a.long()?;
-        Ok(GetOk { delivery_tag, redelivered, exchange, routing_key, message_count })
+        Ok(GetOk {
+            delivery_tag,
+            redelivered,
+            exchange,
+            routing_key,
+            message_count,
+        })
     }
 
     #[inline]
@@ -440,7 +478,10 @@ impl Ack {
         let delivery_tag = a.long_long()?;
         let bits = a.bits()?;
         let multiple = bits & 1 != 0;
-        Ok(Ack { delivery_tag, multiple })
+        Ok(Ack {
+            delivery_tag,
+            multiple,
+        })
     }
 
     #[inline]
@@ -471,7 +512,10 @@ impl Reject {
         let delivery_tag = a.long_long()?;
         let bits = a.bits()?;
         let requeue = bits & 1 != 0;
-        Ok(Reject { delivery_tag, requeue })
+        Ok(Reject {
+            delivery_tag,
+            requeue,
+        })
     }
 
     #[inline]
@@ -580,7 +624,11 @@ impl Nack {
         let bits = a.bits()?;
         let multiple = bits & 1 != 0;
         let requeue = bits & 2 != 0;
-        Ok(Nack { delivery_tag, multiple, requeue })
+        Ok(Nack {
+            delivery_tag,
+            multiple,
+            requeue,
+        })
     }
 
     #[inline]

@@ -2,7 +2,9 @@
 //!
 //! Class 20, `channel`: one conversation within a connection.
 
-use crate::codec::{Arguments, Malformed, MethodId, put_id, put_long_str, put_short, put_short_str};
+use crate::codec::{
+    Arguments, Malformed, MethodId, put_id, put_long_str, put_short, put_short_str,
+};
 
 /// `channel.open`: begin a channel.
 ///
@@ -129,7 +131,12 @@ impl<'b> Close<'b> {
         let reply_text = a.short_str()?;
         let class_id = a.short()?;
         let method_id = a.short()?;
-        Ok(Close { reply_code, reply_text, class_id, method_id })
+        Ok(Close {
+            reply_code,
+            reply_text,
+            class_id,
+            method_id,
+        })
     }
 
     #[inline]

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::codec::{
-    Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_str, put_octet, put_short, put_short_str,
-    put_table,
+    Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_str, put_octet, put_short,
+    put_short_str, put_table,
 };
 
 /// `connection.start`: who the server is and how one may authenticate.
@@ -37,7 +37,13 @@ impl<'b> Start<'b> {
         let server_properties = a.table()?;
         let mechanisms = a.long_str()?;
         let locales = a.long_str()?;
-        Ok(Start { version_major, version_minor, server_properties, mechanisms, locales })
+        Ok(Start {
+            version_major,
+            version_minor,
+            server_properties,
+            mechanisms,
+            locales,
+        })
     }
 
     #[inline]
@@ -76,7 +82,12 @@ impl<'b> StartOk<'b> {
         let mechanism = a.short_str()?;
         let response = a.long_str()?;
         let locale = a.short_str()?;
-        Ok(StartOk { client_properties, mechanism, response, locale })
+        Ok(StartOk {
+            client_properties,
+            mechanism,
+            response,
+            locale,
+        })
     }
 
     #[inline]
@@ -154,7 +165,9 @@ impl<'b> SecureOk<'b> {
 
 impl fmt::Debug for SecureOk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SecureOk").field("response", &format_args!("[{} bytes]", self.response.len())).finish()
+        f.debug_struct("SecureOk")
+            .field("response", &format_args!("[{} bytes]", self.response.len()))
+            .finish()
     }
 }
 
@@ -180,7 +193,11 @@ impl Tune {
         let channel_max = a.short()?;
         let frame_max = a.long()?;
         let heartbeat = a.short()?;
-        Ok(Tune { channel_max, frame_max, heartbeat })
+        Ok(Tune {
+            channel_max,
+            frame_max,
+            heartbeat,
+        })
     }
 
     #[inline]
@@ -214,7 +231,11 @@ impl TuneOk {
         let channel_max = a.short()?;
         let frame_max = a.long()?;
         let heartbeat = a.short()?;
-        Ok(TuneOk { channel_max, frame_max, heartbeat })
+        Ok(TuneOk {
+            channel_max,
+            frame_max,
+            heartbeat,
+        })
     }
 
     #[inline]
@@ -304,7 +325,12 @@ impl<'b> Close<'b> {
         let reply_text = a.short_str()?;
         let class_id = a.short()?;
         let method_id = a.short()?;
-        Ok(Close { reply_code, reply_text, class_id, method_id })
+        Ok(Close {
+            reply_code,
+            reply_text,
+            class_id,
+            method_id,
+        })
     }
 
     #[inline]
@@ -418,7 +444,10 @@ impl<'b> UpdateSecret<'b> {
 impl fmt::Debug for UpdateSecret<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpdateSecret")
-            .field("new_secret", &format_args!("[{} bytes]", self.new_secret.len()))
+            .field(
+                "new_secret",
+                &format_args!("[{} bytes]", self.new_secret.len()),
+            )
             .field("reason", &self.reason)
             .finish()
     }

@@ -2,7 +2,9 @@
 //!
 //! Class 40, `exchange`: where messages are published to.
 
-use crate::codec::{Arguments, Malformed, MethodId, Table, put_id, put_short, put_short_str, put_table};
+use crate::codec::{
+    Arguments, Malformed, MethodId, Table, put_id, put_short, put_short_str, put_table,
+};
 
 /// `exchange.declare`: make sure that an exchange exists.
 ///
@@ -43,7 +45,16 @@ impl<'b> Declare<'b> {
         let internal = bits & 8 != 0;
         let no_wait = bits & 16 != 0;
         let arguments = a.table()?;
-        Ok(Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments })
+        Ok(Declare {
+            exchange,
+            kind,
+            passive,
+            durable,
+            auto_delete,
+            internal,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]
@@ -108,7 +119,11 @@ impl<'b> Delete<'b> {
         let bits = a.bits()?;
         let if_unused = bits & 1 != 0;
         let no_wait = bits & 2 != 0;
-        Ok(Delete { exchange, if_unused, no_wait })
+        Ok(Delete {
+            exchange,
+            if_unused,
+            no_wait,
+        })
     }
 
     #[inline]
@@ -171,7 +186,13 @@ impl<'b> Bind<'b> {
         let bits = a.bits()?;
         let no_wait = bits & 1 != 0;
         let arguments = a.table()?;
-        Ok(Bind { destination, source, routing_key, no_wait, arguments })
+        Ok(Bind {
+            destination,
+            source,
+            routing_key,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]
@@ -237,7 +258,13 @@ impl<'b> Unbind<'b> {
         let bits = a.bits()?;
         let no_wait = bits & 1 != 0;
         let arguments = a.table()?;
-        Ok(Unbind { destination, source, routing_key, no_wait, arguments })
+        Ok(Unbind {
+            destination,
+            source,
+            routing_key,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]

@@ -452,7 +452,10 @@ impl<'b> Method<'b> {
     pub const fn has_content(&self) -> bool {
         matches!(
             self,
-            Method::BasicPublish(_) | Method::BasicReturn(_) | Method::BasicDeliver(_) | Method::BasicGetOk(_)
+            Method::BasicPublish(_)
+                | Method::BasicReturn(_)
+                | Method::BasicDeliver(_)
+                | Method::BasicGetOk(_)
         )
     }
 }

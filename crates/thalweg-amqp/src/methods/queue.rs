@@ -2,7 +2,9 @@
 //!
 //! Class 50, `queue`: where messages wait.
 
-use crate::codec::{Arguments, Malformed, MethodId, Table, put_id, put_long, put_short, put_short_str, put_table};
+use crate::codec::{
+    Arguments, Malformed, MethodId, Table, put_id, put_long, put_short, put_short_str, put_table,
+};
 
 /// `queue.declare`: make sure that a queue exists.
 ///
@@ -40,7 +42,15 @@ impl<'b> Declare<'b> {
         let auto_delete = bits & 8 != 0;
         let no_wait = bits & 16 != 0;
         let arguments = a.table()?;
-        Ok(Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments })
+        Ok(Declare {
+            queue,
+            passive,
+            durable,
+            exclusive,
+            auto_delete,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]
@@ -81,7 +91,11 @@ impl<'b> DeclareOk<'b> {
         let queue = a.short_str()?;
         let message_count = a.long()?;
         let consumer_count = a.long()?;
-        Ok(DeclareOk { queue, message_count, consumer_count })
+        Ok(DeclareOk {
+            queue,
+            message_count,
+            consumer_count,
+        })
     }
 
     #[inline]
@@ -123,7 +137,13 @@ impl<'b> Bind<'b> {
         let bits = a.bits()?;
         let no_wait = bits & 1 != 0;
         let arguments = a.table()?;
-        Ok(Bind { queue, exchange, routing_key, no_wait, arguments })
+        Ok(Bind {
+            queue,
+            exchange,
+            routing_key,
+            no_wait,
+            arguments,
+        })
     }
 
     #[inline]
@@ -245,7 +265,12 @@ impl<'b> Delete<'b> {
         let if_unused = bits & 1 != 0;
         let if_empty = bits & 2 != 0;
         let no_wait = bits & 4 != 0;
-        Ok(Delete { queue, if_unused, if_empty, no_wait })
+        Ok(Delete {
+            queue,
+            if_unused,
+            if_empty,
+            no_wait,
+        })
     }
 
     #[inline]
@@ -253,7 +278,9 @@ impl<'b> Delete<'b> {
         put_id(Self::ID, out);
         put_short(0, out);
         put_short_str(self.queue, out);
-        out.push(u8::from(self.if_unused) | u8::from(self.if_empty) << 1 | u8::from(self.no_wait) << 2);
+        out.push(
+            u8::from(self.if_unused) | u8::from(self.if_empty) << 1 | u8::from(self.no_wait) << 2,
+        );
     }
 }
 
@@ -309,7 +336,12 @@ impl<'b> Unbind<'b> {
         let exchange = a.short_str()?;
         let routing_key = a.short_str()?;
         let arguments = a.table()?;
-        Ok(Unbind { queue, exchange, routing_key, arguments })
+        Ok(Unbind {
+            queue,
+            exchange,
+            routing_key,
+            arguments,
+        })
     }
 
     #[inline]

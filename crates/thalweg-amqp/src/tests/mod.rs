@@ -66,7 +66,12 @@ fn welcome(server: &mut ServerSide, event: &Event<'_>, out: &mut Vec<u8>) {
 /// What a client that wants to `/` and channels 1 and 2 answers.
 fn enter(client: &mut ClientSide, event: &ClientEvent<'_>, out: &mut Vec<u8>) {
     match event {
-        ClientEvent::Start(_) => client.start_ok(Table::default(), "PLAIN", &ClientSide::plain("guest", "guest"), out),
+        ClientEvent::Start(_) => client.start_ok(
+            Table::default(),
+            "PLAIN",
+            &ClientSide::plain("guest", "guest"),
+            out,
+        ),
         ClientEvent::Secure { .. } => client.secure_ok(b"", out),
         ClientEvent::Tune(offer) => {
             client.tune_ok(*offer, out);
@@ -88,9 +93,19 @@ fn pair(limits: ServerLimits) -> (ClientSide, ServerSide) {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     client.connect(&mut there);
     while !there.is_empty() {
-        assert!(server_hears(&mut server, &there, |server, event| welcome(server, event, &mut back)).is_empty());
+        assert!(
+            server_hears(&mut server, &there, |server, event| welcome(
+                server, event, &mut back
+            ))
+            .is_empty()
+        );
         there.clear();
-        assert!(client_hears(&mut client, &back, |client, event| enter(client, event, &mut there)).is_empty());
+        assert!(
+            client_hears(&mut client, &back, |client, event| enter(
+                client, event, &mut there
+            ))
+            .is_empty()
+        );
         back.clear();
     }
     assert!(server.is_channel_open(1) && client.is_channel_open(2));
@@ -99,5 +114,7 @@ fn pair(limits: ServerLimits) -> (ClientSide, ServerSide) {
 
 /// The fault in `input`.
 fn fault_in(server: &mut ServerSide, input: &[u8]) -> PeerFault {
-    server.handle_input(input, &mut Gathered::default()).expect_err("it is wrong")
+    server
+        .handle_input(input, &mut Gathered::default())
+        .expect_err("it is wrong")
 }

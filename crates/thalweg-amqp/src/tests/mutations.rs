@@ -25,7 +25,11 @@ fn damage(frame: &mut Vec<u8>, dice: &mut Dice) {
             3 => frame.push(byte),
             _ => {
                 if let Some(old) = frame.get_mut(at) {
-                    *old = if dice.below(2) == 0 { byte } else { *old ^ 1 << dice.below(8) };
+                    *old = if dice.below(2) == 0 {
+                        byte
+                    } else {
+                        *old ^ 1 << dice.below(8)
+                    };
                 }
             }
         }
@@ -38,7 +42,9 @@ fn damage_inside(frame: &mut Vec<u8>, dice: &mut Dice) {
         return damage(frame, dice);
     }
     let size = u32::from_be_bytes([frame[3], frame[4], frame[5], frame[6]]) as usize;
-    let Some(rest) = frame.get(7 + size..).map(<[u8]>::to_vec) else { return damage(frame, dice) };
+    let Some(rest) = frame.get(7 + size..).map(<[u8]>::to_vec) else {
+        return damage(frame, dice);
+    };
     let mut payload = frame[7..7 + size].to_vec();
     damage(&mut payload, dice);
     frame.truncate(3);
@@ -74,7 +80,10 @@ fn feed_server(server: &mut ServerSide, input: &[u8], first: usize, seed: &str) 
         }
     }
     // What is heard of a connection that cannot be read any more depends on where it is cut.
-    if let Some(at) = heard.iter().position(|heard| heard.contains("the peer is at fault: ") && heard.contains("[§")) {
+    if let Some(at) = heard
+        .iter()
+        .position(|heard| heard.contains("the peer is at fault: ") && heard.contains("[§"))
+    {
         heard.truncate(at + 1);
     }
     heard
@@ -130,12 +139,19 @@ fn damaged_frames_are_faults_or_events_whole_or_cut_and_never_a_panic() {
         let is_new = round % 8 == 0;
         let heard = |first: usize| match line.side {
             Side::Client => {
-                let mut server =
-                    if is_new { ServerSide::new(ServerLimits::default()) } else { pair(ServerLimits::default()).1 };
+                let mut server = if is_new {
+                    ServerSide::new(ServerLimits::default())
+                } else {
+                    pair(ServerLimits::default()).1
+                };
                 feed_server(&mut server, &input, first, &seed)
             }
             Side::Server => {
-                let mut client = if is_new { client() } else { pair(ServerLimits::default()).0 };
+                let mut client = if is_new {
+                    client()
+                } else {
+                    pair(ServerLimits::default()).0
+                };
                 client.connect(&mut Vec::new());
                 feed_client(&mut client, &input, first, &seed)
             }

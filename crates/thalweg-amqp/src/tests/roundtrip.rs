@@ -74,7 +74,10 @@ fn leaf(value: &Value) -> FieldValue<'_> {
         Value::U64(v) => FieldValue::U64(*v),
         Value::F32(v) => FieldValue::F32(*v),
         Value::F64(v) => FieldValue::F64(*v),
-        Value::Decimal(scale, value) => FieldValue::Decimal { scale: *scale, value: *value },
+        Value::Decimal(scale, value) => FieldValue::Decimal {
+            scale: *scale,
+            value: *value,
+        },
         Value::LongStr(v) => FieldValue::LongStr(v),
         Value::Timestamp(v) => FieldValue::Timestamp(*v),
         Value::Bytes(v) => FieldValue::Bytes(v),
@@ -104,13 +107,20 @@ fn write_array(values: &[Value], writer: &mut ArrayWriter<'_>) {
 
 fn same_table(entries: &[(String, Value)], table: Table<'_>) -> bool {
     table.iter().count() == entries.len()
-        && entries.iter().zip(table.iter()).all(|((k, v), (key, value))| k == key && same(v, value))
+        && entries
+            .iter()
+            .zip(table.iter())
+            .all(|((k, v), (key, value))| k == key && same(v, value))
 }
 
 fn same(ours: &Value, theirs: FieldValue<'_>) -> bool {
     match (ours, theirs) {
         (Value::Array(values), FieldValue::Array(array)) => {
-            array.iter().count() == values.len() && values.iter().zip(array.iter()).all(|(v, value)| same(v, value))
+            array.iter().count() == values.len()
+                && values
+                    .iter()
+                    .zip(array.iter())
+                    .all(|(v, value)| same(v, value))
         }
         (Value::Table(entries), FieldValue::Table(table)) => same_table(entries, table),
         (Value::Array(_) | Value::Table(_), _) => false,
@@ -134,15 +144,22 @@ fn properties() -> impl Strategy<Value = Properties> {
     let texts = proptest::array::uniform9(option::of("[a-zäö/ ]{0,60}"));
     let octets = [option::of(any::<u8>()), option::of(any::<u8>())];
     let id = option::of(vec(any::<u8>(), 0..256));
-    (texts, option::of(entries()), octets, id, option::of(any::<u64>())).prop_map(
-        |(texts, headers, octets, correlation_id, timestamp)| Properties {
-            texts,
-            headers,
-            octets,
-            correlation_id,
-            timestamp,
-        },
+    (
+        texts,
+        option::of(entries()),
+        octets,
+        id,
+        option::of(any::<u64>()),
     )
+        .prop_map(
+            |(texts, headers, octets, correlation_id, timestamp)| Properties {
+                texts,
+                headers,
+                octets,
+                correlation_id,
+                timestamp,
+            },
+        )
 }
 
 fn borrowed<'p>(p: &'p Properties, table: &'p mut Vec<u8>) -> BasicProperties<'p> {
@@ -176,7 +193,10 @@ fn there_and_back(method: Method<'_>) {
     assert_eq!(Method::decode(&out), Ok(method));
     // No shorter and no longer.
     for len in 0..out.len() {
-        assert!(Method::decode(&out[..len]).is_err(), "{method:?} cut to {len}");
+        assert!(
+            Method::decode(&out[..len]).is_err(),
+            "{method:?} cut to {len}"
+        );
     }
     out.push(0);
     assert!(Method::decode(&out).is_err(), "{method:?} and a byte");
@@ -285,17 +305,24 @@ fn any_bytes_that_are_a_method_are_written_again_as_a_method() {
         for round in 0..200 {
             // Zeros are valid for every argument; some other bytes make it interesting.
             let mut payload = [id.class.to_be_bytes(), id.method.to_be_bytes()].concat();
-            let zeros = (0..80).find(|zeros| Method::decode(&[payload.clone(), vec![0; *zeros]].concat()).is_ok());
+            let zeros = (0..80)
+                .find(|zeros| Method::decode(&[payload.clone(), vec![0; *zeros]].concat()).is_ok());
             payload.resize(4 + zeros.unwrap_or_else(|| panic!("{name}")), 0);
             if round > 0 && payload.len() > 4 {
                 let at = 4 + dice.below(payload.len() - 4);
                 payload[at] = dice.throw() as u8;
             }
-            let Ok(method) = Method::decode(&payload) else { continue };
+            let Ok(method) = Method::decode(&payload) else {
+                continue;
+            };
             understood += 1;
             let mut again = Vec::new();
             method.encode(&mut again);
-            assert_eq!(Method::decode(&again), Ok(method), "{name}, seed 11, round {round}");
+            assert_eq!(
+                Method::decode(&again),
+                Ok(method),
+                "{name}, seed 11, round {round}"
+            );
             assert_eq!(method.id(), *id);
         }
         assert!(understood > 0, "{name}");

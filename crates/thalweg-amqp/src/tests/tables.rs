@@ -6,16 +6,20 @@ use super::*;
 fn a_table_is_read_back_as_it_was_written() {
     let mut buffer = b"before".to_vec();
     let mut writer = TableWriter::new(&mut buffer);
-    writer.str("product", "Thalweg").bool("yes", true).i64("n", -2).table("capabilities", |c| {
-        c.bool("basic.nack", true).array("list", |list| {
-            list.str("a").table(|t| {
-                t.i64("x", 1);
-            });
-            list.array(|inner| {
-                inner.value(FieldValue::Void);
+    writer
+        .str("product", "Thalweg")
+        .bool("yes", true)
+        .i64("n", -2)
+        .table("capabilities", |c| {
+            c.bool("basic.nack", true).array("list", |list| {
+                list.str("a").table(|t| {
+                    t.i64("x", 1);
+                });
+                list.array(|inner| {
+                    inner.value(FieldValue::Void);
+                });
             });
         });
-    });
     let table = writer.finish();
     assert_eq!(Table::parse(table.as_bytes()), Ok(table));
     assert_eq!(
@@ -23,14 +27,22 @@ fn a_table_is_read_back_as_it_was_written() {
         "{\"product\": S:\"Thalweg\", \"yes\": t:true, \"n\": l:-2, \"capabilities\": \
          F:{\"basic.nack\": t:true, \"list\": A:[S:\"a\", F:{\"x\": l:1}, A:[V]]}}"
     );
-    assert_eq!(table.get("product").and_then(|value| value.as_str()), Some("Thalweg"));
+    assert_eq!(
+        table.get("product").and_then(|value| value.as_str()),
+        Some("Thalweg")
+    );
     assert_eq!(table.get("n").and_then(|value| value.as_i64()), Some(-2));
-    assert_eq!(table.get("yes").and_then(|value| value.as_bool()), Some(true));
+    assert_eq!(
+        table.get("yes").and_then(|value| value.as_bool()),
+        Some(true)
+    );
     assert_eq!(table.get("no"), None);
     assert_eq!(table.get("yes").and_then(|value| value.as_str()), None);
     let mut copy = Vec::new();
     let mut writer = TableWriter::new(&mut copy);
-    writer.copy(table, |key| key != "product").value("last", FieldValue::Void);
+    writer
+        .copy(table, |key| key != "product")
+        .value("last", FieldValue::Void);
     let keys: Vec<&str> = writer.finish().iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["yes", "n", "capabilities", "last"]);
     assert!(buffer.starts_with(b"before"));
@@ -62,12 +74,20 @@ fn every_type_is_read_in_the_dialect_of_rabbitmq() {
             FieldValue::U64(u64::MAX - 3),
             FieldValue::F32(1.0),
             FieldValue::F64(1.0),
-            FieldValue::Decimal { scale: 2, value: 123 },
+            FieldValue::Decimal {
+                scale: 2,
+                value: 123
+            },
             FieldValue::LongStr(&[0xFF]),
         ]
     );
-    let FieldValue::Array(array) = values[14] else { panic!("{:?}", values[14]) };
-    assert_eq!(array.iter().collect::<Vec<_>>(), [FieldValue::Void, FieldValue::Void]);
+    let FieldValue::Array(array) = values[14] else {
+        panic!("{:?}", values[14])
+    };
+    assert_eq!(
+        array.iter().collect::<Vec<_>>(),
+        [FieldValue::Void, FieldValue::Void]
+    );
     assert_eq!(values[15], FieldValue::Timestamp(0x6500_0000));
     assert_eq!(values[16], FieldValue::Table(Table::default()));
     assert_eq!(values[17..], [FieldValue::Bytes(&[0]), FieldValue::Void]);
@@ -75,7 +95,11 @@ fn every_type_is_read_in_the_dialect_of_rabbitmq() {
     let mut again = Vec::new();
     TableWriter::new(&mut again).copy(table, |_| true);
     let mut expected = input.clone();
-    let at = expected.windows(2).position(|pair| pair == b"UU").expect("it is there") + 1;
+    let at = expected
+        .windows(2)
+        .position(|pair| pair == b"UU")
+        .expect("it is there")
+        + 1;
     expected[at] = b's';
     expected[3] = 1;
     assert_eq!(again, expected);
@@ -83,13 +107,24 @@ fn every_type_is_read_in_the_dialect_of_rabbitmq() {
 
 #[test]
 fn whole_numbers_of_any_width_are_numbers() {
-    for value in [FieldValue::I8(5), FieldValue::U8(5), FieldValue::I16(5), FieldValue::U16(5), FieldValue::I32(5)] {
+    for value in [
+        FieldValue::I8(5),
+        FieldValue::U8(5),
+        FieldValue::I16(5),
+        FieldValue::U16(5),
+        FieldValue::I32(5),
+    ] {
         assert_eq!(value.as_i64(), Some(5));
     }
     for value in [FieldValue::U32(5), FieldValue::I64(5), FieldValue::U64(5)] {
         assert_eq!(value.as_i64(), Some(5));
     }
-    for value in [FieldValue::U64(u64::MAX), FieldValue::F64(5.0), FieldValue::LongStr(b"5"), FieldValue::Bool(true)] {
+    for value in [
+        FieldValue::U64(u64::MAX),
+        FieldValue::F64(5.0),
+        FieldValue::LongStr(b"5"),
+        FieldValue::Bool(true),
+    ] {
         assert_eq!(value.as_i64(), None);
     }
 }
@@ -117,7 +152,11 @@ fn broken_tables_are_refused() {
 fn nested(depth: usize, letter: u8) -> Vec<u8> {
     let mut inner = Vec::new();
     for level in 2..=depth {
-        let mut outer = if letter == b'F' || level == depth { b"\x01k".to_vec() } else { Vec::new() };
+        let mut outer = if letter == b'F' || level == depth {
+            b"\x01k".to_vec()
+        } else {
+            Vec::new()
+        };
         outer.push(letter);
         outer.extend((inner.len() as u32).to_be_bytes());
         outer.extend(inner);
@@ -130,7 +169,10 @@ fn nested(depth: usize, letter: u8) -> Vec<u8> {
 fn a_bomb_of_tables_is_refused_before_the_stack_ends() {
     for letter in *b"FA" {
         assert!(Table::parse(&nested(Table::DEPTH_MAX, letter)).is_ok());
-        assert_eq!(Table::parse(&nested(Table::DEPTH_MAX + 1, letter)), Err(Malformed::Depth));
+        assert_eq!(
+            Table::parse(&nested(Table::DEPTH_MAX + 1, letter)),
+            Err(Malformed::Depth)
+        );
         assert_eq!(Table::parse(&nested(8_000, letter)), Err(Malformed::Depth));
     }
 }
@@ -140,6 +182,10 @@ fn keys_that_do_not_fit_the_wire_are_left_out() {
     let long = "k".repeat(256);
     let mut buffer = Vec::new();
     let mut writer = TableWriter::new(&mut buffer);
-    writer.str(&long, "x").str(&long[1..], "y").table(&long, |_| {}).array(&long, |_| {});
+    writer
+        .str(&long, "x")
+        .str(&long[1..], "y")
+        .table(&long, |_| {})
+        .array(&long, |_| {});
     assert_eq!(writer.finish().iter().count(), 1);
 }

@@ -10,9 +10,18 @@ pub(super) const ALL: &[(&str, &str)] = &[
     ("secure", include_str!("../../transcripts/secure.txt")),
     ("topology", include_str!("../../transcripts/topology.txt")),
     ("messages", include_str!("../../transcripts/messages.txt")),
-    ("refused-header", include_str!("../../transcripts/refused-header.txt")),
-    ("refused-handshake", include_str!("../../transcripts/refused-handshake.txt")),
-    ("refused-open", include_str!("../../transcripts/refused-open.txt")),
+    (
+        "refused-header",
+        include_str!("../../transcripts/refused-header.txt"),
+    ),
+    (
+        "refused-handshake",
+        include_str!("../../transcripts/refused-handshake.txt"),
+    ),
+    (
+        "refused-open",
+        include_str!("../../transcripts/refused-open.txt"),
+    ),
 ];
 
 /// As a `!` line names it.
@@ -29,7 +38,9 @@ fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut Serv
                 rest = &rest[consumed..];
             }
             (Ok(None), Mark::Canonical | Mark::Valid) if rest.is_empty() => break,
-            (Err(fault), Mark::Faulty(expected)) => return assert_eq!(clause(&fault), *expected, "{at}: {fault}"),
+            (Err(fault), Mark::Faulty(expected)) => {
+                return assert_eq!(clause(&fault), *expected, "{at}: {fault}");
+            }
             (other, _) => panic!("{at}: {other:?}"),
         }
     }
@@ -47,7 +58,9 @@ fn server_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut Serv
                 rest = &rest[consumed..];
             }
             (Ok(None), Mark::Canonical | Mark::Valid) if rest.is_empty() => break,
-            (Err(fault), Mark::Faulty(expected)) => return assert_eq!(clause(&fault), *expected, "{at}: {fault}"),
+            (Err(fault), Mark::Faulty(expected)) => {
+                return assert_eq!(clause(&fault), *expected, "{at}: {fault}");
+            }
             (other, _) => panic!("{at}: {other:?}"),
         }
     }
@@ -74,13 +87,19 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
 
 #[test]
 fn every_method_is_in_a_transcript() {
-    let lines: Vec<Line> = ALL.iter().flat_map(|(_, text)| parse_transcript(text).expect("it parses")).collect();
+    let lines: Vec<Line> = ALL
+        .iter()
+        .flat_map(|(_, text)| parse_transcript(text).expect("it parses"))
+        .collect();
     for (id, name) in methods::NAMES {
         let [c1, c2] = id.class.to_be_bytes();
         let [m1, m2] = id.method.to_be_bytes();
         let is_in = |line: &Line| {
             line.mark == Mark::Canonical
-                && line.bytes.windows(5).any(|w| w[1..] == [c1, c2, m1, m2] && line.bytes[0] == 1)
+                && line
+                    .bytes
+                    .windows(5)
+                    .any(|w| w[1..] == [c1, c2, m1, m2] && line.bytes[0] == 1)
         };
         assert!(lines.iter().any(is_in), "{name}");
     }
@@ -92,10 +111,20 @@ fn every_fault_is_in_a_transcript_or_a_test_of_limits() {
     let mut seen: Vec<String> = ALL
         .iter()
         .flat_map(|(_, text)| parse_transcript(text).expect("it parses"))
-        .filter_map(|line| if let Mark::Faulty(clause) = line.mark { Some(clause) } else { None })
+        .filter_map(|line| {
+            if let Mark::Faulty(clause) = line.mark {
+                Some(clause)
+            } else {
+                None
+            }
+        })
         .collect();
     seen.sort();
     seen.dedup();
-    let unseen: Vec<String> = PeerFault::ALL.iter().map(clause).filter(|clause| !seen.contains(clause)).collect();
+    let unseen: Vec<String> = PeerFault::ALL
+        .iter()
+        .map(clause)
+        .filter(|clause| !seen.contains(clause))
+        .collect();
     assert_eq!(unseen.len(), of_limits, "{unseen:?}");
 }

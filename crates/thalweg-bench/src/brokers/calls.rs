@@ -41,7 +41,9 @@ impl Counting {
     pub fn of(broker: &Running, by: CallCounter) -> Counting {
         match broker.process() {
             Some(process) => Counting::start(by, process),
-            None => Counting(Mutex::new(Err("the broker is none that was started here".to_owned()))),
+            None => Counting(Mutex::new(Err(
+                "the broker is none that was started here".to_owned()
+            ))),
         }
     }
 
@@ -91,7 +93,10 @@ impl Counting {
 
     fn change(&self, step: impl FnOnce(Counter) -> Result<Counter, String>) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = std::mem::replace(&mut *held, Err("its counter was left in the middle".to_owned()));
+        let counter = std::mem::replace(
+            &mut *held,
+            Err("its counter was left in the middle".to_owned()),
+        );
         *held = counter.and_then(step);
     }
 }
@@ -107,7 +112,9 @@ pub fn is_possible(by: CallCounter) -> Result<(), String> {
     let counting = Counting::start(by, child.id());
     counting.begin();
     if let (Some(stdin), Some(stdout)) = (&mut child.stdin, &mut child.stdout) {
-        let _ = stdin.write_all(b"a").and_then(|()| stdout.read_exact(&mut [0]));
+        let _ = stdin
+            .write_all(b"a")
+            .and_then(|()| stdout.read_exact(&mut [0]));
     }
     counting.pause();
     let total = counting.total();
@@ -131,7 +138,18 @@ impl Perf {
     /// Returns when it is attached.
     fn start(processes: &[u32]) -> Result<Perf, String> {
         let mut command = Command::new("perf");
-        command.args(["stat", "-x,", "-e", EVENT, "-D", "-1", "--control", "fd:0,1", "-p", &listed(processes)]);
+        command.args([
+            "stat",
+            "-x,",
+            "-e",
+            EVENT,
+            "-D",
+            "-1",
+            "--control",
+            "fd:0,1",
+            "-p",
+            &listed(processes),
+        ]);
         let mut child = spawn(command, "linux-perf")?;
         let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
             return Err("perf has no standard input and output".to_owned());
@@ -146,17 +164,28 @@ impl Perf {
                 }
             }
         });
-        let mut perf = Perf { child, stdin, answers };
+        let mut perf = Perf {
+            child,
+            stdin,
+            answers,
+        };
         match perf.ask("disable") {
             Ok(()) => Ok(perf),
             // It says why.
-            Err(_) => Err(perf.total().err().unwrap_or_else(|| "perf is not to be controlled".to_owned())),
+            Err(_) => Err(perf
+                .total()
+                .err()
+                .unwrap_or_else(|| "perf is not to be controlled".to_owned())),
         }
     }
 
     fn ask(&mut self, word: &str) -> Result<(), String> {
-        self.stdin.write_all(format!("{word}\n").as_bytes()).map_err(|error| format!("perf: {error}"))?;
-        self.answers.recv_timeout(PATIENCE).map_err(|_| format!("perf does not answer to `{word}`"))
+        self.stdin
+            .write_all(format!("{word}\n").as_bytes())
+            .map_err(|error| format!("perf: {error}"))?;
+        self.answers
+            .recv_timeout(PATIENCE)
+            .map_err(|_| format!("perf does not answer to `{word}`"))
     }
 
     fn total(self) -> Result<u64, String> {
@@ -164,7 +193,11 @@ impl Perf {
         match of_perf(&complained) {
             Some(Ok(count)) => Ok(count),
             Some(Err(why)) => Err(format!("{why}; {}", remedy())),
-            None => Err(format!("{}; {}", without_count("perf", &complained), remedy())),
+            None => Err(format!(
+                "{}; {}",
+                without_count("perf", &complained),
+                remedy()
+            )),
         }
     }
 }
@@ -173,7 +206,17 @@ impl Perf {
 fn trace(processes: &[u32]) -> Result<Beside, String> {
     let mut command = Command::new("strace");
     // The table goes to standard output, messages to standard error.
-    command.args(["-f", "-c", "-qq", "-U", "calls,name", "-o", "/dev/stdout", "-p", &listed(processes)]);
+    command.args([
+        "-f",
+        "-c",
+        "-qq",
+        "-U",
+        "calls,name",
+        "-o",
+        "/dev/stdout",
+        "-p",
+        &listed(processes),
+    ]);
     let mut child = spawn(command, "strace")?;
     let patience = Instant::now() + PATIENCE;
     while !processes.iter().all(|process| is_traced(*process)) {
@@ -191,7 +234,9 @@ fn trace(processes: &[u32]) -> Result<Beside, String> {
 
 fn is_traced(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
     tracer.is_some_and(|tracer| tracer.trim() != "0")
 }
 
@@ -206,7 +251,9 @@ fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
         .process_group(0)
         .spawn();
     spawned.map(Beside).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{program} is not installed: apt-get install -y {package}"),
+        std::io::ErrorKind::NotFound => {
+            format!("{program} is not installed: apt-get install -y {package}")
+        }
         _ => format!("{program}: {error}"),
     })
 }
@@ -246,7 +293,10 @@ impl Beside {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let Child { stdout, stderr, .. } = &mut self.0;
-        [read(stdout.as_mut().map(|pipe| pipe as _)), read(stderr.as_mut().map(|pipe| pipe as _))]
+        [
+            read(stdout.as_mut().map(|pipe| pipe as _)),
+            read(stderr.as_mut().map(|pipe| pipe as _)),
+        ]
     }
 }
 
@@ -258,7 +308,9 @@ impl Drop for Beside {
 
 /// The count in what `perf stat -x,` says: `4911,,raw_syscalls:sys_enter,60258653,100.00,,`; none if it says nothing of it.
 fn of_perf(said: &str) -> Option<Result<u64, String>> {
-    let mut lines = said.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+    let mut lines = said
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<&str>>());
     let fields = lines.find(|fields| fields.get(2).is_some_and(|name| name.starts_with(EVENT)))?;
     let (value, name) = (*fields.first()?, *fields.get(2)?);
     // Without the right to look into the kernel perf counts, of itself, what happens outside of it: none of these.
@@ -281,8 +333,15 @@ fn of_strace(said: &str) -> Option<u64> {
 
 /// What a counter complained of, in a line.
 fn without_count(program: &str, complained: &str) -> String {
-    let lines = || complained.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines().find_map(|line| line.strip_prefix("Error:")).or_else(|| lines().next());
+    let lines = || {
+        complained
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let line = lines()
+        .find_map(|line| line.strip_prefix("Error:"))
+        .or_else(|| lines().next());
     match line.map(str::trim).filter(|line| !line.is_empty()) {
         Some(line) => format!("{program}: {line}"),
         None => format!("{program} ended without a count"),
@@ -297,7 +356,9 @@ fn remedy() -> &'static str {
 
 fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
     match (is_root, is_event_there) {
-        (true, true) => "a container needs CAP_PERFMON and a seccomp profile that allows perf_event_open",
+        (true, true) => {
+            "a container needs CAP_PERFMON and a seccomp profile that allows perf_event_open"
+        }
         (true, false) => {
             "mount -t tracefs none /sys/kernel/tracing shows the trace points to perf, if the kernel has them \
              (CONFIG_FTRACE_SYSCALLS)"
@@ -310,7 +371,11 @@ fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
 }
 
 fn listed(processes: &[u32]) -> String {
-    processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    processes
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Every system call, as it begins.
@@ -329,11 +394,23 @@ mod tests {
         let said = "Events disabled\nEvents enabled\nEvents disabled\n4911,,raw_syscalls:sys_enter,60258653,100.00,,\n";
         assert_eq!(of_perf(said), Some(Ok(4911)));
         for (line, why) in [
-            ("0,,raw_syscalls:sys_enteru,962141,100.00,,", "may not look into the kernel"),
-            ("17,,raw_syscalls:sys_enter:u,962141,100.00,,", "may not look into the kernel"),
+            (
+                "0,,raw_syscalls:sys_enteru,962141,100.00,,",
+                "may not look into the kernel",
+            ),
+            (
+                "17,,raw_syscalls:sys_enter:u,962141,100.00,,",
+                "may not look into the kernel",
+            ),
             ("0,,raw_syscalls:sys_enter,1,100.00,,", "counted none"),
-            ("<not counted>,,raw_syscalls:sys_enter,0,0.00,,", "<not counted>"),
-            ("<not supported>,,raw_syscalls:sys_enter,0,100.00,,", "<not supported>"),
+            (
+                "<not counted>,,raw_syscalls:sys_enter,0,0.00,,",
+                "<not counted>",
+            ),
+            (
+                "<not supported>,,raw_syscalls:sys_enter,0,100.00,,",
+                "<not supported>",
+            ),
         ] {
             let told = of_perf(line).expect("the event is there").expect_err(line);
             assert!(told.contains(why), "{line}: {told}");
@@ -346,7 +423,12 @@ mod tests {
     fn what_strace_says_is_its_sum() {
         let table = "    calls syscall\n--------- ----------------\n     8000 futex\n      813 read\n--------- ----------------\n     8813 total\n";
         assert_eq!(of_strace(table), Some(8813));
-        for none in ["", "strace: attach: ptrace(PTRACE_SEIZE, 1): Operation not permitted", "0 total", "7 read"] {
+        for none in [
+            "",
+            "strace: attach: ptrace(PTRACE_SEIZE, 1): Operation not permitted",
+            "0 total",
+            "7 read",
+        ] {
             assert_eq!(of_strace(none), None, "{none}");
         }
     }
@@ -355,8 +437,14 @@ mod tests {
     fn a_complaint_is_told_in_a_line() {
         let perf = "event syntax error: 'raw_syscalls:sys_enter'\n   \\___ can't access trace events\n\nError:\tNo permissions to \
                     read /sys/kernel/tracing/events\nHint:\tTry\n";
-        assert_eq!(without_count("perf", perf), "perf: No permissions to read /sys/kernel/tracing/events");
-        assert_eq!(without_count("perf", "\n  no such thing \n"), "perf: no such thing");
+        assert_eq!(
+            without_count("perf", perf),
+            "perf: No permissions to read /sys/kernel/tracing/events"
+        );
+        assert_eq!(
+            without_count("perf", "\n  no such thing \n"),
+            "perf: no such thing"
+        );
         assert_eq!(without_count("perf", ""), "perf ended without a count");
         for (is_root, is_there) in [(true, true), (true, false), (false, true), (false, false)] {
             assert!(!remedy_for(is_root, is_there).is_empty());
@@ -377,7 +465,10 @@ mod tests {
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("dd");
-            let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+            let (mut stdin, mut stdout) = (
+                child.stdin.take().expect("a pipe"),
+                child.stdout.take().expect("a pipe"),
+            );
             let mut copy = |count: usize| {
                 for _ in 0..count {
                     stdin.write_all(b"a").expect("it is written");
@@ -393,20 +484,34 @@ mod tests {
             let total = counting.total();
             drop(stdin);
             child.wait().expect("it ends");
-            let Calls::Counted(count) = total else { panic!("{by:?}: {total:?}") };
+            let Calls::Counted(count) = total else {
+                panic!("{by:?}: {total:?}")
+            };
             println!("{by:?}: {count} calls for {BLOCKS} blocks");
             // Strace detaches when it gets to it: what is copied meanwhile may be counted, too. At both borders dd may be
             // in the middle of a read, which strace restarts.
-            let (least, most) =
-                (2 * BLOCKS as u64 - 4, 2 * BLOCKS as u64 + 4 + if by == CallCounter::Strace { 20 } else { 0 });
-            assert!((least..=most).contains(&count), "{by:?}: {count} calls for {BLOCKS} blocks");
+            let (least, most) = (
+                2 * BLOCKS as u64 - 4,
+                2 * BLOCKS as u64 + 4 + if by == CallCounter::Strace { 20 } else { 0 },
+            );
+            assert!(
+                (least..=most).contains(&count),
+                "{by:?}: {count} calls for {BLOCKS} blocks"
+            );
         }
     }
 
     #[test]
     fn a_counter_that_nobody_asks_is_ended() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
-        let counter = match Counting::start(CallCounter::Perf, child.id()).0.into_inner() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("cat");
+        let counter = match Counting::start(CallCounter::Perf, child.id())
+            .0
+            .into_inner()
+        {
             Ok(Ok(Counter::Perf(perf))) => perf,
             Ok(Err(why)) => {
                 println!("skipped: {why}");
@@ -433,7 +538,10 @@ mod tests {
             counting.begin();
             counting.pause();
             let total = counting.total();
-            assert!(matches!(&total, Calls::Uncounted(why) if !why.is_empty()), "{by:?}: {total:?}");
+            assert!(
+                matches!(&total, Calls::Uncounted(why) if !why.is_empty()),
+                "{by:?}: {total:?}"
+            );
         }
     }
 

@@ -18,12 +18,19 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let script = found(&["ejabberdctl"]).ok_or_else(absent)?;
     // Where the libraries are differs from one architecture to the other.
     let script = fs::read_to_string(script)?;
-    let libraries = script.lines().find_map(|line| line.strip_prefix("ERL_LIBS=")).unwrap_or_default();
+    let libraries = script
+        .lines()
+        .find_map(|line| line.strip_prefix("ERL_LIBS="))
+        .unwrap_or_default();
     let libraries = libraries.trim_matches(['\'', '"']).to_owned();
     let addresses = site.addresses()?;
-    let port = addresses.get(&Protocol::Xmpp).map_or(5222, |ends| ends.publish.port());
-    let mut text =
-        format!("listen:\n  -\n    port: {port}\n    ip: \"{}\"\n    module: ejabberd_c2s\n    {SETTINGS}", site.host);
+    let port = addresses
+        .get(&Protocol::Xmpp)
+        .map_or(5222, |ends| ends.publish.port());
+    let mut text = format!(
+        "listen:\n  -\n    port: {port}\n    ip: \"{}\"\n    module: ejabberd_c2s\n    {SETTINGS}",
+        site.host
+    );
     for setting in site.settings(": ").lines() {
         let _ = writeln!(text, "{setting}");
     }
@@ -62,7 +69,14 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         ("EJABBERD_LOG_PATH", text_of(&site.path("ejabberd.log"))),
         ("ERL_CRASH_DUMP", text_of(&site.path("crash.dump"))),
     ];
-    let mut launch = Launch::new(Order { environment, ..Order::new(program, &arguments) }, addresses, text)?;
+    let mut launch = Launch::new(
+        Order {
+            environment,
+            ..Order::new(program, &arguments)
+        },
+        addresses,
+        text,
+    )?;
     launch.patience = Duration::from_secs(120);
     Ok(launch)
 }

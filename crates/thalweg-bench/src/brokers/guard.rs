@@ -26,7 +26,10 @@ impl Guard {
     fn new(target: &str, folder: &Path) -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "sh", target]).arg(folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         // Ctrl-C is for us, and what a terminal kills with us is not this.
         command.process_group(0).current_dir("/").spawn().map(Guard)
     }
@@ -40,7 +43,8 @@ impl Drop for Guard {
     }
 }
 
-const SCRIPT: &str = r#"read -r nothing; kill -s KILL -- "$1"; if [ -n "$2" ]; then rm -rf -- "$2"; fi"#;
+const SCRIPT: &str =
+    r#"read -r nothing; kill -s KILL -- "$1"; if [ -n "$2" ]; then rm -rf -- "$2"; fi"#;
 
 #[cfg(test)]
 mod tests {
@@ -52,7 +56,12 @@ mod tests {
 
     /// Two minutes: far longer than the test may take.
     fn broker() -> Child {
-        Command::new("sleep").arg("120").process_group(0).stdout(Stdio::piped()).spawn().expect("sleep")
+        Command::new("sleep")
+            .arg("120")
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sleep")
     }
 
     #[test]
@@ -61,7 +70,10 @@ mod tests {
         fs::create_dir_all(&folder).expect("a folder");
         let mut broker = broker();
         drop(Guard::of_group(broker.id(), &folder).expect("it starts"));
-        assert!(broker.try_wait().expect("a child").is_none() && folder.exists(), "a guard that was dropped is none");
+        assert!(
+            broker.try_wait().expect("a child").is_none() && folder.exists(),
+            "a guard that was dropped is none"
+        );
         let mut guard = Guard::of_group(broker.id(), &folder).expect("it starts");
         drop(guard.0.stdin.take());
         assert!(!broker.wait().expect("a child").success());
@@ -72,8 +84,12 @@ mod tests {
     #[test]
     #[ignore = "started by a_laboratory_that_is_killed_takes_its_broker_with_it"]
     fn laboratory() {
-        let mut broker =
-            Command::new("sleep").arg("120").process_group(0).stderr(Stdio::inherit()).spawn().expect("sleep");
+        let mut broker = Command::new("sleep")
+            .arg("120")
+            .process_group(0)
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("sleep");
         let _guard = Guard::of_group(broker.id(), Path::new("")).expect("it starts");
         eprintln!("started {}", broker.id());
         let _ = io::stdin().read(&mut [0]);
@@ -95,7 +111,12 @@ mod tests {
         let mut text = Vec::new();
         while !text.ends_with(b"\n") || !text.windows(8).any(|part| part == b"started ") {
             let mut byte = [0];
-            assert_eq!(said.read(&mut byte).expect("a pipe"), 1, "{}", String::from_utf8_lossy(&text));
+            assert_eq!(
+                said.read(&mut byte).expect("a pipe"),
+                1,
+                "{}",
+                String::from_utf8_lossy(&text)
+            );
             text.extend(byte);
         }
         laboratory.kill().expect("SIGKILL");
@@ -103,6 +124,9 @@ mod tests {
         // The broker has the pipe, too: it ends with the broker, or after two minutes.
         let begun = Instant::now();
         said.read_to_end(&mut text).expect("a pipe");
-        assert!(begun.elapsed() < Duration::from_secs(60), "the broker was left running");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the broker was left running"
+        );
     }
 }

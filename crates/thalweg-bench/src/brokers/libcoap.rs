@@ -10,7 +10,10 @@ use crate::cell::Protocol;
 pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = System::Libcoap.program()?;
     let addresses = site.addresses()?;
-    let port = addresses.get(&Protocol::Coap).map_or(5683, |ends| ends.publish.port()).to_string();
+    let port = addresses
+        .get(&Protocol::Coap)
+        .map_or(5683, |ends| ends.publish.port())
+        .to_string();
     let host = site.host.to_string();
     let mut arguments = vec!["-A", &host, "-p", &port, "-d", "100000", "-v", "0"];
     if site.cell.subscribe.qos == 0 {

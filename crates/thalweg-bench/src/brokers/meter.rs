@@ -6,28 +6,34 @@ use super::Usage;
 
 /// What a process and its descendants have used.
 pub fn usage(root: u32) -> Usage {
-    family(root).into_iter().fold(Usage::default(), |sum, process| {
-        let one = of_one(process).unwrap_or_default();
-        Usage {
-            cpu_s: sum.cpu_s + one.cpu_s,
-            rss_kib: sum.rss_kib + one.rss_kib,
-            pss_kib: sum.pss_kib + one.pss_kib,
-            switches: sum.switches + one.switches,
-        }
-    })
+    family(root)
+        .into_iter()
+        .fold(Usage::default(), |sum, process| {
+            let one = of_one(process).unwrap_or_default();
+            Usage {
+                cpu_s: sum.cpu_s + one.cpu_s,
+                rss_kib: sum.rss_kib + one.rss_kib,
+                pss_kib: sum.pss_kib + one.pss_kib,
+                switches: sum.switches + one.switches,
+            }
+        })
 }
 
 /// A process and all that come from it and are still there.
 pub fn family(root: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: Vec<(u32, u32)> =
-        processes.filter_map(|process| Some((process, stat(process)?.first()?.parse().ok()?))).collect();
+    let parents: Vec<(u32, u32)> = processes
+        .filter_map(|process| Some((process, stat(process)?.first()?.parse().ok()?)))
+        .collect();
     let mut all = vec![root];
     let mut at = 0;
     while let Some(&one) = all.get(at) {
         all.extend(
-            parents.iter().filter(|(process, parent)| *parent == one && *process != one).map(|(process, _)| *process),
+            parents
+                .iter()
+                .filter(|(process, parent)| *parent == one && *process != one)
+                .map(|(process, _)| *process),
         );
         at += 1;
     }
@@ -42,13 +48,22 @@ pub fn born(process: u32) -> Option<u64> {
 fn of_one(process: u32) -> Option<Usage> {
     let fields = stat(process)?;
     // User and system time, its own and that of children that have ended.
-    let ticks: f64 = fields.get(10..14)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
-    let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let ticks: f64 = fields
+        .get(10..14)?
+        .iter()
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
+    let read =
+        |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let switches = tasks
         .map(|task| {
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            number(&status, "voluntary_ctxt_switches:") + number(&status, "nonvoluntary_ctxt_switches:")
+            number(&status, "voluntary_ctxt_switches:")
+                + number(&status, "nonvoluntary_ctxt_switches:")
         })
         .sum();
     Some(Usage {
@@ -63,13 +78,21 @@ fn of_one(process: u32) -> Option<Usage> {
 fn stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold anything.
-    Some(text.rsplit_once(')')?.1.split_whitespace().skip(1).map(str::to_owned).collect())
+    Some(
+        text.rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .skip(1)
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// The number behind a word at the beginning of a line.
 fn number(text: &str, word: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(word));
-    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Clock ticks per second, which Linux has fixed for programs.
@@ -86,7 +109,10 @@ mod tests {
     fn time_and_memory_of_children_count() {
         // A shell that starts a busy one and waits for its input to end.
         let mut child = Command::new("sh")
-            .args(["-c", "sh -c 'while :; do :; done' & busy=$!; read _; kill $busy"])
+            .args([
+                "-c",
+                "sh -c 'while :; do :; done' & busy=$!; read _; kill $busy",
+            ])
             .stdin(Stdio::piped())
             .spawn()
             .expect("a shell");
@@ -98,9 +124,16 @@ mod tests {
         let count = family(child.id()).len();
         drop(child.stdin.take());
         child.wait().expect("it ends");
-        assert!(used.cpu_s >= 0.05 && used.rss_kib > 100 && used.pss_kib > 0 && used.switches > 0, "{used:?}");
+        assert!(
+            used.cpu_s >= 0.05 && used.rss_kib > 100 && used.pss_kib > 0 && used.switches > 0,
+            "{used:?}"
+        );
         assert_eq!(count, 2);
-        assert_eq!(usage(child.id()), Usage::default(), "one that has ended uses nothing");
+        assert_eq!(
+            usage(child.id()),
+            Usage::default(),
+            "one that has ended uses nothing"
+        );
     }
 
     #[test]

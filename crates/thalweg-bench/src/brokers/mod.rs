@@ -95,9 +95,14 @@ impl From<io::Error> for NoBroker {
 pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
     process::sweep();
     let wanted = [cell.publish.protocol, cell.subscribe.protocol];
-    let Some(system) = System::named(&cell.system) else { return elsewhere(&cell.system, &wanted) };
+    let Some(system) = System::named(&cell.system) else {
+        return elsewhere(&cell.system, &wanted);
+    };
     if let Some(missing) = wanted.iter().find(|protocol| !system.speaks(**protocol)) {
-        return Err(NoBroker::Failed(io::Error::other(format!("{system} does not speak {}", word(*missing)))));
+        return Err(NoBroker::Failed(io::Error::other(format!(
+            "{system} does not speak {}",
+            word(*missing)
+        ))));
     }
     let site = Site::new(cell, space)?;
     if system.is_peers() {
@@ -115,7 +120,13 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
     let version = system.version()?;
     let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
     let process = Process::start(launch, site)?;
-    Ok(Running { addresses, version, configuration, process: Some(process), _ports: None })
+    Ok(Running {
+        addresses,
+        version,
+        configuration,
+        process: Some(process),
+        _ports: None,
+    })
 }
 
 impl Running {
@@ -131,7 +142,10 @@ impl Running {
 
     /// What it has used so far; nothing if it is none of ours. Processor time has a resolution of 10 ms.
     pub fn usage(&self) -> Usage {
-        self.process.as_ref().map(Process::usage).unwrap_or_default()
+        self.process
+            .as_ref()
+            .map(Process::usage)
+            .unwrap_or_default()
     }
 
     /// Whether [`Running::usage`] says something.
@@ -159,19 +173,37 @@ impl Running {
 fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
     let unknown = || {
         let names: Vec<&str> = System::ALL.iter().map(|system| system.name()).collect();
-        NoBroker::Failed(io::Error::other(format!("{text}: a system is one of {}, or HOST:PORT", names.join(", "))))
+        NoBroker::Failed(io::Error::other(format!(
+            "{text}: a system is one of {}, or HOST:PORT",
+            names.join(", ")
+        )))
     };
     let mut addresses = BTreeMap::new();
     for &protocol in wanted {
         let name = word(protocol);
-        let part = text.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap_or(text);
+        let part = text
+            .split(',')
+            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+            .unwrap_or(text);
         if !part.contains(':') || part.contains('=') {
             return Err(unknown());
         }
         let address = part.to_socket_addrs()?.next().ok_or_else(unknown)?;
-        addresses.insert(protocol, Ends { publish: address, subscribe: address });
+        addresses.insert(
+            protocol,
+            Ends {
+                publish: address,
+                subscribe: address,
+            },
+        );
     }
-    Ok(Running { addresses, version: text.to_owned(), configuration: String::new(), process: None, _ports: None })
+    Ok(Running {
+        addresses,
+        version: text.to_owned(),
+        configuration: String::new(),
+        process: None,
+        _ports: None,
+    })
 }
 
 /// A protocol's name.
@@ -197,7 +229,12 @@ mod tests {
 
     /// A cell of which only the system and its protocol matter here.
     fn cell(system: System, protocol: Protocol) -> Cell {
-        let leg = Leg { protocol, qos: 1, version: 5, window: 20 };
+        let leg = Leg {
+            protocol,
+            qos: 1,
+            version: 5,
+            window: 20,
+        };
         Cell {
             experiment: "brokers".to_owned(),
             axes: BTreeMap::new(),
@@ -211,8 +248,17 @@ mod tests {
             subscribe: leg,
             link: Link::LOOPBACK,
             workload: Workload::Fixed { bytes: 60 },
-            load: Load::Open { rate: 1.0, flows: 1, arrivals: "periodic".to_owned() },
-            phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+            load: Load::Open {
+                rate: 1.0,
+                flows: 1,
+                arrivals: "periodic".to_owned(),
+            },
+            phases: Phases {
+                settle_ns: 0,
+                warmup_ns: 0,
+                measure_ns: 0,
+                drain_ns: 0,
+            },
             fan_out: 1,
             calls: None,
             extras: Default::default(),
@@ -222,7 +268,10 @@ mod tests {
     /// Starts, looks at and stops a broker for each protocol that it speaks; says so if it is not there.
     fn comes_and_goes(system: System) {
         use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp, Zmtp};
-        for protocol in [Mqtt, Coap, Amqp, Stomp, Xmpp, Zmtp].into_iter().filter(|protocol| system.speaks(*protocol)) {
+        for protocol in [Mqtt, Coap, Amqp, Stomp, Xmpp, Zmtp]
+            .into_iter()
+            .filter(|protocol| system.speaks(*protocol))
+        {
             let begun = Instant::now();
             let running = match start(&cell(system, protocol), None) {
                 Ok(running) => running,
@@ -233,16 +282,43 @@ mod tests {
                 Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
             };
             let address = running.address(protocol).expect("it was asked for");
-            println!("{}: {} at {address} after {:?}", running.version(), word(protocol), begun.elapsed());
-            assert!(running.version().contains(|c: char| c.is_ascii_digit()), "{}", running.version());
-            assert!(running.configuration().contains(&address.port().to_string()), "{}", running.configuration());
+            println!(
+                "{}: {} at {address} after {:?}",
+                running.version(),
+                word(protocol),
+                begun.elapsed()
+            );
+            assert!(
+                running.version().contains(|c: char| c.is_ascii_digit()),
+                "{}",
+                running.version()
+            );
+            assert!(
+                running
+                    .configuration()
+                    .contains(&address.port().to_string()),
+                "{}",
+                running.configuration()
+            );
             let used = running.usage();
-            assert!(used.rss_kib > 500 && used.pss_kib > 0 && used.switches > 0, "{used:?}");
-            let folder = running.process.as_ref().map(Process::folder).expect("it is ours");
+            assert!(
+                used.rss_kib > 500 && used.pss_kib > 0 && used.switches > 0,
+                "{used:?}"
+            );
+            let folder = running
+                .process
+                .as_ref()
+                .map(Process::folder)
+                .expect("it is ours");
             drop(running);
             assert!(!folder.exists());
-            let is_gone = |address: SocketAddr| std::net::TcpStream::connect_timeout(&address, PATIENCE).is_err();
-            assert!(protocol == Coap || is_gone(address), "somebody is still there");
+            let is_gone = |address: SocketAddr| {
+                std::net::TcpStream::connect_timeout(&address, PATIENCE).is_err()
+            };
+            assert!(
+                protocol == Coap || is_gone(address),
+                "somebody is still there"
+            );
         }
     }
 
@@ -250,7 +326,13 @@ mod tests {
 
     #[test]
     fn small_brokers_come_and_go() {
-        for system in [System::Thalweg, System::Mosquitto, System::Nats, System::ZmqProxy, System::Libcoap] {
+        for system in [
+            System::Thalweg,
+            System::Mosquitto,
+            System::Nats,
+            System::ZmqProxy,
+            System::Libcoap,
+        ] {
             comes_and_goes(system);
         }
     }
@@ -270,25 +352,40 @@ mod tests {
     #[test]
     fn nobody_is_asked_for_what_he_does_not_speak() {
         let told = start(&cell(System::Mosquitto, Protocol::Coap), None).err();
-        assert!(matches!(told, Some(NoBroker::Failed(error)) if error.to_string() == "mosquitto does not speak coap"));
+        assert!(
+            matches!(told, Some(NoBroker::Failed(error)) if error.to_string() == "mosquitto does not speak coap")
+        );
     }
 
     #[test]
     fn a_broker_that_runs_elsewhere_is_taken_as_it_is() {
         let wanted = [Protocol::Mqtt, Protocol::Coap];
         let one = elsewhere("127.0.0.1:1883", &wanted).expect("an address");
-        assert_eq!(one.address(Protocol::Coap).map(|address| address.port()), Some(1883));
+        assert_eq!(
+            one.address(Protocol::Coap).map(|address| address.port()),
+            Some(1883)
+        );
         assert!(one.address(Protocol::Amqp).is_none() && !one.is_metered());
-        let two = elsewhere("mqtt=127.0.0.1:1883,coap=127.0.0.1:5683", &wanted).expect("two addresses");
-        assert_eq!(two.address(Protocol::Coap).map(|address| address.port()), Some(5683));
-        assert_eq!(two.subscribe_address(Protocol::Mqtt).map(|address| address.port()), Some(1883));
+        let two =
+            elsewhere("mqtt=127.0.0.1:1883,coap=127.0.0.1:5683", &wanted).expect("two addresses");
+        assert_eq!(
+            two.address(Protocol::Coap).map(|address| address.port()),
+            Some(5683)
+        );
+        assert_eq!(
+            two.subscribe_address(Protocol::Mqtt)
+                .map(|address| address.port()),
+            Some(1883)
+        );
     }
 
     #[test]
     fn what_is_no_system_is_told_with_the_names_of_those_there_are() {
         for wrong in ["mosquito", "mqtt=127.0.0.1:1883", "127.0.0.1"] {
             let told = elsewhere(wrong, &[Protocol::Coap]).err();
-            assert!(matches!(told, Some(NoBroker::Failed(error)) if error.to_string().contains("mosquitto, rabbitmq")));
+            assert!(
+                matches!(told, Some(NoBroker::Failed(error)) if error.to_string().contains("mosquitto, rabbitmq"))
+            );
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::cell::Protocol;
 pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = System::Mosquitto.program()?;
     let addresses = site.addresses()?;
-    let port = addresses.get(&Protocol::Mqtt).map_or(1883, |ends| ends.publish.port());
+    let port = addresses
+        .get(&Protocol::Mqtt)
+        .map_or(1883, |ends| ends.publish.port());
     let mut text = format!(
         "listener {port} {}\nallow_anonymous true\nmax_queued_messages 0\nmax_queued_bytes 0\nmax_inflight_messages 0\n\
          set_tcp_nodelay true\nlog_dest stderr\nlog_type error\nlog_type warning\n",
@@ -20,7 +22,10 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         text.push_str("user root\n");
     }
     if site.is_persistent() {
-        text.push_str(&format!("persistence true\npersistence_location {}/\n", site.folder.display()));
+        text.push_str(&format!(
+            "persistence true\npersistence_location {}/\n",
+            site.folder.display()
+        ));
     }
     text.push_str(&site.settings(" "));
     let config = site.write("mosquitto.conf", &text)?;

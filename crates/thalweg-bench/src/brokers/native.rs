@@ -31,8 +31,15 @@ pub fn dds_peer() -> Result<PathBuf, NoBroker> {
     made("ddspeer", &sources, |folder, program| {
         let compiler = compiler("dds/dds.h").ok_or_else(absent)?;
         let of_types = found(&["idlc"]).ok_or_else(absent)?;
-        run(Command::new(of_types).args(["-l", "c", "lab.idl"]).current_dir(folder))?;
-        compile(&compiler, folder, program, &["ddspeer.c", "lab.c", "-lddsc"])
+        run(Command::new(of_types)
+            .args(["-l", "c", "lab.idl"])
+            .current_dir(folder))?;
+        compile(
+            &compiler,
+            folder,
+            program,
+            &["ddspeer.c", "lab.c", "-lddsc"],
+        )
     })
 }
 
@@ -55,15 +62,17 @@ fn made(
     for (file, text) in sources {
         fs::write(half.join(file), text)?;
     }
-    let outcome = make(&half, &half.join(name)).and_then(|()| Ok(fs::rename(half.join(name), &program)?));
+    let outcome =
+        make(&half, &half.join(name)).and_then(|()| Ok(fs::rename(half.join(name), &program)?));
     let _ = fs::remove_dir_all(&half);
     outcome.map(|()| program)
 }
 
 /// A compiler, if the library's header is there.
 fn compiler(header: &str) -> Option<PathBuf> {
-    let has_header =
-        ["/usr/include", "/usr/local/include"].iter().any(|folder| Path::new(folder).join(header).is_file());
+    let has_header = ["/usr/include", "/usr/local/include"]
+        .iter()
+        .any(|folder| Path::new(folder).join(header).is_file());
     found(&["cc", "gcc", "clang"]).filter(|_| has_header)
 }
 
@@ -82,7 +91,9 @@ fn run(command: &mut Command) -> Result<(), NoBroker> {
         false => {
             let words = String::from_utf8_lossy(&output.stderr).into_owned();
             let program = command.get_program().to_string_lossy();
-            Err(NoBroker::Failed(io::Error::other(format!("{program}: {words}"))))
+            Err(NoBroker::Failed(io::Error::other(format!(
+                "{program}: {words}"
+            ))))
         }
     }
 }
@@ -90,8 +101,12 @@ fn run(command: &mut Command) -> Result<(), NoBroker> {
 /// Where the user's programs keep what they can make again.
 pub(crate) fn cache() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    base.or_else(home).unwrap_or_else(std::env::temp_dir).join("thalweg-bench")
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    base.or_else(home)
+        .unwrap_or_else(std::env::temp_dir)
+        .join("thalweg-bench")
 }
 
 /// What both have in common.

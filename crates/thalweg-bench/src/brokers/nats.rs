@@ -13,7 +13,9 @@ use crate::cell::Protocol;
 pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = System::Nats.program()?;
     let addresses = site.addresses()?;
-    let port = addresses.get(&Protocol::Mqtt).map_or(1883, |ends| ends.publish.port());
+    let port = addresses
+        .get(&Protocol::Mqtt)
+        .map_or(1883, |ends| ends.publish.port());
     let client = site.address(Kind::Tcp, 4222)?;
     // It has no store of its own in memory for sessions; a file system there is as good.
     let memory = Path::new(MEMORY);

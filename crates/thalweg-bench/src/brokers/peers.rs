@@ -22,16 +22,42 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
     let (protocol, configuration) = match system {
         System::CycloneDds => {
             let ends = [(publisher, site.host), (site.host, publisher)];
-            let is_multicast = site.cell.broker_settings.get("multicast").is_some_and(|word| word == "true");
-            let heartbeat = site.cell.broker_settings.get("heartbeat").map(String::as_str);
-            let texts = ends.map(|(own, peer)| cyclone(&own.to_string(), &peer.to_string(), is_multicast, heartbeat));
+            let is_multicast = site
+                .cell
+                .broker_settings
+                .get("multicast")
+                .is_some_and(|word| word == "true");
+            let heartbeat = site
+                .cell
+                .broker_settings
+                .get("heartbeat")
+                .map(String::as_str);
+            let texts = ends.map(|(own, peer)| {
+                cyclone(&own.to_string(), &peer.to_string(), is_multicast, heartbeat)
+            });
             (Protocol::Dds, texts.join("\n"))
         }
-        _ => (Protocol::Zmtp, "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000, ZMQ_XPUB_NODROP = 1".to_owned()),
+        _ => (
+            Protocol::Zmtp,
+            "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000, ZMQ_XPUB_NODROP = 1".to_owned(),
+        ),
     };
     let address = SocketAddr::new(publisher, site.address(Kind::Tcp, 5559)?.port());
-    let addresses = [(protocol, Ends { publish: address, subscribe: address })].into();
-    Ok(Running { addresses, version, configuration, process: None, _ports: Some(site.ports) })
+    let addresses = [(
+        protocol,
+        Ends {
+            publish: address,
+            subscribe: address,
+        },
+    )]
+    .into();
+    Ok(Running {
+        addresses,
+        version,
+        configuration,
+        process: None,
+        _ports: Some(site.ports),
+    })
 }
 
 /// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes. Subscribers
@@ -56,8 +82,13 @@ mod tests {
     #[test]
     fn what_a_program_reads_in_one_line_is_one() {
         let text = cyclone("10.80.1.2", "10.80.2.2", false, Some("1 s"));
-        assert!(!text.contains(['"', '\n']) && text.contains("address='10.80.1.2'"), "{text}");
-        assert!(text.contains("<AllowMulticast>false<") && text.contains(">1 s</HeartbeatInterval>"));
+        assert!(
+            !text.contains(['"', '\n']) && text.contains("address='10.80.1.2'"),
+            "{text}"
+        );
+        assert!(
+            text.contains("<AllowMulticast>false<") && text.contains(">1 s</HeartbeatInterval>")
+        );
         assert!(!cyclone("a", "b", true, None).contains("Heartbeat"));
     }
 }

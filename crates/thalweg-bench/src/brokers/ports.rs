@@ -30,11 +30,17 @@ impl Ports {
             let port = FIRST + (first + step) % COUNT;
             if !taken.contains(&port) && is_free(kind, port) {
                 taken.insert(port);
-                self.own.lock().unwrap_or_else(PoisonError::into_inner).push(port);
+                self.own
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(port);
                 return Ok(port);
             }
         }
-        Err(io::Error::other(format!("no free port in {FIRST} to {}", FIRST + COUNT - 1)))
+        Err(io::Error::other(format!(
+            "no free port in {FIRST} to {}",
+            FIRST + COUNT - 1
+        )))
     }
 }
 
@@ -66,7 +72,9 @@ mod tests {
     #[test]
     fn nobody_gets_a_port_twice_until_it_is_given_back() {
         let ports = Ports::default();
-        let some: BTreeSet<u16> = (0..50).map(|_| ports.free(Kind::Tcp).expect("a port")).collect();
+        let some: BTreeSet<u16> = (0..50)
+            .map(|_| ports.free(Kind::Tcp).expect("a port"))
+            .collect();
         assert_eq!(some.len(), 50);
         let others = Ports::default();
         assert!(!some.contains(&others.free(Kind::Udp).expect("a port")));

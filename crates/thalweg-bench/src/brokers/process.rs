@@ -35,7 +35,13 @@ pub struct Process {
 impl Process {
     /// Starts it, and returns when it is ready.
     pub fn start(launch: Launch, site: Site<'_>) -> io::Result<Process> {
-        let Site { cell, space, folder, ports, .. } = site;
+        let Site {
+            cell,
+            space,
+            folder,
+            ports,
+            ..
+        } = site;
         let mut process = Process {
             children: Vec::new(),
             guards: Vec::new(),
@@ -47,17 +53,28 @@ impl Process {
             let child = process.spawn(order, space, cell.cpus.0)?;
             let number = child.id();
             process.children.push(child);
-            process.guards.push(Guard::of_group(number, &process.folder)?);
+            process
+                .guards
+                .push(Guard::of_group(number, &process.folder)?);
             process.remember()?;
         }
         let patience = Instant::now() + launch.patience;
         while !process.is_ready(&launch, space) {
-            let has_ended = process.children.last_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            let has_ended = process
+                .children
+                .last_mut()
+                .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
             if has_ended || Instant::now() > patience {
                 let said = fs::read_to_string(process.log()).unwrap_or_default();
                 let lines: Vec<&str> = said.lines().collect();
-                let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("; ");
-                return Err(io::Error::other(format!("{} did not start: {last}", cell.system)));
+                let last = lines
+                    .get(lines.len().saturating_sub(LINES)..)
+                    .unwrap_or_default()
+                    .join("; ");
+                return Err(io::Error::other(format!(
+                    "{} did not start: {last}",
+                    cell.system
+                )));
             }
             thread::sleep(LOOK_UP);
         }
@@ -81,11 +98,15 @@ impl Process {
             if let Some(cpu) = cpu.filter(|cpu| *cpu < CpuSet::MAX_CPU) {
                 let mut set = CpuSet::new();
                 set.set(cpu);
-                sched_setaffinity(None, &set)
-                    .map_err(|error| io::Error::other(format!("no broker on core {cpu}: {error}")))?;
+                sched_setaffinity(None, &set).map_err(|error| {
+                    io::Error::other(format!("no broker on core {cpu}: {error}"))
+                })?;
             }
             command.spawn().map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", command.get_program().to_string_lossy()))
+                io::Error::new(
+                    error.kind(),
+                    format!("{}: {error}", command.get_program().to_string_lossy()),
+                )
             })
         };
         inside(space, start)
@@ -93,14 +114,18 @@ impl Process {
 
     /// Writes down who is to be ended if this process is killed before it can.
     fn remember(&self) -> io::Result<()> {
-        let lines: String =
-            self.children.iter().filter_map(|child| Some(format!("{} {}\n", child.id(), born(child.id())?))).collect();
+        let lines: String = self
+            .children
+            .iter()
+            .filter_map(|child| Some(format!("{} {}\n", child.id(), born(child.id())?)))
+            .collect();
         fs::write(self.folder.join(PROCESSES), lines)
     }
 
     fn is_ready(&self, launch: &Launch, space: Option<&Space>) -> bool {
-        let has_said =
-            launch.says.is_none_or(|words| fs::read_to_string(self.log()).is_ok_and(|text| text.contains(words)));
+        let has_said = launch.says.is_none_or(|words| {
+            fs::read_to_string(self.log()).is_ok_and(|text| text.contains(words))
+        });
         has_said && inside(space, || Ok(launch.addresses.iter().all(accepts))).unwrap_or(false)
     }
 
@@ -121,7 +146,10 @@ impl Process {
 
     /// What it has used since it was started.
     pub fn usage(&self) -> Usage {
-        self.children.last().map(|broker| usage(broker.id())).unwrap_or_default()
+        self.children
+            .last()
+            .map(|broker| usage(broker.id()))
+            .unwrap_or_default()
     }
 }
 
@@ -142,7 +170,10 @@ impl Drop for Process {
 
 /// Ends a process, its group and all that come from it.
 fn end(process: u32) {
-    let all: Vec<(u32, Option<u64>)> = family(process).into_iter().map(|one| (one, born(one))).collect();
+    let all: Vec<(u32, Option<u64>)> = family(process)
+        .into_iter()
+        .map(|one| (one, born(one)))
+        .collect();
     let pid = |process: u32| i32::try_from(process).ok().and_then(Pid::from_raw);
     if let Some(group) = pid(process) {
         let _ = kill_process_group(group, Signal::KILL);
@@ -156,11 +187,17 @@ fn end(process: u32) {
 }
 
 /// Does something in a namespace or where we are, on a thread of its own either way.
-fn inside<T: Send>(space: Option<&Space>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+fn inside<T: Send>(
+    space: Option<&Space>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     match space {
         Some(space) => space.within(work),
         None => thread::scope(|scope| {
-            scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("what started the broker panicked")))
+            scope
+                .spawn(work)
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("what started the broker panicked")))
         }),
     }
 }
@@ -171,10 +208,12 @@ fn accepts((protocol, ends): (&Protocol, &Ends)) -> bool {
         Protocol::Coap => {
             let wanted = format!(":{:04X} ", ends.publish.port());
             ["udp", "udp6"].iter().any(|table| {
-                let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+                let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                    .unwrap_or_default();
                 text.lines().skip(1).any(|line| {
                     line.split_once(": ").is_some_and(|(_, rest)| {
-                        rest.split_once(' ').is_some_and(|(local, _)| format!("{local} ").ends_with(&wanted))
+                        rest.split_once(' ')
+                            .is_some_and(|(local, _)| format!("{local} ").ends_with(&wanted))
                     })
                 })
             })
@@ -195,9 +234,15 @@ pub fn folder_name(number: u32) -> String {
 pub fn sweep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(std::env::temp_dir())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name();
-            let Some(owner) = name.to_str().and_then(owner) else { continue };
+            let Some(owner) = name.to_str().and_then(owner) else {
+                continue;
+            };
             if born(owner.0) != Some(owner.1) {
                 clear(&entry.path());
             }
@@ -212,7 +257,10 @@ fn owner(name: &str) -> Option<(u32, u64)> {
 }
 
 fn clear(folder: &Path) {
-    for line in fs::read_to_string(folder.join(PROCESSES)).unwrap_or_default().lines() {
+    for line in fs::read_to_string(folder.join(PROCESSES))
+        .unwrap_or_default()
+        .lines()
+    {
         let mut numbers = line.split(' ');
         let process = numbers.next().and_then(|text| text.parse::<u32>().ok());
         let when = numbers.next().and_then(|text| text.parse::<u64>().ok());
@@ -250,11 +298,19 @@ mod tests {
     fn what_a_killed_process_left_is_ended_and_removed() {
         let folder = std::env::temp_dir().join(format!("thalweg-clear-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let mut left = Command::new("sleep").arg("600").process_group(0).spawn().expect("sleep");
+        let mut left = Command::new("sleep")
+            .arg("600")
+            .process_group(0)
+            .spawn()
+            .expect("sleep");
         let when = born(left.id()).expect("it runs");
         // One whose number now is somebody else's is left alone.
         let own = std::process::id();
-        let text = format!("{} {when}\n{own} {}\n", left.id(), born(own).expect("this runs") + 1);
+        let text = format!(
+            "{} {when}\n{own} {}\n",
+            left.id(),
+            born(own).expect("this runs") + 1
+        );
         fs::write(folder.join(PROCESSES), text).expect("a file");
         clear(&folder);
         assert!(!left.wait().expect("it was ended").success());

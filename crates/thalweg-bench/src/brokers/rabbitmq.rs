@@ -13,7 +13,8 @@ use crate::cell::Protocol;
 /// Guests from anywhere, and no limit of 10 messages under way for MQTT. Whether messages survive is the clients' choice.
 pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = System::Rabbitmq.program()?;
-    let mapper = found(&["epmd"]).ok_or_else(|| NoBroker::Absent(System::Rabbitmq.install().to_owned()))?;
+    let mapper =
+        found(&["epmd"]).ok_or_else(|| NoBroker::Absent(System::Rabbitmq.install().to_owned()))?;
     let addresses = site.addresses()?;
     let mut text = String::new();
     let mut plugins = Vec::new();
@@ -40,7 +41,9 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
             ends.publish
         );
     }
-    text.push_str("log.console = false\nlog.file.level = warning\ndisk_free_limit.absolute = 100MB\n");
+    text.push_str(
+        "log.console = false\nlog.file.level = warning\ndisk_free_limit.absolute = 100MB\n",
+    );
     text.push_str(&site.settings(" = "));
     let config = site.write("rabbitmq.conf", &text)?;
     let enabled = format!("[{}].\n", plugins.join(","));
@@ -51,25 +54,40 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let [mapped, distributed] = [4369, 25_672].map(|usual| site.address(Kind::Tcp, usual));
     let (mapped, distributed) = (mapped?.port(), distributed?.port());
     let environment = vec![
-        ("PATH", format!("{path}:/usr/lib/rabbitmq/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
+        (
+            "PATH",
+            format!("{path}:/usr/lib/rabbitmq/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        ),
         ("HOME", text_of(&home)),
         ("LANG", "C.UTF-8".to_owned()),
         ("ERL_EPMD_PORT", mapped.to_string()),
         ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
-        ("RABBITMQ_NODENAME", format!("bench{}@localhost", amqp.port())),
+        (
+            "RABBITMQ_NODENAME",
+            format!("bench{}@localhost", amqp.port()),
+        ),
         ("RABBITMQ_DIST_PORT", distributed.to_string()),
         ("RABBITMQ_CONFIG_FILE", config),
         ("RABBITMQ_ENABLED_PLUGINS_FILE", plugins),
         ("RABBITMQ_MNESIA_BASE", text_of(&site.path("mnesia"))),
         ("RABBITMQ_LOG_BASE", text_of(&site.path("logs"))),
         ("RABBITMQ_PID_FILE", text_of(&site.path("pid"))),
-        ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}".to_owned()),
+        (
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            "-kernel inet_dist_use_interface {127,0,0,1}".to_owned(),
+        ),
     ];
     let before = Order {
         environment: environment.clone(),
-        ..Order::new(mapper, &["-port", &mapped.to_string(), "-address", "127.0.0.1"])
+        ..Order::new(
+            mapper,
+            &["-port", &mapped.to_string(), "-address", "127.0.0.1"],
+        )
     };
-    let broker = Order { environment, ..Order::new(program, &[]) };
+    let broker = Order {
+        environment,
+        ..Order::new(program, &[])
+    };
     let mut launch = Launch::new(broker, addresses, format!("{text}# plugins: {enabled}"))?;
     launch.before = Some(before);
     launch.says = Some("completed with");

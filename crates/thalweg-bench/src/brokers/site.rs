@@ -71,7 +71,13 @@ impl<'a> Site<'a> {
         let folder = process::folder_name(NUMBER.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir(&folder)?;
-        Ok(Site { cell, space, folder, host: host.into(), ports: Ports::default() })
+        Ok(Site {
+            cell,
+            space,
+            folder,
+            host: host.into(),
+            ports: Ports::default(),
+        })
     }
 
     /// A path in its folder.
@@ -107,8 +113,18 @@ impl<'a> Site<'a> {
                 Protocol::Dds => return Err(io::Error::other("DDS has no broker")),
             };
             let address = self.address(kind, usual)?;
-            let other = if protocol == Protocol::Zmtp { self.address(kind, usual + 1)? } else { address };
-            addresses.insert(protocol, Ends { publish: address, subscribe: other });
+            let other = if protocol == Protocol::Zmtp {
+                self.address(kind, usual + 1)?
+            } else {
+                address
+            };
+            addresses.insert(
+                protocol,
+                Ends {
+                    publish: address,
+                    subscribe: other,
+                },
+            );
         }
         Ok(addresses)
     }
@@ -124,13 +140,21 @@ impl<'a> Site<'a> {
 
     /// Whether the cell asks for messages that survive; `persistence` is the same word for all systems.
     pub fn is_persistent(&self) -> bool {
-        self.cell.broker_settings.get(PERSISTENCE).is_some_and(|value| value == "true")
+        self.cell
+            .broker_settings
+            .get(PERSISTENCE)
+            .is_some_and(|value| value == "true")
     }
 
     /// The settings of the cell in the broker's own words, one for each line.
     pub fn settings(&self, between: &str) -> String {
         let mut text = String::new();
-        for (key, value) in self.cell.broker_settings.iter().filter(|(key, _)| *key != PERSISTENCE) {
+        for (key, value) in self
+            .cell
+            .broker_settings
+            .iter()
+            .filter(|(key, _)| *key != PERSISTENCE)
+        {
             let _ = writeln!(text, "{key}{between}{value}");
         }
         text
@@ -139,7 +163,11 @@ impl<'a> Site<'a> {
 
 impl Launch {
     /// A broker that is ready when it accepts.
-    pub fn new(broker: Order, addresses: BTreeMap<Protocol, Ends>, configuration: String) -> Result<Launch, NoBroker> {
+    pub fn new(
+        broker: Order,
+        addresses: BTreeMap<Protocol, Ends>,
+        configuration: String,
+    ) -> Result<Launch, NoBroker> {
         Ok(Launch {
             before: None,
             broker,
@@ -155,7 +183,11 @@ impl Launch {
 impl Order {
     /// A command without an environment of its own.
     pub fn new(program: PathBuf, arguments: &[&str]) -> Order {
-        Order { program, arguments: arguments.iter().map(|&word| word.to_owned()).collect(), environment: Vec::new() }
+        Order {
+            program,
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            environment: Vec::new(),
+        }
     }
 }
 

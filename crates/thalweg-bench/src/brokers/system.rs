@@ -88,7 +88,9 @@ impl System {
             System::Rabbitmq => "apt-get install --no-install-recommends rabbitmq-server",
             System::Ejabberd => "apt-get install --no-install-recommends ejabberd",
             System::Nats => "apt-get install --no-install-recommends nats-server",
-            System::ZmqProxy | System::ZmqPeers => "apt-get install --no-install-recommends gcc libc6-dev libzmq3-dev",
+            System::ZmqProxy | System::ZmqPeers => {
+                "apt-get install --no-install-recommends gcc libc6-dev libzmq3-dev"
+            }
             System::CycloneDds => {
                 "apt-get install --no-install-recommends gcc libc6-dev cyclonedds-dev cyclonedds-tools"
             }
@@ -102,12 +104,13 @@ impl System {
             System::Thalweg => thalweg::program(),
             System::Mosquitto => found(&["mosquitto"]),
             // The one in /usr/sbin changes the user; the script beside the libraries does not.
-            System::Rabbitmq => {
-                Some(PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server")).filter(|path| path.exists())
-            }
+            System::Rabbitmq => Some(PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server"))
+                .filter(|path| path.exists()),
             // Its own script changes the user, so that only the place of its libraries is taken from it.
             System::Ejabberd => found(&["ejabberdctl"]).and_then(|_| found(&["erl"])),
-            System::Nats => std::env::var_os("NATS_SERVER").map(PathBuf::from).or_else(|| found(&["nats-server"])),
+            System::Nats => std::env::var_os("NATS_SERVER")
+                .map(PathBuf::from)
+                .or_else(|| found(&["nats-server"])),
             System::ZmqProxy | System::ZmqPeers => return native::zmq_peer(),
             System::CycloneDds => return native::dds_peer(),
             System::Libcoap => found(&["coap-server-notls", "coap-server"]),
@@ -131,12 +134,22 @@ impl System {
             System::Ejabberd => folder_of("/usr/lib/x86_64-linux-gnu", "ejabberd-")
                 .or_else(|_| folder_of("/usr/lib/aarch64-linux-gnu", "ejabberd-")),
             System::Nats => said(&program, &["--version"]),
-            System::ZmqProxy | System::ZmqPeers | System::CycloneDds => said(&program, &["version"]),
+            System::ZmqProxy | System::ZmqPeers | System::CycloneDds => {
+                said(&program, &["version"])
+            }
             // It has no option for that, but says it when it takes one that it does not know.
             System::Libcoap => said(&program, &["-?"]),
         }?;
-        let line = text.lines().find(|line| line.contains(|c: char| c.is_ascii_digit())).unwrap_or_default();
-        Ok(line.split(" -- ").next().unwrap_or_default().trim().to_owned())
+        let line = text
+            .lines()
+            .find(|line| line.contains(|c: char| c.is_ascii_digit()))
+            .unwrap_or_default();
+        Ok(line
+            .split(" -- ")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned())
     }
 }
 
@@ -149,22 +162,38 @@ impl fmt::Display for System {
 /// The first of these programs that is in the path or where Debian keeps servers.
 pub(crate) fn found(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from)).collect();
-    names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|file| file.is_file())
+    let folders: Vec<PathBuf> = std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
+        .collect();
+    names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|file| file.is_file())
 }
 
 /// What a program says, on whichever output, however it ends.
 fn said(program: &Path, arguments: &[&str]) -> io::Result<String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
-    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()?;
+    let text = if output.stdout.is_empty() {
+        output.stderr
+    } else {
+        output.stdout
+    };
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The first entry of a folder that begins so, which is name and version.
 fn folder_of(folder: &str, prefix: &str) -> io::Result<String> {
-    let names = fs::read_dir(folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = fs::read_dir(folder)?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
     names.sort_unstable();
-    names.pop().map(|name| name.replacen('-', " ", 1)).ok_or_else(|| io::Error::other(format!("{folder}: no {prefix}")))
+    names
+        .pop()
+        .map(|name| name.replacen('-', " ", 1))
+        .ok_or_else(|| io::Error::other(format!("{folder}: no {prefix}")))
 }

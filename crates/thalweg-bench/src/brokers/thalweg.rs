@@ -14,7 +14,10 @@ pub fn program() -> Option<PathBuf> {
         let own = std::env::current_exe().ok()?;
         (own.file_stem()? == "thalweg").then_some(own)
     };
-    std::env::var_os("THALWEG_BIN").map(PathBuf::from).or_else(own).or_else(|| found(&["thalweg"]))
+    std::env::var_os("THALWEG_BIN")
+        .map(PathBuf::from)
+        .or_else(own)
+        .or_else(|| found(&["thalweg"]))
 }
 
 /// Without journal unless asked, listeners for the protocols of the legs only.
@@ -24,7 +27,11 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let mut text = String::new();
     for (protocol, ends) in &addresses {
         let name = super::word(*protocol);
-        let _ = writeln!(text, "listeners.{name}.bind = \"{}\"\nlisteners.{name}.anonymous = true", ends.publish);
+        let _ = writeln!(
+            text,
+            "listeners.{name}.bind = \"{}\"\nlisteners.{name}.anonymous = true",
+            ends.publish
+        );
     }
     for (protocol, name) in [
         (Protocol::Mqtt, "mqtt"),
@@ -44,7 +51,9 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let data = text_of(&site.path("data"));
     let mut broker = Order::new(program, &["serve", "--config", &config, "--data", &data]);
     for setting in site.settings("=").lines() {
-        broker.arguments.extend(["--set".to_owned(), setting.to_owned()]);
+        broker
+            .arguments
+            .extend(["--set".to_owned(), setting.to_owned()]);
         // In the record they are what was said last.
         let _ = writeln!(text, "# --set {setting}");
     }

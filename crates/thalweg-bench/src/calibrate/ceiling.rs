@@ -21,9 +21,13 @@ use crate::speed::sinks::{Amqp, Mqtt, Stomp};
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let lasts = if wishes.quick { SECOND / 2 } else { 2 * SECOND };
     let mut findings = vec![bare(lasts, stop)];
-    for (protocol, qos) in
-        [(Protocol::Mqtt, 0), (Protocol::Mqtt, 1), (Protocol::Amqp, 1), (Protocol::Stomp, 1), (Protocol::Coap, 0)]
-    {
+    for (protocol, qos) in [
+        (Protocol::Mqtt, 0),
+        (Protocol::Mqtt, 1),
+        (Protocol::Amqp, 1),
+        (Protocol::Stomp, 1),
+        (Protocol::Coap, 0),
+    ] {
         if !stop.load(Ordering::Relaxed) {
             findings.push(common(protocol, qos, lasts, stop));
         }
@@ -61,7 +65,10 @@ fn bare(lasts: u64, stop: &AtomicBool) -> Finding {
         Ok((speed, _)) => speed,
         Err(fault) => return Finding::skipped(what, fault),
     };
-    let (taken, sink_s) = (sink.bytes.load(Ordering::Acquire), sink.cpu.load(Ordering::Acquire) as f64 / 1e9);
+    let (taken, sink_s) = (
+        sink.bytes.load(Ordering::Acquire),
+        sink.cpu.load(Ordering::Acquire) as f64 / 1e9,
+    );
     let busy = speed.cpu_s / speed.seconds;
     let limit = match (busy > 0.9, sink_s / speed.seconds > 0.9) {
         (true, _) => "the sending thread is the limit",
@@ -76,7 +83,11 @@ fn bare(lasts: u64, stop: &AtomicBool) -> Finding {
         speed.per_core() / 1e6,
         busy * 100.0,
         sink_s / speed.seconds * 100.0,
-        if cfg!(debug_assertions) { "; a build without optimisation" } else { "" },
+        if cfg!(debug_assertions) {
+            "; a build without optimisation"
+        } else {
+            ""
+        },
     );
     Finding::new(what, "10 million/s or more", words, speed.rate() >= BAR)
         .with("messages_per_s", speed.rate())
@@ -87,8 +98,10 @@ fn bare(lasts: u64, stop: &AtomicBool) -> Finding {
 }
 
 fn common(protocol: Protocol, qos: u8, lasts: u64, stop: &AtomicBool) -> Finding {
-    let what =
-        format!("common driver, {protocol:?} at {} once, 36 B into a sink", ["most", "least"][usize::from(qos > 0)]);
+    let what = format!(
+        "common driver, {protocol:?} at {} once, 36 B into a sink",
+        ["most", "least"][usize::from(qos > 0)]
+    );
     let begun = clock::process_cpu();
     let measured = sink_of(protocol)
         .map_err(|error| error.to_string())
@@ -117,7 +130,12 @@ fn flood(
     lasts: u64,
     stop: &AtomicBool,
 ) -> Result<(Speed, u64), String> {
-    let leg = Leg { protocol, qos, version: 5, window: WINDOW };
+    let leg = Leg {
+        protocol,
+        qos,
+        version: 5,
+        window: WINDOW,
+    };
     let job = Job {
         run: 1,
         role: "ceiling".to_owned(),
@@ -136,19 +154,34 @@ fn flood(
     };
     let mut publisher = drivers::publisher(driver, &job)?;
     let (begin, cpu) = (clock::now(), clock::thread_cpu());
-    let times = Times { begin, measure: begin, end: begin + lasts, give_up: begin + 4 * lasts };
+    let times = Times {
+        begin,
+        measure: begin,
+        end: begin + lasts,
+        give_up: begin + 4 * lasts,
+    };
     let mut pacer = Pacer::flood(1, Sizes::Fixed(36), 1, times);
     let mut buffer = Vec::new();
     while clock::now() < times.end && !stop.load(Ordering::Relaxed) {
         let mut is_full = false;
         pacer.turn(&mut clock::now, &mut |item, now| {
-            let header = Header { run: 1, flow: 0, seq: item.seq, intended: item.at, sent: now };
+            let header = Header {
+                run: 1,
+                flow: 0,
+                seq: item.seq,
+                intended: item.at,
+                sent: now,
+            };
             Layout::Binary.write(&header, item.size as usize, &mut buffer);
             let gave = publisher.publish(0, &buffer)?;
             is_full |= gave == Gave::Full;
             Ok::<_, String>(gave)
         })?;
-        publisher.turn(if is_full { clock::now() + MS } else { 0 }, is_full, &mut |_| {})?;
+        publisher.turn(
+            if is_full { clock::now() + MS } else { 0 },
+            is_full,
+            &mut |_| {},
+        )?;
     }
     // What is given and has not left does not count.
     while publisher.unsettled() > 0 && clock::now() < times.give_up {
@@ -157,14 +190,36 @@ fn flood(
     let unsettled = publisher.unsettled();
     let seconds = (clock::now() - begin) as f64 / 1e9;
     let messages = pacer.sent().all.saturating_sub(unsettled);
-    Ok((Speed { messages, seconds, cpu_s: (clock::thread_cpu() - cpu) as f64 / 1e9 }, unsettled))
+    Ok((
+        Speed {
+            messages,
+            seconds,
+            cpu_s: (clock::thread_cpu() - cpu) as f64 / 1e9,
+        },
+        unsettled,
+    ))
 }
 
 /// What the receiver's side takes for a message: to read its header, to judge its number, to enter its times.
 fn books() -> Finding {
-    let times = Times { begin: 0, measure: 0, end: u64::MAX, give_up: u64::MAX };
+    let times = Times {
+        begin: 0,
+        measure: 0,
+        end: u64::MAX,
+        give_up: u64::MAX,
+    };
     let (mut got, table, mut buffer) = (Got::new(times, 1, 1), SideTable::default(), Vec::new());
-    Layout::Binary.write(&Header { run: 1, flow: 0, seq: 0, intended: 1, sent: 1 }, 36, &mut buffer);
+    Layout::Binary.write(
+        &Header {
+            run: 1,
+            flow: 0,
+            seq: 0,
+            intended: 1,
+            sent: 1,
+        },
+        36,
+        &mut buffer,
+    );
     let begun = clock::thread_cpu();
     for seq in 0..BOOKED {
         if let Some(place) = buffer.get_mut(8..12) {
@@ -175,8 +230,11 @@ fn books() -> Finding {
         }
     }
     let nanos = (clock::thread_cpu() - begun) as f64 / f64::from(BOOKED);
-    Finding::told("books: a received message read, judged and entered", format!("{nanos:.0} ns of processor time"))
-        .with("ns_per_message", nanos)
+    Finding::told(
+        "books: a received message read, judged and entered",
+        format!("{nanos:.0} ns of processor time"),
+    )
+    .with("ns_per_message", nanos)
 }
 
 /// A listener that answers CONNECT and throws everything else away, unread.
@@ -201,11 +259,20 @@ impl NullSink {
                 let _ = swallow(stream, &taken, &used, begun);
             }
         });
-        Ok(NullSink { address, bytes, cpu })
+        Ok(NullSink {
+            address,
+            bytes,
+            cpu,
+        })
     }
 }
 
-fn swallow(mut stream: TcpStream, taken: &AtomicU64, used: &AtomicU64, begun: u64) -> io::Result<()> {
+fn swallow(
+    mut stream: TcpStream,
+    taken: &AtomicU64,
+    used: &AtomicU64,
+    begun: u64,
+) -> io::Result<()> {
     let (mut first, mut answer) = ([0; 4096], Vec::new());
     let count = stream.read(&mut first)?;
     Mqtt::default().take(first.get(..count).unwrap_or_default(), &mut answer);
@@ -259,12 +326,25 @@ mod tests {
     fn every_driver_reaches_its_sink() {
         let stop = AtomicBool::new(false);
         let sink = NullSink::start().expect("a port is free");
-        let (speed, unsettled) =
-            flood(Driver::Bare, Protocol::Mqtt, 0, sink.address, 100 * MS, &stop).expect("it sends");
+        let (speed, unsettled) = flood(
+            Driver::Bare,
+            Protocol::Mqtt,
+            0,
+            sink.address,
+            100 * MS,
+            &stop,
+        )
+        .expect("it sends");
         assert!(speed.messages > 100 && unsettled == 0, "{speed:?}");
-        for protocol in [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp, Protocol::Coap] {
+        for protocol in [
+            Protocol::Mqtt,
+            Protocol::Amqp,
+            Protocol::Stomp,
+            Protocol::Coap,
+        ] {
             let address = sink_of(protocol).expect("a port is free");
-            let (speed, _) = flood(Driver::Common, protocol, 1, address, 100 * MS, &stop).expect("it sends");
+            let (speed, _) =
+                flood(Driver::Common, protocol, 1, address, 100 * MS, &stop).expect("it sends");
             assert!(speed.messages > 0, "{protocol:?} {speed:?}");
         }
     }

@@ -36,9 +36,15 @@ pub struct CalibrateArgs {
 /// Runs the command.
 pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let stop = stopper();
-    let wishes = Wishes { seed: args.seed, quick: args.quick };
+    let wishes = Wishes {
+        seed: args.seed,
+        quick: args.quick,
+    };
     let mut done: Vec<(Check, Vec<Finding>)> = Vec::new();
-    for check in CHECKS.iter().filter(|check| args.only.is_empty() || args.only.contains(&check.number)) {
+    for check in CHECKS
+        .iter()
+        .filter(|check| args.only.is_empty() || args.only.contains(&check.number))
+    {
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -52,14 +58,18 @@ pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let is_interrupted = stop.load(Ordering::Relaxed);
     let told = told(&wishes, &done, is_interrupted);
     let text = serde_json::to_string_pretty(&told)?;
-    fs::write(&args.out, format!("{text}\n"))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", args.out.display())))?;
+    fs::write(&args.out, format!("{text}\n")).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error}", args.out.display()))
+    })?;
     match args.json {
         true => writeln!(out, "{text}")?,
         false => out.write_all(table(&done).as_bytes())?,
     }
     eprintln!("written: {}", args.out.display());
-    let is_missed = done.iter().flat_map(|(_, findings)| findings).any(|finding| finding.verdict == Verdict::Missed);
+    let is_missed = done
+        .iter()
+        .flat_map(|(_, findings)| findings)
+        .any(|finding| finding.verdict == Verdict::Missed);
     Ok(match (is_interrupted, is_missed) {
         (true, _) => Outcome::Interrupted,
         (false, true) => Outcome::ShapeFailed,
@@ -72,7 +82,10 @@ fn told(wishes: &Wishes, done: &[(Check, Vec<Finding>)], is_interrupted: bool) -
         .iter()
         .map(|(check, findings)| json!({ "number": check.number, "name": check.name, "findings": findings }))
         .collect();
-    let holds = done.iter().flat_map(|(_, findings)| findings).all(|finding| finding.verdict != Verdict::Missed);
+    let holds = done
+        .iter()
+        .flat_map(|(_, findings)| findings)
+        .all(|finding| finding.verdict != Verdict::Missed);
     json!({
         "machine": machine(),
         "seed": wishes.seed,
@@ -96,7 +109,10 @@ fn table(done: &[(Check, Vec<Finding>)]) -> String {
                 Verdict::Skipped(_) => "skipped",
             };
             text.push_str(&format!("  {word:<8} {}\n", finding.what));
-            for (name, words) in [("expected", &finding.expected), ("measured", &finding.measured)] {
+            for (name, words) in [
+                ("expected", &finding.expected),
+                ("measured", &finding.measured),
+            ] {
                 if !words.is_empty() {
                     text.push_str(&format!("           {name}: {words}\n"));
                 }
@@ -111,8 +127,12 @@ fn table(done: &[(Check, Vec<Finding>)]) -> String {
 
 fn check_named(text: &str) -> Result<u8, String> {
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
-    let found = CHECKS.iter().find(|check| check.name == text || check.number.to_string() == text);
-    found.map(|check| check.number).ok_or_else(|| format!("{text} is none of {}, or 1 to 6", names.join(", ")))
+    let found = CHECKS
+        .iter()
+        .find(|check| check.name == text || check.number.to_string() == text);
+    found
+        .map(|check| check.number)
+        .ok_or_else(|| format!("{text} is none of {}, or 1 to 6", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -123,7 +143,12 @@ mod tests {
     fn tests_are_found_by_number_and_by_name() {
         assert_eq!((check_named("3"), check_named("stall")), (Ok(3), Ok(2)));
         assert!(check_named("7").is_err() && check_named("").is_err());
-        assert!(CHECKS.iter().enumerate().all(|(place, check)| usize::from(check.number) == place + 1));
+        assert!(
+            CHECKS
+                .iter()
+                .enumerate()
+                .all(|(place, check)| usize::from(check.number) == place + 1)
+        );
     }
 
     #[test]
@@ -134,7 +159,14 @@ mod tests {
             Finding::skipped("a link", "needs root"),
         ];
         let text = table(&[(CHECKS[0], findings)]);
-        for words in ["MISSED", "expected: 2 ms", "measured: 3 ms", "-        a speed", "skipped", "needs root"] {
+        for words in [
+            "MISSED",
+            "expected: 2 ms",
+            "measured: 3 ms",
+            "-        a speed",
+            "skipped",
+            "needs root",
+        ] {
             assert!(text.contains(words), "{text}");
         }
     }

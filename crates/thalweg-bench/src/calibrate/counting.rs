@@ -27,7 +27,8 @@ impl Injected {
                 // The last ones have nobody to be behind of.
                 let number = dice.draw() % (messages - 4);
                 // Two messages between two incidents: a message that overtakes nobody is not reordered.
-                let is_free = (number.saturating_sub(2)..=number + 2).all(|near| !fates.contains_key(&(flow, near)));
+                let is_free = (number.saturating_sub(2)..=number + 2)
+                    .all(|near| !fates.contains_key(&(flow, near)));
                 if is_free {
                     fates.insert((flow, number), fate);
                     left -= 1;
@@ -40,8 +41,15 @@ impl Injected {
 
 impl Service for Injected {
     fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate {
-        let flow = topic.rsplit('/').next().and_then(|flow| flow.parse().ok()).unwrap_or(u32::MAX);
-        self.fates.get(&(flow, number)).copied().unwrap_or(Fate::At(now))
+        let flow = topic
+            .rsplit('/')
+            .next()
+            .and_then(|flow| flow.parse().ok())
+            .unwrap_or(u32::MAX);
+        self.fates
+            .get(&(flow, number))
+            .copied()
+            .unwrap_or(Fate::At(now))
     }
 }
 
@@ -49,7 +57,12 @@ impl Service for Injected {
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let of_each = if wishes.quick { 20 } else { 100 };
     let mut findings = Vec::new();
-    for (driver, qos) in [(Driver::Bare, 0), (Driver::Bare, 1), (Driver::Bare, 2), (Driver::Common, 0)] {
+    for (driver, qos) in [
+        (Driver::Bare, 0),
+        (Driver::Bare, 1),
+        (Driver::Bare, 2),
+        (Driver::Common, 0),
+    ] {
         match measure(driver, qos, of_each, wishes.seed, stop) {
             Ok(row) => findings.push(judge(driver, qos, of_each, &row)),
             Err(error) => findings.push(Finding::skipped("counting", error.to_string())),
@@ -58,23 +71,54 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     findings
 }
 
-fn measure(driver: Driver, qos: u8, of_each: usize, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
+fn measure(
+    driver: Driver,
+    qos: u8,
+    of_each: usize,
+    seed: u64,
+    stop: &AtomicBool,
+) -> std::io::Result<Row> {
     // Twenty times as many messages as incidents of a kind.
     let messages = of_each as u64 * 20 / u64::from(FLOWS);
     let fake = Fake::start(Box::new(Injected::draw(seed, FLOWS, messages, of_each)))?;
-    let load = Load::Open { rate: RATE, flows: FLOWS, arrivals: "periodic".to_owned() };
+    let load = Load::Open {
+        rate: RATE,
+        flows: FLOWS,
+        arrivals: "periodic".to_owned(),
+    };
     let measure_ns = (messages as f64 / RATE * 1e9) as u64;
     // What was put in does not come any more: the drain ends by itself only where nothing is missing.
-    let phases = Phases { settle_ns: 0, warmup_ns: 0, measure_ns, drain_ns: 1_000_000_000 };
-    Ok(trial::run(&cell(fake.address(), driver, qos, 20, load, phases, seed), stop).row)
+    let phases = Phases {
+        settle_ns: 0,
+        warmup_ns: 0,
+        measure_ns,
+        drain_ns: 1_000_000_000,
+    };
+    Ok(trial::run(
+        &cell(fake.address(), driver, qos, 20, load, phases, seed),
+        stop,
+    )
+    .row)
 }
 
 fn judge(driver: Driver, qos: u8, of_each: usize, row: &Row) -> Finding {
     if let Standing::Invalid(why) = &row.standing {
         return Finding::skipped(format!("{driver:?}, QoS {qos}"), why.clone());
     }
-    let expected = [row.sent, row.sent - of_each as u64, of_each as u64, of_each as u64, of_each as u64];
-    let measured = [row.intended, row.delivered, row.lost, row.duplicates, row.reordered];
+    let expected = [
+        row.sent,
+        row.sent - of_each as u64,
+        of_each as u64,
+        of_each as u64,
+        of_each as u64,
+    ];
+    let measured = [
+        row.intended,
+        row.delivered,
+        row.lost,
+        row.duplicates,
+        row.reordered,
+    ];
     let words = |of: [u64; 5]| {
         let [sent, came, lost, twice, behind] = of;
         format!("{sent} sent, {came} came, {lost} lost, {twice} twice, {behind} behind a later one")

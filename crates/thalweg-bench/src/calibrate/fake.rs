@@ -59,20 +59,26 @@ impl Fake {
         let address = listener.local_addr()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let seen = is_over.clone();
-        let thread = thread::Builder::new().name("fake-broker".to_owned()).spawn(move || {
-            clock::be_exact();
-            Desk {
-                service,
-                listener,
-                lines: Vec::new(),
-                numbers: BTreeMap::new(),
-                leaving: BinaryHeap::new(),
-                order: 0,
-                held: BTreeMap::new(),
-            }
-            .run(&seen);
-        })?;
-        Ok(Fake { address, is_over, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("fake-broker".to_owned())
+            .spawn(move || {
+                clock::be_exact();
+                Desk {
+                    service,
+                    listener,
+                    lines: Vec::new(),
+                    numbers: BTreeMap::new(),
+                    leaving: BinaryHeap::new(),
+                    order: 0,
+                    held: BTreeMap::new(),
+                }
+                .run(&seen);
+            })?;
+        Ok(Fake {
+            address,
+            is_over,
+            thread: Some(thread),
+        })
     }
 
     /// Where it is.
@@ -142,11 +148,18 @@ impl Desk {
 
     fn wait(&self) {
         let now = clock::now();
-        let next = self.leaving.peek().map_or(now + LOOK_UP, |Reverse((at, ..))| *at);
+        let next = self
+            .leaving
+            .peek()
+            .map_or(now + LOOK_UP, |Reverse((at, ..))| *at);
         let timeout = clock::timespec(next.saturating_sub(now).min(LOOK_UP));
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         for line in self.lines.iter().filter(|line| !line.is_gone) {
-            let flags = if line.out.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            let flags = if line.out.is_empty() {
+                PollFlags::IN
+            } else {
+                PollFlags::IN | PollFlags::OUT
+            };
             fds.push(PollFd::new(&line.stream, flags));
         }
         // Whatever it says, everything is looked at.
@@ -154,15 +167,29 @@ impl Desk {
     }
 
     fn welcome(&mut self, stream: TcpStream) {
-        if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
+        if stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .is_ok()
+        {
             let machine = ServerSide::new(ServerLimits::default());
             let (inbox, out, filters) = (Vec::new(), Vec::new(), Vec::new());
-            self.lines.push(Line { stream, machine, inbox, out, filters, next_id: 1, is_gone: false });
+            self.lines.push(Line {
+                stream,
+                machine,
+                inbox,
+                out,
+                filters,
+                next_id: 1,
+                is_gone: false,
+            });
         }
     }
 
     fn read(&mut self, number: usize) {
-        let Some(line) = self.lines.get_mut(number).filter(|line| !line.is_gone) else { return };
+        let Some(line) = self.lines.get_mut(number).filter(|line| !line.is_gone) else {
+            return;
+        };
         let mut chunk = [0; 64 << 10];
         loop {
             match line.stream.read(&mut chunk) {
@@ -170,7 +197,9 @@ impl Desk {
                     line.is_gone = true;
                     break;
                 }
-                Ok(count) => line.inbox.extend_from_slice(chunk.get(..count).unwrap_or_default()),
+                Ok(count) => line
+                    .inbox
+                    .extend_from_slice(chunk.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     line.is_gone = error.kind() != io::ErrorKind::WouldBlock;
@@ -183,7 +212,10 @@ impl Desk {
         let mut used = 0;
         let mut came = Vec::new();
         loop {
-            let (count, event) = match line.machine.handle_input(bytes.get(used..).unwrap_or_default()) {
+            let (count, event) = match line
+                .machine
+                .handle_input(bytes.get(used..).unwrap_or_default())
+            {
                 Ok(Some(both)) => both,
                 Ok(None) => break,
                 Err(_) => {
@@ -209,14 +241,19 @@ impl Desk {
                     copies: 1,
                     from: (number, publish.id),
                 }),
-                Event::PubRec { id, .. } => line.machine.pubrel(id, ReasonCode::Success, &mut line.out),
-                Event::PubRel { id, .. } => line.machine.pubcomp(id, ReasonCode::Success, &mut line.out),
+                Event::PubRec { id, .. } => {
+                    line.machine.pubrel(id, ReasonCode::Success, &mut line.out)
+                }
+                Event::PubRel { id, .. } => {
+                    line.machine.pubcomp(id, ReasonCode::Success, &mut line.out)
+                }
                 Event::PingReq(_) => line.machine.pingresp(&mut line.out),
                 Event::Disconnect(_) => line.is_gone = true,
                 _ => {}
             }
         }
-        line.inbox.extend_from_slice(bytes.get(used..).unwrap_or_default());
+        line.inbox
+            .extend_from_slice(bytes.get(used..).unwrap_or_default());
         for message in came {
             self.take(message, now);
         }
@@ -237,7 +274,10 @@ impl Desk {
                 now
             }
             Fate::BehindNext => {
-                self.held.entry(message.topic.clone()).or_default().push(message);
+                self.held
+                    .entry(message.topic.clone())
+                    .or_default()
+                    .push(message);
                 return;
             }
         };
@@ -250,8 +290,14 @@ impl Desk {
 
     fn let_leave(&mut self) {
         let now = clock::now();
-        while self.leaving.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((_, _, message))) = self.leaving.pop() else { return };
+        while self
+            .leaving
+            .peek()
+            .is_some_and(|Reverse((at, ..))| *at <= now)
+        {
+            let Some(Reverse((_, _, message))) = self.leaving.pop() else {
+                return;
+            };
             for _ in 0..message.copies {
                 for line in self.lines.iter_mut().filter(|line| !line.is_gone) {
                     line.deliver(&message);
@@ -271,7 +317,13 @@ impl Desk {
 
 impl Line {
     fn deliver(&mut self, message: &Leaving) {
-        let Some((_, granted)) = self.filters.iter().find(|(filter, _)| *filter == message.topic) else { return };
+        let Some((_, granted)) = self
+            .filters
+            .iter()
+            .find(|(filter, _)| *filter == message.topic)
+        else {
+            return;
+        };
         let qos = match message.qos.min(*granted as u8) {
             0 => QoS::AtMostOnce,
             1 => QoS::AtLeastOnce,
@@ -279,7 +331,13 @@ impl Line {
         };
         let id = self.next_id;
         self.next_id = self.next_id.checked_add(1).unwrap_or(1);
-        let publish = PublishOut { qos, topic: &message.topic, id, payload: &message.payload, ..PublishOut::default() };
+        let publish = PublishOut {
+            qos,
+            topic: &message.topic,
+            id,
+            payload: &message.payload,
+            ..PublishOut::default()
+        };
         // What a client does not take it does not get.
         let _ = self.machine.publish(&publish, &mut self.out);
     }

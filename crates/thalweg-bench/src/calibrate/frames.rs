@@ -47,11 +47,36 @@ struct Exchange {
 }
 
 const EXCHANGES: [Exchange; 5] = [
-    Exchange { name: "MQTT QoS 0", protocol: Protocol::Mqtt, qos: 0, study: 410 },
-    Exchange { name: "MQTT QoS 1", protocol: Protocol::Mqtt, qos: 1, study: 554 },
-    Exchange { name: "MQTT QoS 2", protocol: Protocol::Mqtt, qos: 2, study: 834 },
-    Exchange { name: "CoAP CON", protocol: Protocol::Coap, qos: 1, study: 334 },
-    Exchange { name: "CoAP NON", protocol: Protocol::Coap, qos: 0, study: 288 },
+    Exchange {
+        name: "MQTT QoS 0",
+        protocol: Protocol::Mqtt,
+        qos: 0,
+        study: 410,
+    },
+    Exchange {
+        name: "MQTT QoS 1",
+        protocol: Protocol::Mqtt,
+        qos: 1,
+        study: 554,
+    },
+    Exchange {
+        name: "MQTT QoS 2",
+        protocol: Protocol::Mqtt,
+        qos: 2,
+        study: 834,
+    },
+    Exchange {
+        name: "CoAP CON",
+        protocol: Protocol::Coap,
+        qos: 1,
+        study: 334,
+    },
+    Exchange {
+        name: "CoAP NON",
+        protocol: Protocol::Coap,
+        qos: 0,
+        study: 288,
+    },
 ];
 
 /// What was exchanged, reckoned by whoever wrote and read it.
@@ -67,15 +92,24 @@ struct Reckoned {
 
 impl Reckoned {
     fn frame(&mut self, headers: u64, length: usize) {
-        self.data = self.data + Wire { bytes: headers + length as u64, frames: 1 };
+        self.data = self.data
+            + Wire {
+                bytes: headers + length as u64,
+                frames: 1,
+            };
     }
 }
 
 fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker> {
     let network = Network::up(&name_of_ours("cal-frames"), &Plan::default())?;
     let capture = Capture::start(&network)?;
-    let broker = brokers::start(&cell(system, exchange.protocol, exchange.qos), Some(network.broker()))?;
-    let address = broker.address(exchange.protocol).ok_or_else(|| io::Error::other("the broker has no address"))?;
+    let broker = brokers::start(
+        &cell(system, exchange.protocol, exchange.qos),
+        Some(network.broker()),
+    )?;
+    let address = broker
+        .address(exchange.protocol)
+        .ok_or_else(|| io::Error::other("the broker has no address"))?;
     let (reckoned, before, after, captured) = network.client().within(|| {
         let mut talk: Box<dyn Talk> = match exchange.protocol {
             Protocol::Coap => Box::new(Coap::begin(address, exchange.qos)?),
@@ -99,14 +133,23 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
     let wanted = reckoned.data
         + reckoned.empty
         + reckoned.pings
-        + Wire { bytes: pure.frames * ACKNOWLEDGEMENT, frames: pure.frames };
+        + Wire {
+            bytes: pure.frames * ACKNOWLEDGEMENT,
+            frames: pure.frames,
+        };
     let name = exchange.name;
-    let data = Wire { bytes: all.payload + all.protocol + all.transport, frames: all.data_frames };
+    let data = Wire {
+        bytes: all.payload + all.protocol + all.transport,
+        frames: all.data_frames,
+    };
     let payload = 2 * MESSAGES * PAYLOAD as u64;
     let mut findings = vec![
         Finding {
             what: format!("{name}: {MESSAGES} messages of {PAYLOAD} B, interfaces"),
-            wanted: format!("{} B in {} frames, {} of them only acknowledge", wanted.bytes, wanted.frames, pure.frames),
+            wanted: format!(
+                "{} B in {} frames, {} of them only acknowledge",
+                wanted.bytes, wanted.frames, pure.frames
+            ),
             found: format!("{} B in {}", counted.bytes, counted.frames),
             is_right: Some(counted == wanted),
         },
@@ -133,8 +176,10 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
                 all.other.frames
             ),
             is_right: Some(
-                (all.payload, data, all.repeated.frames + all.other.frames) == (payload, reckoned.data, 0)
-                    && all.acknowledgements.bytes == reckoned.empty.bytes + pure.frames * ACKNOWLEDGEMENT,
+                (all.payload, data, all.repeated.frames + all.other.frames)
+                    == (payload, reckoned.data, 0)
+                    && all.acknowledgements.bytes
+                        == reckoned.empty.bytes + pure.frames * ACKNOWLEDGEMENT,
             ),
         },
     ];
@@ -179,15 +224,22 @@ impl Mqtt {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             // CONNECT: protocol, level 4, clean session, no keep-alive, client identifier.
-            stream.write_all(&[b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01", name.as_bytes()].concat())?;
+            stream
+                .write_all(&[b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01", name.as_bytes()].concat())?;
             expect(&packet(&mut stream)?, 0x20)?;
             ends.push(stream);
         }
-        let (Some(mut subscriber), Some(publisher)) = (ends.pop(), ends.pop()) else { return Err(gone()) };
+        let (Some(mut subscriber), Some(publisher)) = (ends.pop(), ends.pop()) else {
+            return Err(gone());
+        };
         let body = [b"\0\x01\0\x09", TOPIC.as_bytes(), &[qos]].concat();
         subscriber.write_all(&[&[0x82, body.len() as u8], &body[..]].concat())?;
         expect(&packet(&mut subscriber)?, 0x90)?;
-        Ok(Mqtt { publisher, subscriber, qos })
+        Ok(Mqtt {
+            publisher,
+            subscriber,
+            qos,
+        })
     }
 }
 
@@ -203,12 +255,13 @@ impl Talk for Mqtt {
             reckoned.frame(TCP_HEADERS, bytes.len());
             stream.write_all(bytes)
         };
-        let read = |stream: &mut TcpStream, first: u8, reckoned: &mut Reckoned| -> io::Result<Vec<u8>> {
-            let packet = packet(stream)?;
-            reckoned.frame(TCP_HEADERS, packet.len());
-            expect(&packet, first)?;
-            Ok(packet)
-        };
+        let read =
+            |stream: &mut TcpStream, first: u8, reckoned: &mut Reckoned| -> io::Result<Vec<u8>> {
+                let packet = packet(stream)?;
+                reckoned.frame(TCP_HEADERS, packet.len());
+                expect(&packet, first)?;
+                Ok(packet)
+            };
         // Both legs say the same, with an identifier of their own.
         write(&mut self.publisher, &message, reckoned)?;
         match self.qos {
@@ -221,7 +274,10 @@ impl Talk for Mqtt {
             }
         }
         let came = read(&mut self.subscriber, 0x30 | (self.qos << 1), reckoned)?;
-        let identifier = came.get(13..15).and_then(|two| two.first_chunk()).map_or(0, |two| u16::from_be_bytes(*two));
+        let identifier = came
+            .get(13..15)
+            .and_then(|two| two.first_chunk())
+            .map_or(0, |two| u16::from_be_bytes(*two));
         match self.qos {
             0 => {}
             1 => write(&mut self.subscriber, &answer(0x40, identifier), reckoned)?,
@@ -253,7 +309,9 @@ fn packet(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 fn expect(packet: &[u8], first: u8) -> io::Result<()> {
     match packet.first() {
         Some(byte) if *byte == first => Ok(()),
-        _ => Err(io::Error::other(format!("the broker says {packet:02x?} instead of {first:02x}"))),
+        _ => Err(io::Error::other(format!(
+            "the broker says {packet:02x?} instead of {first:02x}"
+        ))),
     }
 }
 
@@ -276,11 +334,16 @@ impl Coap {
             socket.set_read_timeout(Some(PATIENCE))?;
             Ok(socket)
         };
-        let mut talk = Coap { publisher: socket()?, subscriber: socket()?, qos };
+        let mut talk = Coap {
+            publisher: socket()?,
+            subscriber: socket()?,
+            qos,
+        };
         // The resource has to be there before somebody can observe it.
         talk.publisher.send(&talk.put(0x7000))?;
         response(&talk.publisher, &mut Reckoned::default())?;
-        talk.subscriber.send(&[b"\x41\x01\x70\x01o\x60", PATH].concat())?;
+        talk.subscriber
+            .send(&[b"\x41\x01\x70\x01o\x60", PATH].concat())?;
         let first = response(&talk.subscriber, &mut Reckoned::default())?;
         if first.get(1) != Some(&0x45) {
             return Err(io::Error::other(format!("no observation: {first:02x?}")));
@@ -319,8 +382,13 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
         let mut buffer = [0; 1500];
         let length = socket.recv(&mut buffer)?;
         let message = buffer.get(..length).unwrap_or_default().to_vec();
-        let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else { return Err(gone()) };
-        let short = Wire { bytes: UDP_HEADERS + 4, frames: 1 };
+        let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else {
+            return Err(gone());
+        };
+        let short = Wire {
+            bytes: UDP_HEADERS + 4,
+            frames: 1,
+        };
         let id = [*message.get(2).unwrap_or(&0), *message.get(3).unwrap_or(&0)];
         let asks = first >> 4 & 3 == 0;
         match (code, asks) {
@@ -347,7 +415,12 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
 
 /// A cell of which only the broker matters.
 pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
-    let leg = Leg { protocol, qos, version: 3, window: 1 };
+    let leg = Leg {
+        protocol,
+        qos,
+        version: 3,
+        window: 1,
+    };
     let mut broker_settings = BTreeMap::new();
     if system == "thalweg" && protocol == Protocol::Coap {
         // Who observes is asked to acknowledge, or not, whatever the publisher did.
@@ -365,10 +438,23 @@ pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
         driver: Driver::Bare,
         publish: leg,
         subscribe: leg,
-        link: Link { namespaces: true, ..Link::LOOPBACK },
-        workload: Workload::Fixed { bytes: PAYLOAD as u32 },
-        load: Load::Closed { think_ns: 0, flows: 1 },
-        phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+        link: Link {
+            namespaces: true,
+            ..Link::LOOPBACK
+        },
+        workload: Workload::Fixed {
+            bytes: PAYLOAD as u32,
+        },
+        load: Load::Closed {
+            think_ns: 0,
+            flows: 1,
+        },
+        phases: Phases {
+            settle_ns: 0,
+            warmup_ns: 0,
+            measure_ns: 0,
+            drain_ns: 0,
+        },
         fan_out: 1,
         calls: None,
         extras: Default::default(),
@@ -399,7 +485,11 @@ mod tests {
     #[test]
     fn every_byte_is_counted_where_there_may_be_links() {
         for system in ["thalweg", "mosquitto"] {
-            let exchanges = if system == "thalweg" { &EXCHANGES[..] } else { &EXCHANGES[..3] };
+            let exchanges = if system == "thalweg" {
+                &EXCHANGES[..]
+            } else {
+                &EXCHANGES[..3]
+            };
             for exchange in exchanges {
                 if let Err(why) = network::is_possible() {
                     println!("skipped: {why}");
@@ -413,9 +503,15 @@ mod tests {
                                 finding.what, finding.wanted, finding.found, finding.is_right
                             );
                         }
-                        assert!(findings.iter().all(|finding| finding.is_right == Some(true)));
+                        assert!(
+                            findings
+                                .iter()
+                                .all(|finding| finding.is_right == Some(true))
+                        );
                     }
-                    Err(NoBroker::Absent(install)) => println!("skipped: {system} is not installed; {install}"),
+                    Err(NoBroker::Absent(install)) => {
+                        println!("skipped: {system} is not installed; {install}")
+                    }
                     Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
                 }
             }

@@ -19,7 +19,11 @@ pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
     }
     let mut findings = Vec::new();
     for (engine, who) in ENGINES {
-        let plan = Plan { engine, seed: 7, ..Plan::default() };
+        let plan = Plan {
+            engine,
+            seed: 7,
+            ..Plan::default()
+        };
         let network = Network::up(&name_of_ours("cal-link"), &plan)?;
         for percent in [5, 10, 15, 20, 25] {
             if stop.load(Ordering::Relaxed) {
@@ -37,10 +41,24 @@ pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
 
 /// How much of a connection's data comes through a link with a rate, when there is always more to send.
 fn goodput(engine: Engine, who: &str, rate: u64) -> io::Result<Finding> {
-    let shape = Shape { rate: Some(rate), ..Shape::default() };
-    let network = Network::up(&name_of_ours("cal-link"), &Plan { shape, engine, ..Plan::default() })?;
-    let listener = network.broker().within(|| TcpListener::bind((BROKER_HOST, 5001)))?;
-    let mut sender = network.client().within(|| TcpStream::connect((BROKER_HOST, 5001)))?;
+    let shape = Shape {
+        rate: Some(rate),
+        ..Shape::default()
+    };
+    let network = Network::up(
+        &name_of_ours("cal-link"),
+        &Plan {
+            shape,
+            engine,
+            ..Plan::default()
+        },
+    )?;
+    let listener = network
+        .broker()
+        .within(|| TcpListener::bind((BROKER_HOST, 5001)))?;
+    let mut sender = network
+        .client()
+        .within(|| TcpStream::connect((BROKER_HOST, 5001)))?;
     let (mut receiver, _) = listener.accept()?;
     let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let rate_found = thread::scope(|scope| {
@@ -103,20 +121,40 @@ mod tests {
     fn links_do_what_they_say_where_there_may_be_links() {
         let findings = everything(2000, &AtomicBool::new(false)).expect("a link");
         for finding in &findings {
-            println!("{}: {}; {}: {:?}", finding.what, finding.wanted, finding.found, finding.is_right);
+            println!(
+                "{}: {}; {}: {:?}",
+                finding.what, finding.wanted, finding.found, finding.is_right
+            );
         }
         // Rates and delays are a matter of what else runs; losses are not.
-        let of_losses = findings.iter().filter(|finding| finding.wanted.ends_with("lost"));
-        assert!(of_losses.clone().all(|finding| finding.is_right == Some(true)));
-        assert!(of_losses.count() == 20 || findings.iter().all(|finding| finding.found.starts_with("skipped")));
+        let of_losses = findings
+            .iter()
+            .filter(|finding| finding.wanted.ends_with("lost"));
+        assert!(
+            of_losses
+                .clone()
+                .all(|finding| finding.is_right == Some(true))
+        );
+        assert!(
+            of_losses.count() == 20
+                || findings
+                    .iter()
+                    .all(|finding| finding.found.starts_with("skipped"))
+        );
     }
 
     #[test]
     #[ignore = "a minute or two: what `thalweg bench calibrate` does"]
     fn links_do_what_they_say_over_a_hundred_thousand_packets() {
         for finding in everything(100_000, &AtomicBool::new(false)).expect("a link") {
-            println!("{}: {}; {}: {:?}", finding.what, finding.wanted, finding.found, finding.is_right);
-            assert!(finding.is_right != Some(false) || !finding.wanted.ends_with("lost"), "{finding:?}");
+            println!(
+                "{}: {}; {}: {:?}",
+                finding.what, finding.wanted, finding.found, finding.is_right
+            );
+            assert!(
+                finding.is_right != Some(false) || !finding.wanted.ends_with("lost"),
+                "{finding:?}"
+            );
         }
     }
 }

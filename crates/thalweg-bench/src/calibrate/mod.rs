@@ -75,7 +75,11 @@ impl Finding {
         measured: impl Into<String>,
         holds: bool,
     ) -> Finding {
-        let verdict = if holds { Verdict::Held } else { Verdict::Missed };
+        let verdict = if holds {
+            Verdict::Held
+        } else {
+            Verdict::Missed
+        };
         Finding {
             what: what.into(),
             expected: expected.into(),
@@ -87,12 +91,18 @@ impl Finding {
 
     /// One that is good to know.
     pub fn told(what: impl Into<String>, measured: impl Into<String>) -> Finding {
-        Finding { verdict: Verdict::Told, ..Finding::new(what, "", measured, true) }
+        Finding {
+            verdict: Verdict::Told,
+            ..Finding::new(what, "", measured, true)
+        }
     }
 
     /// One that could not be looked at here.
     pub fn skipped(what: impl Into<String>, why: impl Into<String>) -> Finding {
-        Finding { verdict: Verdict::Skipped(why.into()), ..Finding::new(what, "", "", true) }
+        Finding {
+            verdict: Verdict::Skipped(why.into()),
+            ..Finding::new(what, "", "", true)
+        }
     }
 
     /// With a number.
@@ -118,16 +128,49 @@ pub struct Check {
 
 /// All of them.
 pub const CHECKS: [Check; 6] = [
-    Check { number: 1, name: "ceiling", about: "what each driver can send into a null sink", run: ceiling::run },
-    Check { number: 2, name: "stall", about: "a broker that stalls shows in the response times", run: stall::run },
-    Check { number: 3, name: "queueing", about: "waits at servers of which theory knows them", run: queueing::run },
-    Check { number: 4, name: "link", about: "losses, rates and delays of networks", run: links },
-    Check { number: 5, name: "frames", about: "bytes on the wire, frame by frame", run: frames },
-    Check { number: 6, name: "counting", about: "gaps, repetitions, reordering", run: counting::run },
+    Check {
+        number: 1,
+        name: "ceiling",
+        about: "what each driver can send into a null sink",
+        run: ceiling::run,
+    },
+    Check {
+        number: 2,
+        name: "stall",
+        about: "a broker that stalls shows in the response times",
+        run: stall::run,
+    },
+    Check {
+        number: 3,
+        name: "queueing",
+        about: "waits at servers of which theory knows them",
+        run: queueing::run,
+    },
+    Check {
+        number: 4,
+        name: "link",
+        about: "losses, rates and delays of networks",
+        run: links,
+    },
+    Check {
+        number: 5,
+        name: "frames",
+        about: "bytes on the wire, frame by frame",
+        run: frames,
+    },
+    Check {
+        number: 6,
+        name: "counting",
+        about: "gaps, repetitions, reordering",
+        run: counting::run,
+    },
 ];
 
 fn links(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
-    all("links", link::everything(if wishes.quick { 10_000 } else { 100_000 }, stop))
+    all(
+        "links",
+        link::everything(if wishes.quick { 10_000 } else { 100_000 }, stop),
+    )
 }
 
 fn frames(_: &Wishes, _: &AtomicBool) -> Vec<Finding> {
@@ -139,12 +182,23 @@ fn all(name: &str, found: std::io::Result<Vec<check::Finding>>) -> Vec<Finding> 
     let found = match found {
         Ok(found) => found,
         // What is merely absent here has said so itself; this should have worked.
-        Err(error) => return vec![Finding::new(name, "it can be measured", error.to_string(), false)],
+        Err(error) => {
+            return vec![Finding::new(
+                name,
+                "it can be measured",
+                error.to_string(),
+                false,
+            )];
+        }
     };
-    let ours = |found: check::Finding| match (found.is_right, found.found.strip_prefix("skipped: ")) {
+    let ours = |found: check::Finding| match (found.is_right, found.found.strip_prefix("skipped: "))
+    {
         (Some(holds), _) => Finding::new(found.what, found.wanted, found.found, holds),
         (None, Some(why)) => Finding::skipped(found.what, why),
-        (None, None) => Finding { expected: found.wanted, ..Finding::told(found.what, found.found) },
+        (None, None) => Finding {
+            expected: found.wanted,
+            ..Finding::told(found.what, found.found)
+        },
     };
     found.into_iter().map(ours).collect()
 }
@@ -159,7 +213,12 @@ fn cell(
     phases: Phases,
     seed: u64,
 ) -> Cell {
-    let leg = Leg { protocol: Protocol::Mqtt, qos, version: 5, window };
+    let leg = Leg {
+        protocol: Protocol::Mqtt,
+        qos,
+        version: 5,
+        window,
+    };
     Cell {
         experiment: "E0".to_owned(),
         axes: BTreeMap::new(),

@@ -20,7 +20,10 @@ struct Servers {
 
 impl Servers {
     fn new(takes: u64) -> Servers {
-        Servers { takes, free_at: BTreeMap::new() }
+        Servers {
+            takes,
+            free_at: BTreeMap::new(),
+        }
     }
 }
 
@@ -52,18 +55,32 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
             }
         }
     }
-    let told = notes.into_iter().map(|note| Finding::told("a run did not count and was repeated", note));
+    let told = notes
+        .into_iter()
+        .map(|note| Finding::told("a run did not count and was repeated", note));
     if regular.len() < REPEATS || random.len() < REPEATS {
-        let (wanted, found) =
-            (format!("{REPEATS} runs of each that count"), format!("{} and {}", regular.len(), random.len()));
-        let missed = Finding::new("D/D/1 and M/D/1: this machine was too busy", wanted, found, false);
+        let (wanted, found) = (
+            format!("{REPEATS} runs of each that count"),
+            format!("{} and {}", regular.len(), random.len()),
+        );
+        let missed = Finding::new(
+            "D/D/1 and M/D/1: this machine was too busy",
+            wanted,
+            found,
+            false,
+        );
         return std::iter::once(missed).chain(told).collect();
     }
     let base = mean(&regular);
-    let (service, wait) = (SERVICE as f64 / 1e6, LOAD * SERVICE as f64 / 1e6 / (2.0 * (1.0 - LOAD)));
+    let (service, wait) = (
+        SERVICE as f64 / 1e6,
+        LOAD * SERVICE as f64 / 1e6 / (2.0 * (1.0 - LOAD)),
+    );
     let waits: Vec<f64> = random.iter().map(|mean| mean - base).collect();
     let interval = mean_interval(&waits, 0.95);
-    let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| (interval.low, interval.high));
+    let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| {
+        (interval.low, interval.high)
+    });
     let waited = mean(&waits);
     let close = |measured: f64, theory: f64| (measured / theory - 1.0).abs() <= TOLERANCE;
     let mut findings = vec![
@@ -75,9 +92,14 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
         )
         .with("response_mean_ms", base),
         Finding::new(
-            format!("M/D/1, S = {service:.0} ms, load {LOAD}: mean wait, response less that of D/D/1"),
+            format!(
+                "M/D/1, S = {service:.0} ms, load {LOAD}: mean wait, response less that of D/D/1"
+            ),
             format!("{wait:.3} ms ± 5 %"),
-            format!("{waited:.3} ms ({:+.1} %), 95 % {low:.3} to {high:.3} ms", (waited / wait - 1.0) * 100.0),
+            format!(
+                "{waited:.3} ms ({:+.1} %), 95 % {low:.3} to {high:.3} ms",
+                (waited / wait - 1.0) * 100.0
+            ),
             close(waited, wait),
         )
         .with("wait_mean_ms", waited)
@@ -91,9 +113,22 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
 /// One run of all servers.
 fn measure(arrivals: &str, lasts: u64, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
     let fake = Fake::start(Box::new(Servers::new(SERVICE)))?;
-    let load = Load::Open { rate: LOAD / (SERVICE as f64 / 1e9), flows: SERVERS, arrivals: arrivals.to_owned() };
-    let phases = Phases { settle_ns: 0, warmup_ns: 40 * SERVICE, measure_ns: lasts, drain_ns: 10_000 * MS };
-    Ok(trial::run(&cell(fake.address(), Driver::Bare, 0, 1, load, phases, seed), stop).row)
+    let load = Load::Open {
+        rate: LOAD / (SERVICE as f64 / 1e9),
+        flows: SERVERS,
+        arrivals: arrivals.to_owned(),
+    };
+    let phases = Phases {
+        settle_ns: 0,
+        warmup_ns: 40 * SERVICE,
+        measure_ns: lasts,
+        drain_ns: 10_000 * MS,
+    };
+    Ok(trial::run(
+        &cell(fake.address(), Driver::Bare, 0, 1, load, phases, seed),
+        stop,
+    )
+    .row)
 }
 
 /// How long a server takes, nanoseconds.
@@ -118,14 +153,26 @@ mod tests {
     fn virtual_mean(arrivals: Arrivals, load: f64, seed: u64) -> f64 {
         let seconds = 500_000_000_000;
         let rate = load / (SERVICE as f64 / 1e9);
-        let times = Times { begin: 0, measure: 40 * SERVICE, end: seconds, give_up: 2 * seconds };
+        let times = Times {
+            begin: 0,
+            measure: 40 * SERVICE,
+            end: seconds,
+            give_up: 2 * seconds,
+        };
         let mut servers = Servers::new(SERVICE);
         let mut got = Got::new(times, SERVERS, 1);
         for item in Schedule::open(rate, SERVERS, arrivals, Sizes::Fixed(60), seed, seconds) {
-            let Fate::At(at) = servers.serve(&item.flow.to_string(), u64::from(item.seq), item.at) else {
+            let Fate::At(at) = servers.serve(&item.flow.to_string(), u64::from(item.seq), item.at)
+            else {
                 unreachable!("it always serves");
             };
-            let header = Header { run: 1, flow: item.flow, seq: item.seq, intended: item.at, sent: item.at };
+            let header = Header {
+                run: 1,
+                flow: item.flow,
+                seq: item.seq,
+                intended: item.at,
+                sent: item.at,
+            };
             got.came(0, &header, 60, at);
         }
         got.response_mean()
@@ -140,14 +187,18 @@ mod tests {
             let wait = virtual_mean(Arrivals::Poisson, load, 1) - takes;
             let theory = load * takes / (2.0 * (1.0 - load));
             // At ρ = 0.8 this is 2.5 million messages; the standard error is below 1 %.
-            assert!((wait / theory - 1.0).abs() < 0.03, "load {load}: {wait} for {theory}");
+            assert!(
+                (wait / theory - 1.0).abs() < 0.03,
+                "load {load}: {wait} for {theory}"
+            );
         }
     }
 
     #[test]
     fn a_server_takes_one_after_the_other_and_each_topic_has_its_own() {
         let mut servers = Servers::new(10);
-        let at = [("a", 0), ("a", 3), ("b", 4), ("a", 50)].map(|(topic, now)| servers.serve(topic, 0, now));
+        let at = [("a", 0), ("a", 3), ("b", 4), ("a", 50)]
+            .map(|(topic, now)| servers.serve(topic, 0, now));
         assert_eq!(at, [10, 20, 14, 60].map(Fate::At));
     }
 }

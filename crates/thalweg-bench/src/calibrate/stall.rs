@@ -20,13 +20,21 @@ struct Stalling {
 impl Service for Stalling {
     fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
         let into = now.saturating_sub(self.begun) % self.every;
-        Fate::At(if into < self.lasts { now - into + self.lasts } else { now })
+        Fate::At(if into < self.lasts {
+            now - into + self.lasts
+        } else {
+            now
+        })
     }
 }
 
 /// Runs the test.
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
-    let (every, lasts) = if wishes.quick { (2_000 * MS, 200 * MS) } else { (10_000 * MS, 1_000 * MS) };
+    let (every, lasts) = if wishes.quick {
+        (2_000 * MS, 200 * MS)
+    } else {
+        (10_000 * MS, 1_000 * MS)
+    };
     match measure(every, lasts, 2, wishes.seed, stop) {
         Ok((_, measured)) => judge(lasts, &measured),
         Err(error) => vec![Finding::skipped("stall", error.to_string())],
@@ -34,10 +42,29 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
 }
 
 /// A thousand messages a second, one under way, over so many periods.
-fn measure(every: u64, lasts: u64, periods: u64, seed: u64, stop: &AtomicBool) -> std::io::Result<(Cell, Measured)> {
-    let fake = Fake::start(Box::new(Stalling { begun: clock::now(), every, lasts }))?;
-    let load = Load::Open { rate: RATE, flows: 1, arrivals: "periodic".to_owned() };
-    let phases = Phases { settle_ns: 0, warmup_ns: 0, measure_ns: periods * every, drain_ns: 30_000 * MS };
+fn measure(
+    every: u64,
+    lasts: u64,
+    periods: u64,
+    seed: u64,
+    stop: &AtomicBool,
+) -> std::io::Result<(Cell, Measured)> {
+    let fake = Fake::start(Box::new(Stalling {
+        begun: clock::now(),
+        every,
+        lasts,
+    }))?;
+    let load = Load::Open {
+        rate: RATE,
+        flows: 1,
+        arrivals: "periodic".to_owned(),
+    };
+    let phases = Phases {
+        settle_ns: 0,
+        warmup_ns: 0,
+        measure_ns: periods * every,
+        drain_ns: 30_000 * MS,
+    };
     let cell = cell(fake.address(), Driver::Bare, 1, WINDOW, load, phases, seed);
     let measured = trial::run(&cell, stop);
     Ok((cell, measured))
@@ -48,7 +75,11 @@ fn judge(lasts: u64, measured: &Measured) -> Vec<Finding> {
     if let Standing::Invalid(why) = &row.standing {
         return vec![Finding::skipped("stall", why.clone())];
     }
-    let (lasts_ms, response_ms, service_ms) = (lasts as f64 / 1e6, row.response.p99 / 1e3, row.service.p99 / 1e3);
+    let (lasts_ms, response_ms, service_ms) = (
+        lasts as f64 / 1e6,
+        row.response.p99 / 1e3,
+        row.service.p99 / 1e3,
+    );
     let generator = match &row.standing {
         Standing::GeneratorLimited(why) => format!(" (generator-limited: {why})"),
         _ => String::new(),
@@ -56,8 +87,14 @@ fn judge(lasts: u64, measured: &Measured) -> Vec<Finding> {
     let wanted = 0.9 * lasts_ms;
     vec![
         Finding::new(
-            format!("p99 of response times at a broker that stalls {lasts_ms:.0} ms of each {:.0} ms", 10.0 * lasts_ms),
-            format!("{wanted:.0} ms, up to {:.0} ms with the time to catch up", wanted + 0.07 * lasts_ms),
+            format!(
+                "p99 of response times at a broker that stalls {lasts_ms:.0} ms of each {:.0} ms",
+                10.0 * lasts_ms
+            ),
+            format!(
+                "{wanted:.0} ms, up to {:.0} ms with the time to catch up",
+                wanted + 0.07 * lasts_ms
+            ),
             format!("{response_ms:.1} ms{generator}"),
             response_ms >= 0.98 * wanted && response_ms <= wanted + 0.07 * lasts_ms,
         )
@@ -92,12 +129,19 @@ mod tests {
     /// Three stalls of 50 ms. Times on a busy machine are not judged: only that the wait is where it belongs.
     #[test]
     fn a_stall_is_in_the_response_times_of_all_that_were_due_in_it() {
-        let (cell, measured) = measure(500 * MS, 50 * MS, 3, 1, &AtomicBool::new(false)).expect("a port is free");
+        let (cell, measured) =
+            measure(500 * MS, 50 * MS, 3, 1, &AtomicBool::new(false)).expect("a port is free");
         let row = &measured.row;
-        assert_eq!((row.delivered, row.lost, row.duplicates), (row.intended, 0, 0));
+        assert_eq!(
+            (row.delivered, row.lost, row.duplicates),
+            (row.intended, 0, 0)
+        );
         assert_eq!(row.intended, cell.phases.measure_ns / MS);
         // Of 150 messages that were due in a stall, 60 are due in its first 20 ms, and wait 30 ms or more.
-        let waited = measured.response.iter_recorded().filter(|value| value.value_iterated_to() >= 30 * MS);
+        let waited = measured
+            .response
+            .iter_recorded()
+            .filter(|value| value.value_iterated_to() >= 30 * MS);
         let waited: u64 = waited.map(|value| value.count_at_value()).sum();
         assert!(waited >= 60, "{waited}");
         assert!(row.more["held_back"] >= 100.0, "{:?}", row.more);
@@ -105,7 +149,11 @@ mod tests {
 
     #[test]
     fn what_arrives_in_a_stall_leaves_at_its_end() {
-        let mut stalling = Stalling { begun: 1000, every: 100, lasts: 10 };
+        let mut stalling = Stalling {
+            begun: 1000,
+            every: 100,
+            lasts: 10,
+        };
         let at = [1000, 1009, 1010, 1099, 1100, 1205].map(|now| stalling.serve("t", 0, now));
         assert_eq!(at, [1010, 1010, 1010, 1099, 1110, 1210].map(Fate::At));
     }

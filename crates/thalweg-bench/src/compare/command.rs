@@ -45,32 +45,60 @@ pub struct CompareArgs {
 /// Compares.
 pub fn run(args: &CompareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let (base, new) = (read(&args.base)?, read(&args.new)?);
-    let names: Vec<&str> =
-        if args.only.is_empty() { USUAL.to_vec() } else { args.only.iter().map(String::as_str).collect() };
+    let names: Vec<&str> = if args.only.is_empty() {
+        USUAL.to_vec()
+    } else {
+        args.only.iter().map(String::as_str).collect()
+    };
     let metrics: Vec<&'static Metric> = names.into_iter().filter_map(metric).collect();
     let past = match &args.history {
         Some(folder) => runs(folder, [&args.base, &args.new])?,
         None => Vec::new(),
     };
-    let found = compare(&base.trials, &new.trials, &past, &metrics, args.margin, SEED);
+    let found = compare(
+        &base.trials,
+        &new.trials,
+        &past,
+        &metrics,
+        args.margin,
+        SEED,
+    );
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&told(&found, &base, &new))?)?,
+        true => writeln!(
+            out,
+            "{}",
+            serde_json::to_string_pretty(&told(&found, &base, &new))?
+        )?,
         false => out.write_all(words(&found, &base, &new, args.all).as_bytes())?,
     }
     if args.history.is_some() && past.len() < RUNS_MIN && !args.json {
-        writeln!(out, "{} runs before, fewer than {RUNS_MIN}: judged by repeats.", past.len())?;
+        writeln!(
+            out,
+            "{} runs before, fewer than {RUNS_MIN}: judged by repeats.",
+            past.len()
+        )?;
     }
     Ok(match () {
         () if found.changes.is_empty() => Outcome::Invalid,
-        () if args.fail && found.changes.iter().any(|change| change.verdict == Verdict::Worse) => Outcome::ShapeFailed,
+        () if args.fail
+            && found
+                .changes
+                .iter()
+                .any(|change| change.verdict == Verdict::Worse) =>
+        {
+            Outcome::ShapeFailed
+        }
         () => Outcome::Done,
     })
 }
 
 fn words(found: &Comparison, base: &Results, new: &Results, all: bool) -> String {
     let mut text = String::new();
-    let mut shown: Vec<&Change> =
-        found.changes.iter().filter(|change| all || change.verdict < Verdict::Unclear).collect();
+    let mut shown: Vec<&Change> = found
+        .changes
+        .iter()
+        .filter(|change| all || change.verdict < Verdict::Unclear)
+        .collect();
     shown.sort_by_key(|change| change.verdict);
     if !shown.is_empty() {
         text += "| point | figure | base | new | change | p | g | verdict |\n|---|---|---|---|---|---|---|---|\n";
@@ -79,14 +107,22 @@ fn words(found: &Comparison, base: &Results, new: &Results, all: bool) -> String
         let unit = change.metric.unit;
         let side = |side: &(f64, Option<crate::stats::Interval>)| match side.1 {
             Some(interval) => {
-                format!("{} ({} to {})", unit.written(side.0), unit.written(interval.low), unit.written(interval.high))
+                format!(
+                    "{} ({} to {})",
+                    unit.written(side.0),
+                    unit.written(interval.low),
+                    unit.written(interval.high)
+                )
             }
             None => unit.written(side.0),
         };
         let maybe = |value: Option<f64>, digits: usize| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
         };
-        let percent = change.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)));
+        let percent = change.ratio.map_or_else(
+            || "-".to_owned(),
+            |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+        );
         text += &format!(
             "| {} | {} | {} | {} | {percent} | {} | {} | {} |\n",
             change.point,
@@ -101,7 +137,13 @@ fn words(found: &Comparison, base: &Results, new: &Results, all: bool) -> String
             },
         );
     }
-    let count = |verdict| found.changes.iter().filter(|change| change.verdict == verdict).count();
+    let count = |verdict| {
+        found
+            .changes
+            .iter()
+            .filter(|change| change.verdict == verdict)
+            .count()
+    };
     text += &format!(
         "\n{} figures compared: {} worse, {} better, {} changed, {} equal, {} unclear.\n",
         found.changes.len(),
@@ -111,11 +153,20 @@ fn words(found: &Comparison, base: &Results, new: &Results, all: bool) -> String
         count(Verdict::Equal),
         count(Verdict::Unclear),
     );
-    let few = found.changes.iter().map(|change| change.counts.0.min(change.counts.1)).min();
+    let few = found
+        .changes
+        .iter()
+        .map(|change| change.counts.0.min(change.counts.1))
+        .min();
     if few.is_some_and(|few| few < REPEATS_FEW) {
-        text += &format!("Some points have fewer than {REPEATS_FEW} repeats: only large changes are seen.\n");
+        text += &format!(
+            "Some points have fewer than {REPEATS_FEW} repeats: only large changes are seen.\n"
+        );
     }
-    for (what, points) in [("Not measured any more", &found.gone), ("New", &found.added)] {
+    for (what, points) in [
+        ("Not measured any more", &found.gone),
+        ("New", &found.added),
+    ] {
         if !points.is_empty() {
             text += &format!("{what}: {}.\n", points.join("; "));
         }
@@ -155,7 +206,14 @@ fn told(found: &Comparison, base: &Results, new: &Results) -> Value {
 fn known(text: &str) -> Result<String, String> {
     match metric(text) {
         Some(metric) => Ok(metric.name.to_owned()),
-        None => Err(format!("there are {}", METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", "))),
+        None => Err(format!(
+            "there are {}",
+            METRICS
+                .iter()
+                .map(|metric| metric.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
     }
 }
 
@@ -190,9 +248,12 @@ mod tests {
         let (base, new) = (Folder::new("compare-base"), Folder::new("compare-new"));
         for (folder, scale) in [(&base, 10), (&new, 20)] {
             let cells: Vec<_> = (0..5).map(|repeat| cell("60B", repeat)).collect();
-            let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+            let mut writer =
+                Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
             for cell in &cells {
-                writer.write(cell, &measured(scale + u64::from(cell.repeat) / 4)).expect("writable");
+                writer
+                    .write(cell, &measured(scale + u64::from(cell.repeat) / 4))
+                    .expect("writable");
             }
         }
         let args = |base: &Folder, new: &Folder, fail| CompareArgs {
@@ -213,16 +274,26 @@ mod tests {
         let (outcome, text) = compared(&args(&base, &new, true));
         assert_eq!(outcome, Outcome::ShapeFailed, "{text}");
         assert!(
-            text.contains("| +100.0 % |") && text.contains("2 figures compared: 1 worse, 0 better, 0 changed, 1 equal"),
+            text.contains("| +100.0 % |")
+                && text.contains("2 figures compared: 1 worse, 0 better, 0 changed, 1 equal"),
             "{text}"
         );
         assert_eq!(compared(&args(&base, &new, false)).0, Outcome::Done);
         let (outcome, text) = compared(&args(&new, &base, true));
-        assert!(outcome == Outcome::Done && text.contains("1 better"), "{text}");
-        let json = CompareArgs { json: true, ..args(&base, &new, false) };
+        assert!(
+            outcome == Outcome::Done && text.contains("1 better"),
+            "{text}"
+        );
+        let json = CompareArgs {
+            json: true,
+            ..args(&base, &new, false)
+        };
         let found: Value = serde_json::from_str(&compared(&json).1).expect("JSON");
         assert_eq!(
-            (found["changes"][0]["verdict"].as_str(), found["changes"].as_array().map(Vec::len)),
+            (
+                found["changes"][0]["verdict"].as_str(),
+                found["changes"].as_array().map(Vec::len)
+            ),
             (Some("worse"), Some(2))
         );
     }

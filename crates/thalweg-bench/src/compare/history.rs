@@ -34,10 +34,19 @@ pub fn runs(folder: &Path, compared: [&Path; 2]) -> io::Result<Vec<Run>> {
         if !path.join("run.json").is_file() || compared.contains(&path.canonicalize().ok()) {
             continue;
         }
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        runs.push(Run { name, results: read(&path)? });
+        let name = path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        runs.push(Run {
+            name,
+            results: read(&path)?,
+        });
     }
-    let begun = |run: &Run| run.results.about["started_unix_s"].as_u64().unwrap_or_default();
+    let begun = |run: &Run| {
+        run.results.about["started_unix_s"]
+            .as_u64()
+            .unwrap_or_default()
+    };
     runs.sort_by(|a, b| (begun(a), &a.name).cmp(&(begun(b), &b.name)));
     Ok(runs)
 }
@@ -46,7 +55,11 @@ pub fn runs(folder: &Path, compared: [&Path; 2]) -> io::Result<Vec<Run>> {
 pub fn series(runs: &[Run], point: &str, metric: &Metric) -> Vec<(String, f64)> {
     let of = |run: &Run| {
         let points = points(&run.results.trials);
-        let values: Vec<f64> = points.get(point)?.iter().filter_map(|(cell, row)| (metric.of)(cell, row)).collect();
+        let values: Vec<f64> = points
+            .get(point)?
+            .iter()
+            .filter_map(|(cell, row)| (metric.of)(cell, row))
+            .collect();
         Some((run.name.clone(), median(&values)?))
     };
     runs.iter().filter_map(of).collect()
@@ -72,9 +85,16 @@ pub fn since(series: &[(String, f64)]) -> Option<&str> {
     let error = |part: &[(String, f64)]| {
         let values: Vec<f64> = part.iter().map(|(_, value)| *value).collect();
         let middle = mean(&values);
-        values.iter().map(|value| (value - middle).powi(2)).sum::<f64>()
+        values
+            .iter()
+            .map(|value| (value - middle).powi(2))
+            .sum::<f64>()
     };
-    let both = |at: &usize| series.split_at_checked(*at).map_or(f64::INFINITY, |(old, new)| error(old) + error(new));
+    let both = |at: &usize| {
+        series
+            .split_at_checked(*at)
+            .map_or(f64::INFINITY, |(old, new)| error(old) + error(new))
+    };
     let at = (1..series.len()).min_by(|a, b| both(a).total_cmp(&both(b)))?;
     series.get(at).map(|(name, _)| name.as_str())
 }
@@ -96,7 +116,10 @@ mod tests {
             (0..1000).filter(one).count()
         };
         let (same, other) = (alarms(100.0), alarms(200.0));
-        assert!((25..=80).contains(&same), "{same} of 1,000, 50 are to be expected");
+        assert!(
+            (25..=80).contains(&same),
+            "{same} of 1,000, 50 are to be expected"
+        );
         assert!(other > 980, "{other} of 1,000 that are twice as much");
     }
 
@@ -104,16 +127,29 @@ mod tests {
     fn five_runs_are_needed_and_zeros_are_numbers() {
         assert_eq!(further(&[1.0, 1.1, 0.9, 1.0], 9.0), None);
         assert_eq!(further(&[1.0; 5], 9.0), None, "no spread");
-        assert!(further(&[0.0, 1.0, 0.0, 1.0, 0.5], 30.0).is_some_and(|(p, far)| p < 0.001 && far > 10.0));
+        assert!(
+            further(&[0.0, 1.0, 0.0, 1.0, 0.5], 30.0)
+                .is_some_and(|(p, far)| p < 0.001 && far > 10.0)
+        );
     }
 
     #[test]
     fn a_level_begins_where_it_fits_best() {
         let series = |values: &[f64]| -> Vec<(String, f64)> {
-            values.iter().enumerate().map(|(number, value)| (format!("run {number}"), *value)).collect()
+            values
+                .iter()
+                .enumerate()
+                .map(|(number, value)| (format!("run {number}"), *value))
+                .collect()
         };
-        assert_eq!(since(&series(&[10.0, 11.0, 10.5, 20.0, 21.0, 19.5])), Some("run 3"));
-        assert_eq!(since(&series(&[10.0, 11.0, 10.5, 10.2, 21.0])), Some("run 4"));
+        assert_eq!(
+            since(&series(&[10.0, 11.0, 10.5, 20.0, 21.0, 19.5])),
+            Some("run 3")
+        );
+        assert_eq!(
+            since(&series(&[10.0, 11.0, 10.5, 10.2, 21.0])),
+            Some("run 4")
+        );
         assert_eq!(since(&series(&[10.0])), None);
     }
 }

@@ -105,8 +105,16 @@ pub fn compare(
 ) -> Comparison {
     let (base, new) = (points(base), points(new));
     let mut found = Comparison {
-        gone: base.keys().filter(|name| !new.contains_key(*name)).cloned().collect(),
-        added: new.keys().filter(|name| !base.contains_key(*name)).cloned().collect(),
+        gone: base
+            .keys()
+            .filter(|name| !new.contains_key(*name))
+            .cloned()
+            .collect(),
+        added: new
+            .keys()
+            .filter(|name| !base.contains_key(*name))
+            .cloned()
+            .collect(),
         ..Comparison::default()
     };
     let mut drafts = Vec::new();
@@ -114,12 +122,21 @@ pub fn compare(
         let Some(after) = new.get(name) else { continue };
         for metric in metrics {
             let of = |trials: &[&(Cell, Row)]| -> Vec<f64> {
-                trials.iter().filter_map(|(cell, row)| (metric.of)(cell, row)).collect()
+                trials
+                    .iter()
+                    .filter_map(|(cell, row)| (metric.of)(cell, row))
+                    .collect()
             };
             let (before, after) = (of(before), of(after));
             if !before.is_empty() && !after.is_empty() {
                 let past = history::series(past, name, metric);
-                drafts.push(Draft { point: name.clone(), metric, before, after, past });
+                drafts.push(Draft {
+                    point: name.clone(),
+                    metric,
+                    before,
+                    after,
+                    past,
+                });
             }
         }
     }
@@ -151,7 +168,15 @@ pub fn circumstances(base: &Value, new: &Value) -> Vec<(String, String, String)>
         "sysctls",
     ];
     let differing = keys.iter().filter(|key| base[**key] != new[**key]);
-    differing.map(|key| ((*key).to_owned(), base[*key].to_string(), new[*key].to_string())).collect()
+    differing
+        .map(|key| {
+            (
+                (*key).to_owned(),
+                base[*key].to_string(),
+                new[*key].to_string(),
+            )
+        })
+        .collect()
 }
 
 struct Draft {
@@ -166,8 +191,14 @@ struct Draft {
 impl Draft {
     /// How far it is from all runs before, where there are enough: p and standard deviations of runs.
     fn further(&self) -> Option<(f64, f64)> {
-        let runs: Vec<f64> = self.past.iter().map(|(_, value)| *value).chain(median(&self.before)).collect();
-        (self.past.len() >= history::RUNS_MIN).then(|| history::further(&runs, median(&self.after)?))?
+        let runs: Vec<f64> = self
+            .past
+            .iter()
+            .map(|(_, value)| *value)
+            .chain(median(&self.before))
+            .collect();
+        (self.past.len() >= history::RUNS_MIN)
+            .then(|| history::further(&runs, median(&self.after)?))?
     }
 
     /// Chance of such a difference; none for counts and single trials.
@@ -179,7 +210,10 @@ impl Draft {
             return Some(p);
         }
         let logs = |numbers: &[f64]| {
-            numbers.iter().map(|number| (*number > 0.0).then(|| number.ln())).collect::<Option<Vec<_>>>()
+            numbers
+                .iter()
+                .map(|number| (*number > 0.0).then(|| number.ln()))
+                .collect::<Option<Vec<_>>>()
         };
         match (logs(&self.before), logs(&self.after)) {
             (Some(before), Some(after)) => welch(&before, &after),
@@ -190,30 +224,66 @@ impl Draft {
 
     fn judged(self, p: Option<f64>, margin: f64, seed: u64) -> Change {
         let further = self.further();
-        let Draft { point, metric, before, after, past } = self;
-        let middle = |numbers: &[f64]| (median(numbers).unwrap_or_default(), median_interval(numbers, 0.95, seed));
+        let Draft {
+            point,
+            metric,
+            before,
+            after,
+            past,
+        } = self;
+        let middle = |numbers: &[f64]| {
+            (
+                median(numbers).unwrap_or_default(),
+                median_interval(numbers, 0.95, seed),
+            )
+        };
         let (base, new) = (middle(&before), middle(&after));
-        let effect = further.map(|(_, far)| far).or_else(|| hedges_g(&before, &after));
+        let effect = further
+            .map(|(_, far)| far)
+            .or_else(|| hedges_g(&before, &after));
         let verdict = match metric.unit {
             Unit::Count => exactly(metric, &before, &after),
             _ => {
                 let is_equal = before == after && before.len() > 1
-                    || tost_ratio(&before, &after, margin).is_some_and(|equality| equality.is_shown());
+                    || tost_ratio(&before, &after, margin)
+                        .is_some_and(|equality| equality.is_shown());
                 // No spread at all and a difference: nothing is larger beside it.
-                let is_large = effect.map_or(p.is_some_and(|p| p < 1e-9), |effect| effect.abs() >= EFFECT_MIN);
+                let is_large = effect.map_or(p.is_some_and(|p| p < 1e-9), |effect| {
+                    effect.abs() >= EFFECT_MIN
+                });
                 match () {
                     () if is_equal => Verdict::Equal,
-                    () if p.is_some_and(|p| p < 0.05) && is_large => direction(metric, new.0 - base.0),
+                    () if p.is_some_and(|p| p < 0.05) && is_large => {
+                        direction(metric, new.0 - base.0)
+                    }
                     () => Verdict::Unclear,
                 }
             }
         };
         let ratio = (base.0 != 0.0).then(|| new.0 / base.0);
         let is_other = further.is_some() && verdict < Verdict::Unclear;
-        let series: Vec<_> =
-            past.into_iter().chain([("the base".to_owned(), base.0), ("the new one".to_owned(), new.0)]).collect();
-        let since = is_other.then(|| history::since(&series).map(str::to_owned)).flatten();
-        Change { point, metric, base, new, counts: (before.len(), after.len()), ratio, p, effect, since, verdict }
+        let series: Vec<_> = past
+            .into_iter()
+            .chain([
+                ("the base".to_owned(), base.0),
+                ("the new one".to_owned(), new.0),
+            ])
+            .collect();
+        let since = is_other
+            .then(|| history::since(&series).map(str::to_owned))
+            .flatten();
+        Change {
+            point,
+            metric,
+            base,
+            new,
+            counts: (before.len(), after.len()),
+            ratio,
+            p,
+            effect,
+            since,
+            verdict,
+        }
     }
 }
 
@@ -245,9 +315,24 @@ fn exactly(metric: &Metric, before: &[f64], after: &[f64]) -> Verdict {
 /// Valid trials by point.
 fn points(trials: &[(Cell, Row)]) -> BTreeMap<String, Vec<&(Cell, Row)>> {
     let mut points: BTreeMap<String, Vec<&(Cell, Row)>> = BTreeMap::new();
-    for trial in trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
-        let axes: Vec<String> = trial.0.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        points.entry(format!("{} {}", trial.0.experiment, axes.join(" ")).trim().to_owned()).or_default().push(trial);
+    for trial in trials
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+    {
+        let axes: Vec<String> = trial
+            .0
+            .axes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        points
+            .entry(
+                format!("{} {}", trial.0.experiment, axes.join(" "))
+                    .trim()
+                    .to_owned(),
+            )
+            .or_default()
+            .push(trial);
     }
     points
 }
@@ -270,7 +355,9 @@ mod tests {
             row.response.p50 = middle * (1.0 + spread * random.normal());
             row
         };
-        (0..repeats).map(|repeat| (cell(axis, repeat), row(repeat))).collect()
+        (0..repeats)
+            .map(|repeat| (cell(axis, repeat), row(repeat)))
+            .collect()
     }
 
     fn verdict(base: &[(Cell, Row)], new: &[(Cell, Row)], name: &str) -> Verdict {
@@ -282,11 +369,28 @@ mod tests {
     #[test]
     fn a_change_is_told_from_noise() {
         let base = trials("60B", 100.0, 0.02, 1, 5);
-        assert_eq!(verdict(&base, &trials("60B", 130.0, 0.02, 2, 5), "p50"), Verdict::Worse);
-        assert_eq!(verdict(&base, &trials("60B", 70.0, 0.02, 3, 5), "p50"), Verdict::Better);
-        assert_eq!(verdict(&base, &trials("60B", 100.5, 0.02, 4, 5), "p50"), Verdict::Equal);
-        assert_eq!(verdict(&base, &trials("60B", 104.0, 0.3, 5, 5), "p50"), Verdict::Unclear, "too much noise");
-        assert_eq!(verdict(&base, &trials("60B", 130.0, 0.02, 6, 1), "p50"), Verdict::Unclear, "one repeat");
+        assert_eq!(
+            verdict(&base, &trials("60B", 130.0, 0.02, 2, 5), "p50"),
+            Verdict::Worse
+        );
+        assert_eq!(
+            verdict(&base, &trials("60B", 70.0, 0.02, 3, 5), "p50"),
+            Verdict::Better
+        );
+        assert_eq!(
+            verdict(&base, &trials("60B", 100.5, 0.02, 4, 5), "p50"),
+            Verdict::Equal
+        );
+        assert_eq!(
+            verdict(&base, &trials("60B", 104.0, 0.3, 5, 5), "p50"),
+            Verdict::Unclear,
+            "too much noise"
+        );
+        assert_eq!(
+            verdict(&base, &trials("60B", 130.0, 0.02, 6, 1), "p50"),
+            Verdict::Unclear,
+            "one repeat"
+        );
         assert_eq!(verdict(&base, &base.clone(), "p50"), Verdict::Equal);
     }
 
@@ -295,15 +399,30 @@ mod tests {
         let mut alarms = 0;
         for seed in 0..100 {
             let side = |seed: u64| -> Vec<(Cell, Row)> {
-                (0..10).flat_map(|point| trials(&point.to_string(), 100.0, 0.2, seed * 31 + point, 5)).collect()
+                (0..10)
+                    .flat_map(|point| trials(&point.to_string(), 100.0, 0.2, seed * 31 + point, 5))
+                    .collect()
             };
-            let found = compare(&side(seed), &side(seed + 1000), &[], &[metric("p50").expect("a figure")], 0.1, 1);
+            let found = compare(
+                &side(seed),
+                &side(seed + 1000),
+                &[],
+                &[metric("p50").expect("a figure")],
+                0.1,
+                1,
+            );
             assert_eq!(found.changes.len(), 10);
             alarms += usize::from(
-                found.changes.iter().any(|change| matches!(change.verdict, Verdict::Worse | Verdict::Better)),
+                found
+                    .changes
+                    .iter()
+                    .any(|change| matches!(change.verdict, Verdict::Worse | Verdict::Better)),
             );
         }
-        assert!(alarms <= 11, "{alarms} of 100 comparisons of ten points: 5 are to be expected");
+        assert!(
+            alarms <= 11,
+            "{alarms} of 100 comparisons of ten points: 5 are to be expected"
+        );
     }
 
     #[test]
@@ -318,7 +437,11 @@ mod tests {
         };
         let of = |base, new| verdict(&with(base), &with(new), "lost");
         assert_eq!(of([0, 0, 0], [0, 0, 0]), Verdict::Equal);
-        assert_eq!(of([0, 0, 0], [0, 1, 0]), Verdict::Worse, "one of what must not be");
+        assert_eq!(
+            of([0, 0, 0], [0, 1, 0]),
+            Verdict::Worse,
+            "one of what must not be"
+        );
         assert_eq!(of([3, 1, 2], [0, 0, 0]), Verdict::Better);
         assert_eq!(of([3, 1, 2], [2, 4, 1]), Verdict::Unclear);
         assert_eq!(of([3, 1, 2], [5, 4, 9]), Verdict::Worse);
@@ -334,8 +457,21 @@ mod tests {
         for (_, row) in &mut new {
             row.wire_bytes = row.wire_bytes.map(|bytes| bytes + bytes / 5);
         }
-        let found = compare(&base, &new, &[], &[metric("bytes_per_msg").expect("a figure")], 0.1, 1);
-        assert_eq!((found.gone, found.added), (vec!["test size=2kB".to_owned()], vec!["test size=4kB".to_owned()]));
+        let found = compare(
+            &base,
+            &new,
+            &[],
+            &[metric("bytes_per_msg").expect("a figure")],
+            0.1,
+            1,
+        );
+        assert_eq!(
+            (found.gone, found.added),
+            (
+                vec!["test size=2kB".to_owned()],
+                vec!["test size=4kB".to_owned()]
+            )
+        );
         let change = &found.changes[0];
         assert_eq!((change.counts, change.verdict), ((3, 2), Verdict::Worse));
         assert!(change.ratio.is_some_and(|ratio| (ratio - 1.2).abs() < 1e-3));
@@ -345,19 +481,41 @@ mod tests {
     fn what_runs_differ_by_decides_where_there_are_runs_before() {
         let run = |name: &str, middle: f64, seed: u64| Run {
             name: name.to_owned(),
-            results: crate::results::Results { about: Value::Null, trials: trials("60B", middle, 0.01, seed, 3) },
+            results: crate::results::Results {
+                about: Value::Null,
+                trials: trials("60B", middle, 0.01, seed, 3),
+            },
         };
         // Days differ by some 20 %, repeats of a day by 1 %.
-        let past = [100.0, 118.0, 91.0, 109.0, 83.0, 104.0].map(|middle| run("before", middle, middle as u64));
+        let past = [100.0, 118.0, 91.0, 109.0, 83.0, 104.0]
+            .map(|middle| run("before", middle, middle as u64));
         let base = trials("60B", 100.0, 0.01, 1, 3);
         let judged = |past: &[Run], middle: f64| {
             let new = trials("60B", middle, 0.01, 2, 3);
-            let found = compare(&base, &new, past, &[metric("p50").expect("a figure")], 0.1, 1);
+            let found = compare(
+                &base,
+                &new,
+                past,
+                &[metric("p50").expect("a figure")],
+                0.1,
+                1,
+            );
             (found.changes[0].verdict, found.changes[0].since.clone())
         };
         assert_eq!(judged(&[], 120.0), (Verdict::Worse, None), "by its repeats");
-        assert_eq!(judged(&past, 120.0), (Verdict::Unclear, None), "there were days like that");
-        assert_eq!(judged(&past, 200.0), (Verdict::Worse, Some("the new one".to_owned())));
-        assert_eq!(judged(&past[..4], 120.0).0, Verdict::Worse, "four runs tell nothing about runs");
+        assert_eq!(
+            judged(&past, 120.0),
+            (Verdict::Unclear, None),
+            "there were days like that"
+        );
+        assert_eq!(
+            judged(&past, 200.0),
+            (Verdict::Worse, Some("the new one".to_owned()))
+        );
+        assert_eq!(
+            judged(&past[..4], 120.0).0,
+            Verdict::Worse,
+            "four runs tell nothing about runs"
+        );
     }
 }

@@ -35,8 +35,17 @@ pub fn everything() -> Vec<Look> {
 }
 
 fn look(what: &'static str, found: impl Into<String>, state: State, means: &str) -> Look {
-    let means = if state == State::Good { String::new() } else { means.to_owned() };
-    Look { what, found: found.into(), state, means }
+    let means = if state == State::Good {
+        String::new()
+    } else {
+        means.to_owned()
+    };
+    Look {
+        what,
+        found: found.into(),
+        state,
+        means,
+    }
 }
 
 fn good_if(is_good: bool) -> State {
@@ -44,13 +53,19 @@ fn good_if(is_good: bool) -> State {
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
 }
 
 fn cores() -> Look {
     let count = thread::available_parallelism().map_or(1, usize::from);
     let info = read("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
+    let model = info.lines().find_map(|line| {
+        line.strip_prefix("model name")?
+            .split_once(": ")
+            .map(|(_, name)| name)
+    });
     look(
         "cores",
         format!("{count}, {}", model.unwrap_or("of unknown make")),
@@ -60,7 +75,15 @@ fn cores() -> Look {
 }
 
 fn kernel() -> Look {
-    look("kernel", format!("Linux {}", read("/proc/sys/kernel/osrelease").unwrap_or_default()), State::Good, "")
+    look(
+        "kernel",
+        format!(
+            "Linux {}",
+            read("/proc/sys/kernel/osrelease").unwrap_or_default()
+        ),
+        State::Good,
+        "",
+    )
 }
 
 fn governor() -> Look {
@@ -84,9 +107,21 @@ fn governor() -> Look {
 }
 
 fn clock_source() -> Look {
-    let name = read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
-    let is_quick = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&name.as_str());
-    look("clock source", name, good_if(is_quick), "reading the clock is a system call, once or twice for each message")
+    let name = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    let is_quick = [
+        "tsc",
+        "kvm-clock",
+        "arch_sys_counter",
+        "hyperv_clocksource_tsc_page",
+    ]
+    .contains(&name.as_str());
+    look(
+        "clock source",
+        name,
+        good_if(is_quick),
+        "reading the clock is a system call, once or twice for each message",
+    )
 }
 
 fn clock() -> Look {
@@ -114,7 +149,11 @@ fn sleep() -> Look {
         })
         .collect();
     late.sort_by(f64::total_cmp);
-    let at = |part: f64| late.get((part * f64::from(SLEEPS - 1)) as usize).copied().unwrap_or(f64::NAN);
+    let at = |part: f64| {
+        late.get((part * f64::from(SLEEPS - 1)) as usize)
+            .copied()
+            .unwrap_or(f64::NAN)
+    };
     let (half, most) = (at(0.5), at(0.99));
     look(
         "waking up",
@@ -126,7 +165,11 @@ fn sleep() -> Look {
 
 fn load() -> Look {
     let text = read("/proc/loadavg").unwrap_or_default();
-    let one = text.split(' ').next().and_then(|first| first.parse::<f64>().ok()).unwrap_or(f64::NAN);
+    let one = text
+        .split(' ')
+        .next()
+        .and_then(|first| first.parse::<f64>().ok())
+        .unwrap_or(f64::NAN);
     look(
         "load of the last minute",
         format!("{one}"),
@@ -138,9 +181,17 @@ fn load() -> Look {
 fn steal() -> Look {
     let ticks = || {
         let text = read("/proc/stat").unwrap_or_default();
-        let all = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+        let all = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1);
         let all: Vec<f64> = all.filter_map(|field| field.parse().ok()).collect();
-        (all.get(7).copied().unwrap_or(0.0), all.iter().take(8).sum::<f64>())
+        (
+            all.get(7).copied().unwrap_or(0.0),
+            all.iter().take(8).sum::<f64>(),
+        )
     };
     let before = ticks();
     thread::sleep(STOLEN_IN);
@@ -156,9 +207,13 @@ fn steal() -> Look {
 
 fn memory() -> Look {
     let info = read("/proc/meminfo").unwrap_or_default();
-    let kib = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let kib = info.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
     let mib = kib.unwrap_or(0) / 1024;
     look(
         "free memory",
@@ -173,7 +228,12 @@ fn files() -> Look {
     let words = |limit: Option<u64>| limit.map_or("no limit".to_owned(), |count| count.to_string());
     let found = format!("{}, at most {}", words(limit.current), words(limit.maximum));
     let is_enough = limit.current.is_none_or(|count| count >= FILES);
-    look("open files", found, good_if(is_enough), "600 pairs need more connections: `ulimit -n 65536` before")
+    look(
+        "open files",
+        found,
+        good_if(is_enough),
+        "600 pairs need more connections: `ulimit -n 65536` before",
+    )
 }
 
 fn spaces() -> Look {
@@ -183,12 +243,21 @@ fn spaces() -> Look {
 /// What only lacks a program that can be installed is a restriction; what this machine does not allow is missing.
 fn spaces_of(found: Result<(), String>, absent: &[&str]) -> Look {
     match found {
-        Ok(()) if nest::is_inside() => look("networks in namespaces", "yes, in a user namespace", State::Good, ""),
+        Ok(()) if nest::is_inside() => look(
+            "networks in namespaces",
+            "yes, in a user namespace",
+            State::Good,
+            "",
+        ),
         Ok(()) => look("networks in namespaces", "yes", State::Good, ""),
         Err(why) => look(
             "networks in namespaces",
             format!("no: {why}"),
-            if absent.is_empty() { State::Missing } else { State::Limited },
+            if absent.is_empty() {
+                State::Missing
+            } else {
+                State::Limited
+            },
             "no loss, delay or bytes: E2, E3 and parts of E4 cannot be run",
         ),
     }
@@ -207,7 +276,11 @@ fn tun() -> Look {
 }
 
 fn queue_of(kind: &'static str) -> Look {
-    let what = if kind == "tbf" { "queue tbf" } else { "queue netem" };
+    let what = if kind == "tbf" {
+        "queue tbf"
+    } else {
+        "queue netem"
+    };
     match queue::has(kind) {
         Ok(()) => look(what, "yes", State::Good, ""),
         Err(why) => look(
@@ -216,7 +289,9 @@ fn queue_of(kind: &'static str) -> Look {
             State::Limited,
             match kind {
                 "tbf" => "rates are emulated: up to some tens of thousands of packets a second",
-                _ => "delay is emulated, by a seed; the emulator carries some tens of thousands of packets a second",
+                _ => {
+                    "delay is emulated, by a seed; the emulator carries some tens of thousands of packets a second"
+                }
             },
         ),
     }
@@ -241,7 +316,9 @@ fn calls() -> Look {
         Ok(()) => look(what, "yes, by perf", State::Good, ""),
         Err(why) => {
             let means = match calls::is_possible(CallCounter::Strace) {
-                Ok(()) => "none with --count-system-calls; =strace counts them, and slows the broker",
+                Ok(()) => {
+                    "none with --count-system-calls; =strace counts them, and slows the broker"
+                }
                 Err(_) => "none with --count-system-calls",
             };
             look(what, format!("no: {why}"), State::Limited, means)
@@ -271,7 +348,13 @@ mod tests {
     fn every_lack_says_what_it_means() {
         for look in everything() {
             assert!(!look.found.is_empty(), "{}", look.what);
-            assert_eq!(look.means.is_empty(), look.state == State::Good, "{}: {}", look.what, look.means);
+            assert_eq!(
+                look.means.is_empty(),
+                look.state == State::Good,
+                "{}: {}",
+                look.what,
+                look.means
+            );
         }
     }
 }

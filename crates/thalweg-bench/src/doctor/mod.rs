@@ -85,10 +85,19 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
                 Err(NoBroker::Absent(install)) => json!({ "absent": install }),
                 Err(NoBroker::Failed(error)) => json!({ "broken": error.to_string() }),
             };
-            let systems = systems.iter().map(|(name, _, found)| ((*name).to_owned(), state(found)));
-            let clients = clients.iter().map(|(name, found)| ((*name).to_owned(), state(found)));
+            let systems = systems
+                .iter()
+                .map(|(name, _, found)| ((*name).to_owned(), state(found)));
+            let clients = clients
+                .iter()
+                .map(|(name, found)| ((*name).to_owned(), state(found)));
             let looks = looks.iter().map(|look| {
-                let Look { what, found, state, means } = look;
+                let Look {
+                    what,
+                    found,
+                    state,
+                    means,
+                } = look;
                 json!({ "what": what, "found": found, "state": state.word(), "means": means })
             });
             let all = json!({
@@ -99,10 +108,18 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
             writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
         }
         false => {
-            let mut document = Document { title: "What this machine can measure".to_owned(), ..Document::default() };
+            let mut document = Document {
+                title: "What this machine can measure".to_owned(),
+                ..Document::default()
+            };
             let mut table = Table::new(&["what", "found", "state", "what that means"]);
             for look in &looks {
-                table.row([look.what.to_owned(), look.found.clone(), look.state.word().to_owned(), look.means.clone()]);
+                table.row([
+                    look.what.to_owned(),
+                    look.found.clone(),
+                    look.state.word().to_owned(),
+                    look.means.clone(),
+                ]);
             }
             document.table(table);
             let mut table = Table::new(&["program", "version, or what installs it"]);
@@ -122,7 +139,11 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         }
     }
     let is_missing = looks.iter().any(|look| look.state == State::Missing);
-    Ok(if is_missing { Outcome::Failed } else { Outcome::Done })
+    Ok(if is_missing {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
 }
 
 #[cfg(test)]
@@ -133,7 +154,14 @@ mod tests {
     fn it_says_the_same_in_words_and_as_json() {
         let said = |json| {
             let mut out = Vec::new();
-            let outcome = run(&DoctorArgs { json, install: false }, &mut out).expect("it can look");
+            let outcome = run(
+                &DoctorArgs {
+                    json,
+                    install: false,
+                },
+                &mut out,
+            )
+            .expect("it can look");
             (String::from_utf8(out).expect("text"), outcome)
         };
         let (words, outcome) = said(false);
@@ -141,9 +169,20 @@ mod tests {
         let (text, _) = said(true);
         let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let looks = all["looks"].as_array().expect("a list");
-        assert!(looks.iter().all(|look| words.contains(look["what"].as_str().expect("a word"))));
+        assert!(
+            looks
+                .iter()
+                .all(|look| words.contains(look["what"].as_str().expect("a word")))
+        );
         let is_missing = looks.iter().any(|look| look["state"] == "missing");
-        assert_eq!(outcome, if is_missing { Outcome::Failed } else { Outcome::Done });
+        assert_eq!(
+            outcome,
+            if is_missing {
+                Outcome::Failed
+            } else {
+                Outcome::Done
+            }
+        );
         for system in System::ALL {
             assert!(words.contains(system.name()) && all["systems"][system.name()].is_object());
         }

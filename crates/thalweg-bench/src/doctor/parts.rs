@@ -10,10 +10,18 @@ use crate::net;
 /// Brokers and what networks are made with by the system's packages, libraries by pip. What does not work is told, and not
 /// the end of it.
 pub fn install(out: &mut dyn Write) -> io::Result<()> {
-    let absent = System::ALL.into_iter().filter(|system| matches!(system.program(), Err(NoBroker::Absent(_))));
-    let brokers = absent.map(System::install).filter(|line| line.starts_with("apt-get")).map(str::to_owned);
-    let tools = net::PROGRAMS.into_iter().filter(|(program, _)| found(&[program]).is_none());
-    let tools = tools.map(|(_, package)| format!("apt-get install --no-install-recommends {package}"));
+    let absent = System::ALL
+        .into_iter()
+        .filter(|system| matches!(system.program(), Err(NoBroker::Absent(_))));
+    let brokers = absent
+        .map(System::install)
+        .filter(|line| line.starts_with("apt-get"))
+        .map(str::to_owned);
+    let tools = net::PROGRAMS
+        .into_iter()
+        .filter(|(program, _)| found(&[program]).is_none());
+    let tools =
+        tools.map(|(_, package)| format!("apt-get install --no-install-recommends {package}"));
     let mut commands: Vec<String> = tools.chain(brokers).collect();
     commands.dedup();
     let is_root = rustix::process::geteuid().is_root();
@@ -29,13 +37,21 @@ pub fn install(out: &mut dyn Write) -> io::Result<()> {
             continue;
         }
         let words: Vec<&str> = line.split(' ').skip(1).collect();
-        let output =
-            Command::new("apt-get").arg("-y").arg("-qq").args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
+        let output = Command::new("apt-get")
+            .arg("-y")
+            .arg("-qq")
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .output();
         match output {
             Ok(output) if output.status.success() => writeln!(out, "done: {line}")?,
             Ok(output) => {
                 let words = String::from_utf8_lossy(&output.stderr).into_owned();
-                writeln!(out, "failed: {line}: {}", words.lines().last().unwrap_or_default())?;
+                writeln!(
+                    out,
+                    "failed: {line}: {}",
+                    words.lines().last().unwrap_or_default()
+                )?;
             }
             Err(error) => writeln!(out, "failed: {line}: {error}")?,
         }

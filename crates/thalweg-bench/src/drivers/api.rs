@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    Client, ClientError, Options, Reliability, SubscribeOptions, Subscription, Success, Ticket, Via, blocking,
+    Client, ClientError, Options, Reliability, SubscribeOptions, Subscription, Success, Ticket,
+    Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
@@ -37,12 +38,16 @@ pub struct Publishing {
 impl Publishing {
     /// Connects.
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
-        let clients = (0..job.connections).map(|number| client(job, &job.publish, job.publish_at, "p", number));
+        let clients = (0..job.connections)
+            .map(|number| client(job, &job.publish, job.publish_at, "p", number));
         let clients = clients.collect::<Result<Vec<Client>, Fault>>()?;
         Ok(Publishing {
             clients,
             topics: (0..job.flows).map(|flow| job.publish_topic(flow)).collect(),
-            options: Options { reliability: reliability(&job.publish), ..Options::default() },
+            options: Options {
+                reliability: reliability(&job.publish),
+                ..Options::default()
+            },
             window: (job.publish.qos > 0).then_some(job.publish.window.max(1)),
             under_way: vec![0; job.flows as usize],
             open: VecDeque::new(),
@@ -55,9 +60,18 @@ impl Publishing {
     fn look(&mut self, through: &mut dyn FnMut(u32)) -> bool {
         let before = self.open.len();
         let now = clock::now();
-        let Publishing { clients, open, under_way, not_acknowledged, looked, .. } = self;
+        let Publishing {
+            clients,
+            open,
+            under_way,
+            not_acknowledged,
+            looked,
+            ..
+        } = self;
         let mut settle = |(ticket, client, flow): (Ticket, u32, u32)| {
-            let Some(client) = clients.get(client as usize) else { return true };
+            let Some(client) = clients.get(client as usize) else {
+                return true;
+            };
             match client.is_publish_success(ticket) {
                 Success::Pending => return false,
                 Success::Acknowledged => {}
@@ -90,7 +104,10 @@ impl Publishing {
             }
         }
         loop {
-            if outcomes.iter_mut().any(|outcome| outcome.as_mut().poll(&mut context).is_ready()) || !parked.park(until)
+            if outcomes
+                .iter_mut()
+                .any(|outcome| outcome.as_mut().poll(&mut context).is_ready())
+                || !parked.park(until)
             {
                 return;
             }
@@ -100,7 +117,9 @@ impl Publishing {
 
 impl Publisher for Publishing {
     fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault> {
-        let Some(topic) = self.topics.get(flow as usize) else { return Ok(Gave::Taken) };
+        let Some(topic) = self.topics.get(flow as usize) else {
+            return Ok(Gave::Taken);
+        };
         if let (Some(window), Some(count)) = (self.window, self.under_way.get_mut(flow as usize)) {
             if *count >= window {
                 return Ok(Gave::Full);
@@ -108,7 +127,9 @@ impl Publisher for Publishing {
             *count += 1;
         }
         let number = flow % self.clients.len().max(1) as u32;
-        let Some(client) = self.clients.get(number as usize) else { return Ok(Gave::Taken) };
+        let Some(client) = self.clients.get(number as usize) else {
+            return Ok(Gave::Taken);
+        };
         match client.publish_message(payload, "", topic, &self.options) {
             Ok(ticket) => {
                 if self.window.is_some() {
@@ -117,7 +138,8 @@ impl Publisher for Publishing {
                 Ok(Gave::Taken)
             }
             Err(ClientError::Full) => {
-                if let (Some(_), Some(count)) = (self.window, self.under_way.get_mut(flow as usize)) {
+                if let (Some(_), Some(count)) = (self.window, self.under_way.get_mut(flow as usize))
+                {
                     *count -= 1;
                 }
                 Ok(Gave::Full)
@@ -126,7 +148,12 @@ impl Publisher for Publishing {
         }
     }
 
-    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault> {
+    fn turn(
+        &mut self,
+        until: u64,
+        listens: bool,
+        through: &mut dyn FnMut(u32),
+    ) -> Result<(), Fault> {
         if self.look(through) && listens || until <= clock::now() {
             return Ok(());
         }
@@ -142,7 +169,10 @@ impl Publisher for Publishing {
     }
 
     fn unsettled(&self) -> u64 {
-        let statuses = self.clients.iter().filter_map(|client| client.status().ok());
+        let statuses = self
+            .clients
+            .iter()
+            .filter_map(|client| client.status().ok());
         match self.window {
             Some(_) => self.open.len() as u64,
             None => statuses.map(|status| status.load.messages as u64).sum(),
@@ -154,13 +184,21 @@ impl Publisher for Publishing {
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
-        let statuses: Vec<_> = self.clients.iter().filter_map(|client| client.status().ok()).collect();
-        let sum = |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        let statuses: Vec<_> = self
+            .clients
+            .iter()
+            .filter_map(|client| client.status().ok())
+            .collect();
+        let sum =
+            |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
         vec![
             ("connections_publish", self.clients.len() as f64),
             ("publish_repeated", sum(|status| status.counts.repeated)),
             ("publish_failed", sum(|status| status.counts.failed)),
-            ("publish_bytes_sent", sum(|status| status.lanes.iter().map(|lane| lane.bytes_sent).sum())),
+            (
+                "publish_bytes_sent",
+                sum(|status| status.lanes.iter().map(|lane| lane.bytes_sent).sum()),
+            ),
             ("reconnects_publish", sum(reconnects)),
         ]
     }
@@ -184,7 +222,8 @@ impl Subscribing {
             reliability: reliability(&job.subscribe),
             last_values: false,
             // Over Observe, only our broker keeps what was not taken in time (and only confirmable).
-            keeps_all: job.subscribe.protocol != Protocol::Coap || job.keeps_all && job.subscribe.qos > 0,
+            keeps_all: job.subscribe.protocol != Protocol::Coap
+                || job.keeps_all && job.subscribe.qos > 0,
             settle_by_hand: false,
         };
         if job.writes_first {
@@ -201,16 +240,25 @@ impl Subscribing {
                     .collect();
                 for some in topics.chunks(FILTERS_AT_ONCE) {
                     let filters: Vec<&str> = some.iter().map(String::as_str).collect();
-                    let subscription = within(ANSWERED_WITHIN, client.subscribe_all(&filters, options.clone()))
-                        .ok_or_else(|| "nobody confirms the subscriptions".to_owned())?
-                        .map_err(|error| format!("subscribing: {error}"))?;
+                    let subscription = within(
+                        ANSWERED_WITHIN,
+                        client.subscribe_all(&filters, options.clone()),
+                    )
+                    .ok_or_else(|| "nobody confirms the subscriptions".to_owned())?
+                    .map_err(|error| format!("subscribing: {error}"))?;
                     subscriptions.push((copy, subscription));
                 }
                 clients.push(client);
             }
         }
         let (parked, waker) = Parked::new();
-        Ok(Subscribing { subscriptions, clients, parked, waker, thread: thread::current().id() })
+        Ok(Subscribing {
+            subscriptions,
+            clients,
+            parked,
+            waker,
+            thread: thread::current().id(),
+        })
     }
 }
 
@@ -228,13 +276,20 @@ impl Subscriber for Subscribing {
                     match pin!(&mut *subscription).poll_next(&mut context) {
                         Poll::Pending => break,
                         Poll::Ready(None) => {
-                            let why = subscription.ended().unwrap_or_else(|| "the client was closed".to_owned());
+                            let why = subscription
+                                .ended()
+                                .unwrap_or_else(|| "the client was closed".to_owned());
                             return Err(format!("the subscription has ended: {why}"));
                         }
                         Poll::Ready(Some(message)) => {
                             came = true;
                             let at = clock::now();
-                            hear(Received { copy: *copy, topic: message.topic(), payload: message.payload(), at });
+                            hear(Received {
+                                copy: *copy,
+                                topic: message.topic(),
+                                payload: message.payload(),
+                                at,
+                            });
                         }
                     }
                 }
@@ -246,31 +301,61 @@ impl Subscriber for Subscribing {
     }
 
     fn overflow(&self) -> u64 {
-        let statuses = self.clients.iter().filter_map(|client| client.status().ok());
+        let statuses = self
+            .clients
+            .iter()
+            .filter_map(|client| client.status().ok());
         statuses.map(|status| status.counts.receive_dropped).sum()
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
-        let statuses: Vec<_> = self.clients.iter().filter_map(|client| client.status().ok()).collect();
-        let sum = |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        let statuses: Vec<_> = self
+            .clients
+            .iter()
+            .filter_map(|client| client.status().ok())
+            .collect();
+        let sum =
+            |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
         vec![
             ("connections_subscribe", self.clients.len() as f64),
             // What the client has left out because it was marked as a repetition.
-            ("receive_duplicates_in_client", sum(|status| status.counts.duplicates)),
-            ("subscribe_bytes_received", sum(|status| status.lanes.iter().map(|lane| lane.bytes_received).sum())),
+            (
+                "receive_duplicates_in_client",
+                sum(|status| status.counts.duplicates),
+            ),
+            (
+                "subscribe_bytes_received",
+                sum(|status| status.lanes.iter().map(|lane| lane.bytes_received).sum()),
+            ),
             ("reconnects_subscribe", sum(reconnects)),
         ]
     }
 }
 
 fn reconnects(status: &thalweg_client::Status) -> u64 {
-    status.lanes.iter().map(|lane| lane.connections.saturating_sub(1)).sum()
+    status
+        .lanes
+        .iter()
+        .map(|lane| lane.connections.saturating_sub(1))
+        .sum()
 }
 
 /// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to whoever observes what is not.
 fn write_first(job: &Job) -> Result<(), Fault> {
-    let writer = client(job, &Leg { qos: 1, ..job.subscribe }, job.subscribe_at, "w", 0)?;
-    let options = Options { reliability: Reliability::AtLeastOnce, ..Options::default() };
+    let writer = client(
+        job,
+        &Leg {
+            qos: 1,
+            ..job.subscribe
+        },
+        job.subscribe_at,
+        "w",
+        0,
+    )?;
+    let options = Options {
+        reliability: Reliability::AtLeastOnce,
+        ..Options::default()
+    };
     for flow in 0..job.flows {
         let ticket = writer
             .publish_message(&[], "", &job.subscribe_topic(flow), &options)
@@ -284,7 +369,13 @@ fn write_first(job: &Job) -> Result<(), Fault> {
 }
 
 /// Connects one client; it is up when this returns, or will be: what is published before waits.
-pub fn client(job: &Job, leg: &Leg, at: std::net::SocketAddr, role: &str, number: u32) -> Result<Client, Fault> {
+pub fn client(
+    job: &Job,
+    leg: &Leg,
+    at: std::net::SocketAddr,
+    role: &str,
+    number: u32,
+) -> Result<Client, Fault> {
     let scheme = scheme(leg.protocol)?;
     let mut builder = Client::builder()
         .client_id(format!("{}-{:08x}-{role}{number}", job.role, job.run))
@@ -317,7 +408,11 @@ fn up(client: &Client, protocol: Protocol) -> Result<(), Fault> {
             return Ok(());
         }
         if clock::now() > end {
-            let trouble = status.lanes.first().map(|lane| lane.trouble.clone()).unwrap_or_default();
+            let trouble = status
+                .lanes
+                .first()
+                .map(|lane| lane.trouble.clone())
+                .unwrap_or_default();
             return Err(format!("no connection: {trouble}"));
         }
         thread::sleep(Duration::from_millis(2));
@@ -368,7 +463,10 @@ struct Parked {
 
 impl Parked {
     fn new() -> (Arc<Parked>, Waker) {
-        let parked = Arc::new(Parked { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        let parked = Arc::new(Parked {
+            thread: thread::current(),
+            is_woken: AtomicBool::new(false),
+        });
         (parked.clone(), Waker::from(parked))
     }
 

@@ -107,7 +107,11 @@ pub fn connections(cell: &Cell) -> u32 {
         Load::Flood { .. } | Load::Replay { .. } => true,
         Load::Closed { .. } => false,
     };
-    if is_large { flows.min(CONNECTIONS_MAX) } else { 1 }
+    if is_large {
+        flows.min(CONNECTIONS_MAX)
+    } else {
+        1
+    }
 }
 
 /// Messages a second that one connection carries for all flows.
@@ -127,7 +131,12 @@ pub trait Publisher: Send {
     /// Sends what is gathered, then hears acknowledgements until `until` (nanoseconds of the clock; 0 is now). With `listens`
     /// it comes back as soon as one has come or there is room; without it may, too. `through` is told the flow of each
     /// message that is acknowledged.
-    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault>;
+    fn turn(
+        &mut self,
+        until: u64,
+        listens: bool,
+        through: &mut dyn FnMut(u32),
+    ) -> Result<(), Fault>;
 
     /// What is readable when something has come; none if threads of the client's own wait for it.
     fn bell(&self) -> Option<BorrowedFd<'_>> {
@@ -203,7 +212,9 @@ pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
     match (driver, protocol) {
         (Driver::Stock, _) | (_, Protocol::Mqtt) => Ok(()),
         (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp) => Ok(()),
-        (Driver::Common, _) => Err(format!("the common client does not speak {protocol:?} yet; `driver: stock` may")),
+        (Driver::Common, _) => Err(format!(
+            "the common client does not speak {protocol:?} yet; `driver: stock` may"
+        )),
         (Driver::Bare, _) => Err("the bare driver speaks MQTT only".to_owned()),
     }
 }
@@ -219,13 +230,25 @@ mod tests {
         let of = |system: &str, user: Option<&str>, password: Option<&str>| {
             let mut cells = Vec::new();
             plan::cell("E9", system, plan::mqtt(0)).repeats(1, 1, &mut cells);
-            let extras = Extras { user: user.map(str::to_owned), ..Extras::default() };
-            login(&Cell { extras, ..cells.remove(0) }, password.map(str::to_owned))
+            let extras = Extras {
+                user: user.map(str::to_owned),
+                ..Extras::default()
+            };
+            login(
+                &Cell {
+                    extras,
+                    ..cells.remove(0)
+                },
+                password.map(str::to_owned),
+            )
         };
         let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         assert_eq!(of("thalweg", None, Some("secret")), None);
         assert_eq!(of("rabbitmq", None, None), pair("guest", "guest"));
-        assert_eq!(of("rabbitmq", Some("lab"), Some("secret")), pair("lab", "secret"));
+        assert_eq!(
+            of("rabbitmq", Some("lab"), Some("secret")),
+            pair("lab", "secret")
+        );
         assert_eq!(of("127.0.0.1:1883", Some("lab"), None), pair("lab", ""));
     }
 }

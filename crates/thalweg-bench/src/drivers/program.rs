@@ -77,13 +77,24 @@ impl Said {
     /// Reads a line.
     pub fn read(line: &str) -> Result<Said, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let numbers: Vec<u64> = rest.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+        let numbers: Vec<u64> = rest
+            .split_ascii_whitespace()
+            .map_while(|number| number.parse().ok())
+            .collect();
         let said = match (word, &numbers[..]) {
             ("ready", _) => Some(Said::Ready),
-            ("s", &[flow, seq, tried, at]) => Some(Said::Sent { flow: flow as u32, seq: seq as u32, tried, at }),
-            ("r", &[copy, flow, seq, at]) => {
-                Some(Said::Received { copy: copy as u32, flow: flow as u32, seq: seq as u32, at })
-            }
+            ("s", &[flow, seq, tried, at]) => Some(Said::Sent {
+                flow: flow as u32,
+                seq: seq as u32,
+                tried,
+                at,
+            }),
+            ("r", &[copy, flow, seq, at]) => Some(Said::Received {
+                copy: copy as u32,
+                flow: flow as u32,
+                seq: seq as u32,
+                at,
+            }),
             ("a", _) => Some(Said::Acknowledged),
             ("n", _) => Some(Said::Note(rest.to_owned())),
             ("overflow", &[count]) => Some(Said::Overflow(count)),
@@ -106,20 +117,32 @@ impl Program {
     /// Starts it, gives it the job, and waits until it is ready.
     pub fn start(mut command: Command, job: &Value, within: Duration) -> Result<Program, Fault> {
         let words = |error: io::Error| format!("the program: {error}");
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(words)?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(words)?;
         let (tell, said) = channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         thread::spawn(move || {
-            for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok)) {
+            for line in stdout
+                .into_iter()
+                .flat_map(|out| BufReader::new(out).lines().map_while(Result::ok))
+            {
                 let said = Said::read(&line).unwrap_or_else(Said::Fault);
                 if tell.send(said).is_err() {
                     return;
                 }
             }
             // Whoever is gone without a word has gone too early.
-            let mut lines = stderr.into_iter().flat_map(|err| BufReader::new(err).lines().map_while(Result::ok));
-            let why = lines.by_ref().last().unwrap_or_else(|| "it has ended".to_owned());
+            let mut lines = stderr
+                .into_iter()
+                .flat_map(|err| BufReader::new(err).lines().map_while(Result::ok));
+            let why = lines
+                .by_ref()
+                .last()
+                .unwrap_or_else(|| "it has ended".to_owned());
             let _ = tell.send(Said::Fault(why));
         });
         let mut program = Program { child, said };
@@ -161,7 +184,9 @@ impl Program {
 
     fn tell(&mut self, line: &str) -> Result<(), Fault> {
         let words = |error: io::Error| format!("the program takes nothing: {error}");
-        let Some(stdin) = &mut self.child.stdin else { return Ok(()) };
+        let Some(stdin) = &mut self.child.stdin else {
+            return Ok(());
+        };
         stdin
             .write_all(line.as_bytes())
             .and_then(|()| stdin.write_all(b"\n"))
@@ -184,10 +209,32 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_others_refused() {
-        assert_eq!(Said::read("s 1 2 30 40"), Ok(Said::Sent { flow: 1, seq: 2, tried: 30, at: 40 }));
-        assert_eq!(Said::read("r 0 1 2 99"), Ok(Said::Received { copy: 0, flow: 1, seq: 2, at: 99 }));
-        assert_eq!(Said::read("n paho 1.6"), Ok(Said::Note("paho 1.6".to_owned())));
-        assert_eq!(Said::read("fault no route"), Ok(Said::Fault("no route".to_owned())));
+        assert_eq!(
+            Said::read("s 1 2 30 40"),
+            Ok(Said::Sent {
+                flow: 1,
+                seq: 2,
+                tried: 30,
+                at: 40
+            })
+        );
+        assert_eq!(
+            Said::read("r 0 1 2 99"),
+            Ok(Said::Received {
+                copy: 0,
+                flow: 1,
+                seq: 2,
+                at: 99
+            })
+        );
+        assert_eq!(
+            Said::read("n paho 1.6"),
+            Ok(Said::Note("paho 1.6".to_owned()))
+        );
+        assert_eq!(
+            Said::read("fault no route"),
+            Ok(Said::Fault("no route".to_owned()))
+        );
         for line in ["", "s 1 2 3", "r 1", "x 1 2 3", "overflow many"] {
             assert!(Said::read(line).is_err(), "{line}");
         }
@@ -197,11 +244,20 @@ mod tests {
     fn a_program_that_ends_too_early_is_a_fault_with_its_last_words() {
         let mut command = Command::new("sh");
         command.args(["-c", "read job; echo ready; read begin; echo n $begin; echo s 0 0 1 2; echo sorry >&2; exit 3"]);
-        let mut program = Program::start(command, &Value::Null, Duration::from_secs(60)).expect("it starts");
+        let mut program =
+            Program::start(command, &Value::Null, Duration::from_secs(60)).expect("it starts");
         program.begin(77).expect("it takes that");
         let long = Duration::from_secs(60);
         assert_eq!(program.hear(long), Some(Said::Note("begin 77".to_owned())));
-        assert_eq!(program.hear(long), Some(Said::Sent { flow: 0, seq: 0, tried: 1, at: 2 }));
+        assert_eq!(
+            program.hear(long),
+            Some(Said::Sent {
+                flow: 0,
+                seq: 0,
+                tried: 1,
+                at: 2
+            })
+        );
         assert_eq!(program.hear(long), Some(Said::Fault("sorry".to_owned())));
     }
 }

@@ -44,10 +44,17 @@ impl Broker {
         })?;
         let stderr = child.stderr.take();
         let guard = Some(Guard::of_group(child.id(), &folder)?);
-        let broker = Broker { child, guard, folder };
+        let broker = Broker {
+            child,
+            guard,
+            folder,
+        };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok)) {
+            for line in stderr
+                .into_iter()
+                .flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok))
+            {
                 // Whoever waits for the first lines does not wait for the later ones.
                 let _ = tell.send(line);
             }
@@ -57,7 +64,12 @@ impl Broker {
             match told.recv_timeout(READY_WITHIN) {
                 Ok(line) if line.contains("ready") => return Ok(broker),
                 Ok(line) => said.push(line),
-                Err(_) => return Err(io::Error::other(format!("the broker did not start: {}", said.join("; ")))),
+                Err(_) => {
+                    return Err(io::Error::other(format!(
+                        "the broker did not start: {}",
+                        said.join("; ")
+                    )));
+                }
             }
         }
     }

@@ -17,15 +17,32 @@ const AFTER: &str = "since the course began, s";
 /// Draws an adaptive course, with the bytes of the fixed ones beside its own.
 pub fn course(trial: &Trial, fixed: &[&Trial], title: &str) -> Option<Plate> {
     let end = trial.step.as_secs_f64() * trial.steps.len() as f64;
-    let after = || Axis { to: Some(end), ..Axis::linear(AFTER) };
+    let after = || Axis {
+        to: Some(end),
+        ..Axis::linear(AFTER)
+    };
     let chart = |title: &str, y: Axis, series: Vec<Series>| {
-        Chart { title: title.to_owned(), x: after(), y, series, limits: Vec::new() }.plate()
+        Chart {
+            title: title.to_owned(),
+            x: after(),
+            y,
+            series,
+            limits: Vec::new(),
+        }
+        .plate()
     };
     let stairs = trial.steps.iter().enumerate().flat_map(|(step, loss)| {
         let from = trial.step.as_secs_f64() * step as f64;
-        [Point::at(from, loss.as_percent()), Point::at(from + trial.step.as_secs_f64(), loss.as_percent())]
+        [
+            Point::at(from, loss.as_percent()),
+            Point::at(from + trial.step.as_secs_f64(), loss.as_percent()),
+        ]
     });
-    let stairs = Series { name: "loss of the link".to_owned(), look: Look::Curve, points: stairs.collect() };
+    let stairs = Series {
+        name: "loss of the link".to_owned(),
+        look: Look::Curve,
+        points: stairs.collect(),
+    };
     let dots = |protocol: &&str| Series {
         name: format!("published over {protocol}"),
         look: Look::Dots,
@@ -35,20 +52,45 @@ pub fn course(trial: &Trial, fixed: &[&Trial], title: &str) -> Option<Plate> {
         name,
         look,
         // The last sample may be taken a little later, and would lengthen the axis.
-        points: points.into_iter().map(|(x, y)| Point::at(x.min(end), y)).collect(),
+        points: points
+            .into_iter()
+            .map(|(x, y)| Point::at(x.min(end), y))
+            .collect(),
     };
     // A fixed course has the colour of its protocol, so the adaptive one comes behind both.
     let of = |protocol: &&str| fixed.iter().find(|trial| trial.way.name() == *protocol);
     let mut lines: Vec<Series> = PROTOCOLS
         .iter()
-        .filter_map(|protocol| Some(line((format!("{protocol} all along"), Look::Beside, bytes(of(protocol)?)))))
+        .filter_map(|protocol| {
+            Some(line((
+                format!("{protocol} all along"),
+                Look::Beside,
+                bytes(of(protocol)?),
+            )))
+        })
         .collect();
-    lines.push(line((trial.way.name().to_owned(), Look::Curve, bytes(trial))));
+    lines.push(line((
+        trial.way.name().to_owned(),
+        Look::Curve,
+        bytes(trial),
+    )));
     let plates = [
-        chart(&format!("{title}: loss"), Axis::linear("loss, %"), vec![stairs]),
+        chart(
+            &format!("{title}: loss"),
+            Axis::linear("loss, %"),
+            vec![stairs],
+        ),
         protocols(trial, after(), end).plate(),
-        chart("Latency of each message", Axis::log("latency, ms"), PROTOCOLS.iter().map(dots).collect()),
-        chart("Bytes on the wire over ten seconds", Axis::linear("Ethernet B / published message"), lines),
+        chart(
+            "Latency of each message",
+            Axis::log("latency, ms"),
+            PROTOCOLS.iter().map(dots).collect(),
+        ),
+        chart(
+            "Bytes on the wire over ten seconds",
+            Axis::linear("Ethernet B / published message"),
+            lines,
+        ),
     ];
     Plate::stacked(title, plates.into_iter().flatten())
 }
@@ -59,7 +101,9 @@ fn protocols(trial: &Trial, x: Axis, end: f64) -> Bands {
         let mut bands: Vec<(f64, f64, usize)> = Vec::new();
         for pair in trial.samples.windows(2) {
             let [from, to] = pair else { continue };
-            let Some(which) = PROTOCOLS.iter().position(|name| *name == of(from)) else { continue };
+            let Some(which) = PROTOCOLS.iter().position(|name| *name == of(from)) else {
+                continue;
+            };
             let (from, to) = (from.at.as_secs_f64().min(end), to.at.as_secs_f64().min(end));
             match bands.last_mut() {
                 Some(last) if last.2 == which && last.1 >= from => last.1 = to,
@@ -81,9 +125,17 @@ fn protocols(trial: &Trial, x: Axis, end: f64) -> Bands {
 }
 
 fn waits(trial: &Trial, protocol: &str) -> Vec<Point> {
-    let mine = trial.messages.iter().filter(|message| message.protocol == protocol);
-    mine.filter_map(|message| Some(Point::at(message.intended.as_secs_f64(), message.response_ms()?.max(0.05))))
-        .collect()
+    let mine = trial
+        .messages
+        .iter()
+        .filter(|message| message.protocol == protocol);
+    mine.filter_map(|message| {
+        Some(Point::at(
+            message.intended.as_secs_f64(),
+            message.response_ms()?.max(0.05),
+        ))
+    })
+    .collect()
 }
 
 /// Bytes on the wire for each message that was to be published, over the last seconds.
@@ -103,7 +155,11 @@ fn bytes(trial: &Trial) -> Vec<(f64, f64)> {
 }
 
 fn published(trial: &Trial, from: Duration, to: Duration) -> usize {
-    trial.messages.iter().filter(|message| message.intended >= from && message.intended < to).count()
+    trial
+        .messages
+        .iter()
+        .filter(|message| message.intended >= from && message.intended < to)
+        .count()
 }
 
 #[cfg(test)]
@@ -115,8 +171,11 @@ mod tests {
     #[test]
     fn a_course_is_drawn() {
         let one = trial(Way::Adaptive(Goal::Bytes), 5, 400);
-        let plate = course(&one, &[&trial(Way::Mqtt, 5, 554)], "60 B & more").expect("there is something to draw");
+        let plate = course(&one, &[&trial(Way::Mqtt, 5, 554)], "60 B & more")
+            .expect("there is something to draw");
         let svg = plate.svg();
-        assert!(svg.starts_with("<svg") && svg.contains("mqtt all along") && !svg.contains("<script"));
+        assert!(
+            svg.starts_with("<svg") && svg.contains("mqtt all along") && !svg.contains("<script")
+        );
     }
 }

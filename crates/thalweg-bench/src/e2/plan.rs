@@ -31,9 +31,14 @@ impl Way {
 
     /// The way of that name.
     pub fn named(name: &str) -> Option<Way> {
-        [Way::Mqtt, Way::Coap, Way::Adaptive(Goal::Latency), Way::Adaptive(Goal::Bytes)]
-            .into_iter()
-            .find(|way| way.name() == name)
+        [
+            Way::Mqtt,
+            Way::Coap,
+            Way::Adaptive(Goal::Latency),
+            Way::Adaptive(Goal::Bytes),
+        ]
+        .into_iter()
+        .find(|way| way.name() == name)
     }
 }
 
@@ -102,7 +107,13 @@ impl Course {
 
     /// What it is, in a line of progress.
     pub fn words(&self) -> String {
-        format!("{} {} B {} ms #{}", self.way.name(), self.payload, self.delay.as_millis(), self.repeat)
+        format!(
+            "{} {} B {} ms #{}",
+            self.way.name(),
+            self.payload,
+            self.delay.as_millis(),
+            self.repeat
+        )
     }
 }
 
@@ -145,7 +156,10 @@ pub fn courses(wishes: &Wishes) -> Vec<Course> {
     for repeat in 0..wishes.repeats {
         let seed = random.draw() >> 12;
         let mut some = Vec::new();
-        for (&payload, &delay) in wishes.payloads.iter().flat_map(|size| wishes.delays.iter().map(move |it| (size, it)))
+        for (&payload, &delay) in wishes
+            .payloads
+            .iter()
+            .flat_map(|size| wishes.delays.iter().map(move |it| (size, it)))
         {
             for &way in &ways {
                 some.push(Course {
@@ -201,7 +215,10 @@ pub(crate) mod tests {
         for (number, course) in all.iter().enumerate() {
             assert_eq!(course.number, number);
             assert_eq!(Way::named(course.way.name()), Some(course.way));
-            let same = all.iter().filter(|other| other.repeat == course.repeat).all(|other| other.seed == course.seed);
+            let same = all
+                .iter()
+                .filter(|other| other.repeat == course.repeat)
+                .all(|other| other.seed == course.seed);
             assert!(same, "all ways of a repeat draw from one seed");
         }
         assert_eq!(all, courses(&wishes()), "the same seed is the same plan");

@@ -50,7 +50,11 @@ impl Writer {
 
     /// Writes a trial.
     pub fn write(&mut self, trial: &Trial) -> io::Result<()> {
-        let steps: Vec<String> = trial.steps.iter().map(|loss| loss.as_millionths().to_string()).collect();
+        let steps: Vec<String> = trial
+            .steps
+            .iter()
+            .map(|loss| loss.as_millionths().to_string())
+            .collect();
         writeln!(
             self.trials,
             "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
@@ -102,8 +106,7 @@ impl Writer {
             )?;
         }
         for event in &trial.events {
-            let line =
-                json!({ "trial": trial.number, "t_us": micros(event.at), "what": event.what, "words": event.words });
+            let line = json!({ "trial": trial.number, "t_us": micros(event.at), "what": event.what, "words": event.words });
             writeln!(self.events, "{line}")?;
         }
         // So that what is there after a power cut is whole.
@@ -119,7 +122,11 @@ pub fn read(folder: &Path) -> io::Result<Run> {
     let about = serde_json::from_str(&text(folder, "run.json")?)?;
     let mut trials: Vec<Trial> = table(folder, "trials.csv", TRIAL_HEAD, trial_of)?;
     trials.sort_by_key(|trial| trial.number);
-    let place = |trials: &[Trial], number: usize| trials.binary_search_by_key(&number, |trial| trial.number).ok();
+    let place = |trials: &[Trial], number: usize| {
+        trials
+            .binary_search_by_key(&number, |trial| trial.number)
+            .ok()
+    };
     for (number, message) in table(folder, "messages.csv", MESSAGE_HEAD, message_of)? {
         if let Some(trial) = place(&trials, number).and_then(|at| trials.get_mut(at)) {
             trial.messages.push(message);
@@ -132,32 +139,55 @@ pub fn read(folder: &Path) -> io::Result<Run> {
     }
     for line in text(folder, "events.jsonl")?.lines() {
         let value: Value = serde_json::from_str(line)?;
-        let (Some(number), Some(at)) = (value["trial"].as_u64(), value["t_us"].as_u64()) else { continue };
+        let (Some(number), Some(at)) = (value["trial"].as_u64(), value["t_us"].as_u64()) else {
+            continue;
+        };
         let words = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
         if let Some(trial) = place(&trials, number as usize).and_then(|at| trials.get_mut(at)) {
-            trial.events.push(Event { at: Duration::from_micros(at), what: words("what"), words: words("words") });
+            trial.events.push(Event {
+                at: Duration::from_micros(at),
+                what: words("what"),
+                words: words("words"),
+            });
         }
     }
     Ok(Run { about, trials })
 }
 
 fn text(folder: &Path, name: &str) -> io::Result<String> {
-    fs::read_to_string(folder.join(name))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}/{name}: {error}", folder.display())))
+    fs::read_to_string(folder.join(name)).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}/{name}: {error}", folder.display()),
+        )
+    })
 }
 
-fn table<T>(folder: &Path, name: &str, head: &str, row: fn(&[&str]) -> Option<T>) -> io::Result<Vec<T>> {
+fn table<T>(
+    folder: &Path,
+    name: &str,
+    head: &str,
+    row: fn(&[&str]) -> Option<T>,
+) -> io::Result<Vec<T>> {
     let path = folder.join(name);
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut lines = BufReader::new(File::open(&path).map_err(named)?).lines();
     if lines.next().transpose()?.as_deref() != Some(head) {
-        return Err(io::Error::other(format!("{} has other columns than this version writes", path.display())));
+        return Err(io::Error::other(format!(
+            "{} has other columns than this version writes",
+            path.display()
+        )));
     }
     lines
         .map(|line| {
             let line = line?;
-            row(&line.split(',').collect::<Vec<_>>())
-                .ok_or_else(|| io::Error::other(format!("{}: this line is no line of it: {line}", path.display())))
+            row(&line.split(',').collect::<Vec<_>>()).ok_or_else(|| {
+                io::Error::other(format!(
+                    "{}: this line is no line of it: {line}",
+                    path.display()
+                ))
+            })
         })
         .collect()
 }
@@ -176,12 +206,33 @@ fn span(text: &str) -> Option<Duration> {
 
 /// Empty is none; else it has to be a number.
 fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
-    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+    if text.is_empty() {
+        Some(None)
+    } else {
+        text.parse().ok().map(Some)
+    }
 }
 
 fn trial_of(fields: &[&str]) -> Option<Trial> {
-    let [number, way, payload, delay, repeat, seed, steps, step, trouble, ..] = fields else { return None };
-    let steps: Option<Vec<Loss>> = steps.split(';').map(|loss| Some(Loss::millionths(loss.parse().ok()?))).collect();
+    let [
+        number,
+        way,
+        payload,
+        delay,
+        repeat,
+        seed,
+        steps,
+        step,
+        trouble,
+        ..,
+    ] = fields
+    else {
+        return None;
+    };
+    let steps: Option<Vec<Loss>> = steps
+        .split(';')
+        .map(|loss| Some(Loss::millionths(loss.parse().ok()?)))
+        .collect();
     Some(Trial {
         number: number.parse().ok()?,
         way: Way::named(way)?,
@@ -199,7 +250,21 @@ fn trial_of(fields: &[&str]) -> Option<Trial> {
 }
 
 fn message_of(fields: &[&str]) -> Option<(usize, Message)> {
-    let &[number, _, flow, intended, sent, received, rank, copies, protocol, outcome] = fields else { return None };
+    let &[
+        number,
+        _,
+        flow,
+        intended,
+        sent,
+        received,
+        rank,
+        copies,
+        protocol,
+        outcome,
+    ] = fields
+    else {
+        return None;
+    };
     let message = Message {
         flow: flow.parse().ok()?,
         intended: span(intended)?,
@@ -214,7 +279,22 @@ fn message_of(fields: &[&str]) -> Option<(usize, Message)> {
 }
 
 fn sample_of(fields: &[&str]) -> Option<(usize, Sample)> {
-    let &[number, at, loss, bytes, frames, came, lost, publishes, subscribes, one, other] = fields else { return None };
+    let &[
+        number,
+        at,
+        loss,
+        bytes,
+        frames,
+        came,
+        lost,
+        publishes,
+        subscribes,
+        one,
+        other,
+    ] = fields
+    else {
+        return None;
+    };
     let sample = Sample {
         at: span(at)?,
         loss: Loss::millionths(loss.parse().ok()?),
@@ -232,7 +312,8 @@ fn sample_of(fields: &[&str]) -> Option<(usize, Sample)> {
 /// The columns from `messages` on are for readers and are reckoned again.
 const TRIAL_HEAD: &str = "trial,way,payload_bytes,delay_us,repeat,seed,loss_ppm,step_us,trouble,messages,lost,duplicates,\
 out_of_order,unacknowledged";
-const MESSAGE_HEAD: &str = "trial,seq,flow,t_intended_us,t_sent_us,t_received_us,rank,copies,protocol,outcome";
+const MESSAGE_HEAD: &str =
+    "trial,seq,flow,t_intended_us,t_sent_us,t_received_us,rank,copies,protocol,outcome";
 const SAMPLE_HEAD: &str = "trial,t_us,loss_ppm,bytes,frames,link_came,link_lost,publishes,subscribes,publisher_switches,\
 subscriber_switches";
 
@@ -248,15 +329,27 @@ mod tests {
         one.messages[2].received = None;
         one.messages[2].rank = None;
         one.messages[2].copies = 0;
-        let two = Trial { number: 1, way: Way::Coap, trouble: "too late".to_owned(), ..trial(Way::Coap, 7, 334) };
+        let two = Trial {
+            number: 1,
+            way: Way::Coap,
+            trouble: "too late".to_owned(),
+            ..trial(Way::Coap, 7, 334)
+        };
         let mut writer = Writer::create(&folder).expect("a folder for a moment");
         writer.write(&two).expect("written");
         writer.write(&one).expect("written");
         fs::write(folder.join("run.json"), "{\"suite\":\"E2d\"}").expect("written");
         let run = read(&folder).expect("read");
         assert_eq!(run.trials, [one, two]);
-        fs::write(folder.join("timeline.csv"), format!("{SAMPLE_HEAD}\n0,1,2\n")).expect("written");
-        assert!(read(&folder).is_err_and(|error| error.to_string().contains("0,1,2")), "a torn line is told");
+        fs::write(
+            folder.join("timeline.csv"),
+            format!("{SAMPLE_HEAD}\n0,1,2\n"),
+        )
+        .expect("written");
+        assert!(
+            read(&folder).is_err_and(|error| error.to_string().contains("0,1,2")),
+            "a torn line is told"
+        );
         let _ = fs::remove_dir_all(folder);
     }
 }

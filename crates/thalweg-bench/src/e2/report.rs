@@ -42,21 +42,41 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     // Without the messages of the run its files stay as they are.
     let findings_file = folder.join("findings.json");
     if !folder.join("messages.csv").exists() && findings_file.exists() {
-        let json: Value = serde_json::from_str(&fs::read_to_string(&findings_file)?).map_err(io::Error::other)?;
-        let is_held = json["checks"].as_array().into_iter().flatten().all(|check| check["held"] == json!(true));
-        let outcome = if is_held { Outcome::Done } else { Outcome::ShapeFailed };
-        return Ok(Found { summary: fs::read_to_string(folder.join("summary.md"))?, json, outcome });
+        let json: Value =
+            serde_json::from_str(&fs::read_to_string(&findings_file)?).map_err(io::Error::other)?;
+        let is_held = json["checks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .all(|check| check["held"] == json!(true));
+        let outcome = if is_held {
+            Outcome::Done
+        } else {
+            Outcome::ShapeFailed
+        };
+        return Ok(Found {
+            summary: fs::read_to_string(folder.join("summary.md"))?,
+            json,
+            outcome,
+        });
     }
     let run = raw::read(folder)?;
     let (document, json, outcome) = findings(&run);
     let summary = document.markdown();
     fs::write(folder.join("summary.md"), &summary)?;
     fs::write(folder.join("report.html"), document.html())?;
-    fs::write(folder.join("findings.json"), format!("{}\n", serde_json::to_string_pretty(&json)?))?;
+    fs::write(
+        folder.join("findings.json"),
+        format!("{}\n", serde_json::to_string_pretty(&json)?),
+    )?;
     for (name, svg) in drawings(&run) {
         fs::write(folder.join(name), svg)?;
     }
-    Ok(Found { summary, json, outcome })
+    Ok(Found {
+        summary,
+        json,
+        outcome,
+    })
 }
 
 /// The drawings as files: each objective in each condition, first repeat.
@@ -65,7 +85,12 @@ fn drawings(run: &Run) -> Vec<(String, String)> {
     for condition in conditions(run) {
         for goal in [Goal::Bytes, Goal::Latency] {
             if let Some(plate) = condition.drawing(goal) {
-                let name = format!("{}-{}B-{}ms.svg", goal.name(), condition.payload, condition.delay.as_millis());
+                let name = format!(
+                    "{}-{}B-{}ms.svg",
+                    goal.name(),
+                    condition.payload,
+                    condition.delay.as_millis()
+                );
                 all.push((name, plate.file()));
             }
         }
@@ -74,8 +99,10 @@ fn drawings(run: &Run) -> Vec<(String, String)> {
 }
 
 fn findings(run: &Run) -> (Document, Value, Outcome) {
-    let mut document =
-        Document { title: "E2d: the protocol chosen while the loss changes".to_owned(), ..Document::default() };
+    let mut document = Document {
+        title: "E2d: the protocol chosen while the loss changes".to_owned(),
+        ..Document::default()
+    };
     about(run, &mut document);
     let conditions = conditions(run);
     let mut verdicts = Table::new(&["condition", "what", "bar", "ours", "verdict"]);
@@ -108,19 +135,31 @@ fn findings(run: &Run) -> (Document, Value, Outcome) {
 
 /// Courses of which no repeat counts: what they should have shown was not measured.
 fn unmeasured(run: &Run) -> Vec<&Trial> {
-    let is_alike =
-        |one: &Trial, other: &Trial| (one.way, one.payload, one.delay) == (other.way, other.payload, other.delay);
-    let has_one = |trial: &Trial| run.trials.iter().any(|other| is_alike(trial, other) && other.counts());
+    let is_alike = |one: &Trial, other: &Trial| {
+        (one.way, one.payload, one.delay) == (other.way, other.payload, other.delay)
+    };
+    let has_one = |trial: &Trial| {
+        run.trials
+            .iter()
+            .any(|other| is_alike(trial, other) && other.counts())
+    };
     run.trials.iter().filter(|trial| !has_one(trial)).collect()
 }
 
 fn conditions(run: &Run) -> Vec<Condition<'_>> {
     let mut all: Vec<Condition<'_>> = Vec::new();
     for trial in run.trials.iter().filter(|trial| trial.counts()) {
-        match all.iter_mut().find(|it| it.payload == trial.payload && it.delay == trial.delay) {
+        match all
+            .iter_mut()
+            .find(|it| it.payload == trial.payload && it.delay == trial.delay)
+        {
             Some(condition) => condition.trials.push(trial),
             None => {
-                all.push(Condition { payload: trial.payload, delay: trial.delay, trials: vec![trial] });
+                all.push(Condition {
+                    payload: trial.payload,
+                    delay: trial.delay,
+                    trials: vec![trial],
+                });
             }
         }
     }
@@ -136,7 +175,11 @@ impl Trial {
 
     /// From one message to the next.
     fn period(&self) -> Duration {
-        let period = self.messages.get(1).zip(self.messages.first()).map(|(two, one)| two.intended - one.intended);
+        let period = self
+            .messages
+            .get(1)
+            .zip(self.messages.first())
+            .map(|(two, one)| two.intended - one.intended);
         period.unwrap_or_default()
     }
 
@@ -156,7 +199,10 @@ impl Condition<'_> {
     }
 
     fn of(&self, way: Way) -> impl Iterator<Item = &Trial> {
-        self.trials.iter().copied().filter(move |trial| trial.way == way)
+        self.trials
+            .iter()
+            .copied()
+            .filter(move |trial| trial.way == way)
     }
 
     fn steps(&self) -> usize {
@@ -171,13 +217,25 @@ impl Condition<'_> {
     fn regret(&self, goal: Goal) -> Option<Regret> {
         self.of(Way::Adaptive(goal)).next()?;
         let costs: Vec<[f64; 3]> = (0..self.steps())
-            .map(|step| [Way::Adaptive(goal), Way::Mqtt, Way::Coap].map(|way| self.cost(way, step, goal)))
+            .map(|step| {
+                [Way::Adaptive(goal), Way::Mqtt, Way::Coap].map(|way| self.cost(way, step, goal))
+            })
             .collect();
         let best: f64 = costs.iter().map(|[_, mqtt, coap]| mqtt.min(*coap)).sum();
         let of = |spent: f64| spent / best - 1.0;
-        let spent = |trial: &Trial| (0..self.steps()).map(|step| trial.cost(step, goal)).sum::<f64>();
-        let singles: Vec<f64> = self.of(Way::Adaptive(goal)).map(|trial| of(spent(trial))).collect();
-        let sums = || self.of(Way::Adaptive(goal)).flat_map(|trial| (0..self.steps()).map(|step| trial.sum(step)));
+        let spent = |trial: &Trial| {
+            (0..self.steps())
+                .map(|step| trial.cost(step, goal))
+                .sum::<f64>()
+        };
+        let singles: Vec<f64> = self
+            .of(Way::Adaptive(goal))
+            .map(|trial| of(spent(trial)))
+            .collect();
+        let sums = || {
+            self.of(Way::Adaptive(goal))
+                .flat_map(|trial| (0..self.steps()).map(|step| trial.sum(step)))
+        };
         Some(Regret {
             goal,
             overall: of(costs.iter().map(|[adaptive, ..]| adaptive).sum()),
@@ -200,27 +258,48 @@ impl Condition<'_> {
             let lost: usize = self.of(way).map(Trial::lost).sum();
             if messages > 0 {
                 let ours = format!("{} of {messages}", messages - lost);
-                all.push((format!("delivered, {} all along", way.name()), "all".to_owned(), ours, lost == 0));
+                all.push((
+                    format!("delivered, {} all along", way.name()),
+                    "all".to_owned(),
+                    ours,
+                    lost == 0,
+                ));
             }
         }
         for goal in [Goal::Bytes, Goal::Latency] {
-            let Some(regret) = self.regret(goal) else { continue };
+            let Some(regret) = self.regret(goal) else {
+                continue;
+            };
             all.push((
                 format!("regret, {}", goal.name()),
-                format!("at most {:.0} % above the best fixed protocol of each step", REGRET_MAX * 100.0),
-                format!("{} (repeats {} to {})", part(regret.overall), part(regret.range.0), part(regret.range.1)),
+                format!(
+                    "at most {:.0} % above the best fixed protocol of each step",
+                    REGRET_MAX * 100.0
+                ),
+                format!(
+                    "{} (repeats {} to {})",
+                    part(regret.overall),
+                    part(regret.range.0),
+                    part(regret.range.1)
+                ),
                 regret.overall <= REGRET_MAX,
             ));
             all.push((
                 format!("switches, {}", goal.name()),
                 format!("at most {SWITCHES_MAX} per step"),
-                format!("publisher {}, subscriber {}", regret.switches.0, regret.switches.1),
+                format!(
+                    "publisher {}, subscriber {}",
+                    regret.switches.0, regret.switches.1
+                ),
                 regret.switches.0.max(regret.switches.1) <= SWITCHES_MAX,
             ));
             let mine = || self.of(Way::Adaptive(goal));
             let counts = [
                 ("lost", mine().map(Trial::lost).sum::<usize>()),
-                ("repeated", mine().map(|trial| trial.duplicates() as usize).sum()),
+                (
+                    "repeated",
+                    mine().map(|trial| trial.duplicates() as usize).sum(),
+                ),
                 ("out of order", mine().map(Trial::out_of_order).sum()),
             ];
             let messages: usize = mine().map(|trial| trial.messages.len()).sum();
@@ -237,12 +316,29 @@ impl Condition<'_> {
     }
 
     fn describe(&self, document: &mut Document) {
-        document.heading(format!("Payload {} B, delay {} ms one way", self.payload, self.delay.as_millis()));
+        document.heading(format!(
+            "Payload {} B, delay {} ms one way",
+            self.payload,
+            self.delay.as_millis()
+        ));
         for goal in [Goal::Bytes, Goal::Latency] {
-            let Some(regret) = self.regret(goal) else { continue };
-            let unit = if goal == Goal::Bytes { "bytes per message" } else { "mean latency, ms" };
-            let mut table =
-                Table::new(&["step", "loss", &format!("adaptive, {unit}"), "mqtt", "coap", "best fixed", "regret"]);
+            let Some(regret) = self.regret(goal) else {
+                continue;
+            };
+            let unit = if goal == Goal::Bytes {
+                "bytes per message"
+            } else {
+                "mean latency, ms"
+            };
+            let mut table = Table::new(&[
+                "step",
+                "loss",
+                &format!("adaptive, {unit}"),
+                "mqtt",
+                "coap",
+                "best fixed",
+                "regret",
+            ]);
             for (step, &[adaptive, mqtt, coap]) in regret.costs.iter().enumerate() {
                 let best = mqtt.min(coap);
                 table.row([
@@ -255,7 +351,11 @@ impl Condition<'_> {
                     part(adaptive / best - 1.0),
                 ]);
             }
-            document.text(format!("Objective {}: regret {}.", regret.goal.name(), part(regret.overall)));
+            document.text(format!(
+                "Objective {}: regret {}.",
+                regret.goal.name(),
+                part(regret.overall)
+            ));
             document.table(table);
             if let Some(svg) = self.drawing(goal).map(|plate| plate.svg()) {
                 document.chart(
@@ -293,8 +393,16 @@ impl Condition<'_> {
             }
         }
         document.table(table);
-        let mut table =
-            Table::new(&["way", "repeat", "messages", "lost", "repeated", "out of order", "not acknowledged", "late"]);
+        let mut table = Table::new(&[
+            "way",
+            "repeat",
+            "messages",
+            "lost",
+            "repeated",
+            "out of order",
+            "not acknowledged",
+            "late",
+        ]);
         for trial in &self.trials {
             table.row([
                 trial.way.name().to_owned(),
@@ -314,12 +422,25 @@ impl Condition<'_> {
     /// What the clients of the first repeat said of their choices.
     fn words(&self, document: &mut Document) {
         for goal in [Goal::Bytes, Goal::Latency] {
-            let Some(trial) = self.of(Way::Adaptive(goal)).min_by_key(|trial| trial.repeat) else { continue };
+            let Some(trial) = self
+                .of(Way::Adaptive(goal))
+                .min_by_key(|trial| trial.repeat)
+            else {
+                continue;
+            };
             let mut table = Table::new(&["s", "who", "explain()"]).of_sentences();
-            let said = trial.events.iter().filter(|event| event.what.starts_with("explain")).take(EXPLAINED_MAX);
+            let said = trial
+                .events
+                .iter()
+                .filter(|event| event.what.starts_with("explain"))
+                .take(EXPLAINED_MAX);
             for event in said {
                 let who = event.what.trim_start_matches("explain-").to_owned();
-                table.row([format!("{:.0}", event.at.as_secs_f64()), who, event.words.replace('\n', " ")]);
+                table.row([
+                    format!("{:.0}", event.at.as_secs_f64()),
+                    who,
+                    event.words.replace('\n', " "),
+                ]);
             }
             if !table.rows.is_empty() {
                 document.text(format!("What the clients said, objective {}:", goal.name()));
@@ -329,26 +450,38 @@ impl Condition<'_> {
     }
 
     fn loss(&self, step: usize) -> String {
-        self.trials.first().and_then(|trial| trial.steps.get(step)).map_or_else(String::new, ToString::to_string)
+        self.trials
+            .first()
+            .and_then(|trial| trial.steps.get(step))
+            .map_or_else(String::new, ToString::to_string)
     }
 
     fn drawing(&self, goal: Goal) -> Option<Plate> {
-        let trial = self.of(Way::Adaptive(goal)).min_by_key(|trial| trial.repeat)?;
+        let trial = self
+            .of(Way::Adaptive(goal))
+            .min_by_key(|trial| trial.repeat)?;
         let fixed: Vec<&Trial> = [Way::Mqtt, Way::Coap]
             .into_iter()
             .filter_map(|way| self.of(way).min_by_key(|trial| trial.repeat))
             .collect();
-        drawing::course(trial, &fixed, &format!("objective {}, {}", goal.name(), self.name()))
+        drawing::course(
+            trial,
+            &fixed,
+            &format!("objective {}, {}", goal.name(), self.name()),
+        )
     }
 
     fn json(&self) -> Value {
-        let regrets = [Goal::Bytes, Goal::Latency].into_iter().filter_map(|goal| self.regret(goal)).map(|regret| {
-            json!({
-                "objective": regret.goal.name(),
-                "regret": regret.overall,
-                "costs_adaptive_mqtt_coap": regret.costs,
-            })
-        });
+        let regrets = [Goal::Bytes, Goal::Latency]
+            .into_iter()
+            .filter_map(|goal| self.regret(goal))
+            .map(|regret| {
+                json!({
+                    "objective": regret.goal.name(),
+                    "regret": regret.overall,
+                    "costs_adaptive_mqtt_coap": regret.costs,
+                })
+            });
         json!({
             "payload": self.payload,
             "delay_ms": self.delay.as_secs_f64() * 1e3,
@@ -358,7 +491,11 @@ impl Condition<'_> {
 }
 
 fn step_row(trial: &Trial, step: usize, loss: &str, sum: &StepSum) -> Vec<String> {
-    let by: Vec<String> = sum.protocols.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let by: Vec<String> = sum
+        .protocols
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
     vec![
         trial.way.name().to_owned(),
         trial.repeat.to_string(),
@@ -419,9 +556,19 @@ fn about(run: &Run, document: &mut Document) {
 fn troubles(run: &Run, document: &mut Document) {
     let mut table = Table::new(&["course", "why it does not count"]).of_sentences();
     for trial in run.trials.iter().filter(|trial| !trial.counts()) {
-        let why = if trial.trouble.is_empty() { "messages were published late" } else { trial.trouble.as_str() };
+        let why = if trial.trouble.is_empty() {
+            "messages were published late"
+        } else {
+            trial.trouble.as_str()
+        };
         table.row([
-            format!("{} {} B {} ms #{}", trial.way.name(), trial.payload, trial.delay.as_millis(), trial.repeat),
+            format!(
+                "{} {} B {} ms #{}",
+                trial.way.name(),
+                trial.payload,
+                trial.delay.as_millis(),
+                trial.repeat
+            ),
             why.to_owned(),
         ]);
     }
@@ -429,9 +576,18 @@ fn troubles(run: &Run, document: &mut Document) {
         document.heading("What did not count");
         document.table(table);
     }
-    for trial in unmeasured(run).into_iter().filter(|trial| trial.trouble.is_empty() && trial.repeat == 0) {
-        let Way::Adaptive(goal) = trial.way else { continue };
-        let title = format!("objective {}, {} B, does not count", goal.name(), trial.payload);
+    for trial in unmeasured(run)
+        .into_iter()
+        .filter(|trial| trial.trouble.is_empty() && trial.repeat == 0)
+    {
+        let Way::Adaptive(goal) = trial.way else {
+            continue;
+        };
+        let title = format!(
+            "objective {}, {} B, does not count",
+            goal.name(),
+            trial.payload
+        );
         if let Some(svg) = drawing::course(trial, &[], &title).map(|plate| plate.svg()) {
             document.chart(
                 svg,
@@ -451,7 +607,11 @@ fn troubles(run: &Run, document: &mut Document) {
 }
 
 fn part(value: f64) -> String {
-    if value.is_finite() { format!("{:.1} %", value * 100.0) } else { "-".to_owned() }
+    if value.is_finite() {
+        format!("{:.1} %", value * 100.0)
+    } else {
+        "-".to_owned()
+    }
 }
 
 fn number(value: f64) -> String {
@@ -481,7 +641,10 @@ mod tests {
         for (number, trial) in trials.iter_mut().enumerate() {
             trial.number = number;
         }
-        Run { about: json!({ "suite": "E2d" }), trials }
+        Run {
+            about: json!({ "suite": "E2d" }),
+            trials,
+        }
     }
 
     #[test]
@@ -489,8 +652,14 @@ mod tests {
         let run = run_of(367);
         let condition = &conditions(&run)[0];
         let regret = condition.regret(Goal::Bytes).expect("there is one");
-        assert!((regret.overall - (367.0 / 334.0 - 1.0)).abs() < 1e-9, "{regret:?}");
-        assert!(condition.regret(Goal::Latency).is_none(), "nobody ran for it");
+        assert!(
+            (regret.overall - (367.0 / 334.0 - 1.0)).abs() < 1e-9,
+            "{regret:?}"
+        );
+        assert!(
+            condition.regret(Goal::Latency).is_none(),
+            "nobody ran for it"
+        );
         assert_eq!(findings(&run).2, Outcome::Done);
         assert_eq!(findings(&run_of(400)).2, Outcome::ShapeFailed, "20 % above");
     }
@@ -501,7 +670,11 @@ mod tests {
         run.trials[2].messages[4].copies = 0;
         assert_eq!(findings(&run).2, Outcome::ShapeFailed);
         run.trials[2].messages[4].copies = 2;
-        assert_eq!(findings(&run).2, Outcome::ShapeFailed, "so is one that came twice");
+        assert_eq!(
+            findings(&run).2,
+            Outcome::ShapeFailed,
+            "so is one that came twice"
+        );
     }
 
     type Change = fn(&mut Trial);
@@ -512,10 +685,15 @@ mod tests {
         let run = |change: Change| {
             let goals = [Goal::Bytes, Goal::Latency];
             let fixed = [trial(Way::Mqtt, 5, 554), trial(Way::Coap, 7, 334)];
-            let mut trials: Vec<Trial> =
-                fixed.into_iter().chain(goals.map(|goal| trial(Way::Adaptive(goal), 5, 334))).collect();
+            let mut trials: Vec<Trial> = fixed
+                .into_iter()
+                .chain(goals.map(|goal| trial(Way::Adaptive(goal), 5, 334)))
+                .collect();
             trials.iter_mut().for_each(change);
-            Run { about: json!({ "suite": "E2d" }), trials }
+            Run {
+                about: json!({ "suite": "E2d" }),
+                trials,
+            }
         };
         let checks = |change: Change| conditions(&run(change))[0].checks();
         let refuting: [(&str, Change); 6] = [
@@ -529,7 +707,10 @@ mod tests {
             ("switches", |trial| trial.samples[1].switches.1 = 3),
             ("regret", |trial| {
                 if matches!(trial.way, Way::Adaptive(_)) {
-                    trial.samples.iter_mut().for_each(|sample| sample.bytes *= 2);
+                    trial
+                        .samples
+                        .iter_mut()
+                        .for_each(|sample| sample.bytes *= 2);
                     for message in &mut trial.messages {
                         message.received = message.received.map(|at| at + Duration::from_millis(9));
                     }
@@ -544,7 +725,10 @@ mod tests {
                 .iter()
                 .find(|(word, _)| what.starts_with(word))
                 .unwrap_or_else(|| panic!("{what}: nothing refutes it"));
-            let (.., held) = checks(*change).into_iter().find(|(other, ..)| *other == what).expect("it stays");
+            let (.., held) = checks(*change)
+                .into_iter()
+                .find(|(other, ..)| *other == what)
+                .expect("it stays");
             assert!(!held, "{what}");
         }
     }
@@ -568,7 +752,11 @@ mod tests {
             message.sent = message.sent.map(|sent| sent + Duration::from_secs(1));
         }
         let (document, _, outcome) = findings(&run);
-        assert_eq!(outcome, Outcome::Invalid, "the fixed ones count, but what was asked for was not measured");
+        assert_eq!(
+            outcome,
+            Outcome::Invalid,
+            "the fixed ones count, but what was asked for was not measured"
+        );
         let html = document.html();
         assert!(html.contains("<svg") && html.contains("does not count"));
         assert!(!html.contains("regret, bytes"));

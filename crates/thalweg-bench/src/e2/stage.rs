@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_client::{
-    Calibration, Client, ClientError, Objective, Options, Reliability, Span, SubscribeOptions, Success, Ticket, Via,
-    blocking,
+    Calibration, Client, ClientError, Objective, Options, Reliability, Span, SubscribeOptions,
+    Success, Ticket, Via, blocking,
 };
 
 use super::broker::Broker;
@@ -21,9 +21,16 @@ use crate::net::{BROKER_HOST, Network, Plan};
 
 /// Runs a course to its end, or to where it was stopped.
 pub fn run(course: &Course, program: &Path, stop: &AtomicBool) -> io::Result<Trial> {
-    let shape = Shape { delay: course.delay, ..Shape::default() };
+    let shape = Shape {
+        delay: course.delay,
+        ..Shape::default()
+    };
     // Where there is a delay there is an emulator, which draws from the seed; else the kernel loses packets.
-    let plan = Plan { shape, seed: course.seed, ..Plan::default() };
+    let plan = Plan {
+        shape,
+        seed: course.seed,
+        ..Plan::default()
+    };
     let network = Network::up(&name_of_ours(&course.number.to_string()), &plan)?;
     let broker = Broker::start(program, &network)?;
     let trial = network.client().within(|| play(course, &network, stop));
@@ -34,39 +41,68 @@ pub fn run(course: &Course, program: &Path, stop: &AtomicBool) -> io::Result<Tri
 /// Everything that happens in the clients' namespace.
 fn play(course: &Course, network: &Network, stop: &AtomicBool) -> io::Result<Trial> {
     let publisher = client(course, "pub").map_err(words)?;
-    let subscriber = if course.one_client { publisher.clone() } else { client(course, "sub").map_err(words)? };
+    let subscriber = if course.one_client {
+        publisher.clone()
+    } else {
+        client(course, "sub").map_err(words)?
+    };
     let subscription = subscribe(course, &subscriber)?;
     thread::sleep(SETTLE);
 
     let begun = Instant::now();
     let tally = Tally::new(course, begun);
-    let mut log = Log { network, course, publisher: &publisher, subscriber: &subscriber, begun, trial: blank(course) };
+    let mut log = Log {
+        network,
+        course,
+        publisher: &publisher,
+        subscriber: &subscriber,
+        begun,
+        trial: blank(course),
+    };
     let is_over = AtomicBool::new(false);
     let ended = thread::scope(|scope| -> io::Result<Option<String>> {
         let receiving = scope.spawn(|| receive(subscription, &tally, &is_over));
         let publishing = scope.spawn(|| publish(course, &publisher, &tally, begun, stop));
         let watched = log.watch(stop);
-        let tickets = publishing.join().map_err(|_| io::Error::other("the publisher panicked"))?;
+        let tickets = publishing
+            .join()
+            .map_err(|_| io::Error::other("the publisher panicked"))?;
         drain(course, &publisher, &tally, &tickets, stop);
         is_over.store(true, Ordering::Relaxed);
         for (sequence, ticket) in tickets.iter().enumerate() {
-            let outcome = ticket.as_ref().map_or("refused", |ticket| word(publisher.is_publish_success(*ticket)));
+            let outcome = ticket.as_ref().map_or("refused", |ticket| {
+                word(publisher.is_publish_success(*ticket))
+            });
             tally.outcome(sequence, outcome);
         }
         watched?;
-        receiving.join().map_err(|_| io::Error::other("the subscriber panicked"))
+        receiving
+            .join()
+            .map_err(|_| io::Error::other("the subscriber panicked"))
     })?;
     log.explain();
     let mut trial = log.trial;
     trial.messages = tally.take();
     let at = begun.elapsed();
-    trial.events.extend(ended.into_iter().map(|words| Event { at, what: "trouble".to_owned(), words }));
+    trial.events.extend(ended.into_iter().map(|words| Event {
+        at,
+        what: "trouble".to_owned(),
+        words,
+    }));
     for client in [&publisher, &subscriber] {
         let status = client.status().unwrap_or_default();
         let words = format!("{:?}", status.counts);
-        trial.events.push(Event { at, what: "counts".to_owned(), words });
+        trial.events.push(Event {
+            at,
+            what: "counts".to_owned(),
+            words,
+        });
         for lane in status.lanes {
-            trial.events.push(Event { at, what: "lane".to_owned(), words: format!("{lane:?}") });
+            trial.events.push(Event {
+                at,
+                what: "lane".to_owned(),
+                words: format!("{lane:?}"),
+            });
         }
     }
     if stop.load(Ordering::Relaxed) {
@@ -93,19 +129,34 @@ fn blank(course: &Course) -> Trial {
 }
 
 fn client(course: &Course, role: &str) -> Result<Client, ClientError> {
-    let (mqtt, coap) = (format!("mqtt://{BROKER_HOST}:1883"), format!("coap://{BROKER_HOST}:5683"));
-    let builder = Client::builder().client_id(format!("e2-{role}")).seed(course.seed);
+    let (mqtt, coap) = (
+        format!("mqtt://{BROKER_HOST}:1883"),
+        format!("coap://{BROKER_HOST}:5683"),
+    );
+    let builder = Client::builder()
+        .client_id(format!("e2-{role}"))
+        .seed(course.seed);
     match course.way {
-        Way::Mqtt => builder.via(Via::Protocol("mqtt".to_owned())).broker(&mqtt)?,
-        Way::Coap => builder.via(Via::Protocol("coap".to_owned())).broker(&coap)?,
+        Way::Mqtt => builder
+            .via(Via::Protocol("mqtt".to_owned()))
+            .broker(&mqtt)?,
+        Way::Coap => builder
+            .via(Via::Protocol("coap".to_owned()))
+            .broker(&coap)?,
         Way::Adaptive(goal) => {
             let objective = match goal {
                 Goal::Latency => Objective::Latency,
                 Goal::Bytes => Objective::Bytes,
             };
             // What the broker of `SETTINGS` does, where a client assumes RFC 7252's defaults.
-            let calibration = Calibration::built_in().with_notifications(Span::from_millis(100), 64);
-            builder.via(Via::Auto).objective(objective).calibration(calibration).broker(&mqtt)?.broker(&coap)?
+            let calibration =
+                Calibration::built_in().with_notifications(Span::from_millis(100), 64);
+            builder
+                .via(Via::Auto)
+                .objective(objective)
+                .calibration(calibration)
+                .broker(&mqtt)?
+                .broker(&coap)?
         }
     }
     .connect()
@@ -122,15 +173,29 @@ fn subscribe(course: &Course, client: &Client) -> io::Result<blocking::Subscript
     };
     let topics: Vec<String> = (0..course.flows).map(topic).collect();
     let filters: Vec<&str> = topics.iter().map(String::as_str).collect();
-    blocking::Client::from(client.clone()).subscribe_all(&filters, options, ANSWERED_WITHIN).map_err(words)
+    blocking::Client::from(client.clone())
+        .subscribe_all(&filters, options, ANSWERED_WITHIN)
+        .map_err(words)
 }
 
-fn publish(course: &Course, client: &Client, tally: &Tally, begun: Instant, stop: &AtomicBool) -> Vec<Option<Ticket>> {
-    let options = Options { reliability: Reliability::AtLeastOnce, ..Options::default() };
+fn publish(
+    course: &Course,
+    client: &Client,
+    tally: &Tally,
+    begun: Instant,
+    stop: &AtomicBool,
+) -> Vec<Option<Ticket>> {
+    let options = Options {
+        reliability: Reliability::AtLeastOnce,
+        ..Options::default()
+    };
     let mut tickets = Vec::new();
     for sequence in 0..course.messages() {
         let due = begun + course.intended(sequence);
-        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) = due
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        {
             if stop.load(Ordering::Relaxed) {
                 return tickets;
             }
@@ -138,7 +203,9 @@ fn publish(course: &Course, client: &Client, tally: &Tally, begun: Instant, stop
         }
         let protocol = publishes_by(client);
         let message = payload(sequence, course.payload);
-        let ticket = client.publish_message(&message, "", &course.topic(sequence), &options).ok();
+        let ticket = client
+            .publish_message(&message, "", &course.topic(sequence), &options)
+            .ok();
         if ticket.is_some() {
             tally.sent(sequence, &protocol);
         }
@@ -148,10 +215,17 @@ fn publish(course: &Course, client: &Client, tally: &Tally, begun: Instant, stop
 }
 
 /// Waits for what is still under way, on a link that loses nothing any more.
-fn drain(course: &Course, client: &Client, tally: &Tally, tickets: &[Option<Ticket>], stop: &AtomicBool) {
+fn drain(
+    course: &Course,
+    client: &Client,
+    tally: &Tally,
+    tickets: &[Option<Ticket>],
+    stop: &AtomicBool,
+) {
     let end = Instant::now() + DRAIN;
-    let is_pending =
-        |ticket: &Option<Ticket>| ticket.is_some_and(|ticket| client.is_publish_success(ticket) == Success::Pending);
+    let is_pending = |ticket: &Option<Ticket>| {
+        ticket.is_some_and(|ticket| client.is_publish_success(ticket) == Success::Pending)
+    };
     let wanted = course.messages() as u64;
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         if tally.count() >= wanted && !tickets.iter().any(is_pending) {
@@ -199,7 +273,10 @@ impl Log<'_> {
     }
 
     fn wait_for(&self, at: Duration, stop: &AtomicBool) {
-        while let Some(left) = at.checked_sub(self.begun.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) = at
+            .checked_sub(self.begun.elapsed())
+            .filter(|left| !left.is_zero())
+        {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
@@ -216,13 +293,25 @@ impl Log<'_> {
         if with_tallies && let Some([up, down]) = self.network.tallies()? {
             (came, lost) = (up.came + down.came, up.lost + down.lost);
         }
-        let (publisher, subscriber) =
-            (self.publisher.status().unwrap_or_default(), self.subscriber.status().unwrap_or_default());
-        let publishes = publisher.lanes.iter().find(|lane| lane.publishes).map_or("", |lane| lane.protocol).to_owned();
+        let (publisher, subscriber) = (
+            self.publisher.status().unwrap_or_default(),
+            self.subscriber.status().unwrap_or_default(),
+        );
+        let publishes = publisher
+            .lanes
+            .iter()
+            .find(|lane| lane.publishes)
+            .map_or("", |lane| lane.protocol)
+            .to_owned();
         let subscribes = subscribes_by(&subscriber);
         // What moved between two looks and stayed counts; a subscriber has no counter of its own for that.
-        let moved = !before.subscribes.is_empty() && !subscribes.is_empty() && before.subscribes != subscribes;
-        let switches = (publisher.counts.switches, before.switches.1 + u64::from(moved));
+        let moved = !before.subscribes.is_empty()
+            && !subscribes.is_empty()
+            && before.subscribes != subscribes;
+        let switches = (
+            publisher.counts.switches,
+            before.switches.1 + u64::from(moved),
+        );
         if switches.0 != before.switches.0 || moved {
             self.explain();
         }
@@ -245,9 +334,19 @@ impl Log<'_> {
             return;
         }
         let at = self.begun.elapsed();
-        for (what, client) in [("explain-publisher", self.publisher), ("explain-subscriber", self.subscriber)] {
-            let words = client.explain().map_or_else(|error| error.to_string(), |explanation| explanation.to_string());
-            self.trial.events.push(Event { at, what: what.to_owned(), words });
+        for (what, client) in [
+            ("explain-publisher", self.publisher),
+            ("explain-subscriber", self.subscriber),
+        ] {
+            let words = client.explain().map_or_else(
+                |error| error.to_string(),
+                |explanation| explanation.to_string(),
+            );
+            self.trial.events.push(Event {
+                at,
+                what: what.to_owned(),
+                words,
+            });
         }
     }
 }

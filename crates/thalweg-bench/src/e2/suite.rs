@@ -35,7 +35,13 @@ pub struct CourseArgs {
     #[arg(long, value_name = "SIZES", value_parser = units::size, value_delimiter = ',', default_value = "60B")]
     pub payload: Vec<usize>,
     /// E2d: what adaptive clients are after
-    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_value = "bytes,latency")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "bytes,latency"
+    )]
     pub objective: Vec<Goal>,
     /// E2d: one-way delays of the link, such as 0,50ms; anything but 0 is emulated
     #[arg(long, value_name = "TIMES", value_parser = units::span, value_delimiter = ',', default_value = "0")]
@@ -59,15 +65,27 @@ pub struct CourseArgs {
 
 /// Runs the suite; the summary goes to `out`, progress to standard error.
 pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("E2d-{}", unix_seconds())));
-    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(io::Error::other(format!("{} is not empty", folder.display())));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("E2d-{}", unix_seconds())));
+    if folder
+        .read_dir()
+        .is_ok_and(|mut entries| entries.next().is_some())
+    {
+        return Err(io::Error::other(format!(
+            "{} is not empty",
+            folder.display()
+        )));
     }
     let wishes = wishes(args)?;
     nest::enter().map_err(|why| io::Error::other(nest::told(&why)))?;
     network::is_possible().map_err(io::Error::other)?;
     network::sweep();
-    let program = args.program.clone().map_or_else(std::env::current_exe, Ok)?;
+    let program = args
+        .program
+        .clone()
+        .map_or_else(std::env::current_exe, Ok)?;
     let courses = plan::courses(&wishes);
     let mut about = about(args, &wishes, courses.len());
     let writer = Mutex::new(Writer::create(&folder)?);
@@ -102,7 +120,11 @@ fn drive(
     stop: &AtomicBool,
     writer: &Mutex<Writer>,
 ) -> io::Result<usize> {
-    let (next, over, valid) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (next, over, valid) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
     let failure: Mutex<Option<io::Error>> = Mutex::new(None);
     let run_some = || {
         while let Some(course) = courses.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -118,7 +140,10 @@ fn drive(
             }
             let trial = result.unwrap_or_else(|error| failed(course, &error));
             valid.fetch_add(usize::from(trial.counts()), Ordering::Relaxed);
-            let written = writer.lock().unwrap_or_else(PoisonError::into_inner).write(&trial);
+            let written = writer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write(&trial);
             if let Err(error) = written {
                 *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 return;
@@ -162,10 +187,16 @@ fn wishes(args: &SuiteArgs) -> io::Result<Wishes> {
         return Err(io::Error::other("a step is at least 1 s"));
     }
     if course.payload.iter().any(|size| *size < PAYLOAD_MIN) {
-        return Err(io::Error::other("a message has at least 4 bytes: its number"));
+        return Err(io::Error::other(
+            "a message has at least 4 bytes: its number",
+        ));
     }
     Ok(Wishes {
-        goals: if course.fixed_only { Vec::new() } else { course.objective.clone() },
+        goals: if course.fixed_only {
+            Vec::new()
+        } else {
+            course.objective.clone()
+        },
         payloads: course.payload.clone(),
         delays: course.delay.clone(),
         steps: course.losses.clone(),
@@ -184,7 +215,13 @@ fn about(args: &SuiteArgs, wishes: &Wishes, courses: usize) -> Value {
     about["seed"] = json!(args.seed);
     about["courses"] = json!(courses);
     about["repeats"] = json!(wishes.repeats);
-    about["losses"] = json!(wishes.steps.iter().map(ToString::to_string).collect::<Vec<_>>());
+    about["losses"] = json!(
+        wishes
+            .steps
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    );
     about["step_s"] = json!(wishes.step.as_secs_f64());
     about["rate_per_s"] = json!(wishes.rate);
     about["flows"] = json!(wishes.flows);

@@ -30,7 +30,10 @@ impl Tally {
             protocol: String::new(),
             outcome: String::new(),
         };
-        Tally { messages: Mutex::new(((0..course.messages()).map(message).collect(), 0)), begun }
+        Tally {
+            messages: Mutex::new(((0..course.messages()).map(message).collect(), 0)),
+            begun,
+        }
     }
 
     /// A message was given to the client.
@@ -45,10 +48,17 @@ impl Tally {
     /// A payload came. What is none of ours is left alone: a test of this would see a message missing.
     pub fn received(&self, payload: &[u8]) {
         let now = self.begun.elapsed();
-        let Some(sequence) = payload.first_chunk::<4>().map(|head| u32::from_be_bytes(*head) as usize) else { return };
+        let Some(sequence) = payload
+            .first_chunk::<4>()
+            .map(|head| u32::from_be_bytes(*head) as usize)
+        else {
+            return;
+        };
         let mut inner = self.lock();
         let (messages, rank) = &mut *inner;
-        let Some(message) = messages.get_mut(sequence) else { return };
+        let Some(message) = messages.get_mut(sequence) else {
+            return;
+        };
         message.copies += 1;
         if message.copies == 1 {
             message.received = Some(now);
@@ -87,11 +97,21 @@ pub fn payload(sequence: usize, size: usize) -> Vec<u8> {
 }
 
 /// Takes messages until told to stop. Returns why the subscription has ended, if it did by itself.
-pub fn receive(mut subscription: blocking::Subscription, tally: &Tally, stop: &AtomicBool) -> Option<String> {
+pub fn receive(
+    mut subscription: blocking::Subscription,
+    tally: &Tally,
+    stop: &AtomicBool,
+) -> Option<String> {
     while !stop.load(Ordering::Relaxed) {
         match subscription.next_timeout(LOOK_UP) {
             Ok(Some(message)) => tally.received(message.payload()),
-            Ok(None) => return Some(subscription.ended().unwrap_or_else(|| "the subscription has ended".to_owned())),
+            Ok(None) => {
+                return Some(
+                    subscription
+                        .ended()
+                        .unwrap_or_else(|| "the subscription has ended".to_owned()),
+                );
+            }
             // Nothing came for a moment.
             Err(_) => {}
         }
@@ -109,10 +129,17 @@ pub fn publishes_by(client: &Client) -> String {
 /// The protocol that most subscriptions of a client are on.
 pub fn subscribes_by(status: &Status) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for lane in status.lanes.iter().filter(|lane| lane.subscriptions > 0 && lane.state == LaneState::Up) {
+    for lane in status
+        .lanes
+        .iter()
+        .filter(|lane| lane.subscriptions > 0 && lane.state == LaneState::Up)
+    {
         *counts.entry(lane.protocol).or_default() += lane.subscriptions;
     }
-    counts.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(name, _)| name.to_owned())
+    counts
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .map_or_else(String::new, |(name, _)| name.to_owned())
 }
 
 /// How often the receiver looks whether it is to stop.

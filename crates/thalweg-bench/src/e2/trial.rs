@@ -123,7 +123,9 @@ impl Trial {
     /// Messages of a step.
     pub fn of_step(&self, step: usize) -> impl Iterator<Item = &Message> {
         let (from, to) = self.bounds(step);
-        self.messages.iter().filter(move |message| message.intended >= from && message.intended < to)
+        self.messages
+            .iter()
+            .filter(move |message| message.intended >= from && message.intended < to)
     }
 
     fn bounds(&self, step: usize) -> (Duration, Duration) {
@@ -137,11 +139,17 @@ impl Trial {
 
     /// A step in numbers.
     pub fn sum(&self, step: usize) -> StepSum {
-        let mut waits: Vec<f64> = self.of_step(step).filter_map(Message::response_ms).collect();
+        let mut waits: Vec<f64> = self
+            .of_step(step)
+            .filter_map(Message::response_ms)
+            .collect();
         let published = self.of_step(step).count();
         let mut protocols: Vec<(String, usize)> = Vec::new();
         for message in self.of_step(step) {
-            match protocols.iter_mut().find(|(name, _)| *name == message.protocol) {
+            match protocols
+                .iter_mut()
+                .find(|(name, _)| *name == message.protocol)
+            {
                 Some((_, count)) => *count += 1,
                 None => protocols.push((message.protocol.clone(), 1)),
             }
@@ -152,7 +160,10 @@ impl Trial {
             _ => Default::default(),
         };
         let per_message = |count: u64| count as f64 / published as f64;
-        let (came, lost) = (after.came.saturating_sub(before.came), after.lost.saturating_sub(before.lost));
+        let (came, lost) = (
+            after.came.saturating_sub(before.came),
+            after.lost.saturating_sub(before.lost),
+        );
         StepSum {
             published,
             received: waits.len(),
@@ -174,21 +185,34 @@ impl Trial {
 
     /// Messages that nobody received.
     pub fn lost(&self) -> usize {
-        self.messages.iter().filter(|message| message.copies == 0).count()
+        self.messages
+            .iter()
+            .filter(|message| message.copies == 0)
+            .count()
     }
 
     /// Copies beyond the first.
     pub fn duplicates(&self) -> u32 {
-        self.messages.iter().map(|message| message.copies.saturating_sub(1)).sum()
+        self.messages
+            .iter()
+            .map(|message| message.copies.saturating_sub(1))
+            .sum()
     }
 
     /// Messages that came after a later one of their topic.
     pub fn out_of_order(&self) -> usize {
-        let flows = self.messages.iter().map(|message| message.flow as usize + 1).max().unwrap_or(0);
+        let flows = self
+            .messages
+            .iter()
+            .map(|message| message.flow as usize + 1)
+            .max()
+            .unwrap_or(0);
         let mut least_after = vec![u64::MAX; flows];
         let mut count = 0;
         for message in self.messages.iter().rev() {
-            let (Some(rank), Some(least)) = (message.rank, least_after.get_mut(message.flow as usize)) else {
+            let (Some(rank), Some(least)) =
+                (message.rank, least_after.get_mut(message.flow as usize))
+            else {
                 continue;
             };
             if rank > *least {
@@ -201,13 +225,20 @@ impl Trial {
 
     /// Messages of which the client did not say at the end that they were acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.messages.iter().filter(|message| message.outcome != "acknowledged").count()
+        self.messages
+            .iter()
+            .filter(|message| message.outcome != "acknowledged")
+            .count()
     }
 
     /// Messages given to the client later than a tenth of their period, or 1 ms if that is more.
     pub fn late(&self, period: Duration) -> usize {
         let most = (period / 10).max(Duration::from_millis(1));
-        let is_late = |message: &&Message| message.sent.is_none_or(|sent| sent > message.intended + most);
+        let is_late = |message: &&Message| {
+            message
+                .sent
+                .is_none_or(|sent| sent > message.intended + most)
+        };
         self.messages.iter().filter(is_late).count()
     }
 }
@@ -275,8 +306,14 @@ pub(crate) mod tests {
         trial.messages[15].received = None;
         trial.messages[15].copies = 0;
         let (first, second) = (trial.sum(0), trial.sum(1));
-        assert_eq!((first.published, first.received, second.received), (10, 10, 9));
-        assert!((first.mean - 5.0).abs() < 1e-9 && (first.bytes - 554.0).abs() < 1e-9, "{first:?}");
+        assert_eq!(
+            (first.published, first.received, second.received),
+            (10, 10, 9)
+        );
+        assert!(
+            (first.mean - 5.0).abs() < 1e-9 && (first.bytes - 554.0).abs() < 1e-9,
+            "{first:?}"
+        );
         assert!((first.loss - 0.1).abs() < 1e-9);
         assert_eq!(first.switches, (1, 0));
         assert_eq!(first.protocols, [("mqtt".to_owned(), 10)]);
@@ -286,13 +323,19 @@ pub(crate) mod tests {
     #[test]
     fn duplicates_gaps_and_reordering_are_counted_exactly() {
         let mut trial = trial(Way::Coap, 5, 334);
-        assert_eq!((trial.lost(), trial.duplicates(), trial.out_of_order()), (0, 0, 0));
+        assert_eq!(
+            (trial.lost(), trial.duplicates(), trial.out_of_order()),
+            (0, 0, 0)
+        );
         trial.messages[3].copies = 3;
         // 4 and 6 are of one topic and change places; 7 is of the other and is not concerned.
         trial.messages[4].rank = Some(6);
         trial.messages[6].rank = Some(4);
         trial.messages[9].copies = 0;
         trial.messages[9].rank = None;
-        assert_eq!((trial.lost(), trial.duplicates(), trial.out_of_order()), (1, 2, 1));
+        assert_eq!(
+            (trial.lost(), trial.duplicates(), trial.out_of_order()),
+            (1, 2, 1)
+        );
     }
 }

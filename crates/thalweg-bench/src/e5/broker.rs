@@ -14,14 +14,25 @@ use std::time::Duration;
 use crate::brokers::guard::Guard;
 
 /// The strategies that cells ask for; each has its own part of the address space.
-pub const STRATEGIES: [&str; 8] =
-    ["random", "round-robin", "sticky", "hash-topic", "weighted", "least-outstanding", "score", "adaptive"];
+pub const STRATEGIES: [&str; 8] = [
+    "random",
+    "round-robin",
+    "sticky",
+    "hash-topic",
+    "weighted",
+    "least-outstanding",
+    "score",
+    "adaptive",
+];
 
 /// The settings by which a broker gives each of them its part of the address space.
 pub fn policies() -> String {
     let mut text = String::new();
     for strategy in STRATEGIES {
-        let _ = writeln!(text, "[[groups.policies]]\nfilter = \"e5/{strategy}/#\"\nstrategy = \"{strategy}\"\n");
+        let _ = writeln!(
+            text,
+            "[[groups.policies]]\nfilter = \"e5/{strategy}/#\"\nstrategy = \"{strategy}\"\n"
+        );
     }
     text
 }
@@ -38,12 +49,27 @@ pub struct Broker {
 impl Broker {
     /// One that runs: `mqtt://HOST[:PORT]`.
     pub fn at(url: &str) -> io::Result<Broker> {
-        let rest = url.strip_prefix("mqtt://").unwrap_or(url).trim_end_matches('/');
-        let place = if rest.contains(':') { rest.to_owned() } else { format!("{rest}:1883") };
-        let address = place.to_socket_addrs()?.next().ok_or_else(|| io::Error::other(format!("{url}: no address")))?;
+        let rest = url
+            .strip_prefix("mqtt://")
+            .unwrap_or(url)
+            .trim_end_matches('/');
+        let place = if rest.contains(':') {
+            rest.to_owned()
+        } else {
+            format!("{rest}:1883")
+        };
+        let address = place
+            .to_socket_addrs()?
+            .next()
+            .ok_or_else(|| io::Error::other(format!("{url}: no address")))?;
         TcpStream::connect_timeout(&address, ANSWERS_WITHIN)
             .map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
-        Ok(Broker { address, child: None, guard: None, folder: None })
+        Ok(Broker {
+            address,
+            child: None,
+            guard: None,
+            folder: None,
+        })
     }
 
     /// Starts `program serve` with nothing but MQTT on a free port of the loopback, and waits until it is ready.
@@ -70,10 +96,18 @@ impl Broker {
             .spawn()?;
         let stderr = child.stderr.take();
         let guard = Some(Guard::of_group(child.id(), &folder)?);
-        let broker = Broker { address, child: Some(child), guard, folder: Some(folder) };
+        let broker = Broker {
+            address,
+            child: Some(child),
+            guard,
+            folder: Some(folder),
+        };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok)) {
+            for line in stderr
+                .into_iter()
+                .flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok))
+            {
                 // Whoever waits for the first lines does not wait for the later ones.
                 let _ = tell.send(line);
             }
@@ -83,7 +117,12 @@ impl Broker {
             match told.recv_timeout(READY_WITHIN) {
                 Ok(line) if line.contains("ready") => return Ok(broker),
                 Ok(line) => said.push(line),
-                Err(_) => return Err(io::Error::other(format!("the broker did not start: {}", said.join("; ")))),
+                Err(_) => {
+                    return Err(io::Error::other(format!(
+                        "the broker did not start: {}",
+                        said.join("; ")
+                    )));
+                }
             }
         }
     }

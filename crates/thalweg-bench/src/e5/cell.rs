@@ -49,7 +49,9 @@ impl Cell {
 
     /// How long its messages come.
     pub fn lasts(&self) -> Duration {
-        Duration::from_secs_f64(self.scenario.quiet + self.scenario.messages as f64 / self.scenario.rate.max(1e-3))
+        Duration::from_secs_f64(
+            self.scenario.quiet + self.scenario.messages as f64 / self.scenario.rate.max(1e-3),
+        )
     }
 }
 
@@ -65,13 +67,22 @@ pub fn qos(reliability: Reliability) -> QoS {
 /// When such a worker reports; nothing if it never does.
 pub fn rules(worker: &Worker) -> Option<ReportRules> {
     let every = |seconds: f64| ReportRules {
-        concurrency: if worker.declares { worker.handlers as u16 } else { 1 },
+        concurrency: if worker.declares {
+            worker.handlers as u16
+        } else {
+            1
+        },
         ..ReportRules::every(Duration::from_secs_f64(seconds))
     };
     match worker.reports {
         Reports::Never => None,
-        Reports::Every(seconds) | Reports::Idle(seconds) | Reports::Wild(seconds) => Some(every(seconds)),
-        Reports::Events(seconds) => Some(ReportRules { on_events: true, ..every(seconds) }),
+        Reports::Every(seconds) | Reports::Idle(seconds) | Reports::Wild(seconds) => {
+            Some(every(seconds))
+        }
+        Reports::Events(seconds) => Some(ReportRules {
+            on_events: true,
+            ..every(seconds)
+        }),
     }
 }
 
@@ -87,7 +98,15 @@ impl Cell {
         let mut random = Random::new(self.scenario.seed ^ PHASES);
         let every = self.report_every();
         let workers = 0..self.scenario.workers.len();
-        workers.map(|at| if every > 0.0 { every * random.unit() } else { at as f64 * CONNECT_GAP }).collect()
+        workers
+            .map(|at| {
+                if every > 0.0 {
+                    every * random.unit()
+                } else {
+                    at as f64 * CONNECT_GAP
+                }
+            })
+            .collect()
     }
 }
 
@@ -95,7 +114,10 @@ impl Cell {
 pub fn longest_interval(workers: &[Worker]) -> f64 {
     let every = |worker: &Worker| match worker.reports {
         Reports::Never => 0.0,
-        Reports::Every(every) | Reports::Events(every) | Reports::Idle(every) | Reports::Wild(every) => every,
+        Reports::Every(every)
+        | Reports::Events(every)
+        | Reports::Idle(every)
+        | Reports::Wild(every) => every,
     };
     workers.iter().map(every).fold(0.0, f64::max)
 }
@@ -110,7 +132,11 @@ pub fn words(worker: &Worker, scenario: &Scenario) -> Vec<(&'static str, String)
     let mut words = Vec::new();
     if worker.declares {
         words.push((CONCURRENCY_PROPERTY, worker.handlers.to_string()));
-        let settles = if worker.acks == Acks::Receipt { "received" } else { "processed" };
+        let settles = if worker.acks == Acks::Receipt {
+            "received"
+        } else {
+            "processed"
+        };
         words.push((SETTLES_PROPERTY, settles.to_owned()));
     }
     if let Some(weight) = worker.weight {

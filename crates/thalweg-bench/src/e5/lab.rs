@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::cell::Cell;
 use super::stage::{Around, Due, PUBLISHER, Stage};
@@ -69,10 +71,26 @@ impl Lab {
     /// A loop whose clients connect to `address`.
     pub fn new(address: SocketAddr) -> io::Result<Lab> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
+        epoll::add(
+            &epoll,
+            &timer,
+            epoll::EventData::new_u64(TIMER),
+            epoll::EventFlags::IN,
+        )?;
         let (later, stages) = (BinaryHeap::new(), Vec::new());
-        Ok(Lab { epoll, timer, clock: Instant::now(), later, order: 0, stages, address })
+        Ok(Lab {
+            epoll,
+            timer,
+            clock: Instant::now(),
+            later,
+            order: 0,
+            stages,
+            address,
+        })
     }
 
     /// Runs all cells, so many at once that their rates do not exceed `rate_max` messages a second (but one at least), and
@@ -101,7 +119,8 @@ impl Lab {
                 next_word = now + SECOND;
             }
             if now >= next_start
-                && let Some(cell) = cells.pop_front_if(|cell| running == 0 || rate + cell.scenario.rate <= rate_max)
+                && let Some(cell) =
+                    cells.pop_front_if(|cell| running == 0 || rate + cell.scenario.rate <= rate_max)
             {
                 rate += cell.scenario.rate;
                 running += 1;
@@ -109,12 +128,20 @@ impl Lab {
                 next_start = now + (phase.unit() * START_GAP_MAX) as u64;
                 self.start(cell, now);
             }
-            let until = if cells.is_empty() { next_word } else { next_word.min(next_start.max(now + START_GAP_MIN)) };
+            let until = if cells.is_empty() {
+                next_word
+            } else {
+                next_word.min(next_start.max(now + START_GAP_MIN))
+            };
             self.wait(until, &mut buffer)?;
             self.sockets(&buffer);
             self.times();
             for slot in 0..self.stages.len() {
-                if self.stages.get(slot).and_then(Option::as_ref).is_some_and(Stage::is_over)
+                if self
+                    .stages
+                    .get(slot)
+                    .and_then(Option::as_ref)
+                    .is_some_and(Stage::is_over)
                     && let Some(stage) = self.stages[slot].take()
                 {
                     rate -= stage.rate();
@@ -127,7 +154,11 @@ impl Lab {
         for stage in self.stages.drain(..).flatten() {
             drop(stage.leave(&self.epoll));
         }
-        on_second(Progress { over, running: 0, all });
+        on_second(Progress {
+            over,
+            running: 0,
+            all,
+        });
         Ok(())
     }
 
@@ -139,7 +170,11 @@ impl Lab {
         // A slot is used once: what is due for a stage that is over must not reach another.
         let slot = self.stages.len();
         let mut later = Vec::new();
-        let mut around = Around { epoll: &self.epoll, later: &mut later, now };
+        let mut around = Around {
+            epoll: &self.epoll,
+            later: &mut later,
+            now,
+        };
         let stage = Stage::new(cell, self.address, (slot as u64) << 16, &mut around);
         self.stages.push(Some(stage));
         self.keep(slot, later);
@@ -154,12 +189,28 @@ impl Lab {
 
     /// Sleeps until a socket has something or something is due, but not longer than `until`.
     fn wait(&self, until: u64, buffer: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let until = self.later.peek().map_or(until, |Reverse((at, ..))| until.min(*at));
+        let until = self
+            .later
+            .peek()
+            .map_or(until, |Reverse((at, ..))| until.min(*at));
         // Zero would switch the timer off.
         let left = Duration::from_nanos(until.saturating_sub(self.now()).max(1));
-        let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: once, it_value: value })?;
+        let value = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec {
+                it_interval: once,
+                it_value: value,
+            },
+        )?;
         buffer.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(buffer), None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -192,7 +243,14 @@ impl Lab {
         let now = self.now();
         let mut later = Vec::new();
         if let Some(Some(stage)) = self.stages.get_mut(slot) {
-            does(stage, &mut Around { epoll: &self.epoll, later: &mut later, now });
+            does(
+                stage,
+                &mut Around {
+                    epoll: &self.epoll,
+                    later: &mut later,
+                    now,
+                },
+            );
         }
         self.keep(slot, later);
     }

@@ -11,7 +11,8 @@ use rustix::event::epoll;
 use socket2::SockRef;
 use thalweg_mqtt::load::Report;
 use thalweg_mqtt::{
-    ClientEvent, ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut,
+    ClientEvent, ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode,
+    SubscribeOptions, SubscribeOut,
 };
 
 /// What the broker said.
@@ -22,7 +23,12 @@ pub enum Heard {
     /// The subscription stands, or does not.
     Subscribed(bool),
     /// A message.
-    Message { header: Header, qos: QoS, id: u16, dup: bool },
+    Message {
+        header: Header,
+        qos: QoS,
+        id: u16,
+        dup: bool,
+    },
     /// PUBREC for a message of ours.
     Received(u16),
     /// PUBREL for a message to us.
@@ -118,7 +124,12 @@ impl Line {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        epoll::add(epoll_of, &stream, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        epoll::add(
+            epoll_of,
+            &stream,
+            epoll::EventData::new_u64(token),
+            epoll::EventFlags::IN,
+        )?;
         let mut line = Line {
             stream,
             machine: ClientSide::new(1 << 20),
@@ -134,20 +145,41 @@ impl Line {
         };
         let mut out = Vec::new();
         // The keep alive is not the interval of reports (E, errata 11): a report that is late must not end the session.
-        let connect =
-            ConnectOut { client_id: client.name, keep_alive: 60, user: Some(&client.words), ..ConnectOut::default() };
-        line.machine.connect(&connect, &mut out).map_err(io::Error::other)?;
+        let connect = ConnectOut {
+            client_id: client.name,
+            keep_alive: 60,
+            user: Some(&client.words),
+            ..ConnectOut::default()
+        };
+        line.machine
+            .connect(&connect, &mut out)
+            .map_err(io::Error::other)?;
         line.send(out, epoll_of, now)?;
         Ok(line)
     }
 
     /// Subscribes to one filter.
-    pub fn subscribe(&mut self, filter: &str, qos: QoS, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<()> {
+    pub fn subscribe(
+        &mut self,
+        filter: &str,
+        qos: QoS,
+        epoll_of: &impl std::os::fd::AsFd,
+        now: u64,
+    ) -> io::Result<()> {
         let id = self.machine.next_id().unwrap_or(1);
-        let options = SubscribeOptions { qos, ..SubscribeOptions::default() };
-        let subscribe = SubscribeOut { id, filters: &[(filter, options)], ..SubscribeOut::default() };
+        let options = SubscribeOptions {
+            qos,
+            ..SubscribeOptions::default()
+        };
+        let subscribe = SubscribeOut {
+            id,
+            filters: &[(filter, options)],
+            ..SubscribeOut::default()
+        };
         let mut out = Vec::new();
-        self.machine.subscribe(&subscribe, &mut out).map_err(io::Error::other)?;
+        self.machine
+            .subscribe(&subscribe, &mut out)
+            .map_err(io::Error::other)?;
         self.send(out, epoll_of, now)
     }
 
@@ -170,15 +202,29 @@ impl Line {
                 None => return Ok(false),
             }
         }
-        let message = PublishOut { qos, topic, id, payload, ..PublishOut::default() };
+        let message = PublishOut {
+            qos,
+            topic,
+            id,
+            payload,
+            ..PublishOut::default()
+        };
         let mut out = Vec::new();
-        self.machine.publish(&message, &mut out).map_err(io::Error::other)?;
+        self.machine
+            .publish(&message, &mut out)
+            .map_err(io::Error::other)?;
         self.send(out, epoll_of, now)?;
         Ok(true)
     }
 
     /// Tells that a message is processed: PUBACK, or PUBREC for QoS 2.
-    pub fn settle(&mut self, qos: QoS, id: u16, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<()> {
+    pub fn settle(
+        &mut self,
+        qos: QoS,
+        id: u16,
+        epoll_of: &impl std::os::fd::AsFd,
+        now: u64,
+    ) -> io::Result<()> {
         let mut out = Vec::new();
         match qos {
             QoS::AtMostOnce => return Ok(()),
@@ -189,7 +235,12 @@ impl Line {
     }
 
     /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
-    pub fn go_on(&mut self, heard: &Heard, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<()> {
+    pub fn go_on(
+        &mut self,
+        heard: &Heard,
+        epoll_of: &impl std::os::fd::AsFd,
+        now: u64,
+    ) -> io::Result<()> {
         let mut out = Vec::new();
         match heard {
             Heard::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
@@ -200,7 +251,12 @@ impl Line {
     }
 
     /// Sends a report of load in PINGREQ; false if the broker does not take any, and it was an ordinary one.
-    pub fn report(&mut self, report: &Report, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<bool> {
+    pub fn report(
+        &mut self,
+        report: &Report,
+        epoll_of: &impl std::os::fd::AsFd,
+        now: u64,
+    ) -> io::Result<bool> {
         let mut out = Vec::new();
         let told = self.machine.ping_with(report, &mut out);
         self.send(out, epoll_of, now)?;
@@ -210,7 +266,11 @@ impl Line {
     /// Says goodbye.
     pub fn close(mut self, epoll_of: &impl std::os::fd::AsFd) {
         let mut out = Vec::new();
-        self.machine.disconnect(ReasonCode::NORMAL_DISCONNECTION, &DisconnectProps::default(), &mut out);
+        self.machine.disconnect(
+            ReasonCode::NORMAL_DISCONNECTION,
+            &DisconnectProps::default(),
+            &mut out,
+        );
         let _ = self.stream.write_all(&out);
         let _ = epoll::delete(epoll_of, &self.stream);
     }
@@ -230,7 +290,12 @@ impl Line {
         };
         // An end of the connection is told even to those that look for nothing, again and again: so they leave altogether.
         let _ = match looks {
-            true => epoll::add(epoll_of, &self.stream, epoll::EventData::new_u64(self.token), flags),
+            true => epoll::add(
+                epoll_of,
+                &self.stream,
+                epoll::EventData::new_u64(self.token),
+                flags,
+            ),
             false => epoll::delete(epoll_of, &self.stream),
         };
     }
@@ -273,7 +338,9 @@ impl Line {
         self.begun += used;
         Some(match heard {
             // The machine knows best what was announced.
-            Heard::Welcome { .. } => Heard::Welcome { takes_reports: self.machine.offer().load_reports },
+            Heard::Welcome { .. } => Heard::Welcome {
+                takes_reports: self.machine.offer().load_reports,
+            },
             heard => heard,
         })
     }
@@ -295,7 +362,11 @@ impl Line {
 
     /// When something on its way arrives next.
     pub fn arrives_at(&self) -> Option<u64> {
-        [self.inward.front(), self.outward.front()].into_iter().flatten().map(|(at, _)| *at).min()
+        [self.inward.front(), self.outward.front()]
+            .into_iter()
+            .flatten()
+            .map(|(at, _)| *at)
+            .min()
     }
 
     /// Writes what the socket did not take before.
@@ -304,7 +375,12 @@ impl Line {
         self.write(&bytes, epoll_of)
     }
 
-    fn send(&mut self, bytes: Vec<u8>, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<()> {
+    fn send(
+        &mut self,
+        bytes: Vec<u8>,
+        epoll_of: &impl std::os::fd::AsFd,
+        now: u64,
+    ) -> io::Result<()> {
         self.bytes_out += bytes.len() as u64;
         if self.delay > 0 {
             self.outward.push_back((now + self.delay, bytes));
@@ -329,7 +405,12 @@ impl Line {
                 true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
                 false => epoll::EventFlags::IN,
             };
-            epoll::modify(epoll_of, &self.stream, epoll::EventData::new_u64(self.token), flags)?;
+            epoll::modify(
+                epoll_of,
+                &self.stream,
+                epoll::EventData::new_u64(self.token),
+                flags,
+            )?;
         }
         Ok(())
     }
@@ -340,15 +421,26 @@ fn heard(event: &ClientEvent<'_>) -> Heard {
         ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
             Heard::Ended(format!("refused: {:?}", connack.values.reason))
         }
-        ClientEvent::ConnAck(_) => Heard::Welcome { takes_reports: false },
-        ClientEvent::SubAck(suback) => Heard::Subscribed(suback.codes().all(|reason| !reason.is_error())),
+        ClientEvent::ConnAck(_) => Heard::Welcome {
+            takes_reports: false,
+        },
+        ClientEvent::SubAck(suback) => {
+            Heard::Subscribed(suback.codes().all(|reason| !reason.is_error()))
+        }
         ClientEvent::Publish(publish) => match Header::read(publish.payload) {
-            Some(header) => Heard::Message { header, qos: publish.qos, id: publish.id, dup: publish.dup },
+            Some(header) => Heard::Message {
+                header,
+                qos: publish.qos,
+                id: publish.id,
+                dup: publish.dup,
+            },
             None => Heard::Other,
         },
         ClientEvent::PubRec(ack) if !ack.reason.is_error() => Heard::Received(ack.id),
         ClientEvent::PubRel(ack) => Heard::Released(ack.id),
-        ClientEvent::Disconnect(disconnect) => Heard::Ended(format!("disconnected: {:?}", disconnect.reason)),
+        ClientEvent::Disconnect(disconnect) => {
+            Heard::Ended(format!("disconnected: {:?}", disconnect.reason))
+        }
         _ => Heard::Other,
     }
 }
@@ -359,7 +451,12 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let header = Header { cell: 7, number: 70_000, intended: 1 << 40, sent: (1 << 40) + 1 };
+        let header = Header {
+            cell: 7,
+            number: 70_000,
+            intended: 1 << 40,
+            sent: (1 << 40) + 1,
+        };
         let payload = header.payload(100);
         assert_eq!((payload.len(), Header::read(&payload)), (100, Some(header)));
         assert_eq!(header.payload(3).len(), Header::BYTES);

@@ -47,25 +47,54 @@ struct Variant {
 }
 
 const fn variant(name: &'static str, strategy: &'static str) -> Variant {
-    Variant { name, strategy, events: false, acks: false, silent: false }
+    Variant {
+        name,
+        strategy,
+        events: false,
+        acks: false,
+        silent: false,
+    }
 }
 
 const RANDOM: Variant = variant("random", "random");
 const ROUND_ROBIN: Variant = variant("round-robin", "round-robin");
 const WEIGHTED: Variant = variant("weighted", "weighted");
 const SCORE: Variant = variant("score", "score");
-const LEAST: Variant = Variant { acks: true, ..variant("least-outstanding+qos1", "least-outstanding") };
+const LEAST: Variant = Variant {
+    acks: true,
+    ..variant("least-outstanding+qos1", "least-outstanding")
+};
 const ADAPTIVE: Variant = variant("adaptive", "adaptive");
-const ADAPTIVE_EVENTS: Variant = Variant { events: true, ..variant("adaptive+events", "adaptive") };
-const ADAPTIVE_ACKS: Variant = Variant { acks: true, ..variant("adaptive+qos1", "adaptive") };
-const SCORE_SILENT: Variant = Variant { silent: true, ..variant("score+silent", "score") };
-const ADAPTIVE_SILENT: Variant = Variant { silent: true, ..variant("adaptive+silent", "adaptive") };
+const ADAPTIVE_EVENTS: Variant = Variant {
+    events: true,
+    ..variant("adaptive+events", "adaptive")
+};
+const ADAPTIVE_ACKS: Variant = Variant {
+    acks: true,
+    ..variant("adaptive+qos1", "adaptive")
+};
+const SCORE_SILENT: Variant = Variant {
+    silent: true,
+    ..variant("score+silent", "score")
+};
+const ADAPTIVE_SILENT: Variant = Variant {
+    silent: true,
+    ..variant("adaptive+silent", "adaptive")
+};
 
 /// The strategy under test where the scenario itself says how the broker is told.
 const NAMED: Variant = variant("adaptive", "adaptive");
 
 /// What the thesis measures, and what stands beside it.
-const CORE: [Variant; 7] = [RANDOM, ROUND_ROBIN, SCORE, LEAST, ADAPTIVE, ADAPTIVE_EVENTS, ADAPTIVE_ACKS];
+const CORE: [Variant; 7] = [
+    RANDOM,
+    ROUND_ROBIN,
+    SCORE,
+    LEAST,
+    ADAPTIVE,
+    ADAPTIVE_EVENTS,
+    ADAPTIVE_ACKS,
+];
 /// What is worth a sweep.
 const SWEPT: [Variant; 5] = [ROUND_ROBIN, SCORE, ADAPTIVE, ADAPTIVE_EVENTS, ADAPTIVE_ACKS];
 
@@ -77,10 +106,21 @@ pub const PERIOD: f64 = 0.010_44;
 /// The cells to run, in the order of a shuffled deck.
 ///
 /// Only those are planned in whose part, scenario, point and strategy one of the words of `like` is, if there are any.
-pub fn cells(budget: Budget, parts: &[Part], repeats: Option<u32>, seed: u64, like: &[String]) -> Vec<Cell> {
+pub fn cells(
+    budget: Budget,
+    parts: &[Part],
+    repeats: Option<u32>,
+    seed: u64,
+    like: &[String],
+) -> Vec<Cell> {
     let core = repeats.unwrap_or(if budget == Budget::Quick { 3 } else { 10 });
     let other = repeats.unwrap_or(if budget == Budget::Paper { 10 } else { 3 });
-    let mut plan = Plan { cells: Vec::new(), limits: HashMap::new(), seed, like };
+    let mut plan = Plan {
+        cells: Vec::new(),
+        limits: HashMap::new(),
+        seed,
+        like,
+    };
     for part in parts {
         match part {
             Part::Core => plan.core(budget, core),
@@ -93,10 +133,24 @@ pub fn cells(budget: Budget, parts: &[Part], repeats: Option<u32>, seed: u64, li
 
 /// A cell of the smallest kind, for a test of the whole: three seconds of scenario 2 for two strategies.
 pub fn smoke(seed: u64) -> Vec<Cell> {
-    let mut plan = Plan { cells: Vec::new(), limits: HashMap::new(), seed, like: &[] };
+    let mut plan = Plan {
+        cells: Vec::new(),
+        limits: HashMap::new(),
+        seed,
+        like: &[],
+    };
     for variant in [ROUND_ROBIN, ADAPTIVE_ACKS] {
-        let scenario = Scenario { messages: 200, ..two(PERIOD) };
-        plan.add(("core", "S2", "d=10.44ms".to_owned()), variant, scenario, 1, None);
+        let scenario = Scenario {
+            messages: 200,
+            ..two(PERIOD)
+        };
+        plan.add(
+            ("core", "S2", "d=10.44ms".to_owned()),
+            variant,
+            scenario,
+            1,
+            None,
+        );
     }
     plan.shuffled()
 }
@@ -111,19 +165,39 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn core(&mut self, budget: Budget, repeats: u32) {
-        let periods: &[f64] = if budget == Budget::Quick { &[PERIOD, 0.010] } else { &[PERIOD, 0.010, 0.011, 0.0125] };
+        let periods: &[f64] = if budget == Budget::Quick {
+            &[PERIOD, 0.010]
+        } else {
+            &[PERIOD, 0.010, 0.011, 0.0125]
+        };
         for period in periods {
             for variant in CORE {
                 let point = format!("d={}ms", period * 1e3);
-                self.repeat(("core", "S1", point.clone()), variant, &one(*period), repeats);
+                self.repeat(
+                    ("core", "S1", point.clone()),
+                    variant,
+                    &one(*period),
+                    repeats,
+                );
                 self.repeat(("core", "S2", point), variant, &two(*period), repeats);
             }
         }
         for variant in [SCORE_SILENT, ADAPTIVE_SILENT] {
-            self.repeat(("core", "S2", format!("d={}ms", PERIOD * 1e3)), variant, &two(PERIOD), repeats);
+            self.repeat(
+                ("core", "S2", format!("d={}ms", PERIOD * 1e3)),
+                variant,
+                &two(PERIOD),
+                repeats,
+            );
         }
-        let weights = two(PERIOD).each(|worker| worker.weight = Some((0.050 / worker.mean).round() as u16));
-        self.repeat(("core", "S2", format!("d={}ms", PERIOD * 1e3)), WEIGHTED, &weights, repeats);
+        let weights =
+            two(PERIOD).each(|worker| worker.weight = Some((0.050 / worker.mean).round() as u16));
+        self.repeat(
+            ("core", "S2", format!("d={}ms", PERIOD * 1e3)),
+            WEIGHTED,
+            &weights,
+            repeats,
+        );
     }
 
     fn sweeps(&mut self, budget: Budget, repeats: u32) {
@@ -131,46 +205,118 @@ impl Plan<'_> {
         for seconds in [0.1, 0.3, 1.0, 3.0, 5.0] {
             let scenario = two(PERIOD).each(|worker| worker.reports = Reports::Every(seconds));
             for variant in [SCORE, ADAPTIVE, ADAPTIVE_EVENTS] {
-                self.repeat(("report interval", "S2", format!("every={seconds}s")), variant, &scenario, repeats);
+                self.repeat(
+                    ("report interval", "S2", format!("every={seconds}s")),
+                    variant,
+                    &scenario,
+                    repeats,
+                );
             }
         }
         for ratio in [1.0, 2.0, 4.0, 8.0] {
             let scenario = thesis(&[0.025, 0.025, 0.025 * ratio], 1.0).at_load(0.95);
-            let scenario = Scenario { messages: (LASTS * scenario.rate) as usize, ..scenario };
-            self.swept("heterogeneity", "0.95", format!("1:{ratio}"), &scenario, repeats);
+            let scenario = Scenario {
+                messages: (LASTS * scenario.rate) as usize,
+                ..scenario
+            };
+            self.swept(
+                "heterogeneity",
+                "0.95",
+                format!("1:{ratio}"),
+                &scenario,
+                repeats,
+            );
         }
         let slow = one(relaxed).with(What::Slow(4.0), 1, 5.0, 5.0);
-        self.swept("slow-down", "S1", "25 to 100 ms for 5 s".to_owned(), &slow, repeats);
-        self.swept("burst", "S2", "100 at once".to_owned(), &two(relaxed).with_burst(7.3, 100), repeats);
-        let exponential = Scenario { law: Law::Exponential, ..two(relaxed) };
-        self.swept("service", "S2", "exponential".to_owned(), &exponential, repeats);
+        self.swept(
+            "slow-down",
+            "S1",
+            "25 to 100 ms for 5 s".to_owned(),
+            &slow,
+            repeats,
+        );
+        self.swept(
+            "burst",
+            "S2",
+            "100 at once".to_owned(),
+            &two(relaxed).with_burst(7.3, 100),
+            repeats,
+        );
+        let exponential = Scenario {
+            law: Law::Exponential,
+            ..two(relaxed)
+        };
+        self.swept(
+            "service",
+            "S2",
+            "exponential".to_owned(),
+            &exponential,
+            repeats,
+        );
         let away = two(0.025).with(What::Cut, 1, 5.0, 5.0);
-        self.swept("leave and join", "S2", "one away for 5 s".to_owned(), &away, repeats);
+        self.swept(
+            "leave and join",
+            "S2",
+            "one away for 5 s".to_owned(),
+            &away,
+            repeats,
+        );
         let mut distant = two(relaxed);
         if let Some(worker) = distant.workers.get_mut(1) {
             worker.rtt = 0.100;
         }
         self.swept("link", "S2", "50 ms to one".to_owned(), &distant, repeats);
-        let sizes: &[usize] = if budget == Budget::Quick { &[3, 10] } else { &[3, 10, 30, 100] };
+        let sizes: &[usize] = if budget == Budget::Quick {
+            &[3, 10]
+        } else {
+            &[3, 10, 30, 100]
+        };
         for count in sizes {
             // The more members, the longer each message, so that one machine can do it.
             let unit = 0.025 * (*count as f64 / 10.0).max(1.0);
-            let means: Vec<f64> =
-                (0..*count).map(|at| if at < count.div_ceil(2) { unit } else { 2.0 * unit }).collect();
-            let scenario = Scenario { law: Law::Exponential, arrivals: Arrivals::Poisson, ..thesis(&means, 1.0) };
+            let means: Vec<f64> = (0..*count)
+                .map(|at| {
+                    if at < count.div_ceil(2) {
+                        unit
+                    } else {
+                        2.0 * unit
+                    }
+                })
+                .collect();
+            let scenario = Scenario {
+                law: Law::Exponential,
+                arrivals: Arrivals::Poisson,
+                ..thesis(&means, 1.0)
+            };
             let scenario = scenario.at_load(0.8);
-            let scenario = Scenario { messages: (LASTS * scenario.rate) as usize, ..scenario };
-            self.swept("group", "0.8", format!("members={count}"), &scenario, repeats);
+            let scenario = Scenario {
+                messages: (LASTS * scenario.rate) as usize,
+                ..scenario
+            };
+            self.swept(
+                "group",
+                "0.8",
+                format!("members={count}"),
+                &scenario,
+                repeats,
+            );
         }
     }
 
     fn bars(&mut self, budget: Budget, repeats: u32) {
         for condition in rows::conditions() {
-            if condition.scenario.workers.iter().any(|worker| worker.rtt > LOOPBACK_MAX) {
+            if condition
+                .scenario
+                .workers
+                .iter()
+                .any(|worker| worker.rtt > LOOPBACK_MAX)
+            {
                 // Delays that are made above TCP are not what the row is about.
                 continue;
             }
-            let Some(scenario) = affordable(condition.scenario.clone(), budget) else { continue };
+            let Some(scenario) = affordable(condition.scenario.clone(), budget) else {
+                continue;
+            };
             for repeat in 1..=repeats {
                 let place = ("bars", condition.name, String::new());
                 self.add(place, NAMED, scenario.clone(), repeat, Some(condition.bar));
@@ -178,13 +324,26 @@ impl Plan<'_> {
         }
     }
 
-    fn swept(&mut self, part: &'static str, name: &str, point: String, scenario: &Scenario, repeats: u32) {
+    fn swept(
+        &mut self,
+        part: &'static str,
+        name: &str,
+        point: String,
+        scenario: &Scenario,
+        repeats: u32,
+    ) {
         for variant in SWEPT {
             self.repeat((part, name, point.clone()), variant, scenario, repeats);
         }
     }
 
-    fn repeat(&mut self, place: (&'static str, &str, String), variant: Variant, scenario: &Scenario, repeats: u32) {
+    fn repeat(
+        &mut self,
+        place: (&'static str, &str, String),
+        variant: Variant,
+        scenario: &Scenario,
+        repeats: u32,
+    ) {
         for repeat in 1..=repeats {
             self.add(place.clone(), variant, scenario.clone(), repeat, None);
         }
@@ -213,14 +372,24 @@ impl Plan<'_> {
         };
         // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
         // first message comes.
-        let quiet = scenario.quiet + longest_interval(&scenario.workers) + 0.5 * Random::new(seed).unit();
-        let mut scenario = Scenario { quiet, seed, ..scenario }.each(told);
+        let quiet =
+            scenario.quiet + longest_interval(&scenario.workers) + 0.5 * Random::new(seed).unit();
+        let mut scenario = Scenario {
+            quiet,
+            seed,
+            ..scenario
+        }
+        .each(told);
         if variant.acks {
             scenario.reliability = Reliability::AtLeastOnce;
         }
         let key = format!(
             "{:?} {:?} {:?} {} {} {:?} {quiet} {seed} {:?}",
-            scenario.workers.iter().map(|worker| (worker.mean, worker.handlers, worker.rtt)).collect::<Vec<_>>(),
+            scenario
+                .workers
+                .iter()
+                .map(|worker| (worker.mean, worker.handlers, worker.rtt))
+                .collect::<Vec<_>>(),
             scenario.law,
             scenario.arrivals,
             scenario.rate,
@@ -258,7 +427,8 @@ impl Plan<'_> {
     fn shuffled(mut self) -> Vec<Cell> {
         let mut random = Random::new(self.seed);
         for last in (1..self.cells.len()).rev() {
-            self.cells.swap(last, (random.draw() % (last as u64 + 1)) as usize);
+            self.cells
+                .swap(last, (random.draw() % (last as u64 + 1)) as usize);
         }
         for (number, cell) in self.cells.iter_mut().enumerate() {
             cell.number = number as u32;
@@ -273,7 +443,13 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
     let longer = (scenario.rate / RATE_MAX).max(1.0);
     let scenario = scenario.each(|worker| worker.mean *= longer);
     let rate = scenario.rate / longer;
-    let every = |worker: &Worker| if let Reports::Every(seconds) = worker.reports { seconds } else { 0.0 };
+    let every = |worker: &Worker| {
+        if let Reports::Every(seconds) = worker.reports {
+            seconds
+        } else {
+            0.0
+        }
+    };
     let every = scenario.workers.iter().map(every).fold(0.0, f64::max);
     let lasts = match budget {
         Budget::Quick if every > 2.0 => return None,
@@ -288,7 +464,11 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
         Some(_) => (scenario.messages as f64 / longer) as usize,
         None => (rate * lasts) as usize,
     };
-    Some(Scenario { rate, messages, ..scenario })
+    Some(Scenario {
+        rate,
+        messages,
+        ..scenario
+    })
 }
 
 /// Round trips that a loopback can stand for.
@@ -308,7 +488,14 @@ fn two(period: f64) -> Scenario {
 
 /// Members of the thesis: QoS 0, a report each second, a time that is always the same.
 fn thesis(means: &[f64], period: f64) -> Scenario {
-    let workers = means.iter().map(|mean| Worker { rtt: 0.0, jitter: 0.0, ..worker(*mean) }).collect();
+    let workers = means
+        .iter()
+        .map(|mean| Worker {
+            rtt: 0.0,
+            jitter: 0.0,
+            ..worker(*mean)
+        })
+        .collect();
     Scenario {
         law: Law::Deterministic,
         arrivals: Arrivals::Periodic,
@@ -330,7 +517,10 @@ mod tests {
     fn a_plan_is_the_same_for_the_same_seed_and_in_another_order_for_another() {
         let names = |seed| {
             let cells = cells(Budget::Quick, &[Part::Core], Some(1), seed, &[]);
-            cells.iter().map(|cell| (cell.number, cell.variant, cell.point.clone())).collect::<Vec<_>>()
+            cells
+                .iter()
+                .map(|cell| (cell.number, cell.variant, cell.point.clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(1), names(1));
         assert_ne!(names(1), names(2));
@@ -338,14 +528,30 @@ mod tests {
 
     #[test]
     fn workers_start_somewhere_in_their_interval_and_have_reported_before_the_first_message() {
-        let cells = cells(Budget::Standard, &[Part::Core], Some(12), 101, &["10.44ms score".to_owned()]);
+        let cells = cells(
+            Budget::Standard,
+            &[Part::Core],
+            Some(12),
+            101,
+            &["10.44ms score".to_owned()],
+        );
         let mut phases: Vec<f64> = Vec::new();
-        for cell in cells.iter().filter(|cell| cell.scenario_name == "S2" && cell.variant == "score") {
+        for cell in cells
+            .iter()
+            .filter(|cell| cell.scenario_name == "S2" && cell.variant == "score")
+        {
             let starts = cell.starts();
             assert_eq!(starts, cell.starts(), "the seed says all");
-            assert!(starts.iter().all(|start| (0.0..1.0).contains(start)), "{starts:?}");
+            assert!(
+                starts.iter().all(|start| (0.0..1.0).contains(start)),
+                "{starts:?}"
+            );
             // Time begins when the last one has joined; each reports within its interval after that.
-            assert!(cell.scenario.jobs()[0].at >= cell.report_every(), "{}", cell.scenario.jobs()[0].at);
+            assert!(
+                cell.scenario.jobs()[0].at >= cell.report_every(),
+                "{}",
+                cell.scenario.jobs()[0].at
+            );
             phases.push((starts[0] - starts[1]).rem_euclid(1.0));
         }
         assert_eq!(phases.len(), 12);
@@ -353,35 +559,70 @@ mod tests {
         assert!((2..=10).contains(&below_half), "{phases:?}");
         // Who does not report has nothing to be in step with.
         let silent = cells_like("score+silent");
-        assert!(silent.iter().all(|cell| cell.starts() == [0.0, 0.001, 0.002]));
+        assert!(
+            silent
+                .iter()
+                .all(|cell| cell.starts() == [0.0, 0.001, 0.002])
+        );
     }
 
     fn cells_like(word: &str) -> Vec<Cell> {
-        cells(Budget::Quick, &[Part::Core], Some(1), 101, &[word.to_owned()])
+        cells(
+            Budget::Quick,
+            &[Part::Core],
+            Some(1),
+            101,
+            &[word.to_owned()],
+        )
     }
 
     #[test]
     fn the_core_of_a_standard_run_is_ten_of_each() {
         let cells = cells(Budget::Standard, &[Part::Core], None, 1, &[]);
-        let kinds: HashSet<_> =
-            cells.iter().map(|cell| (cell.scenario_name.clone(), cell.point.clone(), cell.variant)).collect();
-        assert_eq!((cells.len(), kinds.len()), (10 * kinds.len(), 2 * 4 * CORE.len() + 3));
+        let kinds: HashSet<_> = cells
+            .iter()
+            .map(|cell| (cell.scenario_name.clone(), cell.point.clone(), cell.variant))
+            .collect();
+        assert_eq!(
+            (cells.len(), kinds.len()),
+            (10 * kinds.len(), 2 * 4 * CORE.len() + 3)
+        );
         assert!(cells.iter().all(|cell| cell.limit_ms.0 > 0.0));
     }
 
     #[test]
     fn only_what_was_asked_for_is_planned() {
-        let cells = cells(Budget::Quick, &[Part::Sweeps], Some(1), 7, &["burst".to_owned(), "group".to_owned()]);
-        assert!(cells.iter().any(|cell| cell.part == "burst") && cells.iter().any(|cell| cell.part == "group"));
-        assert!(cells.iter().all(|cell| ["burst", "group"].contains(&cell.part)));
+        let cells = cells(
+            Budget::Quick,
+            &[Part::Sweeps],
+            Some(1),
+            7,
+            &["burst".to_owned(), "group".to_owned()],
+        );
+        assert!(
+            cells.iter().any(|cell| cell.part == "burst")
+                && cells.iter().any(|cell| cell.part == "group")
+        );
+        assert!(
+            cells
+                .iter()
+                .all(|cell| ["burst", "group"].contains(&cell.part))
+        );
     }
 
     #[test]
     fn strategies_of_one_repeat_get_the_same_messages() {
         let cells = cells(Budget::Quick, &[Part::Sweeps], Some(1), 7, &[]);
         let times = |variant: &str| {
-            let cell = cells.iter().find(|cell| cell.part == "service" && cell.variant == variant).expect("planned");
-            cell.scenario.jobs().iter().map(|job| (job.at, job.work)).collect::<Vec<_>>()
+            let cell = cells
+                .iter()
+                .find(|cell| cell.part == "service" && cell.variant == variant)
+                .expect("planned");
+            cell.scenario
+                .jobs()
+                .iter()
+                .map(|job| (job.at, job.work))
+                .collect::<Vec<_>>()
         };
         assert_eq!(times("score"), times("adaptive+qos1"));
     }

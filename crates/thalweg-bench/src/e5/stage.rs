@@ -153,18 +153,36 @@ impl Stage {
 
     fn join(&mut self, around: &mut Around<'_>) {
         let name = format!("e5-{}-publisher", self.cell.number);
-        let introduction = Introduction { name: &name, words: &[] };
+        let introduction = Introduction {
+            name: &name,
+            words: &[],
+        };
         let token = self.token | PUBLISHER as u64;
-        match Line::open(self.address, around.epoll, token, &introduction, 0, around.now) {
+        match Line::open(
+            self.address,
+            around.epoll,
+            token,
+            &introduction,
+            0,
+            around.now,
+        ) {
             Ok(line) => self.publisher = Some(line),
             Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
         }
-        let late: Vec<usize> = self.cell.scenario.incidents.iter().filter_map(joins).collect();
+        let late: Vec<usize> = self
+            .cell
+            .scenario
+            .incidents
+            .iter()
+            .filter_map(joins)
+            .collect();
         // One after the other: to connect takes time, in which no other is served.
         for (worker, (it, start)) in self.workers.iter_mut().zip(self.cell.starts()).enumerate() {
             it.is_gone = late.contains(&worker);
             if !it.is_gone {
-                around.later.push((around.now + (start * 1e9) as u64, Due::Connect(worker)));
+                around
+                    .later
+                    .push((around.now + (start * 1e9) as u64, Due::Connect(worker)));
             }
         }
     }
@@ -178,10 +196,24 @@ impl Stage {
         it.recorded.clear();
         let name = format!("e5-{}-{worker}", self.cell.number);
         let words = words(&spec, &self.cell.scenario);
-        let introduction = Introduction { name: &name, words: &words };
+        let introduction = Introduction {
+            name: &name,
+            words: &words,
+        };
         // The loopback's own round trip is below a millisecond; what is more, the line adds.
-        let delay = if spec.rtt > 0.001 { (spec.rtt / 2.0 * 1e9) as u64 } else { 0 };
-        match Line::open(self.address, around.epoll, self.token | worker as u64, &introduction, delay, around.now) {
+        let delay = if spec.rtt > 0.001 {
+            (spec.rtt / 2.0 * 1e9) as u64
+        } else {
+            0
+        };
+        match Line::open(
+            self.address,
+            around.epoll,
+            self.token | worker as u64,
+            &introduction,
+            delay,
+            around.now,
+        ) {
             Ok(line) => {
                 it.line = Some(line);
                 travel(it.line.as_ref(), worker, around);
@@ -198,7 +230,11 @@ impl Stage {
     /// A socket has something.
     pub fn ready(&mut self, line: usize, can_write: bool, around: &mut Around<'_>) {
         let Some(it) = self.line(line) else { return };
-        let written = if can_write { it.write_on(around.epoll) } else { Ok(()) };
+        let written = if can_write {
+            it.write_on(around.epoll)
+        } else {
+            Ok(())
+        };
         let read = it.read(around.now);
         self.listen(line, around);
         match written.and(read) {
@@ -238,7 +274,11 @@ impl Stage {
         travel(self.line(line).as_deref(), line, around);
     }
 
-    fn with(&mut self, line: usize, does: impl FnOnce(&mut Line) -> io::Result<()>) -> io::Result<()> {
+    fn with(
+        &mut self,
+        line: usize,
+        does: impl FnOnce(&mut Line) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.line(line).map_or(Ok(()), does)
     }
 
@@ -247,16 +287,23 @@ impl Stage {
         match heard {
             Heard::Welcome { takes_reports } => {
                 if rules(&spec).is_some() && !takes_reports {
-                    self.wrong.get_or_insert("the broker takes no reports of load".to_owned());
+                    self.wrong
+                        .get_or_insert("the broker takes no reports of load".to_owned());
                 }
                 let lies = matches!(spec.reports, Reports::Idle(_) | Reports::Wild(_));
-                self.workers[worker].bench.connected(rules(&spec), lies, around.now);
+                self.workers[worker]
+                    .bench
+                    .connected(rules(&spec), lies, around.now);
                 let (filter, wish) = (self.cell.filter(), qos(spec.reliability));
-                self.with(worker, |it| it.subscribe(&filter, wish, around.epoll, around.now))
+                self.with(worker, |it| {
+                    it.subscribe(&filter, wish, around.epoll, around.now)
+                })
             }
             Heard::Subscribed(true) => {
                 self.workers[worker].has_joined = true;
-                if self.phase == Phase::Joining && self.workers.iter().all(|it| it.has_joined || it.is_gone) {
+                if self.phase == Phase::Joining
+                    && self.workers.iter().all(|it| it.has_joined || it.is_gone)
+                {
                     self.begin(around);
                 }
                 Ok(())
@@ -265,7 +312,12 @@ impl Stage {
                 self.fail(format!("worker {worker} may not subscribe"));
                 Ok(())
             }
-            Heard::Message { header, qos, id, dup } => self.message(worker, header, (qos, id, dup), around),
+            Heard::Message {
+                header,
+                qos,
+                id,
+                dup,
+            } => self.message(worker, header, (qos, id, dup), around),
             Heard::Released(id) => {
                 let it = &mut self.workers[worker];
                 match it.recorded.iter().position(|piece| piece.id == id) {
@@ -274,7 +326,9 @@ impl Stage {
                         it.bench.take(piece);
                         Ok(())
                     }
-                    None => self.with(worker, |it| it.go_on(&Heard::Released(id), around.epoll, around.now)),
+                    None => self.with(worker, |it| {
+                        it.go_on(&Heard::Released(id), around.epoll, around.now)
+                    }),
                 }
             }
             Heard::Ended(why) => Err(io::Error::other(why)),
@@ -291,8 +345,13 @@ impl Stage {
     ) -> io::Result<()> {
         let job = header.number as usize;
         let now = around.now;
-        let Some(message) = self.messages.get_mut(job).filter(|_| header.cell == self.cell.number) else {
-            self.wrong.get_or_insert("a message came that nobody sent".to_owned());
+        let Some(message) = self
+            .messages
+            .get_mut(job)
+            .filter(|_| header.cell == self.cell.number)
+        else {
+            self.wrong
+                .get_or_insert("a message came that nobody sent".to_owned());
             return Ok(());
         };
         message.deliveries += 1;
@@ -306,7 +365,13 @@ impl Stage {
             message.again = message.again.min(now);
         }
         let it = &mut self.workers[worker];
-        let piece = Piece { job, connection: it.connection, id, qos, came: now };
+        let piece = Piece {
+            job,
+            connection: it.connection,
+            id,
+            qos,
+            came: now,
+        };
         let acks = self.cell.scenario.workers[worker].acks;
         match (qos, acks) {
             (QoS::AtMostOnce, _) | (QoS::ExactlyOnce, Acks::Recorded) => it.bench.take(piece),
@@ -332,13 +397,23 @@ impl Stage {
             // What a connection brought is acknowledged on that connection or never.
             return Ok(());
         }
-        let Some(line) = &mut it.line else { return Ok(()) };
+        let Some(line) = &mut it.line else {
+            return Ok(());
+        };
         match (piece.qos, self.cell.scenario.workers[worker].acks) {
             (QoS::AtMostOnce, _) => Ok(()),
-            (QoS::ExactlyOnce, Acks::Recorded) => line.settle(piece.qos, piece.id, around.epoll, around.now),
-            (QoS::ExactlyOnce, _) => line.go_on(&Heard::Released(piece.id), around.epoll, around.now),
+            (QoS::ExactlyOnce, Acks::Recorded) => {
+                line.settle(piece.qos, piece.id, around.epoll, around.now)
+            }
+            (QoS::ExactlyOnce, _) => {
+                line.go_on(&Heard::Released(piece.id), around.epoll, around.now)
+            }
             (QoS::AtLeastOnce, _) => {
-                if let Some(owed) = it.owed.iter_mut().find(|owed| owed.0 == piece.id && !owed.2) {
+                if let Some(owed) = it
+                    .owed
+                    .iter_mut()
+                    .find(|owed| owed.0 == piece.id && !owed.2)
+                {
                     owed.2 = true;
                 }
                 while let Some((id, _, true)) = it.owed.front().copied() {
@@ -357,9 +432,15 @@ impl Stage {
         loop {
             let Stage { workers, jobs, .. } = self;
             let takes = |job: usize| jobs.get(job).map_or(0, |job| (job.work * nanos) as u64);
-            let Some(begun) = workers[worker].bench.begin(&takes, around.now) else { break };
+            let Some(begun) = workers[worker].bench.begin(&takes, around.now) else {
+                break;
+            };
             self.sleeps(worker, begun, around);
-            if let Some(message) = self.messages.get_mut(begun.piece.job).filter(|message| message.taken == NEVER) {
+            if let Some(message) = self
+                .messages
+                .get_mut(begun.piece.job)
+                .filter(|message| message.taken == NEVER)
+            {
                 (message.taken, message.member) = (around.now, worker as u16);
             }
             if acks == Acks::Started
@@ -372,7 +453,13 @@ impl Stage {
     }
 
     fn sleeps(&mut self, worker: usize, begun: Begun, around: &mut Around<'_>) {
-        around.later.push((begun.ends, Due::Wake { worker, sleep: begun.sleep }));
+        around.later.push((
+            begun.ends,
+            Due::Wake {
+                worker,
+                sleep: begun.sleep,
+            },
+        ));
     }
 
     /// Sends the report that is due, and says when the next one may be.
@@ -401,12 +488,18 @@ impl Stage {
         self.phase = Phase::Running;
         self.begun = around.now;
         let begun = self.begun;
-        self.messages = self.jobs.iter().map(|job| Message::due(begun + (job.at * 1e9) as u64)).collect();
+        self.messages = self
+            .jobs
+            .iter()
+            .map(|job| Message::due(begun + (job.at * 1e9) as u64))
+            .collect();
         for (index, incident) in self.cell.scenario.incidents.iter().enumerate() {
             let at = begun + (incident.at * 1e9) as u64;
             around.later.push((at, Due::Incident(index)));
             if incident.lasts > 0.0 {
-                around.later.push((at + (incident.lasts * 1e9) as u64, Due::IncidentEnds(index)));
+                around
+                    .later
+                    .push((at + (incident.lasts * 1e9) as u64, Due::IncidentEnds(index)));
             }
         }
         match self.messages.first() {
@@ -448,17 +541,32 @@ impl Stage {
     fn publish(&mut self, around: &mut Around<'_>) {
         let wish = qos(self.cell.scenario.reliability);
         let topic = self.cell.topic();
-        while let (Some(job), Some(message)) = (self.jobs.get(self.next), self.messages.get_mut(self.next)) {
+        while let (Some(job), Some(message)) =
+            (self.jobs.get(self.next), self.messages.get_mut(self.next))
+        {
             let now = around.now;
             if message.intended > now {
                 around.later.push((message.intended, Due::Publish));
                 return;
             }
             let number = self.next as u32;
-            let header = Header { cell: self.cell.number, number, intended: message.intended, sent: now };
+            let header = Header {
+                cell: self.cell.number,
+                number,
+                intended: message.intended,
+                sent: now,
+            };
             let topic = format!("{topic}/{}", job.key);
-            let Some(line) = &mut self.publisher else { return };
-            match line.publish(&topic, &header.payload(job.size as usize), wish, around.epoll, now) {
+            let Some(line) = &mut self.publisher else {
+                return;
+            };
+            match line.publish(
+                &topic,
+                &header.payload(job.size as usize),
+                wish,
+                around.epoll,
+                now,
+            ) {
                 Ok(true) => message.sent = now,
                 Ok(false) => {
                     // The Receive Maximum is used up; the lag will tell.
@@ -470,11 +578,15 @@ impl Stage {
             self.next += 1;
         }
         self.phase = Phase::Draining;
-        around.later.push((around.now + PATIENCE.as_nanos() as u64, Due::GiveUp));
+        around
+            .later
+            .push((around.now + PATIENCE.as_nanos() as u64, Due::GiveUp));
     }
 
     fn wake(&mut self, worker: usize, sleep: u64, around: &mut Around<'_>) {
-        let Some(finished) = self.workers[worker].bench.wake(sleep, around.now) else { return };
+        let Some(finished) = self.workers[worker].bench.wake(sleep, around.now) else {
+            return;
+        };
         self.late.push(finished.late);
         if let Some(message) = self.messages.get_mut(finished.piece.job) {
             message.processed += 1;
@@ -484,7 +596,8 @@ impl Stage {
             }
         }
         let acks = self.cell.scenario.workers[worker].acks;
-        let is_owed = matches!(acks, Acks::Processed | Acks::Recorded) || finished.piece.qos == QoS::ExactlyOnce;
+        let is_owed = matches!(acks, Acks::Processed | Acks::Recorded)
+            || finished.piece.qos == QoS::ExactlyOnce;
         if is_owed && let Err(error) = self.settle(worker, finished.piece, around) {
             self.lose(worker, &error.to_string(), around);
         }
@@ -508,16 +621,23 @@ impl Stage {
             lost.close(around.epoll);
             match self.phase {
                 Phase::Joining => self.fail(format!("worker {line}: {why}")),
-                _ => around.later.push((around.now + AGAIN_AFTER.as_nanos() as u64, Due::Connect(line))),
+                _ => around.later.push((
+                    around.now + AGAIN_AFTER.as_nanos() as u64,
+                    Due::Connect(line),
+                )),
             }
         }
     }
 
     fn happens(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else { return };
+        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else {
+            return;
+        };
         self.incident = self.incident.min(around.now);
         let worker = incident.worker;
-        let Some(it) = self.workers.get_mut(worker) else { return };
+        let Some(it) = self.workers.get_mut(worker) else {
+            return;
+        };
         match incident.what {
             What::Freeze | What::Death => {
                 it.is_frozen = true;
@@ -544,9 +664,13 @@ impl Stage {
     }
 
     fn ends(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else { return };
+        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else {
+            return;
+        };
         let worker = incident.worker;
-        let Some(it) = self.workers.get_mut(worker) else { return };
+        let Some(it) = self.workers.get_mut(worker) else {
+            return;
+        };
         match incident.what {
             What::Freeze | What::Stuck => {
                 let begun = it.bench.go_on(around.now);
@@ -586,7 +710,13 @@ impl Stage {
         let worker_bytes = self.workers.iter().map(|worker| worker.bytes).sum();
         let scenario = &self.cell.scenario;
         let begun = self.begun;
-        let since = |at: u64| if at == NEVER { NEVER } else { at.saturating_sub(begun) };
+        let since = |at: u64| {
+            if at == NEVER {
+                NEVER
+            } else {
+                at.saturating_sub(begun)
+            }
+        };
         for message in &mut self.messages {
             for at in [
                 &mut message.intended,
@@ -605,9 +735,14 @@ impl Stage {
         }
         let micros = |nanos: u64| nanos as f64 * 1e-3;
         let sent = self.messages.iter().filter(|message| message.sent != NEVER);
-        let mut lag: Vec<f64> = sent.map(|message| micros(message.sent.saturating_sub(message.intended))).collect();
+        let mut lag: Vec<f64> = sent
+            .map(|message| micros(message.sent.saturating_sub(message.intended)))
+            .collect();
         let mut late: Vec<f64> = self.late.iter().map(|late| micros(*late)).collect();
-        let first_counted = self.jobs.get(self.jobs.len() / 10).map_or(0.0, |job| job.at);
+        let first_counted = self
+            .jobs
+            .get(self.jobs.len() / 10)
+            .map_or(0.0, |job| job.at);
         let mut trial = Trial {
             number: self.cell.number,
             part: self.cell.part.to_owned(),
@@ -618,7 +753,11 @@ impl Stage {
             seed: scenario.seed,
             qos: qos(scenario.reliability) as u8,
             period_ms: 1e3 / scenario.rate,
-            service_ms: scenario.workers.iter().map(|worker| worker.mean * 1e3).collect(),
+            service_ms: scenario
+                .workers
+                .iter()
+                .map(|worker| worker.mean * 1e3)
+                .collect(),
             counted: scenario.counted.unwrap_or((first_counted, f64::INFINITY)),
             bars: self.cell.bars,
             limit_ms: (self.cell.limit_ms.0, self.cell.limit_ms.1),
@@ -628,7 +767,11 @@ impl Stage {
             why: String::new(),
             achieved: achieved(&self.messages),
             lag_p99_us: quantile(&mut lag, 0.99),
-            wake_us: (mean(late.iter().copied()), quantile(&mut late, 0.99), quantile(&mut late, 1.0)),
+            wake_us: (
+                mean(late.iter().copied()),
+                quantile(&mut late, 0.99),
+                quantile(&mut late, 1.0),
+            ),
             reports,
             worker_bytes,
             closed: self.closed,
@@ -650,29 +793,58 @@ fn judged(trial: &Trial) -> (Verdict, String) {
         return (Verdict::Invalid, "nothing was sent".to_owned());
     }
     if trial.achieved < 0.99 {
-        return limited(format!("only {:.1} % of the intended rate", trial.achieved * 100.0));
+        return limited(format!(
+            "only {:.1} % of the intended rate",
+            trial.achieved * 100.0
+        ));
     }
     let lag_max = (trial.period_ms * 100.0).max(1000.0);
     if trial.lag_p99_us > lag_max {
-        return limited(format!("messages left {:.0} us late (99 %)", trial.lag_p99_us));
+        return limited(format!(
+            "messages left {:.0} us late (99 %)",
+            trial.lag_p99_us
+        ));
     }
-    let quickest = trial.service_ms.iter().copied().fold(f64::INFINITY, f64::min) * 1e3;
+    let quickest = trial
+        .service_ms
+        .iter()
+        .copied()
+        .fold(f64::INFINITY, f64::min)
+        * 1e3;
     if trial.wake_us.0 > quickest * WAKE_MEAN_MAX {
-        return limited(format!("workers woke {:.0} us late on average", trial.wake_us.0));
+        return limited(format!(
+            "workers woke {:.0} us late on average",
+            trial.wake_us.0
+        ));
     }
     if trial.wake_us.1 > quickest * WAKE_P99_MAX {
-        return limited(format!("workers woke {:.0} us late (99 %)", trial.wake_us.1));
+        return limited(format!(
+            "workers woke {:.0} us late (99 %)",
+            trial.wake_us.1
+        ));
     }
     (Verdict::Valid, String::new())
 }
 
 /// The rate at which messages left, as a part of that at which they should have.
 fn achieved(messages: &[Message]) -> f64 {
-    let sent: Vec<&Message> = messages.iter().filter(|message| message.sent != NEVER).collect();
-    let (Some(first), Some(last)) = (sent.first(), sent.last()) else { return 0.0 };
+    let sent: Vec<&Message> = messages
+        .iter()
+        .filter(|message| message.sent != NEVER)
+        .collect();
+    let (Some(first), Some(last)) = (sent.first(), sent.last()) else {
+        return 0.0;
+    };
     let part = sent.len() as f64 / messages.len() as f64;
-    let (meant, took) = (last.intended - first.intended, last.sent.saturating_sub(first.sent));
-    if took == 0 { part } else { part * (meant as f64 / took as f64).min(1.0) }
+    let (meant, took) = (
+        last.intended - first.intended,
+        last.sent.saturating_sub(first.sent),
+    );
+    if took == 0 {
+        part
+    } else {
+        part * (meant as f64 / took as f64).min(1.0)
+    }
 }
 
 fn joins(incident: &Incident) -> Option<usize> {

@@ -109,11 +109,24 @@ pub enum Suite {
 
 /// Runs E5; the summary goes to `out`, progress to standard error.
 pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("E5-{}", unix_seconds())));
-    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(io::Error::other(format!("{} is not empty", folder.display())));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("E5-{}", unix_seconds())));
+    if folder
+        .read_dir()
+        .is_ok_and(|mut entries| entries.next().is_some())
+    {
+        return Err(io::Error::other(format!(
+            "{} is not empty",
+            folder.display()
+        )));
     }
-    let parts = if args.only.is_empty() { vec![Part::Core, Part::Sweeps, Part::Bars] } else { args.only.clone() };
+    let parts = if args.only.is_empty() {
+        vec![Part::Core, Part::Sweeps, Part::Bars]
+    } else {
+        args.only.clone()
+    };
     let cells = match args.smoke {
         true => plan::smoke(args.seed),
         false => plan::cells(args.budget, &parts, args.repeats, args.seed, &args.like),
@@ -123,7 +136,12 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     }
     let broker = match &args.broker {
         Some(url) => Broker::at(url)?,
-        None => Broker::start(&args.program.clone().map_or_else(std::env::current_exe, Ok)?)?,
+        None => Broker::start(
+            &args
+                .program
+                .clone()
+                .map_or_else(std::env::current_exe, Ok)?,
+        )?,
     };
     let mut writer = Writer::create(&folder)?;
     let mut about = about(args, &parts, &cells);
@@ -146,19 +164,26 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
                 _ if quiet || all - valid > COMPLAINTS_MAX => {}
                 verdict => {
                     let (part, scenario, point, variant) = trial.cell();
-                    eprintln!("{}: {part} {scenario} {point} {variant}: {}", verdict.word(), trial.why);
+                    eprintln!(
+                        "{}: {part} {scenario} {point} {variant}: {}",
+                        verdict.word(),
+                        trial.why
+                    );
                 }
             }
         }
         Ok((all, valid))
     });
     let ran = drive(&broker, cells, args, &stop, tell);
-    let (trials, valid) = scribe.join().map_err(|_| io::Error::other("the results could not be written"))??;
+    let (trials, valid) = scribe
+        .join()
+        .map_err(|_| io::Error::other("the results could not be written"))??;
     ran?;
     let spent = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
     about["finished_unix_s"] = json!(unix_seconds());
     about["lasted_s"] = json!(begun.elapsed().as_secs_f64());
-    about["cpu_s"] = json!({ "broker": spent(theirs, broker.cpu()), "clients": spent(own, cpu_of("self")) });
+    about["cpu_s"] =
+        json!({ "broker": spent(theirs, broker.cpu()), "clients": spent(own, cpu_of("self")) });
     about["trials"] = json!({ "run": trials, "valid": valid });
     about["interrupted"] = json!(stop.load(Ordering::Relaxed));
     write_about(&folder, &about)?;
@@ -190,7 +215,10 @@ fn drive(
 ) -> io::Result<()> {
     let mut say = |progress: Progress| {
         if !args.quiet {
-            eprintln!("{}/{} cells over, {} running", progress.over, progress.all, progress.running);
+            eprintln!(
+                "{}/{} cells over, {} running",
+                progress.over, progress.all, progress.running
+            );
         }
     };
     // It fails only if nobody writes any more, and that is told where it failed.
@@ -202,12 +230,20 @@ fn about(args: &SuiteArgs, parts: &[Part], cells: &[Cell]) -> Value {
     let mut about = machine();
     about["suite"] = json!("E5");
     about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
-    about["parts"] = json!(parts.iter().map(|part| format!("{part:?}").to_lowercase()).collect::<Vec<_>>());
+    about["parts"] = json!(
+        parts
+            .iter()
+            .map(|part| format!("{part:?}").to_lowercase())
+            .collect::<Vec<_>>()
+    );
     about["seed"] = json!(args.seed);
     about["cells"] = json!(cells.len());
     about["rate_max_per_s"] = json!(args.rate_max);
-    about["broker"] =
-        json!(args.broker.clone().unwrap_or_else(|| "child process, loopback, one shard, no journal".to_owned()));
+    about["broker"] = json!(
+        args.broker
+            .clone()
+            .unwrap_or_else(|| "child process, loopback, one shard, no journal".to_owned())
+    );
     about
 }
 
@@ -231,7 +267,9 @@ pub fn machine() -> Value {
 
 /// Now, for names and files.
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// Trials that do not count are told one by one up to here; the report has all.

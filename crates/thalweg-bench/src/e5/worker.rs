@@ -118,11 +118,20 @@ impl Bench {
         let free = self.free.pop().unwrap_or(0);
         let ends = free.max(piece.came).min(now) + takes;
         self.sleeps += 1;
-        self.busy.push(Busy { piece, ends, sleep: self.sleeps, takes });
+        self.busy.push(Busy {
+            piece,
+            ends,
+            sleep: self.sleeps,
+            takes,
+        });
         if let Some(book) = &mut self.book {
             book.started();
         }
-        Some(Begun { piece, ends, sleep: self.sleeps })
+        Some(Begun {
+            piece,
+            ends,
+            sleep: self.sleeps,
+        })
     }
 
     /// A sleep is over; nothing if it was cut short by something else.
@@ -136,7 +145,10 @@ impl Bench {
         if let Some(book) = &mut self.book {
             book.finished(1, Duration::from_nanos(busy.takes));
         }
-        Some(Finished { piece: busy.piece, late: now.saturating_sub(busy.ends) })
+        Some(Finished {
+            piece: busy.piece,
+            late: now.saturating_sub(busy.ends),
+        })
     }
 
     /// Everything stands still from now on.
@@ -146,12 +158,18 @@ impl Bench {
 
     /// It goes on: what was begun sleeps on for the rest.
     pub fn go_on(&mut self, now: u64) -> Vec<Begun> {
-        let Some(since) = self.stopped.take() else { return Vec::new() };
+        let Some(since) = self.stopped.take() else {
+            return Vec::new();
+        };
         let mut begun = Vec::new();
         for busy in &mut self.busy {
             self.sleeps += 1;
             (busy.ends, busy.sleep) = (busy.ends + (now - since), self.sleeps);
-            begun.push(Begun { piece: busy.piece, ends: busy.ends, sleep: busy.sleep });
+            begun.push(Begun {
+                piece: busy.piece,
+                ends: busy.ends,
+                sleep: busy.sleep,
+            });
         }
         begun
     }
@@ -169,7 +187,11 @@ impl Bench {
         let book = self.book.as_mut().filter(|book| book.is_due(span(now)))?;
         let load = book.report(span(now));
         if self.lies {
-            return Some(Report { waiting: 0, each_ms: 1.0, ..Report::default() });
+            return Some(Report {
+                waiting: 0,
+                each_ms: 1.0,
+                ..Report::default()
+            });
         }
         Some(Report {
             waiting: u32::try_from(load.waiting.min(self.counts_to)).unwrap_or(u32::MAX),
@@ -194,7 +216,13 @@ mod tests {
     use super::*;
 
     fn piece(job: usize, came: u64) -> Piece {
-        Piece { job, connection: 0, id: 0, qos: QoS::AtMostOnce, came }
+        Piece {
+            job,
+            connection: 0,
+            id: 0,
+            qos: QoS::AtMostOnce,
+            came,
+        }
     }
 
     #[test]
@@ -225,10 +253,20 @@ mod tests {
         bench.take(piece(1, 0));
         let first = bench.begin(&|_| 50, 0).expect("a hand is free");
         bench.stop(20);
-        assert_eq!((bench.wake(first.sleep, 50), bench.begin(&|_| 50, 50)), (None, None));
+        assert_eq!(
+            (bench.wake(first.sleep, 50), bench.begin(&|_| 50, 50)),
+            (None, None)
+        );
         let again = bench.go_on(1000);
-        assert_eq!(again.iter().map(|begun| begun.ends).collect::<Vec<_>>(), [1030]);
-        assert_eq!(bench.wake(first.sleep, 1030), None, "the old sleep does not count");
+        assert_eq!(
+            again.iter().map(|begun| begun.ends).collect::<Vec<_>>(),
+            [1030]
+        );
+        assert_eq!(
+            bench.wake(first.sleep, 1030),
+            None,
+            "the old sleep does not count"
+        );
         assert!(bench.wake(again[0].sleep, 1030).is_some());
     }
 
@@ -241,8 +279,15 @@ mod tests {
         let begun = bench.begin(&|_| 25_000_000, 0).expect("a hand is free");
         assert_eq!(begun.ends, 100_000_000);
         bench.wake(begun.sleep, begun.ends);
-        assert_eq!((bench.report(999_999_999), bench.report_at(0)), (None, Some(1_000_000_000)));
+        assert_eq!(
+            (bench.report(999_999_999), bench.report_at(0)),
+            (None, Some(1_000_000_000))
+        );
         let report = bench.report(1_000_000_000).expect("a second has passed");
-        assert_eq!((report.waiting, report.each_ms), (10, 100.0), "it counts to ten");
+        assert_eq!(
+            (report.waiting, report.each_ms),
+            (10, 100.0),
+            "it counts to ten"
+        );
     }
 }

@@ -45,12 +45,21 @@ pub struct Rank {
 /// The parts of the modelled energy of a message, for all profiles. Empty if nothing was delivered or bytes and frames were
 /// not counted.
 pub fn rows(cell: &Cell, row: &Row) -> Vec<Part> {
-    let Some(message) = Message::of(cell, row) else { return Vec::new() };
+    let Some(message) = Message::of(cell, row) else {
+        return Vec::new();
+    };
     let of = |profile: &'static Profile| {
         let parts = message.parts(profile);
-        PARTS.into_iter().zip(parts).map(|(part, uj)| Part { profile: profile.name, part, energy_uj_per_msg: uj })
+        PARTS.into_iter().zip(parts).map(|(part, uj)| Part {
+            profile: profile.name,
+            part,
+            energy_uj_per_msg: uj,
+        })
     };
-    PROFILES.iter().flat_map(|profile| of(profile).collect::<Vec<_>>()).collect()
+    PROFILES
+        .iter()
+        .flat_map(|profile| of(profile).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Modelled microjoules per message for one profile.
@@ -60,18 +69,30 @@ pub fn total(profile: &Profile, cell: &Cell, row: &Row) -> Option<f64> {
 
 /// Ranks of trials, for all profiles; those without an energy have none.
 pub fn ranks(trials: &[(&Cell, &Row)]) -> Vec<Rank> {
-    let messages: Vec<(usize, Message)> =
-        trials.iter().enumerate().filter_map(|(trial, (cell, row))| Some((trial, Message::of(cell, row)?))).collect();
-    PROFILES.iter().flat_map(|profile| ranks_of(profile, &messages)).collect()
+    let messages: Vec<(usize, Message)> = trials
+        .iter()
+        .enumerate()
+        .filter_map(|(trial, (cell, row))| Some((trial, Message::of(cell, row)?)))
+        .collect();
+    PROFILES
+        .iter()
+        .flat_map(|profile| ranks_of(profile, &messages))
+        .collect()
 }
 
 fn ranks_of(profile: &Profile, messages: &[(usize, Message)]) -> Vec<Rank> {
     let totals = |profile: &Profile| -> Vec<f64> {
-        messages.iter().map(|(_, message)| message.parts(profile).iter().sum()).collect()
+        messages
+            .iter()
+            .map(|(_, message)| message.parts(profile).iter().sum())
+            .collect()
     };
     let plain = totals(profile);
     let here = places(&plain);
-    let varied: Vec<Vec<usize>> = variations(profile).iter().map(|profile| places(&totals(profile))).collect();
+    let varied: Vec<Vec<usize>> = variations(profile)
+        .iter()
+        .map(|profile| places(&totals(profile)))
+        .collect();
     let rank = |at: usize, trial: usize, energy_uj: f64, rank: usize| Rank {
         profile: profile.name,
         trial,
@@ -80,12 +101,16 @@ fn ranks_of(profile: &Profile, messages: &[(usize, Message)]) -> Vec<Rank> {
         rank_stable: varied.iter().all(|places| places.get(at) == Some(&rank)),
     };
     let all = messages.iter().zip(plain).zip(here).enumerate();
-    all.map(|(at, (((trial, _), energy_uj), place))| rank(at, *trial, energy_uj, place)).collect()
+    all.map(|(at, (((trial, _), energy_uj), place))| rank(at, *trial, energy_uj, place))
+        .collect()
 }
 
 /// 1 for the least; equal ones have the same place.
 fn places(totals: &[f64]) -> Vec<usize> {
-    totals.iter().map(|it| 1 + totals.iter().filter(|other| *other < it).count()).collect()
+    totals
+        .iter()
+        .map(|it| 1 + totals.iter().filter(|other| *other < it).count())
+        .collect()
 }
 
 /// Each coefficient halved, and doubled.
@@ -104,7 +129,10 @@ fn variations(profile: &Profile) -> Vec<Profile> {
         *of(&mut it) *= by;
         it
     };
-    coefficients.into_iter().flat_map(|of| [varied(of, 0.5), varied(of, 2.0)]).collect()
+    coefficients
+        .into_iter()
+        .flat_map(|of| [varied(of, 0.5), varied(of, 2.0)])
+        .collect()
 }
 
 /// What a message took, both legs and both sides; all that a profile needs.
@@ -129,11 +157,16 @@ impl Message {
             return None;
         }
         let per_message = |of: f64| of / messages;
-        let (bytes, frames) = (per_message(row.wire_bytes? as f64), per_message(row.wire_frames? as f64));
+        let (bytes, frames) = (
+            per_message(row.wire_bytes? as f64),
+            per_message(row.wire_frames? as f64),
+        );
         let more = |name: &str| row.more.get(name).map(|it| per_message(*it));
         // A publisher's frames are a subscriber's, in the other direction: half of both legs where nobody has counted.
         let up = (
-            more("client_sent_frames").unwrap_or(frames / 2.0).min(frames),
+            more("client_sent_frames")
+                .unwrap_or(frames / 2.0)
+                .min(frames),
             more("client_sent_bytes").unwrap_or(bytes / 2.0).min(bytes),
         );
         let period_s = match &cell.load {
@@ -170,7 +203,9 @@ impl Message {
             Side::Broker => (self.down, self.up),
         };
         // A radio that is not asleep yet when the next message comes is not woken.
-        let awake_s = self.period_s.map_or(0.0, |period| period.min(profile.tail_s * self.awakenings));
+        let awake_s = self
+            .period_s
+            .map_or(0.0, |period| period.min(profile.tail_s * self.awakenings));
         [
             1e6 * profile.cpu_w * profile.cpu_factor * cpu_s,
             share * (sent.0 * profile.sent_frame_uj + received.0 * profile.received_frame_uj),

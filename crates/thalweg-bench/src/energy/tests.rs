@@ -3,7 +3,14 @@ use crate::recommend::published::blank_cell;
 
 /// A message of which both legs took so much.
 fn trial(bytes: u64, frames: u64, cpu_client_us: f64) -> (Cell, Row) {
-    let cell = Cell { load: Load::Open { rate: 1.0, flows: 1, arrivals: "periodic".to_owned() }, ..blank_cell() };
+    let cell = Cell {
+        load: Load::Open {
+            rate: 1.0,
+            flows: 1,
+            arrivals: "periodic".to_owned(),
+        },
+        ..blank_cell()
+    };
     let row = Row {
         delivered: 1000,
         sent: 1000,
@@ -19,7 +26,10 @@ fn trial(bytes: u64, frames: u64, cpu_client_us: f64) -> (Cell, Row) {
 }
 
 fn part(parts: &[Part], profile: &str, part: &str) -> f64 {
-    let of = parts.iter().filter(|it| it.profile == profile && it.part == part).map(|it| it.energy_uj_per_msg);
+    let of = parts
+        .iter()
+        .filter(|it| it.profile == profile && it.part == part)
+        .map(|it| it.energy_uj_per_msg);
     of.sum()
 }
 
@@ -40,8 +50,10 @@ fn frames_decide_in_80211() {
     for (bytes, frames) in [(554, 8), (834, 14), (334, 4)] {
         let (cell, row) = trial(bytes, frames, 0.0);
         let parts = rows(&cell, &row);
-        let (in_frames, in_bytes) =
-            (part(&parts, "wifi-feeney", "radio_frame"), part(&parts, "wifi-feeney", "radio_byte"));
+        let (in_frames, in_bytes) = (
+            part(&parts, "wifi-feeney", "radio_frame"),
+            part(&parts, "wifi-feeney", "radio_byte"),
+        );
         assert!(in_frames > 3.0 * in_bytes, "{in_frames} and {in_bytes}");
         let each = in_frames / (frames as f64 / 2.0);
         assert!((300.0..400.0).contains(&each), "{each}");
@@ -54,10 +66,16 @@ fn pure_acknowledgements_decide_the_rank_and_bytes_alone_would_not() {
     let (few, many) = (trial(600, 4, 0.0), trial(590, 8, 0.0));
     let ranks = ranks(&[(&few.0, &few.1), (&many.0, &many.1)]);
     let of = |profile: &str, trial| {
-        let it = ranks.iter().find(|it| it.profile == profile && it.trial == trial).expect("all are ranked");
+        let it = ranks
+            .iter()
+            .find(|it| it.profile == profile && it.trial == trial)
+            .expect("all are ranked");
         (it.rank, it.rank_stable)
     };
-    assert_eq!((of("wifi-feeney", 0), of("wifi-feeney", 1)), ((1, true), (2, true)));
+    assert_eq!(
+        (of("wifi-feeney", 0), of("wifi-feeney", 1)),
+        ((1, true), (2, true))
+    );
     // A sensor's radio pays for bytes only, and its processor did nothing: stable as well, the other way round.
     assert_eq!((of("telosb", 0), of("telosb", 1)), ((2, true), (1, true)));
 }
@@ -67,9 +85,18 @@ fn pure_acknowledgements_decide_the_rank_and_bytes_alone_would_not() {
 fn a_rank_that_depends_on_a_coefficient_says_so() {
     let (computes, sends) = (trial(400, 4, 80.0), trial(520, 4, 10.0));
     let ranks = ranks(&[(&computes.0, &computes.1), (&sends.0, &sends.1)]);
-    assert!(ranks.iter().filter(|it| it.profile == "telosb").all(|it| !it.rank_stable), "{ranks:?}");
+    assert!(
+        ranks
+            .iter()
+            .filter(|it| it.profile == "telosb")
+            .all(|it| !it.rank_stable),
+        "{ranks:?}"
+    );
     let cloud: Vec<_> = ranks.iter().filter(|it| it.profile == "cloud").collect();
-    assert!(cloud.iter().all(|it| it.rank_stable) && cloud[0].rank == 1, "{cloud:?}");
+    assert!(
+        cloud.iter().all(|it| it.rank_stable) && cloud[0].rank == 1,
+        "{cloud:?}"
+    );
 }
 
 #[test]
@@ -78,7 +105,11 @@ fn parts_add_up_and_follow_the_formula() {
     let parts = rows(&cell, &row);
     assert_eq!(parts.len(), PROFILES.len() * 4);
     for profile in &PROFILES {
-        let sum: f64 = parts.iter().filter(|it| it.profile == profile.name).map(|it| it.energy_uj_per_msg).sum();
+        let sum: f64 = parts
+            .iter()
+            .filter(|it| it.profile == profile.name)
+            .map(|it| it.energy_uj_per_msg)
+            .sum();
         assert!((sum - total(profile, &cell, &row).expect("counted")).abs() < 1e-9);
     }
     // 20 us of this machine are 7.5 ms of an MSP430 with 5.49 mW.
@@ -95,23 +126,55 @@ fn parts_add_up_and_follow_the_formula() {
 #[test]
 fn a_radio_that_is_awake_is_not_woken() {
     let (mut cell, row) = trial(554, 8, 0.0);
-    cell.load = Load::Open { rate: 100.0, flows: 1, arrivals: "periodic".to_owned() };
+    cell.load = Load::Open {
+        rate: 100.0,
+        flows: 1,
+        arrivals: "periodic".to_owned(),
+    };
     assert!((part(&rows(&cell, &row), "android-wifi", "tail") - 37.0).abs() < 1e-6);
 }
 
 #[test]
 fn what_was_not_counted_has_no_energy() {
     let (cell, row) = trial(554, 8, 0.0);
-    assert!(rows(&cell, &Row { wire_frames: None, ..row.clone() }).is_empty());
-    assert!(rows(&cell, &Row { delivered: 0, ..row.clone() }).is_empty());
-    assert!(ranks(&[(&cell, &Row { wire_bytes: None, ..row })]).is_empty());
+    assert!(
+        rows(
+            &cell,
+            &Row {
+                wire_frames: None,
+                ..row.clone()
+            }
+        )
+        .is_empty()
+    );
+    assert!(
+        rows(
+            &cell,
+            &Row {
+                delivered: 0,
+                ..row.clone()
+            }
+        )
+        .is_empty()
+    );
+    assert!(
+        ranks(&[(
+            &cell,
+            &Row {
+                wire_bytes: None,
+                ..row
+            }
+        )])
+        .is_empty()
+    );
 }
 
 /// The client's calibration has the same coefficients.
 #[test]
 fn the_clients_profiles_are_these() {
     let shipped: serde_json::Value =
-        serde_json::from_str(include_str!("../../../thalweg-client/calibration.json")).expect("it is JSON");
+        serde_json::from_str(include_str!("../../../thalweg-client/calibration.json"))
+            .expect("it is JSON");
     let theirs = shipped["energy"].as_array().expect("a list");
     assert_eq!(theirs.len(), 4);
     for theirs in theirs {
@@ -124,7 +187,11 @@ fn the_clients_profiles_are_these() {
         ];
         for (name, it) in pairs {
             let their = theirs[name].as_f64().expect("a number");
-            assert!((it - their).abs() <= 0.01 * their, "{} {name}: {it}, {their}", ours.name);
+            assert!(
+                (it - their).abs() <= 0.01 * their,
+                "{} {name}: {it}, {their}",
+                ours.name
+            );
         }
     }
 }

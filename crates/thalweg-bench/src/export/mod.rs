@@ -45,14 +45,29 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     match args.format {
         Form::Openmetrics => openmetrics(&found, out),
         Form::Json => {
-            let trials: Vec<_> = found.trials.iter().map(|(cell, row)| json!({ "cell": cell, "row": row })).collect();
-            writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "about": found.about, "trials": trials }))?)
+            let trials: Vec<_> = found
+                .trials
+                .iter()
+                .map(|(cell, row)| json!({ "cell": cell, "row": row }))
+                .collect();
+            writeln!(
+                out,
+                "{}",
+                serde_json::to_string_pretty(&json!({ "about": found.about, "trials": trials }))?
+            )
         }
         Form::Hgrm => hgrm(&args.dir, &found, out),
         Form::Csv => csv(&found, out),
     }?;
-    let is_valid = found.trials.iter().any(|(_, row)| row.standing == Standing::Valid);
-    Ok(if is_valid { Outcome::Done } else { Outcome::Invalid })
+    let is_valid = found
+        .trials
+        .iter()
+        .any(|(_, row)| row.standing == Standing::Valid);
+    Ok(if is_valid {
+        Outcome::Done
+    } else {
+        Outcome::Invalid
+    })
 }
 
 fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
@@ -68,8 +83,14 @@ fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
         };
         let name = format!("thalweg_bench_{}{suffix}", metric.name);
         let mut is_begun = false;
-        for (cell, row) in found.trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
-            let Some(value) = (metric.of)(cell, row).filter(|value| value.is_finite()) else { continue };
+        for (cell, row) in found
+            .trials
+            .iter()
+            .filter(|(_, row)| row.standing == Standing::Valid)
+        {
+            let Some(value) = (metric.of)(cell, row).filter(|value| value.is_finite()) else {
+                continue;
+            };
             if !is_begun {
                 writeln!(out, "# TYPE {name} gauge")?;
                 if let Some(unit) = suffix.strip_prefix('_') {
@@ -86,44 +107,84 @@ fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
 
 /// Labels of a sample; values are escaped as OpenMetrics has it.
 fn labels(cell: &Cell) -> String {
-    let escaped = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let name = |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    let escaped = |text: &str| {
+        text.replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    let name = |text: &str| {
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect::<String>()
+    };
     let mut labels = vec![
         format!("experiment=\"{}\"", escaped(&cell.experiment)),
         format!("system=\"{}\"", escaped(&cell.system)),
         format!("repeat=\"{}\"", cell.repeat),
     ];
-    labels.extend(cell.axes.iter().map(|(axis, value)| format!("axis_{}=\"{}\"", name(axis), escaped(value))));
+    labels.extend(
+        cell.axes
+            .iter()
+            .map(|(axis, value)| format!("axis_{}=\"{}\"", name(axis), escaped(value))),
+    );
     labels.join(",")
 }
 
 fn hgrm(dir: &Path, found: &Results, out: &mut dyn Write) -> io::Result<()> {
     let mut points: Vec<(String, Histogram<u64>)> = Vec::new();
-    for (cell, _) in found.trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
-        let axes: Vec<String> = cell.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let name = format!("{} {}", cell.experiment, axes.join(" ")).trim().to_owned();
+    for (cell, _) in found
+        .trials
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+    {
+        let axes: Vec<String> = cell
+            .axes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let name = format!("{} {}", cell.experiment, axes.join(" "))
+            .trim()
+            .to_owned();
         let response = histogram(dir, &cell.key())?.response;
         match points.iter_mut().find(|(other, _)| *other == name) {
             // Percentiles of several trials are never averaged.
-            Some((_, all)) => all.add(response).map_err(|error| io::Error::other(format!("{name}: {error:?}")))?,
+            Some((_, all)) => all
+                .add(response)
+                .map_err(|error| io::Error::other(format!("{name}: {error:?}")))?,
             None => points.push((name, response)),
         }
     }
     for (name, histogram) in &points {
-        writeln!(out, "# {name}: response, microseconds\n{}", percentiles(histogram))?;
+        writeln!(
+            out,
+            "# {name}: response, microseconds\n{}",
+            percentiles(histogram)
+        )?;
     }
     Ok(())
 }
 
 fn csv(found: &Results, out: &mut dyn Write) -> io::Result<()> {
-    let axes: BTreeSet<&String> = found.trials.iter().flat_map(|(cell, _)| cell.axes.keys()).collect();
-    let mut head: Vec<String> = ["experiment", "system", "repeat", "verdict"].map(str::to_owned).to_vec();
+    let axes: BTreeSet<&String> = found
+        .trials
+        .iter()
+        .flat_map(|(cell, _)| cell.axes.keys())
+        .collect();
+    let mut head: Vec<String> = ["experiment", "system", "repeat", "verdict"]
+        .map(str::to_owned)
+        .to_vec();
     head.extend(axes.iter().map(|axis| quoted(&format!("axis.{axis}"))));
-    head.extend(METRICS.iter().map(|metric| quoted(&named(metric.name, metric.unit))));
+    head.extend(
+        METRICS
+            .iter()
+            .map(|metric| quoted(&named(metric.name, metric.unit))),
+    );
     writeln!(out, "{}", head.join(","))?;
     let value = |metric: &crate::results::metric::Metric, cell: &Cell, row: &Row| {
         let value = (metric.of)(cell, row).filter(|value| value.is_finite());
-        value.map_or_else(String::new, |value| ((value * 1e6).round() / 1e6).to_string())
+        value.map_or_else(String::new, |value| {
+            ((value * 1e6).round() / 1e6).to_string()
+        })
     };
     for (cell, row) in &found.trials {
         let mut fields = vec![
@@ -132,7 +193,11 @@ fn csv(found: &Results, out: &mut dyn Write) -> io::Result<()> {
             cell.repeat.to_string(),
             row.standing.word().to_owned(),
         ];
-        fields.extend(axes.iter().map(|axis| cell.axes.get(*axis).map_or_else(String::new, |value| quoted(value))));
+        fields.extend(axes.iter().map(|axis| {
+            cell.axes
+                .get(*axis)
+                .map_or_else(String::new, |value| quoted(value))
+        }));
         fields.extend(METRICS.iter().map(|metric| value(metric, cell, row)));
         writeln!(out, "{}", fields.join(","))?;
     }
@@ -166,12 +231,20 @@ mod tests {
     fn exported(format: Form) -> String {
         let folder = Folder::new(&format!("export-{format:?}"));
         let cells = [cell("60B", 0), cell("60B", 1), cell("2,5 \"kB\"", 0)];
-        let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+        let mut writer =
+            Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
         for (cell, scale) in cells.iter().zip([1, 3, 2]) {
             writer.write(cell, &measured(scale)).expect("writable");
         }
         let mut out = Vec::new();
-        run(&ExportArgs { dir: folder.0.clone(), format }, &mut out).expect("a folder");
+        run(
+            &ExportArgs {
+                dir: folder.0.clone(),
+                format,
+            },
+            &mut out,
+        )
+        .expect("a folder");
         String::from_utf8(out).expect("text")
     }
 
@@ -179,12 +252,17 @@ mod tests {
     fn openmetrics_has_types_units_and_an_end() {
         let text = exported(Form::Openmetrics);
         assert!(text.ends_with("# EOF\n"));
-        let sample =
-            "thalweg_bench_p50_seconds{experiment=\"test\",system=\"thalweg\",repeat=\"0\",axis_size=\"60B\"} 0.000001";
-        assert!(text.contains(sample) && text.contains("axis_size=\"2,5 \\\"kB\\\"\""), "{text}");
+        let sample = "thalweg_bench_p50_seconds{experiment=\"test\",system=\"thalweg\",repeat=\"0\",axis_size=\"60B\"} 0.000001";
+        assert!(
+            text.contains(sample) && text.contains("axis_size=\"2,5 \\\"kB\\\"\""),
+            "{text}"
+        );
         assert_eq!(text.matches("# TYPE thalweg_bench_lost gauge").count(), 1);
         // Each figure has one block.
-        let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .collect();
         assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len());
     }
 
@@ -192,7 +270,8 @@ mod tests {
     fn repeats_are_merged_and_not_averaged() {
         let text = exported(Form::Hgrm);
         assert!(
-            text.contains("# test size=60B: response") && text.contains("Total count    =          200]"),
+            text.contains("# test size=60B: response")
+                && text.contains("Total count    =          200]"),
             "{text}"
         );
         // 100 values up to 2 µs and 100 up to 6: the greatest is of the second repeat.
@@ -203,10 +282,22 @@ mod tests {
     fn a_table_has_a_column_for_each_axis_and_a_document_has_all() {
         let text = exported(Form::Csv);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("experiment,system,repeat,verdict,axis.size,mean_us,p50_us"), "{}", lines[0]);
-        assert!(lines.len() == 4 && lines[3].contains("\"2,5 \"\"kB\"\"\""), "{text}");
-        assert!(lines[0].contains(",bytes_per_msg,") && lines[0].contains(",rss_kib,"), "{}", lines[0]);
-        let document: serde_json::Value = serde_json::from_str(&exported(Form::Json)).expect("JSON");
+        assert!(
+            lines[0].starts_with("experiment,system,repeat,verdict,axis.size,mean_us,p50_us"),
+            "{}",
+            lines[0]
+        );
+        assert!(
+            lines.len() == 4 && lines[3].contains("\"2,5 \"\"kB\"\"\""),
+            "{text}"
+        );
+        assert!(
+            lines[0].contains(",bytes_per_msg,") && lines[0].contains(",rss_kib,"),
+            "{}",
+            lines[0]
+        );
+        let document: serde_json::Value =
+            serde_json::from_str(&exported(Form::Json)).expect("JSON");
         assert_eq!(document["trials"].as_array().map(Vec::len), Some(3));
         assert_eq!(document["about"]["name"], "test");
     }

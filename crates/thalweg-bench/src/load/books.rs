@@ -34,7 +34,11 @@ impl Books {
                 }
             }
             // Never is no number: then it is not there.
-            more.extend(beside.recovered().map(|after| ("recovery_ms".to_owned(), after as f64 / 1e6)));
+            more.extend(
+                beside
+                    .recovered()
+                    .map(|after| ("recovery_ms".to_owned(), after as f64 / 1e6)),
+            );
             more.insert("bursts_delivered".to_owned(), beside.bursts.0 as f64);
             more.insert("burst_bytes_delivered".to_owned(), beside.bursts.1 as f64);
         }
@@ -61,7 +65,8 @@ impl Books {
         let count = self.sent.seconds.len().max(self.got.seconds.len());
         let second = |number: usize| {
             let got = self.got.seconds.get(number);
-            let quantile = |q: f64| got.map_or(0.0, |got| got.response.value_at_quantile(q) as f64 / 1e3);
+            let quantile =
+                |q: f64| got.map_or(0.0, |got| got.response.value_at_quantile(q) as f64 / 1e3);
             Second {
                 sent: self.sent.seconds.get(number).copied().unwrap_or(0),
                 received: got.map_or(0, |got| got.received),

@@ -58,7 +58,13 @@ pub struct Beside {
 impl Beside {
     /// Of a flow 1 that sends in this time.
     pub fn new(from: u64, to: u64) -> Beside {
-        Beside { from, to, parts: [histogram(), histogram(), histogram()], slots: Vec::new(), bursts: (0, 0) }
+        Beside {
+            from,
+            to,
+            parts: [histogram(), histogram(), histogram()],
+            slots: Vec::new(),
+            bursts: (0, 0),
+        }
     }
 
     fn came(&mut self, due: u64, response: u64) {
@@ -81,10 +87,18 @@ impl Beside {
     /// Nanoseconds after flow 1's end until the 90 % latency is not above 1.1 times what it was before; none if it never
     /// was again, or nothing came before.
     pub fn recovered(&self) -> Option<u64> {
-        let before = self.parts.first().filter(|before| !before.is_empty())?.value_at_quantile(0.9);
-        let is_as_before =
-            |slot: &Histogram<u64>| !slot.is_empty() && slot.value_at_quantile(0.9) as f64 <= 1.1 * before as f64;
-        self.slots.iter().position(is_as_before).map(|slot| slot as u64 * SLOT)
+        let before = self
+            .parts
+            .first()
+            .filter(|before| !before.is_empty())?
+            .value_at_quantile(0.9);
+        let is_as_before = |slot: &Histogram<u64>| {
+            !slot.is_empty() && slot.value_at_quantile(0.9) as f64 <= 1.1 * before as f64
+        };
+        self.slots
+            .iter()
+            .position(is_as_before)
+            .map(|slot| slot as u64 * SLOT)
     }
 }
 
@@ -134,7 +148,10 @@ impl Got {
     #[inline]
     pub fn came(&mut self, copy: u32, header: &Header, bytes: usize, at: u64) -> bool {
         let place = copy as usize * self.flows as usize + header.flow as usize;
-        let sequence = self.sequences.get_mut(place).filter(|_| header.flow < self.flows);
+        let sequence = self
+            .sequences
+            .get_mut(place)
+            .filter(|_| header.flow < self.flows);
         let Some(sequence) = sequence else {
             self.strangers += 1;
             return false;
@@ -146,7 +163,10 @@ impl Got {
             return false;
         }
         self.all += 1;
-        let (response, service) = (at.saturating_sub(header.intended), at.saturating_sub(header.sent));
+        let (response, service) = (
+            at.saturating_sub(header.intended),
+            at.saturating_sub(header.sent),
+        );
         if counts > 0 {
             self.delivered += 1;
             self.reordered += u64::from(came == Came::Behind);
@@ -171,7 +191,10 @@ impl Got {
         }
         if let Some(second) = self.times.second(at).filter(|second| *second < SECONDS_MAX) {
             while self.seconds.len() <= second {
-                self.seconds.push(GotInSecond { received: 0, response: with_digits(2) });
+                self.seconds.push(GotInSecond {
+                    received: 0,
+                    response: with_digits(2),
+                });
             }
             if let Some(second) = self.seconds.get_mut(second) {
                 second.received += 1;
@@ -224,10 +247,21 @@ mod tests {
     use super::*;
     use crate::load::SECOND;
 
-    const TIMES: Times = Times { begin: 0, measure: 2 * SECOND, end: 6 * SECOND, give_up: 9 * SECOND };
+    const TIMES: Times = Times {
+        begin: 0,
+        measure: 2 * SECOND,
+        end: 6 * SECOND,
+        give_up: 9 * SECOND,
+    };
 
     fn header(flow: u32, seq: u32, intended: u64) -> Header {
-        Header { run: 1, flow, seq, intended, sent: intended + 100 }
+        Header {
+            run: 1,
+            flow,
+            seq,
+            intended,
+            sent: intended + 100,
+        }
     }
 
     #[test]
@@ -238,11 +272,20 @@ mod tests {
             assert!(got.came(0, &header(1, seq, at(due)), 36, at(due) + 1_000_000));
         }
         // Due at 2 s and 5.5 s; the second 1 ms later is not in the drain.
-        assert_eq!((got.delivered, got.late, got.all, got.payload_bytes), (2, 0, 5, 72));
+        assert_eq!(
+            (got.delivered, got.late, got.all, got.payload_bytes),
+            (2, 0, 5, 72)
+        );
         assert!(got.came(0, &header(1, 5, at(11)), 36, at(13)));
         assert_eq!((got.delivered, got.late), (3, 1));
         assert_eq!(got.response.len(), 3);
-        assert_eq!(got.seconds.iter().map(|second| second.received).collect::<Vec<_>>(), [1, 1, 1, 0, 0, 1, 2]);
+        assert_eq!(
+            got.seconds
+                .iter()
+                .map(|second| second.received)
+                .collect::<Vec<_>>(),
+            [1, 1, 1, 0, 0, 1, 2]
+        );
     }
 
     #[test]
@@ -258,7 +301,10 @@ mod tests {
         assert!(got.came(1, &header(2, 0, due), 36, due));
         assert!(!got.came(0, &header(3, 0, due), 36, due));
         assert!(!got.came(2, &header(0, 0, due), 36, due));
-        assert_eq!((got.delivered, got.duplicates, got.reordered, got.strangers), (7, 1, 1, 2));
+        assert_eq!(
+            (got.delivered, got.duplicates, got.reordered, got.strangers),
+            (7, 1, 1, 2)
+        );
     }
 
     #[test]
@@ -275,7 +321,10 @@ mod tests {
         }
         let [mut sum, other] = parts;
         sum.add(&other);
-        assert_eq!((sum.delivered, sum.response_sum, sum.all), (whole.delivered, whole.response_sum, whole.all));
+        assert_eq!(
+            (sum.delivered, sum.response_sum, sum.all),
+            (whole.delivered, whole.response_sum, whole.all)
+        );
         assert_eq!(sum.response, whole.response);
         assert_eq!(sum.seconds.len(), whole.seconds.len());
     }
@@ -288,7 +337,11 @@ mod tests {
         for seq in 0..400_u32 {
             let due = TIMES.measure + u64::from(seq) * 10_000_000;
             // 1 ms, 50 ms while the other sends and for three slots after.
-            let takes = if (from..slow_until).contains(&due) { 50_000_000 } else { 1_000_000 };
+            let takes = if (from..slow_until).contains(&due) {
+                50_000_000
+            } else {
+                1_000_000
+            };
             assert!(got.came(0, &header(0, seq, due), 36, due + takes));
         }
         assert!(got.came(0, &header(1, 0, from), 2000, from + SECOND));

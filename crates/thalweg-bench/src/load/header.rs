@@ -74,7 +74,9 @@ impl Layout {
                 }
             },
             Layout::Json => {
-                let places = buffer.get_mut(JSON_HEAD.len()..JSON_HEAD.len() + 2 * HEADER).unwrap_or_default();
+                let places = buffer
+                    .get_mut(JSON_HEAD.len()..JSON_HEAD.len() + 2 * HEADER)
+                    .unwrap_or_default();
                 for (place, byte) in places.chunks_exact_mut(2).zip(header.bytes()) {
                     if let [high, low] = place {
                         (*high, *low) = (digit(byte >> 4), digit(byte & 15));
@@ -87,10 +89,15 @@ impl Layout {
     /// Everything but the header. The filler is no run of one byte: what compresses would not be a payload.
     fn fill(self, size: usize, buffer: &mut Vec<u8>) {
         static BLOCK: LazyLock<Vec<u8>> = LazyLock::new(|| {
-            (0..FILLER).map(|at| b"abcdefghijklmnopqrstuvwxyz0123456789"[(at * 7 + at / 36) % 36]).collect()
+            (0..FILLER)
+                .map(|at| b"abcdefghijklmnopqrstuvwxyz0123456789"[(at * 7 + at / 36) % 36])
+                .collect()
         });
         let filler = |mut bytes: usize, buffer: &mut Vec<u8>| {
-            while let Some(some) = BLOCK.get(..bytes.min(FILLER)).filter(|some| !some.is_empty()) {
+            while let Some(some) = BLOCK
+                .get(..bytes.min(FILLER))
+                .filter(|some| !some.is_empty())
+            {
                 buffer.extend_from_slice(some);
                 bytes -= some.len();
             }
@@ -118,7 +125,13 @@ impl Layout {
                     let flow = topic.rsplit('/').next()?.parse().ok()?;
                     let seq = u32::from_be_bytes(*payload.first_chunk()?);
                     let (intended, sent) = table.get(flow, seq)?;
-                    Header { run, flow, seq, intended, sent }
+                    Header {
+                        run,
+                        flow,
+                        seq,
+                        intended,
+                        sent,
+                    }
                 }
             },
             Layout::Json => {
@@ -128,7 +141,9 @@ impl Layout {
                     let [high, low] = two else { return None };
                     *place = value(*high)? << 4 | value(*low)?;
                 }
-                text.get(2 * HEADER..)?.starts_with(JSON_MIDDLE).then(|| Header::of(&head))?
+                text.get(2 * HEADER..)?
+                    .starts_with(JSON_MIDDLE)
+                    .then(|| Header::of(&head))?
             }
         };
         (header.run == run).then_some(header)
@@ -149,9 +164,17 @@ impl Header {
 
     #[inline]
     fn of(bytes: &[u8; HEADER]) -> Header {
-        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let long = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
-        Header { run: word(0), flow: word(4), seq: word(8), intended: long(12), sent: long(20) }
+        Header {
+            run: word(0),
+            flow: word(4),
+            seq: word(8),
+            intended: long(12),
+            sent: long(20),
+        }
     }
 }
 
@@ -195,7 +218,11 @@ impl SideTable {
     /// Its times; none if it was never sent.
     pub fn get(&self, flow: u32, seq: u32) -> Option<(u64, u64)> {
         let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        flows.get(flow as usize)?.get(seq as usize).copied().filter(|(intended, _)| *intended > 0)
+        flows
+            .get(flow as usize)?
+            .get(seq as usize)
+            .copied()
+            .filter(|(intended, _)| *intended > 0)
     }
 }
 
@@ -203,20 +230,31 @@ impl SideTable {
 mod tests {
     use super::*;
 
-    const ONE: Header = Header { run: 7, flow: 3, seq: 70_000, intended: 1 << 40, sent: (1 << 40) + 1 };
+    const ONE: Header = Header {
+        run: 7,
+        flow: 3,
+        seq: 70_000,
+        intended: 1 << 40,
+        sent: (1 << 40) + 1,
+    };
 
     #[test]
     fn a_header_is_read_as_it_was_written_whatever_the_size_is() {
         let table = SideTable::default();
         table.put(&ONE);
         let mut buffer = Vec::new();
-        for (layout, sizes) in
-            [(Layout::Binary, [4, 5, 20, 27, 28, 36, 1000]), (Layout::Json, [71, 72, 100, 200, 250, 999, 1000])]
-        {
+        for (layout, sizes) in [
+            (Layout::Binary, [4, 5, 20, 27, 28, 36, 1000]),
+            (Layout::Json, [71, 72, 100, 200, 250, 999, 1000]),
+        ] {
             for size in sizes {
                 layout.write(&ONE, size, &mut buffer);
                 assert_eq!(buffer.len(), size);
-                assert_eq!(layout.read(7, "lab/3", &buffer, &table), Some(ONE), "{layout:?} {size}");
+                assert_eq!(
+                    layout.read(7, "lab/3", &buffer, &table),
+                    Some(ONE),
+                    "{layout:?} {size}"
+                );
                 // Written over another one, it is the same.
                 let other = Header { seq: 1, ..ONE };
                 table.put(&other);

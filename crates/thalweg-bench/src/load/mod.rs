@@ -43,7 +43,12 @@ impl Times {
     pub fn new(begin: u64, phases: &crate::cell::Phases) -> Times {
         let measure = begin.saturating_add(phases.warmup_ns);
         let end = measure.saturating_add(phases.measure_ns);
-        Times { begin, measure, end, give_up: end.saturating_add(phases.drain_ns) }
+        Times {
+            begin,
+            measure,
+            end,
+            give_up: end.saturating_add(phases.drain_ns),
+        }
     }
 
     /// Whether what is due then is counted.

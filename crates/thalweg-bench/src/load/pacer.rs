@@ -25,7 +25,10 @@ enum Source {
     /// By a schedule, relative to the beginning.
     Schedule(Schedule),
     /// The next one when the one before is through, after a pause.
-    Closed { think: u64, ready: VecDeque<(u64, u32)> },
+    Closed {
+        think: u64,
+        ready: VecDeque<(u64, u32)>,
+    },
     /// Whenever there is room.
     Flood { flow: u32 },
 }
@@ -81,7 +84,10 @@ impl Pacer {
     pub fn next_at(&self) -> Option<u64> {
         match &self.source {
             Source::Schedule(schedule) => schedule.next_at().map(|at| self.times.begin + at),
-            Source::Closed { ready, .. } => ready.front().map(|(at, _)| *at).filter(|at| *at < self.times.end),
+            Source::Closed { ready, .. } => ready
+                .front()
+                .map(|(at, _)| *at)
+                .filter(|at| *at < self.times.end),
             Source::Flood { .. } => None,
         }
     }
@@ -106,7 +112,11 @@ impl Pacer {
 
     /// Messages that were due and not taken yet.
     pub fn waiting(&self) -> usize {
-        self.held.iter().filter_map(|flow| self.waiting.get(*flow as usize)).map(VecDeque::len).sum()
+        self.held
+            .iter()
+            .filter_map(|flow| self.waiting.get(*flow as usize))
+            .map(VecDeque::len)
+            .sum()
     }
 
     /// Nothing will be due any more, and nothing waits.
@@ -149,8 +159,12 @@ impl Pacer {
         give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
     ) -> Result<(), E> {
         for _ in 0..self.held.len() {
-            let Some(flow) = self.held.pop_front() else { break };
-            let Some(waiting) = self.waiting.get_mut(flow as usize) else { continue };
+            let Some(flow) = self.held.pop_front() else {
+                break;
+            };
+            let Some(waiting) = self.waiting.get_mut(flow as usize) else {
+                continue;
+            };
             while let Some(item) = waiting.front().copied() {
                 let now = clock();
                 match give(&item, now)? {
@@ -176,8 +190,12 @@ impl Pacer {
         // The driver has to write and to hear between: not everything that is due is given in one turn.
         for _ in 0..TURN_MAX {
             let now = clock();
-            let Source::Schedule(schedule) = &mut self.source else { break };
-            let Some(mut item) = schedule.pop(now.saturating_sub(self.times.begin)) else { break };
+            let Source::Schedule(schedule) = &mut self.source else {
+                break;
+            };
+            let Some(mut item) = schedule.pop(now.saturating_sub(self.times.begin)) else {
+                break;
+            };
             item.at += self.times.begin;
             self.sent.tried(item.at, now);
             self.give(item, now, give)?;
@@ -185,8 +203,15 @@ impl Pacer {
         Ok(())
     }
 
-    fn give<E>(&mut self, item: Item, now: u64, give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>) -> Result<(), E> {
-        let Some(waiting) = self.waiting.get_mut(item.flow as usize) else { return Ok(()) };
+    fn give<E>(
+        &mut self,
+        item: Item,
+        now: u64,
+        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
+    ) -> Result<(), E> {
+        let Some(waiting) = self.waiting.get_mut(item.flow as usize) else {
+            return Ok(());
+        };
         if waiting.is_empty() {
             if give(&item, now)? == Gave::Taken {
                 self.sent.sent(item.at, now);
@@ -206,12 +231,18 @@ impl Pacer {
     ) -> Result<(), E> {
         loop {
             let now = clock();
-            let Source::Closed { ready, .. } = &mut self.source else { return Ok(()) };
+            let Source::Closed { ready, .. } = &mut self.source else {
+                return Ok(());
+            };
             if now < self.times.begin || now >= self.times.end {
                 return Ok(());
             }
-            let Some((_, flow)) = ready.pop_front_if(|(at, _)| *at <= now) else { return Ok(()) };
-            let Some(item) = self.next_of(flow, now) else { continue };
+            let Some((_, flow)) = ready.pop_front_if(|(at, _)| *at <= now) else {
+                return Ok(());
+            };
+            let Some(item) = self.next_of(flow, now) else {
+                continue;
+            };
             self.sent.tried_without_time(now);
             self.give(item, now, give)?;
         }
@@ -224,7 +255,9 @@ impl Pacer {
     ) -> Result<(), E> {
         let flows = self.next.len() as u32;
         for _ in 0..flows {
-            let Source::Flood { flow } = &mut self.source else { return Ok(()) };
+            let Source::Flood { flow } = &mut self.source else {
+                return Ok(());
+            };
             let this = *flow;
             *flow = (this + 1) % flows.max(1);
             let mut now = clock();
@@ -232,7 +265,9 @@ impl Pacer {
                 if now < self.times.begin || now >= self.times.end {
                     return Ok(());
                 }
-                let Some(item) = self.next_of(this, now) else { break };
+                let Some(item) = self.next_of(this, now) else {
+                    break;
+                };
                 if give(&item, now)? == Gave::Full {
                     if let Some(next) = self.next.get_mut(this as usize) {
                         *next -= 1;
@@ -256,7 +291,12 @@ impl Pacer {
         let seq = *next;
         *next += 1;
         let from = self.from.get(flow as usize).copied().unwrap_or(0);
-        Some(Item { at: now, flow, seq, size: self.sizes.of(from, seq) })
+        Some(Item {
+            at: now,
+            flow,
+            seq,
+            size: self.sizes.of(from, seq),
+        })
     }
 
     /// The books so far.
@@ -284,7 +324,12 @@ mod tests {
     use crate::load::schedule::Arrivals;
     use std::convert::Infallible;
 
-    const TIMES: Times = Times { begin: 1000, measure: 1000, end: 1000 + 10 * SECOND, give_up: 20 * SECOND };
+    const TIMES: Times = Times {
+        begin: 1000,
+        measure: 1000,
+        end: 1000 + 10 * SECOND,
+        give_up: 20 * SECOND,
+    };
 
     /// A driver in virtual time: takes nothing between two moments, and everything else at once.
     fn run(pacer: &mut Pacer, stall: std::ops::Range<u64>) -> Vec<(Item, u64)> {
@@ -306,22 +351,53 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_sent_in_order_later_and_keeps_the_time_at_which_it_was_due() {
-        let schedule = Schedule::open(100.0, 3, Arrivals::Periodic, Sizes::Fixed(36), 5, 10 * SECOND);
-        let expected: Vec<Item> =
-            Schedule::open(100.0, 3, Arrivals::Periodic, Sizes::Fixed(36), 5, 10 * SECOND).collect();
+        let schedule = Schedule::open(
+            100.0,
+            3,
+            Arrivals::Periodic,
+            Sizes::Fixed(36),
+            5,
+            10 * SECOND,
+        );
+        let expected: Vec<Item> = Schedule::open(
+            100.0,
+            3,
+            Arrivals::Periodic,
+            Sizes::Fixed(36),
+            5,
+            10 * SECOND,
+        )
+        .collect();
         let mut pacer = Pacer::open(schedule, 3, TIMES);
         let mut taken = run(&mut pacer, 2 * SECOND..3 * SECOND);
         for flow in 0..3 {
-            let seqs: Vec<u32> = taken.iter().filter(|(item, _)| item.flow == flow).map(|(item, _)| item.seq).collect();
+            let seqs: Vec<u32> = taken
+                .iter()
+                .filter(|(item, _)| item.flow == flow)
+                .map(|(item, _)| item.seq)
+                .collect();
             assert_eq!(seqs, (0..1000).collect::<Vec<_>>());
         }
-        let worst = taken.iter().map(|(item, at)| at - item.at).max().unwrap_or(0);
-        assert!((SECOND - 11_000_000..=SECOND + 100_000).contains(&worst), "{worst}");
+        let worst = taken
+            .iter()
+            .map(|(item, at)| at - item.at)
+            .max()
+            .unwrap_or(0);
+        assert!(
+            (SECOND - 11_000_000..=SECOND + 100_000).contains(&worst),
+            "{worst}"
+        );
         taken.sort_by_key(|(item, _)| (item.at, item.flow));
-        let due: Vec<u64> = taken.iter().map(|(item, _)| item.at - TIMES.begin).collect();
+        let due: Vec<u64> = taken
+            .iter()
+            .map(|(item, _)| item.at - TIMES.begin)
+            .collect();
         assert_eq!(due, expected.iter().map(|item| item.at).collect::<Vec<_>>());
         let sent = pacer.into_sent();
-        assert_eq!((sent.intended, sent.sent, sent.held_back), (3000, 3000, 300));
+        assert_eq!(
+            (sent.intended, sent.sent, sent.held_back),
+            (3000, 3000, 300)
+        );
         // The sender was on time all along: what it looks each 100 µs.
         assert!(sent.lag.max() <= 101_000, "{}", sent.lag.max());
         assert_eq!(sent.seconds.iter().sum::<u64>(), 3000);
@@ -329,7 +405,14 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_late_itself_is_told_from_a_broker_that_holds_it_back() {
-        let schedule = Schedule::open(1000.0, 1, Arrivals::Periodic, Sizes::Fixed(36), 5, 10 * SECOND);
+        let schedule = Schedule::open(
+            1000.0,
+            1,
+            Arrivals::Periodic,
+            Sizes::Fixed(36),
+            5,
+            10 * SECOND,
+        );
         let mut pacer = Pacer::open(schedule, 1, TIMES);
         let mut now = 5 * SECOND;
         while !pacer.is_done(now) {
@@ -356,12 +439,18 @@ mod tests {
             sent.split_off(before)
         };
         assert_eq!(turn(&mut pacer, 999), []);
-        assert!(!pacer.awaits(), "nothing is under way: nobody can say that it is through");
+        assert!(
+            !pacer.awaits(),
+            "nothing is under way: nobody can say that it is through"
+        );
         assert_eq!(turn(&mut pacer, 1000), [(0, 0, 1000), (1, 0, 1000)]);
         assert!(pacer.awaits());
         assert_eq!((turn(&mut pacer, 2000), pacer.next_at()), (vec![], None));
         pacer.through(1, 2000);
-        assert_eq!((turn(&mut pacer, 2049), pacer.next_at()), (vec![], Some(2050)));
+        assert_eq!(
+            (turn(&mut pacer, 2049), pacer.next_at()),
+            (vec![], Some(2050))
+        );
         assert_eq!(turn(&mut pacer, 2060), [(1, 1, 2060)]);
         pacer.through(0, TIMES.end - 10);
         assert!(!pacer.is_done(TIMES.end - 1) && pacer.is_done(TIMES.end));

@@ -25,7 +25,15 @@ pub struct Sent {
 impl Sent {
     /// Nothing yet.
     pub fn new(times: Times) -> Sent {
-        Sent { times, intended: 0, sent: 0, held_back: 0, all: 0, lag: histogram(), seconds: Vec::new() }
+        Sent {
+            times,
+            intended: 0,
+            sent: 0,
+            held_back: 0,
+            all: 0,
+            lag: histogram(),
+            seconds: Vec::new(),
+        }
     }
 
     /// A message was due then, and is tried now.
@@ -72,7 +80,10 @@ impl Sent {
         if self.seconds.len() < other.seconds.len() {
             self.seconds.resize(other.seconds.len(), 0);
         }
-        self.seconds.iter_mut().zip(&other.seconds).for_each(|(mine, its)| *mine += its);
+        self.seconds
+            .iter_mut()
+            .zip(&other.seconds)
+            .for_each(|(mine, its)| *mine += its);
     }
 }
 
@@ -84,7 +95,8 @@ pub fn histogram() -> Histogram<u64> {
 /// The same, with so many significant digits.
 pub fn with_digits(digits: u8) -> Histogram<u64> {
     // The bounds are ours and correct.
-    Histogram::new_with_bounds(1, LONGEST, digits).unwrap_or_else(|_| unreachable!("1 to an hour, 0 to 5 digits"))
+    Histogram::new_with_bounds(1, LONGEST, digits)
+        .unwrap_or_else(|_| unreachable!("1 to an hour, 0 to 5 digits"))
 }
 
 /// An hour, in nanoseconds: what takes longer is counted as that.

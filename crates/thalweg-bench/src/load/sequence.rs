@@ -32,7 +32,12 @@ impl Sequence {
             self.next = seq.saturating_add(1);
             return Came::InOrder;
         }
-        let Some((&from, &to)) = self.holes.range(..=seq).next_back().filter(|(_, to)| seq < **to) else {
+        let Some((&from, &to)) = self
+            .holes
+            .range(..=seq)
+            .next_back()
+            .filter(|(_, to)| seq < **to)
+        else {
             return Came::Again;
         };
         self.holes.remove(&from);
@@ -52,7 +57,12 @@ impl Sequence {
 
     /// How many came for the first time.
     pub fn distinct(&self) -> u64 {
-        u64::from(self.next) - self.holes.iter().map(|(from, to)| u64::from(to - from)).sum::<u64>()
+        u64::from(self.next)
+            - self
+                .holes
+                .iter()
+                .map(|(from, to)| u64::from(to - from))
+                .sum::<u64>()
     }
 }
 
@@ -69,7 +79,10 @@ mod tests {
             let (mut sequence, mut seen) = (Sequence::default(), BTreeSet::new());
             for _ in 0..500 {
                 let seq = (dice.draw() % 120) as u32;
-                let expected = match (seen.last().is_none_or(|last| seq > *last), seen.contains(&seq)) {
+                let expected = match (
+                    seen.last().is_none_or(|last| seq > *last),
+                    seen.contains(&seq),
+                ) {
                     (true, _) => Came::InOrder,
                     (false, true) => Came::Again,
                     (false, false) => Came::Behind,

@@ -38,7 +38,10 @@ pub fn judge(evidence: &Evidence) -> Standing {
         return Standing::Invalid("nothing was to be sent".to_owned());
     }
     if evidence.overflow > 0 {
-        return Standing::Invalid(format!("{} messages were lost between network and books", evidence.overflow));
+        return Standing::Invalid(format!(
+            "{} messages were lost between network and books",
+            evidence.overflow
+        ));
     }
     if evidence.emulator_full {
         return Standing::Invalid("the link emulator was at its limit".to_owned());
@@ -51,11 +54,15 @@ pub fn judge(evidence: &Evidence) -> Standing {
             evidence.sent
         ));
     }
-    if let Some(why) = not_arrived(evidence.expected, evidence.delivered).filter(|_| evidence.is_flood) {
+    if let Some(why) =
+        not_arrived(evidence.expected, evidence.delivered).filter(|_| evidence.is_flood)
+    {
         return Standing::Invalid(why);
     }
     if let Some(lag) = evidence.lag_p99 {
-        let limit = evidence.period.map_or(LAG_MAX, |period| LAG_MAX.max((period / 10.0) as u64));
+        let limit = evidence
+            .period
+            .map_or(LAG_MAX, |period| LAG_MAX.max((period / 10.0) as u64));
         if lag > limit {
             return limited(format!(
                 "one message in a hundred was tried {:.1} ms late; {:.1} ms are allowed",
@@ -65,9 +72,15 @@ pub fn judge(evidence: &Evidence) -> Standing {
         }
     }
     // What the broker did not take is its own result. What nobody held back and is missing all the same is ours.
-    let missing = evidence.intended.saturating_sub(evidence.sent).saturating_sub(evidence.held_back);
+    let missing = evidence
+        .intended
+        .saturating_sub(evidence.sent)
+        .saturating_sub(evidence.held_back);
     if (missing as f64) > (1.0 - ACHIEVED_MIN) * evidence.intended as f64 {
-        return limited(format!("{missing} of {} messages were not sent in time", evidence.intended));
+        return limited(format!(
+            "{missing} of {} messages were not sent in time",
+            evidence.intended
+        ));
     }
     // It says that the broker is full, and nothing of how late the rest would have been: that was never sent.
     let unsent = evidence.intended.saturating_sub(evidence.sent);
@@ -77,8 +90,10 @@ pub fn judge(evidence: &Evidence) -> Standing {
             evidence.sent, evidence.intended
         ));
     }
-    for (what, part) in [("a thread of the generator", Some(evidence.busiest)), ("the generator's core", evidence.core)]
-    {
+    for (what, part) in [
+        ("a thread of the generator", Some(evidence.busiest)),
+        ("the generator's core", evidence.core),
+    ] {
         if let Some(part) = part.filter(|part| *part >= CPU_MAX) {
             return limited(format!("{what} was busy {:.0} % of the time", part * 100.0));
         }
@@ -98,7 +113,11 @@ pub fn of_stored(cell: &Cell, row: &Row) -> Standing {
 
 fn not_arrived(expected: u64, delivered: u64) -> Option<String> {
     let is_all = delivered as f64 >= ARRIVED_MIN * expected as f64;
-    (!is_all).then(|| format!("a flood of {expected} copies of which {delivered} arrived before the end of the drain"))
+    (!is_all).then(|| {
+        format!(
+            "a flood of {expected} copies of which {delivered} arrived before the end of the drain"
+        )
+    })
 }
 
 /// Of a flood's copies.
@@ -138,33 +157,135 @@ mod tests {
         assert_eq!(judge(&GOOD), Standing::Valid);
         assert_eq!(judge(&Evidence { sent: 990, ..GOOD }), Standing::Valid);
         assert!(is_limited(Evidence { sent: 989, ..GOOD }));
-        assert_eq!(judge(&Evidence { lag_p99: Some(1_000_000), ..GOOD }), Standing::Valid);
-        assert!(is_limited(Evidence { lag_p99: Some(1_000_001), ..GOOD }));
+        assert_eq!(
+            judge(&Evidence {
+                lag_p99: Some(1_000_000),
+                ..GOOD
+            }),
+            Standing::Valid
+        );
+        assert!(is_limited(Evidence {
+            lag_p99: Some(1_000_001),
+            ..GOOD
+        }));
         // A tenth of a period of 20 s is 2 s.
-        assert_eq!(judge(&Evidence { lag_p99: Some(1_900_000_000), period: Some(2e10), ..GOOD }), Standing::Valid);
-        assert!(is_limited(Evidence { busiest: 0.9, ..GOOD }));
-        assert!(is_limited(Evidence { core: Some(0.95), ..GOOD }));
-        assert_eq!(judge(&Evidence { core: Some(0.89), ..GOOD }), Standing::Valid);
-        assert!(matches!(judge(&Evidence { overflow: 1, ..GOOD }), Standing::Invalid(_)));
-        assert!(matches!(judge(&Evidence { intended: 0, ..GOOD }), Standing::Invalid(_)));
-        assert!(matches!(judge(&Evidence { emulator_full: true, ..GOOD }), Standing::Invalid(_)));
-        let closed = Evidence { lag_p99: None, period: None, ..GOOD };
-        assert_eq!(judge(&Evidence { delivered: 1, ..closed }), Standing::Valid);
-        assert!(matches!(judge(&Evidence { delivered: 0, ..closed }), Standing::Invalid(_)));
-        let flood = Evidence { is_flood: true, ..closed };
-        assert_eq!(judge(&Evidence { delivered: 990, ..flood }), Standing::Valid);
-        assert!(matches!(judge(&Evidence { delivered: 989, ..flood }), Standing::Invalid(_)));
-        assert_eq!(judge(&Evidence { delivered: 0, ..GOOD }), Standing::Valid);
+        assert_eq!(
+            judge(&Evidence {
+                lag_p99: Some(1_900_000_000),
+                period: Some(2e10),
+                ..GOOD
+            }),
+            Standing::Valid
+        );
+        assert!(is_limited(Evidence {
+            busiest: 0.9,
+            ..GOOD
+        }));
+        assert!(is_limited(Evidence {
+            core: Some(0.95),
+            ..GOOD
+        }));
+        assert_eq!(
+            judge(&Evidence {
+                core: Some(0.89),
+                ..GOOD
+            }),
+            Standing::Valid
+        );
+        assert!(matches!(
+            judge(&Evidence {
+                overflow: 1,
+                ..GOOD
+            }),
+            Standing::Invalid(_)
+        ));
+        assert!(matches!(
+            judge(&Evidence {
+                intended: 0,
+                ..GOOD
+            }),
+            Standing::Invalid(_)
+        ));
+        assert!(matches!(
+            judge(&Evidence {
+                emulator_full: true,
+                ..GOOD
+            }),
+            Standing::Invalid(_)
+        ));
+        let closed = Evidence {
+            lag_p99: None,
+            period: None,
+            ..GOOD
+        };
+        assert_eq!(
+            judge(&Evidence {
+                delivered: 1,
+                ..closed
+            }),
+            Standing::Valid
+        );
+        assert!(matches!(
+            judge(&Evidence {
+                delivered: 0,
+                ..closed
+            }),
+            Standing::Invalid(_)
+        ));
+        let flood = Evidence {
+            is_flood: true,
+            ..closed
+        };
+        assert_eq!(
+            judge(&Evidence {
+                delivered: 990,
+                ..flood
+            }),
+            Standing::Valid
+        );
+        assert!(matches!(
+            judge(&Evidence {
+                delivered: 989,
+                ..flood
+            }),
+            Standing::Invalid(_)
+        ));
+        assert_eq!(
+            judge(&Evidence {
+                delivered: 0,
+                ..GOOD
+            }),
+            Standing::Valid
+        );
     }
 
     /// EXPERIMENTS 4: valid only if achieved/intended >= 0.99, whoever is the cause.
     #[test]
     fn what_the_broker_did_not_take_is_no_fault_of_the_generator_and_does_not_count_either() {
         let is_held_back = |evidence| matches!(judge(&evidence), Standing::HeldBack(_));
-        assert!(is_held_back(Evidence { sent: 500, held_back: 600, ..GOOD }));
-        assert!(is_held_back(Evidence { sent: 989, held_back: 600, ..GOOD }));
+        assert!(is_held_back(Evidence {
+            sent: 500,
+            held_back: 600,
+            ..GOOD
+        }));
+        assert!(is_held_back(Evidence {
+            sent: 989,
+            held_back: 600,
+            ..GOOD
+        }));
         // Sent in the end: the waiting is in its times.
-        assert_eq!(judge(&Evidence { sent: 990, held_back: 600, ..GOOD }), Standing::Valid);
-        assert!(is_limited(Evidence { sent: 500, held_back: 400, ..GOOD }));
+        assert_eq!(
+            judge(&Evidence {
+                sent: 990,
+                held_back: 600,
+                ..GOOD
+            }),
+            Standing::Valid
+        );
+        assert!(is_limited(Evidence {
+            sent: 500,
+            held_back: 400,
+            ..GOOD
+        }));
     }
 }

@@ -50,7 +50,11 @@ impl Captured {
     /// In the words of a row's `more`: bytes and frames by cause, of the whole and of the publisher's leg.
     pub fn figures(&self) -> Vec<(&'static str, f64)> {
         let (all, leg) = (self.all(), self.publish_leg());
-        let up = self.talks.values().fold(Split::default(), |sum, talk| sum.with(&talk.up)).total();
+        let up = self
+            .talks
+            .values()
+            .fold(Split::default(), |sum, talk| sum.with(&talk.up))
+            .total();
         [
             ("payload_wire_bytes", all.payload),
             ("protocol_bytes", all.protocol),
@@ -78,8 +82,17 @@ impl Captured {
     pub fn listing(&self) -> String {
         let mut text = String::new();
         for frame in &self.frames {
-            let arrow = if frame.sender == Sender::Client { "->" } else { "<-" };
-            let _ = writeln!(text, "{:9.3} ms {arrow} {} B", frame.at.as_secs_f64() * 1e3, frame.length);
+            let arrow = if frame.sender == Sender::Client {
+                "->"
+            } else {
+                "<-"
+            };
+            let _ = writeln!(
+                text,
+                "{:9.3} ms {arrow} {} B",
+                frame.at.as_secs_f64() * 1e3,
+                frame.length
+            );
         }
         text
     }
@@ -104,11 +117,18 @@ impl Capture {
         let board = Arc::new(Board::default());
         let begun = Instant::now();
         let mut threads = Vec::new();
-        let sides = [(network.client(), CLIENT_HOST, Sender::Client), (network.broker(), BROKER_HOST, Sender::Broker)];
+        let sides = [
+            (network.client(), CLIENT_HOST, Sender::Client),
+            (network.broker(), BROKER_HOST, Sender::Broker),
+        ];
         for (space, host, sender) in sides {
             let host: Ipv4Addr = host.parse().map_err(io::Error::other)?;
             // TUN devices have no header of Ethernet; the counters of a network add one, and so does this.
-            let header = if network.is_emulated() { 0 } else { ETHERNET_HEADER };
+            let header = if network.is_emulated() {
+                0
+            } else {
+                ETHERNET_HEADER
+            };
             let socket = space.within(|| {
                 let every = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
                 let socket = Socket::new(Domain::PACKET, Type::RAW, Some(every))?;
@@ -119,7 +139,11 @@ impl Capture {
             })?;
             let board = Arc::clone(&board);
             let look = move || look(&socket, sender, host, header, begun, &board);
-            threads.push(thread::Builder::new().name("capture".to_owned()).spawn(look)?);
+            threads.push(
+                thread::Builder::new()
+                    .name("capture".to_owned())
+                    .spawn(look)?,
+            );
         }
         Ok(Capture { board, threads })
     }
@@ -145,12 +169,23 @@ impl Board {
     }
 }
 
-fn look(socket: &Socket, sender: Sender, host: Ipv4Addr, header: usize, begun: Instant, board: &Board) {
+fn look(
+    socket: &Socket,
+    sender: Sender,
+    host: Ipv4Addr,
+    header: usize,
+    begun: Instant,
+    board: &Board,
+) {
     let mut buffer = vec![0; FRAME_MAX];
     while !board.stop.load(Ordering::Relaxed) {
         // It times out, so that the board is looked at.
-        let Ok(length) = (&mut &*socket).read(&mut buffer) else { continue };
-        let Some(packet) = buffer.get(header..length) else { continue };
+        let Ok(length) = (&mut &*socket).read(&mut buffer) else {
+            continue;
+        };
+        let Some(packet) = buffer.get(header..length) else {
+            continue;
+        };
         // Both directions come here, and what the broker says to itself on its loopback.
         if packet.get(12..16) != Some(&host.octets()[..]) {
             continue;

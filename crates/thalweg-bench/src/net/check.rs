@@ -29,11 +29,28 @@ pub struct Finding {
 pub fn everything(packets: u64) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for engine in [Engine::Kernel, Engine::Emulator] {
-        let network = Network::up(&name_of_ours("check"), &Plan { engine, seed: 7, ..Plan::default() })?;
-        let who = if engine == Engine::Emulator { "emulator" } else { "kernel" };
+        let network = Network::up(
+            &name_of_ours("check"),
+            &Plan {
+                engine,
+                seed: 7,
+                ..Plan::default()
+            },
+        )?;
+        let who = if engine == Engine::Emulator {
+            "emulator"
+        } else {
+            "kernel"
+        };
         findings.push(bytes(&network, who)?);
         for percent in [0, 5, 10, 15, 20, 25] {
-            findings.extend(losses(&network, who, Loss::percent(f64::from(percent)), packets, INTERVAL)?);
+            findings.extend(losses(
+                &network,
+                who,
+                Loss::percent(f64::from(percent)),
+                packets,
+                INTERVAL,
+            )?);
         }
     }
     findings.push(delay(Duration::from_millis(50))?);
@@ -46,7 +63,10 @@ pub(crate) fn bytes(network: &Network, who: &str) -> io::Result<Finding> {
     send(network, 0, 1000)?;
     let after = network.reading()?;
     let (up, down) = (after.up - before.up, after.down - before.down);
-    let found = format!("{} B in {} frames, back {} B", up.bytes, up.frames, down.bytes);
+    let found = format!(
+        "{} B in {} frames, back {} B",
+        up.bytes, up.frames, down.bytes
+    );
     let is_right = (up.bytes, up.frames, down.bytes) == (102_000, 1000, 0);
     Ok(Finding {
         what: format!("{who}: bytes of 1,000 datagrams of 60 B"),
@@ -87,7 +107,13 @@ pub(crate) fn losses(
 
 /// How much later than it says the emulator lets packets out.
 pub(crate) fn delay(wanted: Duration) -> io::Result<Finding> {
-    let plan = Plan { shape: Shape { delay: wanted, ..Shape::default() }, ..Plan::default() };
+    let plan = Plan {
+        shape: Shape {
+            delay: wanted,
+            ..Shape::default()
+        },
+        ..Plan::default()
+    };
     let network = Network::up(&name_of_ours("delay"), &plan)?;
     let receiver = socket_in(network.broker(), &format!("{BROKER_HOST}:9"))?;
     receiver.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -110,14 +136,25 @@ pub(crate) fn delay(wanted: Duration) -> io::Result<Finding> {
             thread::sleep(Duration::from_millis(5));
         }
         let received = received.join().unwrap_or_default();
-        late.extend(sent.iter().zip(&received).map(|(sent, received)| (*received - *sent).as_secs_f64() * 1e3));
+        late.extend(
+            sent.iter()
+                .zip(&received)
+                .map(|(sent, received)| (*received - *sent).as_secs_f64() * 1e3),
+        );
         Ok(())
     })?;
     late.sort_by(f64::total_cmp);
-    let at = |part: f64| late.get(((late.len() as f64 - 1.0) * part) as usize).copied().unwrap_or(f64::NAN);
+    let at = |part: f64| {
+        late.get(((late.len() as f64 - 1.0) * part) as usize)
+            .copied()
+            .unwrap_or(f64::NAN)
+    };
     let never_early = late.len() == DELAYED && at(0.0) >= wanted.as_secs_f64() * 1e3;
     Ok(Finding {
-        what: format!("emulator: delay of {} ms, one way, {DELAYED} packets", wanted.as_millis()),
+        what: format!(
+            "emulator: delay of {} ms, one way, {DELAYED} packets",
+            wanted.as_millis()
+        ),
         wanted: "never early; late by at most 0.2 ms on a machine without other work".to_owned(),
         found: format!(
             "{} arrived; least {:.3} ms, median {:.3}, 90 % {:.3}, 99 % {:.3}",
@@ -128,7 +165,9 @@ pub(crate) fn delay(wanted: Duration) -> io::Result<Finding> {
             at(0.99)
         ),
         // Late is a matter of what else runs.
-        is_right: (!never_early).then_some(false).or((at(0.5) <= wanted.as_secs_f64() * 1e3 + 0.2).then_some(true)),
+        is_right: (!never_early)
+            .then_some(false)
+            .or((at(0.5) <= wanted.as_secs_f64() * 1e3 + 0.2).then_some(true)),
     })
 }
 
@@ -139,7 +178,14 @@ fn send(network: &Network, side: usize, packets: u64) -> io::Result<()> {
         _ => (network.broker(), BROKER_HOST, CLIENT_HOST),
     };
     // Somebody listens, or the other side's system would answer that nobody does.
-    let _listener = socket_in(if side == 0 { network.broker() } else { network.client() }, &format!("{other}:9"))?;
+    let _listener = socket_in(
+        if side == 0 {
+            network.broker()
+        } else {
+            network.client()
+        },
+        &format!("{other}:9"),
+    )?;
     let socket = socket_in(space, &format!("{own}:10"))?;
     let before = tally(network, side)?.came;
     let is_emulated = network.is_emulated();
@@ -162,7 +208,9 @@ fn settle(network: &Network, side: usize, wanted: u64) -> io::Result<()> {
 }
 
 fn tally(network: &Network, side: usize) -> io::Result<Tally> {
-    let tallies = network.tallies()?.ok_or_else(|| io::Error::other("another process counts this link's losses"))?;
+    let tallies = network
+        .tallies()?
+        .ok_or_else(|| io::Error::other("another process counts this link's losses"))?;
     Ok(tallies.get(side).copied().unwrap_or_default())
 }
 

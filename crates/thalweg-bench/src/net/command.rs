@@ -121,9 +121,25 @@ pub struct LinkArgs {
 impl LinkArgs {
     fn plan(&self) -> Plan {
         let (reorder, duplicate) = (self.reorder, self.duplicate);
-        let shape = Shape { delay: self.delay, jitter: self.jitter, rate: self.rate, reorder, duplicate };
-        let engine = if self.emulate { Engine::Emulator } else { Engine::Auto };
-        Plan { loss: self.loss, shape, engine, seed: self.seed, is_bridged: false }
+        let shape = Shape {
+            delay: self.delay,
+            jitter: self.jitter,
+            rate: self.rate,
+            reorder,
+            duplicate,
+        };
+        let engine = if self.emulate {
+            Engine::Emulator
+        } else {
+            Engine::Auto
+        };
+        Plan {
+            loss: self.loss,
+            shape,
+            engine,
+            seed: self.seed,
+            is_bridged: false,
+        }
     }
 }
 
@@ -148,13 +164,24 @@ pub fn run(command: &NetCommand, out: &mut dyn Write) -> io::Result<Outcome> {
         )),
         NetCommand::Up { name, link } => up(name, &link.plan(), out),
         NetCommand::Down { name, all } => {
-            let names = if *all { network::all() } else { vec![name.clone()] };
+            let names = if *all {
+                network::all()
+            } else {
+                vec![name.clone()]
+            };
             names.iter().try_for_each(|name| network::remove(name))?;
             Ok(Outcome::Done)
         }
         NetCommand::Show { json } => show(*json, out),
-        NetCommand::Loss { name, loss } => Network::found(name)?.set_loss(*loss).map(|()| Outcome::Done),
-        NetCommand::Exec { name, side, link, program } => exec(name, *side, &link.plan(), program),
+        NetCommand::Loss { name, loss } => Network::found(name)?
+            .set_loss(*loss)
+            .map(|()| Outcome::Done),
+        NetCommand::Exec {
+            name,
+            side,
+            link,
+            program,
+        } => exec(name, *side, &link.plan(), program),
         NetCommand::Check { packets } => check_all(*packets, out),
     }
 }
@@ -162,7 +189,11 @@ pub fn run(command: &NetCommand, out: &mut dyn Write) -> io::Result<Outcome> {
 fn up(name: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<Outcome> {
     let stop = stopper();
     let mut network = Network::up(name, plan)?;
-    writeln!(out, "{name}: clients {CLIENT_HOST}, broker {BROKER_HOST}, loss {}", plan.loss)?;
+    writeln!(
+        out,
+        "{name}: clients {CLIENT_HOST}, broker {BROKER_HOST}, loss {}",
+        plan.loss
+    )?;
     if plan.is_emulated() {
         writeln!(out, "this command carries the link; Ctrl-C removes it")?;
         out.flush()?;
@@ -216,10 +247,20 @@ fn exec(name: &str, side: Side, plan: &Plan, program: &[String]) -> io::Result<O
         Ok(network) => network,
         Err(_) => Network::up(name, plan)?,
     };
-    let space: &Space = if side == Side::Client { network.client() } else { network.broker() };
-    let [first, rest @ ..] = program else { return Err(io::Error::other("there is no program to run")) };
+    let space: &Space = if side == Side::Client {
+        network.client()
+    } else {
+        network.broker()
+    };
+    let [first, rest @ ..] = program else {
+        return Err(io::Error::other("there is no program to run"));
+    };
     // Ctrl-C reaches it as well, as it is in our group; we only wait for it.
-    let mut child = space.command(first).args(rest).stdin(Stdio::inherit()).spawn()?;
+    let mut child = space
+        .command(first)
+        .args(rest)
+        .stdin(Stdio::inherit())
+        .spawn()?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -237,7 +278,10 @@ fn check_all(packets: u64, out: &mut dyn Write) -> io::Result<Outcome> {
     network::is_possible().map_err(io::Error::other)?;
     network::sweep();
     let findings = check::everything(packets)?;
-    let mut document = Document { title: "Networks on this machine".to_owned(), ..Document::default() };
+    let mut document = Document {
+        title: "Networks on this machine".to_owned(),
+        ..Document::default()
+    };
     let mut table = Table::new(&["what", "wanted", "found", "verdict"]);
     for finding in &findings {
         let verdict = match finding.is_right {
@@ -245,12 +289,23 @@ fn check_all(packets: u64, out: &mut dyn Write) -> io::Result<Outcome> {
             Some(false) => "not held",
             None => "later than that",
         };
-        table.row([finding.what.clone(), finding.wanted.clone(), finding.found.clone(), verdict.to_owned()]);
+        table.row([
+            finding.what.clone(),
+            finding.wanted.clone(),
+            finding.found.clone(),
+            verdict.to_owned(),
+        ]);
     }
     document.table(table);
     out.write_all(document.markdown().as_bytes())?;
-    let is_wrong = findings.iter().any(|finding| finding.is_right == Some(false));
-    Ok(if is_wrong { Outcome::ShapeFailed } else { Outcome::Done })
+    let is_wrong = findings
+        .iter()
+        .any(|finding| finding.is_right == Some(false));
+    Ok(if is_wrong {
+        Outcome::ShapeFailed
+    } else {
+        Outcome::Done
+    })
 }
 
 /// Becomes true with Ctrl-C, which then ends nothing by itself, so that networks are removed.

@@ -30,7 +30,11 @@ pub const HELD_MAX: Duration = Duration::from_millis(10);
 impl Shape {
     /// Whether packets do not only have to keep to a rate.
     pub fn is_more_than_rate(&self) -> bool {
-        *self != Shape { rate: self.rate, ..Shape::default() }
+        *self
+            != Shape {
+                rate: self.rate,
+                ..Shape::default()
+            }
     }
 }
 
@@ -109,7 +113,8 @@ impl Pipe {
     /// When a packet will be through; None if there is no room for it.
     fn passes(&mut self, length: usize, now: Duration, lateness: f64) -> Option<Duration> {
         if let Some(rate) = self.shape.rate {
-            let time = |bytes: u64| Duration::from_secs_f64(bytes as f64 * 8.0 / rate.max(1) as f64);
+            let time =
+                |bytes: u64| Duration::from_secs_f64(bytes as f64 * 8.0 / rate.max(1) as f64);
             if self.free_at.saturating_sub(now) > time(QUEUE_BYTES) {
                 return None;
             }
@@ -117,7 +122,8 @@ impl Pipe {
         } else {
             self.free_at = now;
         }
-        let due = (self.free_at + self.shape.delay + self.shape.jitter.mul_f64(lateness)).max(self.last_due);
+        let due = (self.free_at + self.shape.delay + self.shape.jitter.mul_f64(lateness))
+            .max(self.last_due);
         self.last_due = due;
         Some(due)
     }
@@ -147,8 +153,14 @@ impl Pipe {
             return false;
         }
         let is_first_due = self.waiting.front().is_some_and(|(due, _)| *due <= now);
-        let next = if is_first_due { self.waiting.pop_front() } else { self.held.take() };
-        let Some((_, packet)) = next else { return false };
+        let next = if is_first_due {
+            self.waiting.pop_front()
+        } else {
+            self.held.take()
+        };
+        let Some((_, packet)) = next else {
+            return false;
+        };
         forward(&packet);
         if self.spare.len() < SPARE_MAX {
             self.spare.push(packet);
@@ -181,7 +193,9 @@ mod tests {
     fn drained(pipe: &mut Pipe) -> Vec<(Duration, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(due) = pipe.due() {
-            assert!(!pipe.take(due - Duration::from_nanos(1), &mut |_| panic!("before its time")));
+            assert!(!pipe.take(due - Duration::from_nanos(1), &mut |_| panic!(
+                "before its time"
+            )));
             assert!(pipe.take(due, &mut |packet| all.push((due, packet.to_vec()))));
         }
         all
@@ -189,16 +203,32 @@ mod tests {
 
     #[test]
     fn a_packet_comes_out_whole_when_its_delay_is_over() {
-        let mut pipe = Pipe::new(Shape { delay: 50 * MS, ..Shape::default() }, 1);
+        let mut pipe = Pipe::new(
+            Shape {
+                delay: 50 * MS,
+                ..Shape::default()
+            },
+            1,
+        );
         pipe.offer(b"one", Loss::NONE, 5 * MS);
         pipe.offer(b"two", Loss::NONE, 7 * MS);
-        assert_eq!(drained(&mut pipe), [(55 * MS, b"one".to_vec()), (57 * MS, b"two".to_vec())]);
+        assert_eq!(
+            drained(&mut pipe),
+            [(55 * MS, b"one".to_vec()), (57 * MS, b"two".to_vec())]
+        );
     }
 
     #[test]
     fn a_rate_puts_packets_one_behind_the_other() {
         // 111 bytes and a header are 1,000 bits: 1 ms at 1 Mbit/s.
-        let mut pipe = Pipe::new(Shape { rate: Some(1_000_000), delay: 10 * MS, ..Shape::default() }, 1);
+        let mut pipe = Pipe::new(
+            Shape {
+                rate: Some(1_000_000),
+                delay: 10 * MS,
+                ..Shape::default()
+            },
+            1,
+        );
         for _ in 0..3 {
             pipe.offer(&[0; 111], Loss::NONE, Duration::ZERO);
         }
@@ -209,7 +239,14 @@ mod tests {
 
     #[test]
     fn jitter_stays_in_its_bounds_and_keeps_the_order() {
-        let mut pipe = Pipe::new(Shape { delay: 50 * MS, jitter: 20 * MS, ..Shape::default() }, 3);
+        let mut pipe = Pipe::new(
+            Shape {
+                delay: 50 * MS,
+                jitter: 20 * MS,
+                ..Shape::default()
+            },
+            3,
+        );
         for number in 0..1000_u32 {
             pipe.offer(&number.to_be_bytes(), Loss::NONE, number * MS);
         }
@@ -217,7 +254,10 @@ mod tests {
         for (number, (due, packet)) in (0..1000_u32).zip(&all) {
             assert_eq!(packet[..], number.to_be_bytes());
             // It may have waited behind an earlier one that was to be late, which was sent before.
-            assert!((number * MS + 50 * MS..number * MS + 70 * MS).contains(due), "{number}: {due:?}");
+            assert!(
+                (number * MS + 50 * MS..number * MS + 70 * MS).contains(due),
+                "{number}: {due:?}"
+            );
         }
     }
 
@@ -236,24 +276,40 @@ mod tests {
             let part = f64::from(percent) / 100.0;
             let spread = (100_000.0 * part * (1.0 - part)).sqrt();
             let off = (lost(7) as f64 - 100_000.0 * part).abs();
-            assert!(off <= 2.576 * spread, "{percent} %: off by {off}, deviation {spread}");
+            assert!(
+                off <= 2.576 * spread,
+                "{percent} %: off by {off}, deviation {spread}"
+            );
             assert_eq!(lost(7), lost(7));
         }
     }
 
     #[test]
     fn a_rate_has_room_for_a_thousand_full_frames() {
-        let mut pipe = Pipe::new(Shape { rate: Some(10_000_000), ..Shape::default() }, 1);
+        let mut pipe = Pipe::new(
+            Shape {
+                rate: Some(10_000_000),
+                ..Shape::default()
+            },
+            1,
+        );
         for _ in 0..1500 {
             pipe.offer(&[0; 1500], Loss::NONE, Duration::ZERO);
         }
         // One more than a thousand: what is on the wire just now does not wait.
-        assert_eq!((pipe.counts(), drained(&mut pipe).len()), ((1500, 499), 1001));
+        assert_eq!(
+            (pipe.counts(), drained(&mut pipe).len()),
+            ((1500, 499), 1001)
+        );
     }
 
     #[test]
     fn a_packet_that_is_overtaken_comes_right_behind_the_next() {
-        let shape = Shape { reorder: Loss::percent(10.0), delay: 5 * MS, ..Shape::default() };
+        let shape = Shape {
+            reorder: Loss::percent(10.0),
+            delay: 5 * MS,
+            ..Shape::default()
+        };
         let count = 100_000_u32;
         let order = |seed| {
             let mut pipe = Pipe::new(shape, seed);
@@ -261,36 +317,57 @@ mod tests {
                 pipe.offer(&number.to_be_bytes(), Loss::NONE, number * MS);
             }
             let all = drained(&mut pipe);
-            let numbers: Vec<u32> =
-                all.iter().map(|(_, packet)| u32::from_be_bytes(packet[..].try_into().expect("four bytes"))).collect();
+            let numbers: Vec<u32> = all
+                .iter()
+                .map(|(_, packet)| u32::from_be_bytes(packet[..].try_into().expect("four bytes")))
+                .collect();
             (pipe.mischief().0, numbers)
         };
         let (overtaken, numbers) = order(1);
         assert_eq!(numbers.len(), count as usize);
-        let swapped = numbers.windows(2).filter(|pair| pair[0] == pair[1] + 1).count();
+        let swapped = numbers
+            .windows(2)
+            .filter(|pair| pair[0] == pair[1] + 1)
+            .count();
         // The last may have been held to the end.
         assert_eq!(swapped as u64, overtaken);
         let off = (overtaken as f64 - 10_000.0).abs();
-        assert!(off < 3.0 * (100_000.0_f64 * 0.1 * 0.9).sqrt(), "{overtaken}");
+        assert!(
+            off < 3.0 * (100_000.0_f64 * 0.1 * 0.9).sqrt(),
+            "{overtaken}"
+        );
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
     }
 
     #[test]
     fn a_packet_with_nothing_behind_it_is_not_held_for_ever() {
-        let mut pipe = Pipe::new(Shape { reorder: Loss::percent(50.0), ..Shape::default() }, 1);
+        let mut pipe = Pipe::new(
+            Shape {
+                reorder: Loss::percent(50.0),
+                ..Shape::default()
+            },
+            1,
+        );
         for number in 0..20 {
             let now = number * 100 * MS;
             pipe.offer(b"alone", Loss::NONE, now);
             let all = drained(&mut pipe);
-            assert!(all.len() == 1 && (now..=now + HELD_MAX).contains(&all[0].0), "{all:?}");
+            assert!(
+                all.len() == 1 && (now..=now + HELD_MAX).contains(&all[0].0),
+                "{all:?}"
+            );
         }
         assert_eq!(pipe.mischief().0, 0, "nothing overtook it");
     }
 
     #[test]
     fn copies_come_beside_what_they_are_copies_of_and_lose_nothing() {
-        let shape = Shape { duplicate: Loss::percent(5.0), delay: MS, ..Shape::default() };
+        let shape = Shape {
+            duplicate: Loss::percent(5.0),
+            delay: MS,
+            ..Shape::default()
+        };
         let lost = |shape| {
             let mut pipe = Pipe::new(shape, 9);
             for number in 0..10_000_u32 {
@@ -303,7 +380,10 @@ mod tests {
         let twice = all.windows(2).filter(|pair| pair[0].1 == pair[1].1).count() as u64;
         assert_eq!(twice, doubled);
         assert!((350..550).contains(&doubled), "{doubled}");
-        let plain = Shape { delay: MS, ..Shape::default() };
+        let plain = Shape {
+            delay: MS,
+            ..Shape::default()
+        };
         assert_eq!(lost(plain).0, (came, gone), "the same packets are lost");
     }
 }

@@ -25,7 +25,9 @@ pub fn prepare(space: &Space) -> io::Result<()> {
             text.push_str(&format!("add counter {TABLE} {side}_{what}\n"));
         }
     }
-    text.push_str(&format!("add chain {TABLE} link {{ type filter hook forward priority 0; }}\n"));
+    text.push_str(&format!(
+        "add chain {TABLE} link {{ type filter hook forward priority 0; }}\n"
+    ));
     nft(space, &["-f", "-"], &text)?;
     set(space, Loss::NONE)
 }
@@ -34,7 +36,9 @@ pub fn prepare(space: &Space) -> io::Result<()> {
 pub fn set(space: &Space, loss: Loss) -> io::Result<()> {
     let mut text = format!("flush chain {TABLE} link\n");
     for side in SIDES {
-        text.push_str(&format!("add rule {TABLE} link iifname \"{side}\" counter name {side}_came\n"));
+        text.push_str(&format!(
+            "add rule {TABLE} link iifname \"{side}\" counter name {side}_came\n"
+        ));
         if loss > Loss::NONE {
             let count = loss.as_millionths();
             text.push_str(&format!(
@@ -51,9 +55,15 @@ pub fn tallies(space: &Space) -> io::Result<[Tally; 2]> {
     let packets = |name: &str| {
         let entries = listed["nftables"].as_array().into_iter().flatten();
         let mut counters = entries.map(|entry| &entry["counter"]);
-        counters.find(|counter| counter["name"] == name).and_then(|counter| counter["packets"].as_u64()).unwrap_or(0)
+        counters
+            .find(|counter| counter["name"] == name)
+            .and_then(|counter| counter["packets"].as_u64())
+            .unwrap_or(0)
     };
-    Ok(SIDES.map(|side| Tally { came: packets(&format!("{side}_came")), lost: packets(&format!("{side}_lost")) }))
+    Ok(SIDES.map(|side| Tally {
+        came: packets(&format!("{side}_came")),
+        lost: packets(&format!("{side}_lost")),
+    }))
 }
 
 fn nft(space: &Space, arguments: &[&str], input: &str) -> io::Result<String> {

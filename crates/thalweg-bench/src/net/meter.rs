@@ -19,14 +19,20 @@ pub struct Wire {
 impl Add for Wire {
     type Output = Wire;
     fn add(self, other: Wire) -> Wire {
-        Wire { bytes: self.bytes + other.bytes, frames: self.frames + other.frames }
+        Wire {
+            bytes: self.bytes + other.bytes,
+            frames: self.frames + other.frames,
+        }
     }
 }
 
 impl Sub for Wire {
     type Output = Wire;
     fn sub(self, other: Wire) -> Wire {
-        Wire { bytes: self.bytes.saturating_sub(other.bytes), frames: self.frames.saturating_sub(other.frames) }
+        Wire {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            frames: self.frames.saturating_sub(other.frames),
+        }
     }
 }
 
@@ -44,13 +50,20 @@ impl Meter {
     /// Of `device` in `space`.
     pub fn new(space: &Space, device: &'static str, is_tun: bool) -> io::Result<Meter> {
         let counters = space.within(|| File::open("/proc/thread-self/net/dev"))?;
-        Ok(Meter { counters, device, missing: if is_tun { ETHERNET_HEADER } else { 0 } })
+        Ok(Meter {
+            counters,
+            device,
+            missing: if is_tun { ETHERNET_HEADER } else { 0 },
+        })
     }
 
     /// What it has sent since it is there.
     pub fn sent(&self) -> io::Result<Wire> {
         let (wire, _) = self.row()?;
-        Ok(Wire { bytes: wire.bytes + wire.frames * self.missing, ..wire })
+        Ok(Wire {
+            bytes: wire.bytes + wire.frames * self.missing,
+            ..wire
+        })
     }
 
     /// Frames that it was to send and had no room for.
@@ -68,14 +81,17 @@ impl Meter {
             }
         }
         let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
-        sent_of(&text, self.device)
-            .ok_or_else(|| io::Error::other(format!("no device {} among the counters", self.device)))
+        sent_of(&text, self.device).ok_or_else(|| {
+            io::Error::other(format!("no device {} among the counters", self.device))
+        })
     }
 }
 
 /// The transmit counters of a device in the table of /proc/net/dev: eight columns received, eight transmitted.
 fn sent_of(table: &str, device: &str) -> Option<(Wire, u64)> {
-    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    let row = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
     let mut columns = row.split_ascii_whitespace().map(str::parse);
     let bytes = columns.nth(8)?.ok()?;
     let frames = columns.next()?.ok()?;
@@ -98,7 +114,16 @@ mod tests {
                      face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n    \
                      lo:       1       2    0    0    0     0          0         0        3       4    0    0    0     0       0          0\n  \
                      link: 5 6 0 0 0 0 0 0 700 8 0 9 0 0 0 0\n";
-        assert_eq!(sent_of(table, "link"), Some((Wire { bytes: 700, frames: 8 }, 9)));
+        assert_eq!(
+            sent_of(table, "link"),
+            Some((
+                Wire {
+                    bytes: 700,
+                    frames: 8
+                },
+                9
+            ))
+        );
         assert_eq!(sent_of(table, "lin"), None);
         assert_eq!(sent_of(table, "eth0"), None);
     }

@@ -18,7 +18,8 @@ pub fn enter() -> Result<(), String> {
         return Ok(());
     }
     is_possible()?;
-    let program = std::env::current_exe().map_err(|error| format!("this program is not to be found: {error}"))?;
+    let program = std::env::current_exe()
+        .map_err(|error| format!("this program is not to be found: {error}"))?;
     let words = std::iter::once(program.into_os_string()).chain(std::env::args_os().skip(1));
     let error = command(words).exec();
     Err(format!("unshare: {error}"))
@@ -31,14 +32,22 @@ pub fn enter_for(cells: &[Cell]) -> io::Result<()> {
     // HOST:PORT is not to be reached from inside.
     let is_elsewhere = |cell: &Cell| cell.system.contains(':') && !cell.link.namespaces;
     match count > 0 && !cells.iter().any(is_elsewhere) {
-        true => enter().or_else(|why| if count < cells.len() { Ok(()) } else { Err(io::Error::other(told(&why))) }),
+        true => enter().or_else(|why| {
+            if count < cells.len() {
+                Ok(())
+            } else {
+                Err(io::Error::other(told(&why)))
+            }
+        }),
         false => Ok(()),
     }
 }
 
 /// Whether somebody who is not root may do that here; if not, why, and what would allow it.
 pub fn is_possible() -> Result<(), String> {
-    let output = command(["true".into()].into_iter()).stdin(Stdio::null()).output();
+    let output = command(["true".into()].into_iter())
+        .stdin(Stdio::null())
+        .output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
@@ -75,7 +84,17 @@ fn is_of_all(map: &str) -> bool {
 fn command(words: impl Iterator<Item = OsString>) -> Command {
     let mut command = Command::new("unshare");
     command
-        .args(["--user", "--map-root-user", "--mount", "--net", "--", "sh", "-c", SCRIPT, "sh"])
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--net",
+            "--",
+            "sh",
+            "-c",
+            SCRIPT,
+            "sh",
+        ])
         .args(words)
         .env(RESTARTED, "1");
     command
@@ -85,16 +104,28 @@ fn command(words: impl Iterator<Item = OsString>) -> Command {
 fn refused(said: &str, read: impl Fn(&str) -> Option<String>) -> String {
     let is = |path: &str, value: &str| read(path).is_some_and(|text| text.trim() == value);
     let remedy = match () {
-        () if is("/proc/sys/user/max_user_namespaces", "0") => "as root: sysctl user.max_user_namespaces=10000",
+        () if is("/proc/sys/user/max_user_namespaces", "0") => {
+            "as root: sysctl user.max_user_namespaces=10000"
+        }
         () if is("/proc/sys/kernel/unprivileged_userns_clone", "0") => {
             "as root: sysctl kernel.unprivileged_userns_clone=1"
         }
-        () if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") => {
+        () if is(
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+        ) =>
+        {
             "as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
         }
-        () => "it takes ip (iproute2), and a container has to allow unshare and mount (its seccomp profile)",
+        () => {
+            "it takes ip (iproute2), and a container has to allow unshare and mount (its seccomp profile)"
+        }
     };
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unshare failed");
+    let line = said
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or("unshare failed");
     format!("{line}; {remedy}")
 }
 
@@ -110,19 +141,35 @@ mod tests {
     #[test]
     fn a_refusal_names_the_switch_that_is_off() {
         let of = |switch: &'static str, value: &'static str| {
-            refused("\nunshare: unshare failed: No space left on device\n", |path| {
-                path.ends_with(switch).then(|| format!("{value}\n"))
-            })
+            refused(
+                "\nunshare: unshare failed: No space left on device\n",
+                |path| path.ends_with(switch).then(|| format!("{value}\n")),
+            )
         };
         for (switch, value, words) in [
-            ("max_user_namespaces", "0", "sysctl user.max_user_namespaces="),
-            ("unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
-            ("apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+            (
+                "max_user_namespaces",
+                "0",
+                "sysctl user.max_user_namespaces=",
+            ),
+            (
+                "unprivileged_userns_clone",
+                "0",
+                "sysctl kernel.unprivileged_userns_clone=1",
+            ),
+            (
+                "apparmor_restrict_unprivileged_userns",
+                "1",
+                "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+            ),
             ("max_user_namespaces", "9000", "container"),
             ("unprivileged_userns_clone", "1", "container"),
         ] {
             let said = of(switch, value);
-            assert!(said.starts_with("unshare: unshare failed: No space") && said.contains(words), "{said}");
+            assert!(
+                said.starts_with("unshare: unshare failed: No space") && said.contains(words),
+                "{said}"
+            );
         }
     }
 
@@ -139,15 +186,26 @@ mod tests {
             println!("skipped: {why}");
             return;
         }
-        let made = "ip netns add thalweg-nested && ip -n thalweg-nested link set lo up && ip netns list";
-        let output = command(["sh", "-c", made].map(OsString::from).into_iter()).output().expect("it starts");
+        let made =
+            "ip netns add thalweg-nested && ip -n thalweg-nested link set lo up && ip netns list";
+        let output = command(["sh", "-c", made].map(OsString::from).into_iter())
+            .output()
+            .expect("it starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if String::from_utf8_lossy(&output.stderr).contains("not found") {
             println!("skipped: there is no ip");
             return;
         }
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(said.split_whitespace().next(), Some("thalweg-nested"), "nobody else's is seen: {said}");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(
+            said.split_whitespace().next(),
+            Some("thalweg-nested"),
+            "nobody else's is seen: {said}"
+        );
         assert!(!fs::exists("/run/netns/thalweg-nested").expect("it can be asked"));
     }
 }

@@ -38,7 +38,13 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { loss: Loss::NONE, shape: Shape::default(), engine: Engine::Auto, seed: 1, is_bridged: false }
+        Plan {
+            loss: Loss::NONE,
+            shape: Shape::default(),
+            engine: Engine::Auto,
+            seed: 1,
+            is_bridged: false,
+        }
     }
 }
 
@@ -52,7 +58,13 @@ impl Plan {
             reorder: Loss::percent(link.reorder * 100.0),
             duplicate: Loss::percent(link.duplicate * 100.0),
         };
-        Plan { loss: Loss::percent(link.loss * 100.0), shape, engine: link.engine, seed, is_bridged: link.bridged }
+        Plan {
+            loss: Loss::percent(link.loss * 100.0),
+            shape,
+            engine: link.engine,
+            seed,
+            is_bridged: link.bridged,
+        }
     }
 
     /// Whether packets go through this process.
@@ -62,7 +74,8 @@ impl Plan {
             Engine::Emulator => true,
             // The kernel's jitter lets packets overtake each other, ours does not.
             Engine::Auto => {
-                self.shape.is_more_than_rate() && !(self.shape.jitter.is_zero() && queue::has("netem").is_ok())
+                self.shape.is_more_than_rate()
+                    && !(self.shape.jitter.is_zero() && queue::has("netem").is_ok())
             }
         }
     }
@@ -100,7 +113,11 @@ pub struct Network {
 impl Network {
     /// Makes it. What is left of an earlier one of this name is removed first.
     pub fn up(name: &str, plan: &Plan) -> io::Result<Network> {
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') || name.is_empty() || name.len() > 64
+        if !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            || name.is_empty()
+            || name.len() > 64
         {
             return Err(io::Error::other(format!(
                 "{name}: a network's name is letters, digits and dashes, at most 64"
@@ -118,13 +135,26 @@ impl Network {
         remove(name)?;
         let [client, between, broker] = names(name);
         let (client, broker) = (Space::make(&client)?, Space::make(&broker)?);
-        if plan.is_bridged && (plan.is_emulated() || plan.loss != Loss::NONE || plan.shape.is_more_than_rate()) {
-            return Err(io::Error::other("a bridge has a rate, and no losses and delays"));
+        if plan.is_bridged
+            && (plan.is_emulated() || plan.loss != Loss::NONE || plan.shape.is_more_than_rate())
+        {
+            return Err(io::Error::other(
+                "a bridge has a rate, and no losses and delays",
+            ));
         }
         let mut pump = None;
         let between = if plan.is_emulated() {
-            pump = Some(Pump::start([&client, &broker], DEVICE, plan.shape, plan.loss, plan.seed)?);
-            for (space, own, other) in [(&client, CLIENT_HOST, BROKER_HOST), (&broker, BROKER_HOST, CLIENT_HOST)] {
+            pump = Some(Pump::start(
+                [&client, &broker],
+                DEVICE,
+                plan.shape,
+                plan.loss,
+                plan.seed,
+            )?);
+            for (space, own, other) in [
+                (&client, CLIENT_HOST, BROKER_HOST),
+                (&broker, BROKER_HOST, CLIENT_HOST),
+            ] {
                 space.set(&QUIET)?;
                 space.batch(&format!(
                     "link set lo up\naddress add {own} peer {other} dev {DEVICE}\n\
@@ -144,8 +174,19 @@ impl Network {
             between
         };
         let is_tun = pump.is_some();
-        let meters = [Meter::new(&client, DEVICE, is_tun)?, Meter::new(&broker, DEVICE, is_tun)?];
-        Ok(Network { name: name.to_owned(), client, broker, between, pump, meters, stays: false })
+        let meters = [
+            Meter::new(&client, DEVICE, is_tun)?,
+            Meter::new(&broker, DEVICE, is_tun)?,
+        ];
+        Ok(Network {
+            name: name.to_owned(),
+            client,
+            broker,
+            between,
+            pump,
+            meters,
+            stays: false,
+        })
     }
 
     /// One that the kernel carries and another process has made.
@@ -157,8 +198,19 @@ impl Network {
             )));
         }
         let is_tun = !between.is_there();
-        let meters = [Meter::new(&client, DEVICE, is_tun)?, Meter::new(&broker, DEVICE, is_tun)?];
-        Ok(Network { name: name.to_owned(), client, broker, between, pump: None, meters, stays: true })
+        let meters = [
+            Meter::new(&client, DEVICE, is_tun)?,
+            Meter::new(&broker, DEVICE, is_tun)?,
+        ];
+        Ok(Network {
+            name: name.to_owned(),
+            client,
+            broker,
+            between,
+            pump: None,
+            meters,
+            stays: true,
+        })
     }
 
     /// Its name.
@@ -194,7 +246,10 @@ impl Network {
     /// Bytes and frames that both sides have sent.
     pub fn reading(&self) -> io::Result<Reading> {
         let [client, broker] = &self.meters;
-        Ok(Reading { up: client.sent()?, down: broker.sent()? })
+        Ok(Reading {
+            up: client.sent()?,
+            down: broker.sent()?,
+        })
     }
 
     /// Packets that came to the link from the client's side and from the broker's, and were lost. None where another
@@ -246,7 +301,8 @@ pub fn remove(name: &str) -> io::Result<()> {
 
 /// Names of the networks there are.
 pub fn all() -> Vec<String> {
-    let name_of = |space: &String| Some(space.strip_prefix(PREFIX)?.strip_suffix("-ep")?.to_owned());
+    let name_of =
+        |space: &String| Some(space.strip_prefix(PREFIX)?.strip_suffix("-ep")?.to_owned());
     Space::all().iter().filter_map(name_of).collect()
 }
 
@@ -258,7 +314,10 @@ pub fn name_of_ours(word: &str) -> String {
 /// Removes networks of processes that were killed before they could.
 pub fn sweep() {
     for name in all() {
-        let owner = name.split('-').next().and_then(|number| number.parse::<u32>().ok());
+        let owner = name
+            .split('-')
+            .next()
+            .and_then(|number| number.parse::<u32>().ok());
         if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
             let _ = remove(&name);
         }
@@ -268,9 +327,14 @@ pub fn sweep() {
 /// Whether a network can be made here; if not, why.
 pub fn is_possible() -> Result<(), String> {
     let is_root = rustix::process::geteuid().is_root();
-    match (is_root, run("ip", &["netns", "list"], ""), run("nft", &["--version"], "")) {
+    match (
+        is_root,
+        run("ip", &["netns", "list"], ""),
+        run("nft", &["--version"], ""),
+    ) {
         (false, ..) => Err(match nest::is_possible() {
-            Ok(()) => "network namespaces need root, or a user namespace; this command makes none".to_owned(),
+            Ok(()) => "network namespaces need root, or a user namespace; this command makes none"
+                .to_owned(),
             Err(why) => nest::told(&why),
         }),
         (true, Err(error), _) | (true, _, Err(error)) => Err(error.to_string()),
@@ -289,7 +353,10 @@ fn lay_cables(client: &Space, between: &Space, broker: &Space) -> io::Result<()>
     for (space, side, number) in [(client, loss::SIDES[0], 1), (broker, loss::SIDES[1], 2)] {
         let name = space.name();
         let (own, router) = (format!("10.80.{number}.2"), format!("10.80.{number}.1"));
-        let (own_card, router_card) = (format!("02:80:00:00:0{number}:02"), format!("02:80:00:00:0{number}:01"));
+        let (own_card, router_card) = (
+            format!("02:80:00:00:0{number}:02"),
+            format!("02:80:00:00:0{number}:01"),
+        );
         // One segment at most leaves a socket at once: else what the link loses, and counts, would be 64 kB "packets".
         between.batch(&format!(
             "link add name {side} address {router_card} gso_max_segs 1 type veth peer name {DEVICE} address {own_card} \
@@ -337,8 +404,11 @@ fn lay_bridge(client: &Space, between: &Space, broker: &Space) -> io::Result<()>
 }
 
 /// Nothing talks that nobody asked to, and no connection inherits what an earlier one found out.
-const QUIET: [(&str, &str); 3] =
-    [("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")];
+const QUIET: [(&str, &str); 3] = [
+    ("ipv6/conf/all/disable_ipv6", "1"),
+    ("ipv6/conf/default/disable_ipv6", "1"),
+    ("ipv4/tcp_no_metrics_save", "1"),
+];
 /// Packets that wait for the emulator at most. With the usual 500, one moment without it loses some.
 const EMULATED_QUEUE: u32 = 10_000;
 const DEVICE: &str = "wire";
@@ -356,8 +426,17 @@ mod tests {
             println!("skipped: {why}");
             return;
         }
-        let plan = Plan { is_bridged: true, ..Plan::default() };
-        let plan = Plan { shape: Shape { rate: Some(95_000_000), ..plan.shape }, ..plan };
+        let plan = Plan {
+            is_bridged: true,
+            ..Plan::default()
+        };
+        let plan = Plan {
+            shape: Shape {
+                rate: Some(95_000_000),
+                ..plan.shape
+            },
+            ..plan
+        };
         let network = Network::up(&name_of_ours("bridge"), &plan).expect("a network");
         let group = Ipv4Addr::new(239, 255, 80, 1);
         let listener = network.broker().within(|| {
@@ -366,11 +445,22 @@ mod tests {
             socket.set_read_timeout(Some(Duration::from_secs(60)))?;
             Ok(socket)
         });
-        let sent = network.client().within(|| UdpSocket::bind((CLIENT_HOST, 0))?.send_to(b"to all", (group, PORT)));
+        let sent = network
+            .client()
+            .within(|| UdpSocket::bind((CLIENT_HOST, 0))?.send_to(b"to all", (group, PORT)));
         assert_eq!(sent.expect("it is sent"), 6);
         let mut heard = [0; 16];
-        assert_eq!(listener.expect("a socket").recv(&mut heard).expect("it comes"), 6);
-        let lossy = Plan { loss: Loss::percent(1.0), ..plan };
+        assert_eq!(
+            listener
+                .expect("a socket")
+                .recv(&mut heard)
+                .expect("it comes"),
+            6
+        );
+        let lossy = Plan {
+            loss: Loss::percent(1.0),
+            ..plan
+        };
         assert!(Network::up(&name_of_ours("lossy-bridge"), &lossy).is_err());
     }
 

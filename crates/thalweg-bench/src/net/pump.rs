@@ -33,13 +33,25 @@ pub struct Pump {
 
 impl Pump {
     /// Makes a TUN device named `device` in both namespaces, up and without addresses, and begins.
-    pub fn start(ends: [&Space; 2], device: &str, shape: Shape, loss: Loss, seed: u64) -> io::Result<Pump> {
+    pub fn start(
+        ends: [&Space; 2],
+        device: &str,
+        shape: Shape,
+        loss: Loss,
+        seed: u64,
+    ) -> io::Result<Pump> {
         let board = Arc::new(Board::default());
         board.loss.store(loss.as_millionths(), Ordering::Relaxed);
         let mut devices = Vec::new();
         for space in ends {
             let tun = space
-                .within(|| DeviceBuilder::new().name(device).layer(Layer::L3).mtu(MTU).build_sync())
+                .within(|| {
+                    DeviceBuilder::new()
+                        .name(device)
+                        .layer(Layer::L3)
+                        .mtu(MTU)
+                        .build_sync()
+                })
                 .map_err(|error| super::tun::is_there().err().map_or(error, io::Error::other))?;
             tun.set_nonblocking(true)?;
             devices.push(Arc::new(tun));
@@ -47,25 +59,36 @@ impl Pump {
         let [client, broker] = <[Arc<SyncDevice>; 2]>::try_from(devices)
             .map_err(|_| io::Error::other("two namespaces have two devices"))?;
         let mut threads = Vec::new();
-        for (side, from, to) in [(0, Arc::clone(&client), Arc::clone(&broker)), (1, broker, client)] {
+        for (side, from, to) in [
+            (0, Arc::clone(&client), Arc::clone(&broker)),
+            (1, broker, client),
+        ] {
             let board = Arc::clone(&board);
             let pipe = Pipe::new(shape, seed.wrapping_mul(2).wrapping_add(side as u64));
             let carry = move || carry(side, &from, &to, pipe, &board);
-            threads.push(thread::Builder::new().name("link".to_owned()).spawn(carry)?);
+            threads.push(
+                thread::Builder::new()
+                    .name("link".to_owned())
+                    .spawn(carry)?,
+            );
         }
         Ok(Pump { board, threads })
     }
 
     /// Changes the loss of both directions, from the next packet on.
     pub fn set_loss(&self, loss: Loss) {
-        self.board.loss.store(loss.as_millionths(), Ordering::Relaxed);
+        self.board
+            .loss
+            .store(loss.as_millionths(), Ordering::Relaxed);
     }
 
     /// What came from the client's side and from the broker's.
     pub fn tallies(&self) -> [Tally; 2] {
         let [client, broker] = &self.board.tallies;
-        [client, broker]
-            .map(|(came, lost)| Tally { came: came.load(Ordering::Relaxed), lost: lost.load(Ordering::Relaxed) })
+        [client, broker].map(|(came, lost)| Tally {
+            came: came.load(Ordering::Relaxed),
+            lost: lost.load(Ordering::Relaxed),
+        })
     }
 }
 
@@ -88,7 +111,11 @@ fn carry(side: usize, from: &SyncDevice, to: &SyncDevice, mut pipe: Pipe, board:
     while !board.stop.load(Ordering::Relaxed) {
         while let Ok(length) = from.recv(&mut buffer) {
             let loss = Loss::millionths(board.loss.load(Ordering::Relaxed));
-            pipe.offer(buffer.get(..length).unwrap_or_default(), loss, begun.elapsed());
+            pipe.offer(
+                buffer.get(..length).unwrap_or_default(),
+                loss,
+                begun.elapsed(),
+            );
         }
         // A device whose queue is full loses the packet, as an interface does.
         while pipe.take(begun.elapsed(), &mut |packet| drop(to.send(packet))) {}
@@ -96,8 +123,13 @@ fn carry(side: usize, from: &SyncDevice, to: &SyncDevice, mut pipe: Pipe, board:
             came.store(pipe.counts().0, Ordering::Relaxed);
             lost.store(pipe.counts().1, Ordering::Relaxed);
         }
-        let wait = pipe.due().map_or(LOOK_UP, |due| due.saturating_sub(begun.elapsed()).min(LOOK_UP));
-        let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
+        let wait = pipe.due().map_or(LOOK_UP, |due| {
+            due.saturating_sub(begun.elapsed()).min(LOOK_UP)
+        });
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait.as_nanos() as _,
+        };
         let mut devices = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
         match poll(&mut devices, Some(&wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -23,7 +23,11 @@ pub fn has(kind: &'static str) -> Result<(), String> {
 
 /// In a namespace of its own, as it changes a device.
 fn try_out(arguments: &str) -> Result<(), String> {
-    let name = format!("thalweg-{}-queue-{}", name_of_ours("try"), arguments.split(' ').next().unwrap_or_default());
+    let name = format!(
+        "thalweg-{}-queue-{}",
+        name_of_ours("try"),
+        arguments.split(' ').next().unwrap_or_default()
+    );
     let space = Space::make(&name).map_err(|error| error.to_string())?;
     let tried = space.within(|| tc(&format!("qdisc add dev lo root {arguments}")));
     let _ = space.remove();
@@ -35,7 +39,9 @@ pub fn set(space: &Space, shape: &Shape) -> io::Result<()> {
     let mut lines = Vec::new();
     if shape.is_more_than_rate() {
         has("netem").map_err(|words| {
-            io::Error::other(format!("this kernel has no netem, so that only the emulator delays packets: {words}"))
+            io::Error::other(format!(
+                "this kernel has no netem, so that only the emulator delays packets: {words}"
+            ))
         })?;
     }
     // What goes to the broker leaves by its side, and the other way round.
@@ -59,7 +65,10 @@ pub fn set(space: &Space, shape: &Shape) -> io::Result<()> {
 /// netem's own words for a shape. Its jitter is around the mean, ours is on top.
 fn netem(shape: &Shape) -> String {
     let half = shape.jitter / 2;
-    let mut text = format!("netem limit 100000 delay {}us", (shape.delay + half).as_micros());
+    let mut text = format!(
+        "netem limit 100000 delay {}us",
+        (shape.delay + half).as_micros()
+    );
     if !half.is_zero() {
         let _ = write!(text, " {}us", half.as_micros());
     }
@@ -88,7 +97,10 @@ mod tests {
 
     #[test]
     fn netem_is_told_in_its_own_words() {
-        let shape = Shape { delay: Duration::from_millis(50), ..Shape::default() };
+        let shape = Shape {
+            delay: Duration::from_millis(50),
+            ..Shape::default()
+        };
         assert_eq!(netem(&shape), "netem limit 100000 delay 50000us");
         let shape = Shape {
             jitter: Duration::from_millis(20),
@@ -96,6 +108,9 @@ mod tests {
             duplicate: Loss::percent(0.5),
             ..shape
         };
-        assert_eq!(netem(&shape), "netem limit 100000 delay 60000us 10000us reorder 1% duplicate 0.5%");
+        assert_eq!(
+            netem(&shape),
+            "netem limit 100000 delay 60000us 10000us reorder 1% duplicate 0.5%"
+        );
     }
 }

@@ -20,7 +20,9 @@ pub struct Space {
 impl Space {
     /// Makes it; one of this name that is left from before is removed first.
     pub fn make(name: &str) -> io::Result<Space> {
-        let space = Space { name: name.to_owned() };
+        let space = Space {
+            name: name.to_owned(),
+        };
         if space.is_there() {
             space.remove()?;
         }
@@ -30,13 +32,17 @@ impl Space {
 
     /// The one of this name, there or not.
     pub fn named(name: &str) -> Space {
-        Space { name: name.to_owned() }
+        Space {
+            name: name.to_owned(),
+        }
     }
 
     /// Names of all there are.
     pub fn all() -> Vec<String> {
         let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
         names.sort_unstable();
         names
     }
@@ -58,10 +64,14 @@ impl Space {
 
     /// Moves this thread into it: what it opens, starts and spawns from now on is there as well. Nobody comes back.
     pub fn enter(&self) -> io::Result<()> {
-        let file = File::open(self.file())
-            .map_err(|error| io::Error::new(error.kind(), format!("no namespace {}: {error}", self.name)))?;
+        let file = File::open(self.file()).map_err(|error| {
+            io::Error::new(error.kind(), format!("no namespace {}: {error}", self.name))
+        })?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| {
-            io::Error::other(format!("the namespace {} cannot be entered: {error}; this needs root", self.name))
+            io::Error::other(format!(
+                "the namespace {} cannot be entered: {error}; this needs root",
+                self.name
+            ))
         })
     }
 
@@ -72,7 +82,9 @@ impl Space {
                 self.enter()?;
                 work()
             });
-            inside.join().unwrap_or_else(|_| Err(io::Error::other("what ran in the namespace panicked")))
+            inside
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("what ran in the namespace panicked")))
         })
     }
 
@@ -94,8 +106,9 @@ impl Space {
             for (path, value) in settings {
                 let path = Path::new("/proc/sys/net").join(path);
                 if path.exists() {
-                    fs::write(&path, value)
-                        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+                    fs::write(&path, value).map_err(|error| {
+                        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                    })?;
                 }
             }
             Ok(())

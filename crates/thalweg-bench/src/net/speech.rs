@@ -45,12 +45,19 @@ impl Speech {
     /// With a broker's usual port; `version` of MQTT, if that is known.
     pub fn at(port: u16, version: Option<u8>) -> Speech {
         let kind = match port {
-            1883 => Kind::Mqtt { version: version.unwrap_or(4) },
+            1883 => Kind::Mqtt {
+                version: version.unwrap_or(4),
+            },
             5672 => Kind::Amqp,
             61613 => Kind::Stomp,
             _ => Kind::Unknown,
         };
-        Speech { kind, rest: Vec::new(), payload: 0, behind: 0 }
+        Speech {
+            kind,
+            rest: Vec::new(),
+            payload: 0,
+            behind: 0,
+        }
     }
 
     /// Which version of MQTT it is.
@@ -75,7 +82,11 @@ impl Speech {
             heard.payload += payload;
             at += (payload + behind) as usize;
             let rest = self.rest.get(at..).unwrap_or_default();
-            let next = if rest.is_empty() { None } else { self.kind.next(rest, &mut heard) };
+            let next = if rest.is_empty() {
+                None
+            } else {
+                self.kind.next(rest, &mut heard)
+            };
             match next {
                 None => break,
                 Some(Next::Skip(count)) => at += count,
@@ -167,20 +178,33 @@ fn stomp(rest: &[u8]) -> Option<Next> {
         _ => {}
     }
     // A head ends with an empty line.
-    let lines = rest.windows(2).position(|two| two == b"\n\n").map(|at| at + 2);
-    let returns = rest.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+    let lines = rest
+        .windows(2)
+        .position(|two| two == b"\n\n")
+        .map(|at| at + 2);
+    let returns = rest
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .map(|at| at + 4);
     let head = lines.into_iter().chain(returns).min()?;
     let text = String::from_utf8_lossy(rest.get(..head)?);
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<u64>().ok());
+    let length = text.lines().find_map(|line| {
+        line.strip_prefix("content-length:")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
     match length {
         Some(length) => Some(Next::Message(head, length, 1)),
         // Without, it ends with the first zero; only short frames have none.
         None => {
             let end = rest.get(head..)?.iter().position(|byte| *byte == 0)?;
-            Some(match text.starts_with("SEND") || text.starts_with("MESSAGE") {
-                true => Next::Message(head, end as u64, 1),
-                false => Next::Message(head, 0, end as u64 + 1),
-            })
+            Some(
+                match text.starts_with("SEND") || text.starts_with("MESSAGE") {
+                    true => Next::Message(head, end as u64, 1),
+                    false => Next::Message(head, 0, end as u64 + 1),
+                },
+            )
         }
     }
 }

@@ -34,8 +34,15 @@ pub struct Split {
 impl Split {
     /// All of it.
     pub fn total(&self) -> Wire {
-        let data = Wire { bytes: self.payload + self.protocol + self.transport, frames: self.data_frames };
-        data + self.acknowledgements + self.repeated + self.keep_alive + self.connection + self.other
+        let data = Wire {
+            bytes: self.payload + self.protocol + self.transport,
+            frames: self.data_frames,
+        };
+        data + self.acknowledgements
+            + self.repeated
+            + self.keep_alive
+            + self.connection
+            + self.other
     }
 
     /// Both.
@@ -77,13 +84,17 @@ pub type Talks = BTreeMap<u16, Talk>;
 
 /// What both sides have sent.
 pub fn sum(talks: &Talks) -> Split {
-    talks.values().fold(Split::default(), |sum, talk| sum.with(&talk.up).with(&talk.down))
+    talks.values().fold(Split::default(), |sum, talk| {
+        sum.with(&talk.up).with(&talk.down)
+    })
 }
 
 /// The part of [`sum`] that belongs to clients who published something.
 pub fn publishing(talks: &Talks) -> Split {
     let publishers = talks.values().filter(|talk| talk.up.payload > 0);
-    publishers.fold(Split::default(), |sum, talk| sum.with(&talk.up).with(&talk.down))
+    publishers.fold(Split::default(), |sum, talk| {
+        sum.with(&talk.up).with(&talk.down)
+    })
 }
 
 /// One direction of a connection.
@@ -110,8 +121,16 @@ impl Sorter {
     /// Takes the IP packet of a frame of `length` bytes, and adds it to the talk that it belongs to.
     pub fn take(&mut self, sender: Sender, packet: &[u8], length: u64, talks: &mut Talks) {
         let sorted = self.sorted(sender, packet, length);
-        let (port, split) =
-            sorted.unwrap_or((0, Split { other: Wire { bytes: length, frames: 1 }, ..Split::default() }));
+        let (port, split) = sorted.unwrap_or((
+            0,
+            Split {
+                other: Wire {
+                    bytes: length,
+                    frames: 1,
+                },
+                ..Split::default()
+            },
+        ));
         let talk = talks.entry(port).or_default();
         match sender {
             Sender::Client => talk.up = talk.up.with(&split),
@@ -126,7 +145,10 @@ impl Sorter {
         let (rest, protocol) = (packet.get(header..total)?, *packet.get(9)?);
         let (fragment, identifier) = (two(packet, 6)?, two(packet, 4)?);
         let (offset, has_more) = (fragment & 0x1fff, fragment & 0x2000 != 0);
-        let wire = Wire { bytes: length, frames: 1 };
+        let wire = Wire {
+            bytes: length,
+            frames: 1,
+        };
         match (first >> 4, protocol) {
             (4, UDP) if offset > 0 => {
                 let &(port, is_repeated) = self.fragments.get(&(sender, identifier))?;
@@ -134,11 +156,17 @@ impl Sorter {
                 Some((
                     port,
                     match is_repeated {
-                        true => Split { repeated: wire, ..Split::default() },
+                        true => Split {
+                            repeated: wire,
+                            ..Split::default()
+                        },
                         // Only a payload is as long as that.
-                        false => {
-                            Split { payload: rest.len() as u64, transport: headers, data_frames: 1, ..Split::default() }
-                        }
+                        false => Split {
+                            payload: rest.len() as u64,
+                            transport: headers,
+                            data_frames: 1,
+                            ..Split::default()
+                        },
                     },
                 ))
             }
@@ -147,20 +175,32 @@ impl Sorter {
                 let port = if sender == Sender::Client { from } else { to };
                 let split = self.datagram(sender, port, rest.get(8..)?, wire);
                 if has_more {
-                    self.fragments.insert((sender, identifier), (port, split.repeated.frames > 0));
+                    self.fragments
+                        .insert((sender, identifier), (port, split.repeated.frames > 0));
                 }
                 Some((port, split))
             }
             (4, TCP) => {
                 let (from, to) = (two(rest, 0)?, two(rest, 2)?);
-                let (client, broker) = if sender == Sender::Client { (from, to) } else { (to, from) };
+                let (client, broker) = if sender == Sender::Client {
+                    (from, to)
+                } else {
+                    (to, from)
+                };
                 Some((client, self.segment(sender, client, broker, rest, wire)?))
             }
             _ => None,
         }
     }
 
-    fn segment(&mut self, sender: Sender, client: u16, broker: u16, segment: &[u8], wire: Wire) -> Option<Split> {
+    fn segment(
+        &mut self,
+        sender: Sender,
+        client: u16,
+        broker: u16,
+        segment: &[u8],
+        wire: Wire,
+    ) -> Option<Split> {
         let sequence = u32::from_be_bytes(*segment.get(4..8)?.first_chunk()?);
         let header = usize::from(*segment.get(12)? >> 4) * 4;
         let flags = *segment.get(13)?;
@@ -171,10 +211,16 @@ impl Sorter {
             self.line(sender, client, broker).next = Some(sequence.wrapping_add(1));
         }
         if flags & (SYN | FIN | RST) != 0 && data.is_empty() {
-            return Some(Split { connection: wire, ..Split::default() });
+            return Some(Split {
+                connection: wire,
+                ..Split::default()
+            });
         }
         if data.is_empty() {
-            return Some(Split { acknowledgements: wire, ..Split::default() });
+            return Some(Split {
+                acknowledgements: wire,
+                ..Split::default()
+            });
         }
         let line = self.line(sender, client, broker);
         let next = *line.next.get_or_insert(sequence);
@@ -182,17 +228,25 @@ impl Sorter {
         // Serial numbers: less than half of the circle ahead is new (RFC 1982).
         let new = (end.wrapping_sub(next) as i32).clamp(0, data.len() as i32) as usize;
         if new == 0 {
-            return Some(Split { repeated: wire, ..Split::default() });
+            return Some(Split {
+                repeated: wire,
+                ..Split::default()
+            });
         }
         line.next = Some(end);
         let data = data.get(data.len() - new..)?;
         let said = line.speech.hear(data);
         if let Some(version) = said.version {
             self.versions.insert(client, version);
-            self.line(Sender::Broker, client, broker).speech.set_version(version);
+            self.line(Sender::Broker, client, broker)
+                .speech
+                .set_version(version);
         }
         if said.keep_alive == data.len() as u64 {
-            return Some(Split { keep_alive: wire, ..Split::default() });
+            return Some(Split {
+                keep_alive: wire,
+                ..Split::default()
+            });
         }
         // What is sent again beside something new is rare, and counts as its header.
         let app = data.len() as u64;
@@ -208,25 +262,48 @@ impl Sorter {
     fn datagram(&mut self, sender: Sender, port: u16, message: &[u8], wire: Wire) -> Split {
         let split = Split::default();
         let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else {
-            return Split { other: wire, ..split };
+            return Split {
+                other: wire,
+                ..split
+            };
         };
         // RFC 7252 3: version, type, length of the token; an empty message has code 0.00.
         let kind = (first >> 4) & 3;
         if code == 0 {
             return match kind {
-                ACK => Split { acknowledgements: wire, ..split },
+                ACK => Split {
+                    acknowledgements: wire,
+                    ..split
+                },
                 // A ping, and the reset that answers it.
-                _ => Split { keep_alive: wire, ..split },
+                _ => Split {
+                    keep_alive: wire,
+                    ..split
+                },
             };
         }
         let line = self.line(sender, port, COAP);
         // The same message has the same identifier within its lifetime (4.4), and says the same.
-        if !line.sent.insert(message.get(..message.len().min(SAME)).unwrap_or_default().to_vec()) {
-            return Split { repeated: wire, ..split };
+        if !line.sent.insert(
+            message
+                .get(..message.len().min(SAME))
+                .unwrap_or_default()
+                .to_vec(),
+        ) {
+            return Split {
+                repeated: wire,
+                ..split
+            };
         }
         let payload = coap_payload(message).unwrap_or(0) as u64;
         let app = message.len() as u64;
-        Split { payload, protocol: app - payload, transport: wire.bytes - app, data_frames: 1, ..split }
+        Split {
+            payload,
+            protocol: app - payload,
+            transport: wire.bytes - app,
+            data_frames: 1,
+            ..split
+        }
     }
 
     fn line(&mut self, sender: Sender, client: u16, broker: u16) -> &mut Line {
@@ -271,7 +348,10 @@ fn coap_payload(message: &[u8]) -> Option<usize> {
 }
 
 fn two(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|two| u16::from_be_bytes(*two))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|two| u16::from_be_bytes(*two))
 }
 
 const TCP: u8 = 6;
@@ -320,16 +400,29 @@ mod tests {
 
     impl Bench {
         fn new() -> Bench {
-            Bench { sorter: Sorter::default(), talks: Talks::new() }
+            Bench {
+                sorter: Sorter::default(),
+                talks: Talks::new(),
+            }
         }
 
         fn up(&mut self, packet: &[u8]) -> Split {
-            self.sorter.take(Sender::Client, packet, packet.len() as u64 + 14, &mut self.talks);
+            self.sorter.take(
+                Sender::Client,
+                packet,
+                packet.len() as u64 + 14,
+                &mut self.talks,
+            );
             sum(&self.talks)
         }
 
         fn down(&mut self, packet: &[u8]) -> Split {
-            self.sorter.take(Sender::Broker, packet, packet.len() as u64 + 14, &mut self.talks);
+            self.sorter.take(
+                Sender::Broker,
+                packet,
+                packet.len() as u64 + 14,
+                &mut self.talks,
+            );
             sum(&self.talks)
         }
     }
@@ -349,9 +442,24 @@ mod tests {
         bench.up(&tcp(40_000, 1883, 100, 16, &publish(60)));
         bench.down(&tcp(1883, 40_000, 500, 16, &[0x40, 2, 0, 1]));
         let all = bench.up(&tcp(40_000, 1883, 175, 16, b""));
-        assert_eq!(all.connection, Wire { bytes: 132, frames: 2 });
-        assert_eq!((all.payload, all.protocol, all.transport, all.data_frames), (60, 15 + 4, 132, 2));
-        assert_eq!(all.acknowledgements, Wire { bytes: 66, frames: 1 });
+        assert_eq!(
+            all.connection,
+            Wire {
+                bytes: 132,
+                frames: 2
+            }
+        );
+        assert_eq!(
+            (all.payload, all.protocol, all.transport, all.data_frames),
+            (60, 15 + 4, 132, 2)
+        );
+        assert_eq!(
+            all.acknowledgements,
+            Wire {
+                bytes: 66,
+                frames: 1
+            }
+        );
         assert_eq!(all.total().bytes, 132 + 277);
         assert_eq!(publishing(&bench.talks), all);
     }
@@ -363,7 +471,17 @@ mod tests {
         bench.up(&tcp(40_000, 1883, start, 16, &publish(60)));
         bench.up(&tcp(40_000, 1883, start.wrapping_add(75), 16, &publish(60)));
         let all = bench.up(&tcp(40_000, 1883, start, 16, &publish(60)));
-        assert_eq!((all.payload, all.data_frames, all.repeated), (120, 2, Wire { bytes: 141, frames: 1 }));
+        assert_eq!(
+            (all.payload, all.data_frames, all.repeated),
+            (
+                120,
+                2,
+                Wire {
+                    bytes: 141,
+                    frames: 1
+                }
+            )
+        );
     }
 
     #[test]
@@ -378,7 +496,11 @@ mod tests {
             }
             let all = sum(&bench.talks);
             assert_eq!(all.payload, 161, "{step}");
-            assert_eq!(all.payload + all.protocol + all.keep_alive.bytes % 66, stream.len() as u64, "{step}");
+            assert_eq!(
+                all.payload + all.protocol + all.keep_alive.bytes % 66,
+                stream.len() as u64,
+                "{step}"
+            );
         }
     }
 
@@ -387,14 +509,29 @@ mod tests {
         let mut bench = Bench::new();
         bench.up(&tcp(40_000, 1883, 1, 16, &[0xc0, 0]));
         let all = bench.down(&tcp(1883, 40_000, 1, 16, &[0xd0, 0]));
-        assert_eq!((all.keep_alive, all.data_frames), (Wire { bytes: 136, frames: 2 }, 0));
+        assert_eq!(
+            (all.keep_alive, all.data_frames),
+            (
+                Wire {
+                    bytes: 136,
+                    frames: 2
+                },
+                0
+            )
+        );
     }
 
     #[test]
     fn mqtt_5_has_properties_between_topic_and_payload() {
         let mut bench = Bench::new();
         // CONNECT, version 5; the broker's side of the connection is the same version.
-        bench.up(&tcp(40_000, 1883, 1, 16, b"\x10\x0d\0\x04MQTT\x05\x02\0\x0a\0\0\0"));
+        bench.up(&tcp(
+            40_000,
+            1883,
+            1,
+            16,
+            b"\x10\x0d\0\x04MQTT\x05\x02\0\x0a\0\0\0",
+        ));
         let message = b"\x30\x0c\0\x01t\x03\x01\x01\x01hello";
         let mut longer = message.to_vec();
         longer[1] = 12;
@@ -411,9 +548,24 @@ mod tests {
         bench.up(&udp(50_000, 5683, &put));
         bench.down(&udp(5683, 50_000, b"\x61\x44\x12\x34t"));
         let all = bench.down(&udp(5683, 50_000, b"\x60\0\x12\x34"));
-        assert_eq!((all.payload, all.protocol, all.transport, all.data_frames), (60, 8 + 5, 84, 2));
-        assert_eq!(all.repeated, Wire { bytes: 110, frames: 1 });
-        assert_eq!(all.acknowledgements, Wire { bytes: 46, frames: 1 });
+        assert_eq!(
+            (all.payload, all.protocol, all.transport, all.data_frames),
+            (60, 8 + 5, 84, 2)
+        );
+        assert_eq!(
+            all.repeated,
+            Wire {
+                bytes: 110,
+                frames: 1
+            }
+        );
+        assert_eq!(
+            all.acknowledgements,
+            Wire {
+                bytes: 46,
+                frames: 1
+            }
+        );
         // Another identifier is another message, in two fragments.
         put[3] = 0x35;
         let datagram = udp(50_000, 5683, &put);

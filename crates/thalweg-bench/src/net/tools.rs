@@ -6,7 +6,10 @@ use std::process::{Command, Stdio};
 /// Runs a program to its end, with something on its standard input; what it said is returned or in the error.
 pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<String> {
     let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other(format!("{program} is not installed: {}", package_of(program))),
+        io::ErrorKind::NotFound => io::Error::other(format!(
+            "{program} is not installed: {}",
+            package_of(program)
+        )),
         _ => io::Error::new(error.kind(), format!("{program}: {error}")),
     };
     let mut child = Command::new(program)
@@ -32,16 +35,25 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<String>
 }
 
 /// What networks are made with: the program, and Debian's package of it.
-pub const PROGRAMS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
+pub const PROGRAMS: [(&str, &str); 3] =
+    [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
 
 /// Those of [`PROGRAMS`] that are not installed.
 pub fn absent() -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    PROGRAMS.iter().map(|(program, _)| *program).filter(|program| !is_there(program)).collect()
+    let is_there =
+        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    PROGRAMS
+        .iter()
+        .map(|(program, _)| *program)
+        .filter(|program| !is_there(program))
+        .collect()
 }
 
 fn package_of(program: &str) -> String {
     let known = PROGRAMS.iter().find(|(name, _)| *name == program);
-    known.map_or_else(|| "install it".to_owned(), |(_, package)| format!("Debian has it in the package {package}"))
+    known.map_or_else(
+        || "install it".to_owned(),
+        |(_, package)| format!("Debian has it in the package {package}"),
+    )
 }

@@ -45,7 +45,9 @@ impl fmt::Display for Loss {
 
 /// Reads `20%` or `0.5%`, at most 100 %.
 pub fn loss(text: &str) -> Result<Loss, String> {
-    let number = text.strip_suffix('%').ok_or_else(|| format!("{text}: loss is a percentage such as 20%"))?;
+    let number = text
+        .strip_suffix('%')
+        .ok_or_else(|| format!("{text}: loss is a percentage such as 20%"))?;
     match number.trim().parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Loss::percent(percent)),
         _ => Err(format!("{text}: loss is between 0% and 100%")),
@@ -54,24 +56,35 @@ pub fn loss(text: &str) -> Result<Loss, String> {
 
 /// Reads a time: `50ms`, `1.5s`, `200us`, `2min`; `0` needs no unit. At most a day.
 pub fn span(text: &str) -> Result<Duration, String> {
-    let units = [("us", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
+    let units = [
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("min", 60.0),
+        ("s", 1.0),
+        ("h", 3600.0),
+    ];
     let seconds = match text {
         "0" => Some(0.0),
-        _ => {
-            units.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor))
-        }
+        _ => units.iter().find_map(|(unit, factor)| {
+            Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor)
+        }),
     };
     match seconds {
-        Some(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("{text}: a time is a number and us, ms, s, min or h, at most a day")),
+        Some(seconds) if (0.0..=86_400.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err(format!(
+            "{text}: a time is a number and us, ms, s, min or h, at most a day"
+        )),
     }
 }
 
 /// Reads a rate of a link in bits a second: `100mbit`, `64kbit`, `1gbit`. At least 1 kbit.
 pub fn rate(text: &str) -> Result<u64, String> {
     let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
-    let bits =
-        units.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor));
+    let bits = units.iter().find_map(|(unit, factor)| {
+        Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor)
+    });
     match bits {
         Some(bits) if (1e3..=1e11).contains(&bits) => Ok(bits.round() as u64),
         _ => Err(format!("{text}: a rate is a number and kbit, mbit or gbit")),
@@ -80,7 +93,12 @@ pub fn rate(text: &str) -> Result<u64, String> {
 
 /// Reads a size in bytes: `60B`, `2000`, `4kB` (1,000 bytes). At most 16 MB.
 pub fn size(text: &str) -> Result<usize, String> {
-    let number = |text: &str, factor: f64| text.trim().parse::<f64>().ok().map(|number| number * factor);
+    let number = |text: &str, factor: f64| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .map(|number| number * factor)
+    };
     let bytes = match (text.strip_suffix("kB"), text.strip_suffix('B')) {
         (Some(kilo), _) => number(kilo, 1e3),
         (None, Some(bytes)) => number(bytes, 1.0),
@@ -88,13 +106,18 @@ pub fn size(text: &str) -> Result<usize, String> {
     };
     match bytes {
         Some(bytes) if (0.0..=16e6).contains(&bytes) => Ok(bytes.round() as usize),
-        _ => Err(format!("{text}: a size is a number and B or kB, at most 16000kB")),
+        _ => Err(format!(
+            "{text}: a size is a number and B or kB, at most 16000kB"
+        )),
     }
 }
 
 /// Reads messages a second: `5/s`, `0.5/s`.
 pub fn frequency(text: &str) -> Result<f64, String> {
-    match text.strip_suffix("/s").map(|number| number.trim().parse::<f64>()) {
+    match text
+        .strip_suffix("/s")
+        .map(|number| number.trim().parse::<f64>())
+    {
         Some(Ok(rate)) if rate > 0.0 && rate <= 1e6 => Ok(rate),
         _ => Err(format!("{text}: a rate of messages is a number and /s")),
     }
@@ -110,7 +133,10 @@ mod tests {
     #[test]
     fn quantities_are_read_as_written() {
         assert_eq!(loss("20%"), Ok(Loss::millionths(200_000)));
-        assert_eq!(loss("0.5%").map(|loss| loss.to_string()), Ok("0.5%".to_owned()));
+        assert_eq!(
+            loss("0.5%").map(|loss| loss.to_string()),
+            Ok("0.5%".to_owned())
+        );
         assert_eq!(span("50ms"), Ok(Duration::from_millis(50)));
         assert_eq!(span("2min"), Ok(Duration::from_secs(120)));
         assert_eq!(span("0"), Ok(Duration::ZERO));
@@ -128,6 +154,11 @@ mod tests {
         for wrong in ["50", "ms", "-1s", "25h", "infs"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
-        assert!(rate("10").is_err() && size("60b").is_err() && frequency("0/s").is_err() && frequency("5").is_err());
+        assert!(
+            rate("10").is_err()
+                && size("60b").is_err()
+                && frequency("0/s").is_err()
+                && frequency("5").is_err()
+        );
     }
 }

@@ -29,7 +29,11 @@ const ROW: f64 = 42.0;
 impl Bands {
     /// Nothing if there is nothing to draw.
     pub fn plate(&self) -> Option<Plate> {
-        let ends = self.rows.iter().flat_map(|row| &row.1).flat_map(|band| [band.0, band.1]);
+        let ends = self
+            .rows
+            .iter()
+            .flat_map(|row| &row.1)
+            .flat_map(|band| [band.0, band.1]);
         let x = self.x.ticks(ends)?;
         let plot = ROW * self.rows.len() as f64;
         let (right, bottom) = (WIDTH - RIGHT, TOP + plot);
@@ -48,7 +52,12 @@ impl Bands {
         for (at, (name, bands)) in self.rows.iter().enumerate() {
             let top = TOP + ROW * at as f64;
             let name = escaped(name);
-            let _ = write!(body, "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\">{name}</text>", LEFT + 4.0, top + 13.0);
+            let _ = write!(
+                body,
+                "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
+                LEFT + 4.0,
+                top + 13.0
+            );
             for (from, to, thing) in bands {
                 let (from, to) = (to_x(*from), to_x(*to));
                 let (low, high) = (top + ROW - 4.0, top + 17.0);
@@ -59,7 +68,11 @@ impl Bands {
             }
         }
         names_of_axes(&mut body, (&self.x.label, bottom + 35.0), &self.y, plot);
-        let at = key(&mut body, self.things.iter().map(String::as_str).enumerate(), bottom + 57.0);
+        let at = key(
+            &mut body,
+            self.things.iter().map(String::as_str).enumerate(),
+            bottom + 57.0,
+        );
         Some(Plate::new(&self.title, at + 8.0, &body))
     }
 }

@@ -64,12 +64,20 @@ pub enum Look {
 impl Point {
     /// A point without an interval.
     pub fn at(x: f64, y: f64) -> Point {
-        Point { x, y, interval: None }
+        Point {
+            x,
+            y,
+            interval: None,
+        }
     }
 
     /// A point with half of its interval, if that is a number.
     pub fn with_half(x: f64, y: f64, half: f64) -> Point {
-        Point { x, y, interval: half.is_finite().then_some((y - half, y + half)) }
+        Point {
+            x,
+            y,
+            interval: half.is_finite().then_some((y - half, y + half)),
+        }
     }
 }
 
@@ -90,7 +98,12 @@ impl Chart {
 
     /// The same, not yet in a page.
     pub fn plate(&self) -> Option<Plate> {
-        let all = || self.series.iter().flat_map(|series| &series.points).filter(|point| self.shows(point));
+        let all = || {
+            self.series
+                .iter()
+                .flat_map(|series| &series.points)
+                .filter(|point| self.shows(point))
+        };
         // An interval of two repeats may be longer than everything else: it is cut where it would hide the rest.
         let highest = all().map(|point| point.y).fold(0.0, f64::max) * CUT;
         // Downwards a logarithmic axis has no end: an interval that reaches to nothing would press all else to its top.
@@ -104,32 +117,63 @@ impl Chart {
         });
         let limits = self.limits.iter().map(|(value, _)| *value);
         let x = self.x.ticks(all().map(|point| point.x))?;
-        let y = self.y.ticks(ends.chain(limits).filter(|value| value.is_finite() && (!self.y.log || *value > 0.0)))?;
+        let y = self.y.ticks(
+            ends.chain(limits)
+                .filter(|value| value.is_finite() && (!self.y.log || *value > 0.0)),
+        )?;
         let right = WIDTH - RIGHT;
         let aside = Aside::of(self);
-        let (to_x, to_y) = (|value: f64| aside.place(&x, value), |value: f64| y.place(value, TOP + PLOT, TOP));
+        let (to_x, to_y) = (
+            |value: f64| aside.place(&x, value),
+            |value: f64| y.place(value, TOP + PLOT, TOP),
+        );
         let mut body = String::new();
         grid(&mut body, (&x, &self.x, &to_x), (&y, &self.y), PLOT);
         for (value, _) in &self.limits {
-            let _ = write!(body, "<path class=\"limit\" d=\"M{LEFT} {:.1}H{right}\"/>", to_y(*value));
+            let _ = write!(
+                body,
+                "<path class=\"limit\" d=\"M{LEFT} {:.1}H{right}\"/>",
+                to_y(*value)
+            );
         }
         for (index, series) in self.series.iter().enumerate() {
             let shift = aside.shift(index);
-            let points: Vec<(f64, f64)> =
-                series.points.iter().filter(|it| self.shows(it)).map(|it| (to_x(it.x) + shift, to_y(it.y))).collect();
+            let points: Vec<(f64, f64)> = series
+                .points
+                .iter()
+                .filter(|it| self.shows(it))
+                .map(|it| (to_x(it.x) + shift, to_y(it.y)))
+                .collect();
             let look = index % LOOKS;
             if series.look == Look::Dots {
                 dots(&mut body, look, &points);
                 continue;
             }
             if series.look != Look::Marks && points.len() > 1 {
-                let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-                let thin = if series.look == Look::Beside { " thin" } else { "" };
-                let _ = write!(body, "<path class=\"line c{look}{thin}\" d=\"M{}\"/>", path.join("L"));
+                let path: Vec<String> = points
+                    .iter()
+                    .map(|(x, y)| format!("{x:.1} {y:.1}"))
+                    .collect();
+                let thin = if series.look == Look::Beside {
+                    " thin"
+                } else {
+                    ""
+                };
+                let _ = write!(
+                    body,
+                    "<path class=\"line c{look}{thin}\" d=\"M{}\"/>",
+                    path.join("L")
+                );
             }
             for point in series.points.iter().filter(|point| self.shows(point)) {
-                let Some((low, high)) = point.interval else { continue };
-                let low = if self.y.log && low <= 0.0 { y.least } else { low.max(y.least) };
+                let Some((low, high)) = point.interval else {
+                    continue;
+                };
+                let low = if self.y.log && low <= 0.0 {
+                    y.least
+                } else {
+                    low.max(y.least)
+                };
                 let at = to_x(point.x) + shift;
                 let (from, to) = (to_y(low), to_y(high));
                 let _ = write!(
@@ -149,10 +193,17 @@ impl Chart {
         for (value, words) in &self.limits {
             let (x, y) = (LEFT + 6.0, to_y(*value) - 4.0);
             let words = escaped(words);
-            let _ = write!(body, "<text class=\"small over\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
+            let _ = write!(
+                body,
+                "<text class=\"small over\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>"
+            );
         }
-        let names: Vec<(usize, &str, Look)> =
-            self.series.iter().enumerate().map(|(index, it)| (index, it.name.as_str(), it.look)).collect();
+        let names: Vec<(usize, &str, Look)> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(index, it)| (index, it.name.as_str(), it.look))
+            .collect();
         let height = legend(&mut body, &names, TOP + PLOT + FOOT);
         Some(Plate::new(&self.title, height, &body))
     }
@@ -165,13 +216,25 @@ impl Chart {
 
     /// Exactly what is drawn, a line for each point.
     pub fn csv(&self) -> String {
-        let mut text = format!("series,{},{},low,high\n", field(&self.x.label), field(&self.y.label));
+        let mut text = format!(
+            "series,{},{},low,high\n",
+            field(&self.x.label),
+            field(&self.y.label)
+        );
         for series in &self.series {
             for point in series.points.iter().filter(|point| self.shows(point)) {
                 let (low, high) = point
                     .interval
-                    .map_or((String::new(), String::new()), |(low, high)| (low.to_string(), high.to_string()));
-                let _ = writeln!(text, "{},{},{},{low},{high}", field(&series.name), point.x, point.y);
+                    .map_or((String::new(), String::new()), |(low, high)| {
+                        (low.to_string(), high.to_string())
+                    });
+                let _ = writeln!(
+                    text,
+                    "{},{},{},{low},{high}",
+                    field(&series.name),
+                    point.x,
+                    point.y
+                );
             }
         }
         text
@@ -191,9 +254,18 @@ struct Aside {
 
 impl Aside {
     fn of(chart: &Chart) -> Aside {
-        let has_marks = |series: &Series| matches!(series.look, Look::Line) && !series.points.is_empty();
-        let count = chart.series.iter().filter(|series| has_marks(series)).count();
-        let step = if count > 1 { ASIDE.min(ASIDE_ALL / (count - 1) as f64) } else { 0.0 };
+        let has_marks =
+            |series: &Series| matches!(series.look, Look::Line) && !series.points.is_empty();
+        let count = chart
+            .series
+            .iter()
+            .filter(|series| has_marks(series))
+            .count();
+        let step = if count > 1 {
+            ASIDE.min(ASIDE_ALL / (count - 1) as f64)
+        } else {
+            0.0
+        };
         let first = -step * count.saturating_sub(1) as f64 / 2.0;
         let mut before = 0.0;
         let mut shift = |series: &Series| {
@@ -204,8 +276,14 @@ impl Aside {
             first + step * (before - 1.0)
         };
         let shifts = chart.series.iter().map(&mut shift).collect();
-        let is_marked = chart.series.iter().any(|series| matches!(series.look, Look::Line | Look::Marks));
-        Aside { shifts, reach: if is_marked { 6.0 - first } else { 0.0 } }
+        let is_marked = chart
+            .series
+            .iter()
+            .any(|series| matches!(series.look, Look::Line | Look::Marks));
+        Aside {
+            shifts,
+            reach: if is_marked { 6.0 - first } else { 0.0 },
+        }
     }
 
     fn shift(&self, series: usize) -> f64 {
@@ -282,7 +360,11 @@ fn dots(body: &mut String, look: usize, points: &[(f64, f64)]) {
 }
 
 /// What colours mean, below a drawing, from a height on; returns that of the last line.
-pub(super) fn key<'a>(body: &mut String, parts: impl Iterator<Item = (usize, &'a str)>, mut at: f64) -> f64 {
+pub(super) fn key<'a>(
+    body: &mut String,
+    parts: impl Iterator<Item = (usize, &'a str)>,
+    mut at: f64,
+) -> f64 {
     let mut x = 8.0;
     for (part, name) in parts {
         let room = 22.0 + width(name) + 14.0;
@@ -314,8 +396,15 @@ fn mark(body: &mut String, look: usize, x: f64, y: f64, colour: usize) {
         6 => "m-5 0h10m-5 -5v10",
         _ => "m-5 -2.5h10v5h-10z",
     };
-    let class = if [5, 6].contains(&look) { "cross" } else { "mark" };
-    let _ = write!(body, "<path class=\"{class} c{colour}\" d=\"M{x:.1} {y:.1}{path}\"/>");
+    let class = if [5, 6].contains(&look) {
+        "cross"
+    } else {
+        "mark"
+    };
+    let _ = write!(
+        body,
+        "<path class=\"{class} c{colour}\" d=\"M{x:.1} {y:.1}{path}\"/>"
+    );
 }
 
 /// Names below the plot, as many in a row as there is room for; returns the height of the whole drawing.
@@ -331,12 +420,21 @@ fn legend(body: &mut String, names: &[(usize, &str, Look)], top: f64) -> f64 {
             mark(body, 0, x + 14.0, y - 4.0, class);
         } else if *look != Look::Marks {
             let thin = if *look == Look::Beside { " thin" } else { "" };
-            let _ = write!(body, "<path class=\"line c{class}{thin}\" d=\"M{x:.1} {:.1}h28\"/>", y - 4.0);
+            let _ = write!(
+                body,
+                "<path class=\"line c{class}{thin}\" d=\"M{x:.1} {:.1}h28\"/>",
+                y - 4.0
+            );
         }
         if matches!(look, Look::Line | Look::Marks) {
             mark(body, class, x + 14.0, y - 4.0, class);
         }
-        let _ = write!(body, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 34.0, escaped(name));
+        let _ = write!(
+            body,
+            "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            x + 34.0,
+            escaped(name)
+        );
         x += room;
     }
     y + 8.0
@@ -353,12 +451,19 @@ pub(super) fn small_width(words: &str) -> f64 {
 }
 
 pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A field of a table of comma-separated values.
 pub(super) fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// What the drawings of this module want of the page's style. Colours are Okabe and Ito's, darker or lighter where they
@@ -404,9 +509,16 @@ mod tests {
                 Series {
                     name: "thalweg <MQTT>".to_owned(),
                     look: Look::Line,
-                    points: vec![Point::with_half(10.0, 2000.0, 100.0), Point::with_half(80.0, 17_000.0, f64::NAN)],
+                    points: vec![
+                        Point::with_half(10.0, 2000.0, 100.0),
+                        Point::with_half(80.0, 17_000.0, f64::NAN),
+                    ],
                 },
-                Series { name: "nothing".to_owned(), look: Look::Line, points: vec![Point::at(0.0, -1.0)] },
+                Series {
+                    name: "nothing".to_owned(),
+                    look: Look::Line,
+                    points: vec![Point::at(0.0, -1.0)],
+                },
             ],
             limits: vec![(30_000.0, "link".to_owned())],
         }
@@ -417,19 +529,34 @@ mod tests {
         let svg = sample().svg().expect("there are two points");
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"));
         assert!(svg.contains("thalweg &lt;MQTT&gt;") && svg.contains("pairs &amp;").eq(&false));
-        assert!(!svg.contains("<script") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        assert!(
+            !svg.contains("<script") && !svg.contains("NaN") && !svg.contains("inf"),
+            "{svg}"
+        );
     }
 
     #[test]
     fn its_table_has_exactly_the_points_that_are_drawn() {
         let csv = sample().csv();
-        assert_eq!(csv.lines().count(), 3, "what has no place on a logarithmic axis is not drawn: {csv}");
+        assert_eq!(
+            csv.lines().count(),
+            3,
+            "what has no place on a logarithmic axis is not drawn: {csv}"
+        );
         assert_eq!(csv.lines().nth(1), Some("thalweg <MQTT>,10,2000,1900,2100"));
         assert!(csv.starts_with("series,pairs,\"delivered, messages/s\",low,high\n"));
     }
 
     #[test]
     fn nothing_to_draw_is_no_drawing() {
-        assert!(Chart { series: Vec::new(), limits: Vec::new(), ..sample() }.svg().is_none());
+        assert!(
+            Chart {
+                series: Vec::new(),
+                limits: Vec::new(),
+                ..sample()
+            }
+            .svg()
+            .is_none()
+        );
     }
 }

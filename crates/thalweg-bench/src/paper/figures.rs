@@ -65,7 +65,13 @@ pub fn all(input: &Input) -> Vec<Figure> {
             "E3a" => floods(input, &mut figures),
             "E3b" => periodic(input, &mut figures),
             "E4a" => device(input, "E4a", "payload", "payload, characters", &mut figures),
-            "E4b" => device(input, "E4b", "interval", "pause between messages, ms", &mut figures),
+            "E4b" => device(
+                input,
+                "E4b",
+                "interval",
+                "pause between messages, ms",
+                &mut figures,
+            ),
             other => swept(input, other, &mut figures),
         }
     }
@@ -96,20 +102,40 @@ fn series<'g>(
 ) -> Vec<Series> {
     let mut by_name: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     for group in groups {
-        let (Some(x), Some(y)) = (x(group), y(group)) else { continue };
-        by_name.entry(name(group)).or_default().push(Point::with_half(x, y.mean, y.half));
+        let (Some(x), Some(y)) = (x(group), y(group)) else {
+            continue;
+        };
+        by_name
+            .entry(name(group))
+            .or_default()
+            .push(Point::with_half(x, y.mean, y.half));
     }
     let line = |(name, mut points): (String, Vec<Point>)| {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Series { name, look: Look::Line, points }
+        Series {
+            name,
+            look: Look::Line,
+            points,
+        }
     };
     by_name.into_iter().map(line).collect()
 }
 
-fn push(figures: &mut Vec<Figure>, file: &str, chart: Chart, caption: impl Into<String>, like: &str) {
+fn push(
+    figures: &mut Vec<Figure>,
+    file: &str,
+    chart: Chart,
+    caption: impl Into<String>,
+    like: &str,
+) {
     if chart.series.iter().any(|series| !series.points.is_empty()) {
         let (caption, like) = (caption.into(), like.to_owned());
-        figures.push(Figure { file: file.to_owned(), drawing: Drawing::Chart(chart), caption, like });
+        figures.push(Figure {
+            file: file.to_owned(),
+            drawing: Drawing::Chart(chart),
+            caption,
+            like,
+        });
     }
 }
 
@@ -121,16 +147,32 @@ const CLASSES: [&str; 3] = ["simple", "complex", "multimedia"];
 
 fn throughput(input: &Input, figures: &mut Vec<Figure>) {
     for class in CLASSES {
-        let of_class = || input.of("E1a").filter(|group| axis_is(group, "class", class));
-        let Some(first) = of_class().next() else { continue };
+        let of_class = || {
+            input
+                .of("E1a")
+                .filter(|group| axis_is(group, "class", class))
+        };
+        let Some(first) = of_class().next() else {
+            continue;
+        };
         let pairs = |group: &Group| Some(f64::from(group.cell.load.flows()));
-        let mut lines = series(of_class(), |group| who(&group.cell), pairs, Group::delivered_per_s);
-        let mut offered: Vec<Point> =
-            of_class().filter_map(|group| Some(Point::at(pairs(group)?, group.offered_per_s()?.mean))).collect();
+        let mut lines = series(
+            of_class(),
+            |group| who(&group.cell),
+            pairs,
+            Group::delivered_per_s,
+        );
+        let mut offered: Vec<Point> = of_class()
+            .filter_map(|group| Some(Point::at(pairs(group)?, group.offered_per_s()?.mean)))
+            .collect();
         offered.sort_by(|a, b| a.x.total_cmp(&b.x));
         // All systems are offered the same.
         offered.dedup_by_key(|point| point.x);
-        lines.push(Series { name: "offered".to_owned(), look: Look::Beside, points: offered });
+        lines.push(Series {
+            name: "offered".to_owned(),
+            look: Look::Beside,
+            points: offered,
+        });
         let chart = Chart {
             title: format!("E1a {class}: throughput against pairs"),
             x: Axis::log("pairs of publisher and subscriber"),
@@ -190,7 +232,12 @@ fn ceilings(input: &Input, figures: &mut Vec<Figure>) {
             "40 pairs that publish as fast as the broker takes it. Broker and clients share the machine, and the \
                        clients differ: what is compared is a broker with its client."
                 .to_owned();
-        figures.push(Figure { file: format!("e1b-{class}"), drawing, caption, like: "E1b".to_owned() });
+        figures.push(Figure {
+            file: format!("e1b-{class}"),
+            drawing,
+            caption,
+            like: "E1b".to_owned(),
+        });
     }
 }
 
@@ -201,10 +248,20 @@ fn sorted(mut bars: Vec<(String, Vec<f64>, Option<f64>)>) -> Vec<(String, Vec<f6
 
 fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> Chart {
     let curve = |(name, group): &(String, &Group)| {
-        let histogram = group.response.as_ref().filter(|histogram| !histogram.is_empty())?;
+        let histogram = group
+            .response
+            .as_ref()
+            .filter(|histogram| !histogram.is_empty())?;
         // Losses make seconds of microseconds: milliseconds are between them.
-        let points = steps(histogram).into_iter().map(|(us, y)| Point::at(us * 1e-3, y)).collect();
-        Some(Series { name: name.clone(), look: Look::Curve, points })
+        let points = steps(histogram)
+            .into_iter()
+            .map(|(us, y)| Point::at(us * 1e-3, y))
+            .collect();
+        Some(Series {
+            name: name.clone(),
+            look: Look::Curve,
+            points,
+        })
     };
     let mut series: Vec<Series> = groups.iter().filter_map(curve).collect();
     if series.is_empty() {
@@ -225,12 +282,21 @@ fn again(table: &str) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for line in table.lines().skip(1) {
         let mut fields = line.rsplitn(5, ',').skip(2);
-        let (y, x) = (fields.next().and_then(|y| y.parse().ok()), fields.next().and_then(|x| x.parse().ok()));
-        let (Some(y), Some(x), Some(name)) = (y, x, fields.next()) else { continue };
+        let (y, x) = (
+            fields.next().and_then(|y| y.parse().ok()),
+            fields.next().and_then(|x| x.parse().ok()),
+        );
+        let (Some(y), Some(x), Some(name)) = (y, x, fields.next()) else {
+            continue;
+        };
         let point = Point::at(x, y);
         match all.last_mut().filter(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => all.push(Series { name: name.to_owned(), look: Look::Curve, points: vec![point] }),
+            None => all.push(Series {
+                name: name.to_owned(),
+                look: Look::Curve,
+                points: vec![point],
+            }),
         }
     }
     all
@@ -243,10 +309,16 @@ fn by_class(input: &Input, figures: &mut Vec<Figure>) {
             .filter(|group| axis_is(group, "class", class))
             .map(|group| (who(&group.cell), group))
             .collect();
-        let Some((_, first)) = groups.first() else { continue };
+        let Some((_, first)) = groups.first() else {
+            continue;
+        };
         let rate = first.offered_per_s().map_or(0.0, |rate| rate.mean);
         let file = format!("e1c-{class}");
-        let chart = ecdf(format!("E1c {class}: latency"), &groups, input.drawn.get(&file));
+        let chart = ecdf(
+            format!("E1c {class}: latency"),
+            &groups,
+            input.drawn.get(&file),
+        );
         let caption = format!(
             "Response times at {rate:.0} messages/s over {} publishers; from when a message was to be sent.",
             first.cell.load.flows()
@@ -257,7 +329,11 @@ fn by_class(input: &Input, figures: &mut Vec<Figure>) {
 
 fn lossy(input: &Input, figures: &mut Vec<Figure>) {
     let loss = |group: &Group| Some(group.loss_percent());
-    let of = |bytes: u32| input.of("E2b").filter(move |group| group.payload() == Some(bytes));
+    let of = |bytes: u32| {
+        input
+            .of("E2b")
+            .filter(move |group| group.payload() == Some(bytes))
+    };
     let named = |group: &Group| who(&group.cell);
     let is_sure = |group: &&Group| group.cell.publish.qos > 0;
     let delay = Chart {
@@ -272,7 +348,10 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
     push(figures, "e2a-delay", delay, caption, "E2b");
     let variants: Vec<Series> = series(
         input.of("E2a"),
-        |group| match (group.cell.axes.get("rate"), group.cell.axes.contains_key("timer")) {
+        |group| match (
+            group.cell.axes.get("rate"),
+            group.cell.axes.contains_key("timer"),
+        ) {
             (Some(rate), _) => format!("{}, one flow of {rate}", way(&group.cell.publish)),
             (_, true) => format!("{}, waits of RFC 7252", way(&group.cell.publish)),
             _ => who(&group.cell),
@@ -300,21 +379,47 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
             .map(|group| (who(&group.cell), group))
             .collect();
         let file = format!("e2a-ecdf-{at}");
-        let chart = ecdf(format!("E2a: response times at {at} % loss, 60 B"), &groups, input.drawn.get(&file));
-        push(figures, &file, chart, "What came; what never came is in the table below.", "E2b");
+        let chart = ecdf(
+            format!("E2a: response times at {at} % loss, 60 B"),
+            &groups,
+            input.drawn.get(&file),
+        );
+        push(
+            figures,
+            &file,
+            chart,
+            "What came; what never came is in the table below.",
+            "E2b",
+        );
     }
     for bytes in [60, 600, 2000] {
         let chart = Chart {
             title: format!("E2b: bytes on the wire against loss, {bytes} B"),
             x: Axis::linear("packets lost in each direction, %"),
             y: Axis::linear("Ethernet B / delivered message"),
-            series: series(of(bytes).filter(|group| is_ours(group)), named, loss, Group::wire_bytes),
+            series: series(
+                of(bytes).filter(|group| is_ours(group)),
+                named,
+                loss,
+                Group::wire_bytes,
+            ),
             limits: Vec::new(),
         };
         let caption = "Frames of both legs and both directions, lost ones included; what set connections up is not in it. CoAP \
                        sends more than 1,024 bytes block by block.";
-        push(figures, &format!("e2b-bytes-{bytes}"), chart, caption, "E2b");
-        let others = series(of(bytes).filter(|group| !is_ours(group)), named, loss, Group::wire_bytes);
+        push(
+            figures,
+            &format!("e2b-bytes-{bytes}"),
+            chart,
+            caption,
+            "E2b",
+        );
+        let others = series(
+            of(bytes).filter(|group| !is_ours(group)),
+            named,
+            loss,
+            Group::wire_bytes,
+        );
         let chart = Chart {
             title: format!("E2b: the same with other brokers, {bytes} B"),
             x: Axis::linear("packets lost in each direction, %"),
@@ -322,7 +427,13 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
             series: others,
             limits: Vec::new(),
         };
-        push(figures, &format!("e2b-bytes-{bytes}-baselines"), chart, "The brokers that the study used.", "E2b");
+        push(
+            figures,
+            &format!("e2b-bytes-{bytes}-baselines"),
+            chart,
+            "The brokers that the study used.",
+            "E2b",
+        );
     }
     for at in [0.0, 20.0] {
         causes(input, at, figures);
@@ -337,12 +448,27 @@ fn is_ours(group: &Group) -> bool {
 fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
     let groups: Vec<&Group> = input
         .of("E2b")
-        .filter(|group| group.payload() == Some(60) && group.loss_percent() == loss && is_ours(group))
+        .filter(|group| {
+            group.payload() == Some(60) && group.loss_percent() == loss && is_ours(group)
+        })
         .collect();
-    let is_told = groups.iter().any(|group| group.rows.iter().any(|row| row.more.contains_key(CAUSES[0].0)));
+    let is_told = groups.iter().any(|group| {
+        group
+            .rows
+            .iter()
+            .any(|row| row.more.contains_key(CAUSES[0].0))
+    });
     let parts: Vec<String> = match is_told {
-        true => CAUSES.iter().map(|(_, words)| (*words).to_owned()).collect(),
-        false => ["payload, both legs", "headers, acknowledgements, repetitions"].map(str::to_owned).to_vec(),
+        true => CAUSES
+            .iter()
+            .map(|(_, words)| (*words).to_owned())
+            .collect(),
+        false => [
+            "payload, both legs",
+            "headers, acknowledgements, repetitions",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     };
     let bars = groups
         .iter()
@@ -353,7 +479,8 @@ fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
                 vec![payload, (whole.mean - payload).max(0.0)]
             } else {
                 let cause = |name: &str| {
-                    let per_message = |row: &Row| Some(row.more.get(name)? / row.delivered.max(1) as f64);
+                    let per_message =
+                        |row: &Row| Some(row.more.get(name)? / row.delivered.max(1) as f64);
                     group.stat(per_message).map_or(0.0, |stat| stat.mean)
                 };
                 CAUSES.iter().map(|(name, _)| cause(name)).collect()
@@ -372,7 +499,12 @@ fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
     });
     if drawing.svg().is_some() {
         let caption = "thalweg; both legs and both directions.".to_owned();
-        figures.push(Figure { file: format!("e2b-causes-{loss}"), drawing, caption, like: "E2b".to_owned() });
+        figures.push(Figure {
+            file: format!("e2b-causes-{loss}"),
+            drawing,
+            caption,
+            like: "E2b".to_owned(),
+        });
     }
 }
 
@@ -401,14 +533,19 @@ fn overhead(input: &Input, figures: &mut Vec<Figure>) {
         let is_of = |group: &&Group| group.loss_percent() == at && group.cell.publish.qos == 1;
         let mut lines = series(all().filter(is_of), |group| who(&group.cell), size, ratio);
         if at == 0.0 {
-            for (name, reckoned) in
-                [("reckoned QoS 1", e2::RECKONED_QOS1), ("reckoned CON in fragments", e2::RECKONED_CON)]
-            {
+            for (name, reckoned) in [
+                ("reckoned QoS 1", e2::RECKONED_QOS1),
+                ("reckoned CON in fragments", e2::RECKONED_CON),
+            ] {
                 let points = e2::SIZES
                     .iter()
                     .zip(reckoned)
                     .map(|(size, bytes)| Point::at(f64::from(*size), bytes / f64::from(*size)));
-                lines.push(Series { name: name.to_owned(), look: Look::Beside, points: points.collect() });
+                lines.push(Series {
+                    name: name.to_owned(),
+                    look: Look::Beside,
+                    points: points.collect(),
+                });
             }
         }
         let chart = Chart {
@@ -425,7 +562,11 @@ fn overhead(input: &Input, figures: &mut Vec<Figure>) {
 
 fn floods(input: &Input, figures: &mut Vec<Figure>) {
     for topology in ["1-1", "1-7"] {
-        let groups = || input.of("E3a").filter(|group| axis_is(group, "topology", topology));
+        let groups = || {
+            input
+                .of("E3a")
+                .filter(|group| axis_is(group, "topology", topology))
+        };
         let link = e3::LINK_BITS as f64 * 1e-6;
         let limits = match topology {
             "1-7" => vec![(link / 7.0, "a seventh of the link".to_owned())],
@@ -445,21 +586,39 @@ fn floods(input: &Input, figures: &mut Vec<Figure>) {
 }
 
 fn periodic(input: &Input, figures: &mut Vec<Figure>) {
-    let rate = |group: &Group| if let Load::Open { rate, .. } = group.cell.load { Some(rate) } else { None };
+    let rate = |group: &Group| {
+        if let Load::Open { rate, .. } = group.cell.load {
+            Some(rate)
+        } else {
+            None
+        }
+    };
     let mut sizes: Vec<u32> = input.of("E3b").filter_map(Group::payload).collect();
     sizes.sort_unstable();
     sizes.dedup();
     for size in sizes {
-        let groups = || input.of("E3b").filter(|group| group.payload() == Some(size));
+        let groups = || {
+            input
+                .of("E3b")
+                .filter(|group| group.payload() == Some(size))
+        };
         let named = |group: &Group| who(&group.cell);
         let chart = Chart {
             title: format!("E3b: 90 % latency against rate, {size} B"),
             x: Axis::linear("offered, messages/s"),
             y: Axis::log("90 % of responses within, us"),
-            series: series(groups(), named, rate, |group| group.stat(|row| Some(row.response.p90))),
+            series: series(groups(), named, rate, |group| {
+                group.stat(|row| Some(row.response.p90))
+            }),
             limits: Vec::new(),
         };
-        push(figures, &format!("e3b-p90-{size}"), chart, "Beside it: what was really delivered.", "E3b");
+        push(
+            figures,
+            &format!("e3b-p90-{size}"),
+            chart,
+            "Beside it: what was really delivered.",
+            "E3b",
+        );
         let chart = Chart {
             title: format!("E3b: achieved rate, {size} B"),
             x: Axis::linear("offered, messages/s"),
@@ -467,7 +626,13 @@ fn periodic(input: &Input, figures: &mut Vec<Figure>) {
             series: series(groups(), named, rate, Group::delivered_per_s),
             limits: Vec::new(),
         };
-        push(figures, &format!("e3b-rate-{size}"), chart, "A latency counts only where the load was carried.", "E3b");
+        push(
+            figures,
+            &format!("e3b-rate-{size}"),
+            chart,
+            "A latency counts only where the load was carried.",
+            "E3b",
+        );
     }
 }
 
@@ -475,22 +640,45 @@ fn device(input: &Input, experiment: &str, axis: &str, label: &str, figures: &mu
     let x = |group: &Group| number(group.cell.axes.get(axis)?);
     let mut kinds: Vec<(String, String)> = input
         .of(experiment)
-        .map(|group| (group.cell.system.clone(), group.cell.axes.get("driver").cloned().unwrap_or_default()))
+        .map(|group| {
+            (
+                group.cell.system.clone(),
+                group.cell.axes.get("driver").cloned().unwrap_or_default(),
+            )
+        })
         .collect();
     kinds.sort();
     kinds.dedup();
     for (system, driver) in kinds {
-        let groups =
-            || input.of(experiment).filter(|group| group.cell.system == system && axis_is(group, "driver", &driver));
+        let groups = || {
+            input
+                .of(experiment)
+                .filter(|group| group.cell.system == system && axis_is(group, "driver", &driver))
+        };
         let named = |group: &Group| way(&group.cell.publish);
         let words = format!("{system}, {}", driver.replace('-', " "));
         let name = format!("{}-{system}-{driver}", experiment.to_lowercase());
         let charts: [(&str, &str, &str, Of); 3] = [
-            ("rtt", "median round trip", "median round trip, us", |group| group.stat(|row| Some(row.response.p50))),
-            ("cpu", "processor of the client", "client processor, us/message", |group| {
-                group.stat(|row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
-            }),
-            ("bytes", "bytes on the wire", "Ethernet B / message", Group::wire_bytes),
+            (
+                "rtt",
+                "median round trip",
+                "median round trip, us",
+                |group| group.stat(|row| Some(row.response.p50)),
+            ),
+            (
+                "cpu",
+                "processor of the client",
+                "client processor, us/message",
+                |group| {
+                    group.stat(|row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
+                },
+            ),
+            (
+                "bytes",
+                "bytes on the wire",
+                "Ethernet B / message",
+                Group::wire_bytes,
+            ),
         ];
         for (file, what, unit, of) in charts {
             let chart = Chart {
@@ -500,8 +688,15 @@ fn device(input: &Input, experiment: &str, axis: &str, label: &str, figures: &mu
                 series: series(groups(), named, x, of),
                 limits: Vec::new(),
             };
-            let caption = "One client publishes and hears itself; whiskers are 95 % intervals over repeats.";
-            push(figures, &format!("{name}-{file}"), chart, caption, experiment);
+            let caption =
+                "One client publishes and hears itself; whiskers are 95 % intervals over repeats.";
+            push(
+                figures,
+                &format!("{name}-{file}"),
+                chart,
+                caption,
+                experiment,
+            );
         }
     }
 }
@@ -511,12 +706,20 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
     for at in [0.0, 20.0] {
         let mut lines = Vec::new();
         let mut all = Vec::new();
-        let groups = input.of("E2b").filter(|group| group.loss_percent() == at && group.payload() == Some(60));
+        let groups = input
+            .of("E2b")
+            .filter(|group| group.loss_percent() == at && group.payload() == Some(60));
         for group in groups.filter(|group| is_ours(group)) {
-            let (Some(bytes), Some(ms)) = (group.wire_bytes(), group.mean_ms()) else { continue };
+            let (Some(bytes), Some(ms)) = (group.wire_bytes(), group.mean_ms()) else {
+                continue;
+            };
             all.push((bytes.mean, ms.mean));
             let points = vec![Point::with_half(bytes.mean, ms.mean, ms.half)];
-            lines.push(Series { name: way(&group.cell.publish), look: Look::Marks, points });
+            lines.push(Series {
+                name: way(&group.cell.publish),
+                look: Look::Marks,
+                points,
+            });
         }
         if lines.len() < 2 {
             continue;
@@ -530,7 +733,11 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
                 front.push(Point::at(bytes, ms));
             }
         }
-        lines.push(Series { name: "nothing is below in both".to_owned(), look: Look::Beside, points: front });
+        lines.push(Series {
+            name: "nothing is below in both".to_owned(),
+            look: Look::Beside,
+            points: front,
+        });
         let chart = Chart {
             title: format!("Latency against bytes, 60 B, {at} % loss"),
             x: Axis::linear("Ethernet B / delivered message"),
@@ -538,7 +745,8 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
             series: lines,
             limits: Vec::new(),
         };
-        let caption = "thalweg. QoS 0 and NON promise nothing: what they deliver is in the table of loss.";
+        let caption =
+            "thalweg. QoS 0 and NON promise nothing: what they deliver is in the table of loss.";
         push(figures, &format!("pareto-{at}"), chart, caption, "E2b");
     }
 }
@@ -551,23 +759,43 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
             .filter_map(|group| Some((group, input.seconds.get(&group.cell.key())?)))
             .filter(|(_, seconds)| seconds.len() > 4)
             .max_by(|a, b| {
-                (a.1.len(), uneven(a.1)).partial_cmp(&(b.1.len(), uneven(b.1))).unwrap_or(std::cmp::Ordering::Equal)
+                (a.1.len(), uneven(a.1))
+                    .partial_cmp(&(b.1.len(), uneven(b.1)))
+                    .unwrap_or(std::cmp::Ordering::Equal)
             });
-        let Some((group, seconds)) = longest else { continue };
+        let Some((group, seconds)) = longest else {
+            continue;
+        };
         let line = |name: &str, of: fn(&super::input::Moment) -> f64| Series {
             name: name.to_owned(),
-            look: if seconds.len() > 30 { Look::Curve } else { Look::Line },
-            points: seconds.iter().map(|moment| Point::at(moment.second, of(moment))).collect(),
+            look: if seconds.len() > 30 {
+                Look::Curve
+            } else {
+                Look::Line
+            },
+            points: seconds
+                .iter()
+                .map(|moment| Point::at(moment.second, of(moment)))
+                .collect(),
         };
         let name = format!("The longest trial: {}.", name_of(&group.cell));
         let chart = Chart {
             title: format!("{experiment}: a trial, second by second"),
             x: Axis::linear("since the warm-up began, s"),
             y: Axis::linear("messages/s in that second"),
-            series: vec![line("published", |moment| moment.sent), line("received", |moment| moment.received)],
+            series: vec![
+                line("published", |moment| moment.sent),
+                line("received", |moment| moment.received),
+            ],
             limits: Vec::new(),
         };
-        push(figures, &format!("{}-timeline", experiment.to_lowercase()), chart, name.clone(), experiment);
+        push(
+            figures,
+            &format!("{}-timeline", experiment.to_lowercase()),
+            chart,
+            name.clone(),
+            experiment,
+        );
         let chart = Chart {
             title: format!("{experiment}: its latency, second by second"),
             x: Axis::linear("since the warm-up began, s"),
@@ -575,13 +803,25 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
             series: vec![line("99 %", |moment| moment.p99_us * 1e-3)],
             limits: Vec::new(),
         };
-        push(figures, &format!("{}-timeline-p99", experiment.to_lowercase()), chart, name, experiment);
+        push(
+            figures,
+            &format!("{}-timeline-p99", experiment.to_lowercase()),
+            chart,
+            name,
+            experiment,
+        );
     }
 }
 
 fn uneven(seconds: &[super::input::Moment]) -> f64 {
-    let most = seconds.iter().map(|moment| moment.received).fold(0.0, f64::max);
-    let least = seconds.iter().map(|moment| moment.received).fold(f64::MAX, f64::min);
+    let most = seconds
+        .iter()
+        .map(|moment| moment.received)
+        .fold(0.0, f64::max);
+    let least = seconds
+        .iter()
+        .map(|moment| moment.received)
+        .fold(f64::MAX, f64::min);
     most - least
 }
 
@@ -597,38 +837,71 @@ fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
             }
         }
     }
-    let varied: Vec<&str> = axes.iter().filter(|(_, values)| values.len() > 1).map(|(axis, _)| *axis).collect();
-    let numeric: Vec<(&str, String)> =
-        varied.iter().filter_map(|axis| Some((*axis, with_unit(axis, unit_of(&axes[axis])?)))).collect();
+    let varied: Vec<&str> = axes
+        .iter()
+        .filter(|(_, values)| values.len() > 1)
+        .map(|(axis, _)| *axis)
+        .collect();
+    let numeric: Vec<(&str, String)> = varied
+        .iter()
+        .filter_map(|axis| Some((*axis, with_unit(axis, unit_of(&axes[axis])?))))
+        .collect();
     for (axis, words) in numeric {
         let named = |group: &Group| {
             let others: Vec<String> = varied
                 .iter()
                 .filter(|other| **other != axis)
-                .filter_map(|other| group.cell.axes.get(*other).map(|value| format!("{other} {value}")))
+                .filter_map(|other| {
+                    group
+                        .cell
+                        .axes
+                        .get(*other)
+                        .map(|value| format!("{other} {value}"))
+                })
                 .collect();
-            if others.is_empty() { who(&group.cell) } else { others.join(", ") }
+            if others.is_empty() {
+                who(&group.cell)
+            } else {
+                others.join(", ")
+            }
         };
         let x = |group: &Group| number(group.cell.axes.get(axis)?);
         let charts: [(&str, &str, Of); 4] = [
             ("delivered", "delivered, messages/s", Group::delivered_per_s),
-            ("p50", "median of the response, us", |group| group.stat(|row| Some(row.response.p50))),
-            ("p99", "99 % of responses within, us", |group| group.stat(|row| Some(row.response.p99))),
+            ("p50", "median of the response, us", |group| {
+                group.stat(|row| Some(row.response.p50))
+            }),
+            ("p99", "99 % of responses within, us", |group| {
+                group.stat(|row| Some(row.response.p99))
+            }),
             ("bytes", "Ethernet B / delivered message", Group::wire_bytes),
         ];
         for (file, unit, of) in charts {
             let lines = series(groups.iter().copied(), named, x, of);
             for (at, some) in lines.chunks(LOOKS).enumerate() {
-                let more = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+                let more = if at == 0 {
+                    String::new()
+                } else {
+                    format!("-{}", at + 1)
+                };
                 let chart = Chart {
                     title: format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit)),
-                    x: Axis { from: None, ..Axis::linear(&words) },
+                    x: Axis {
+                        from: None,
+                        ..Axis::linear(&words)
+                    },
                     y: Axis::linear(unit),
                     series: some.to_vec(),
                     limits: Vec::new(),
                 };
                 let name = format!("{}-{}-{file}{more}", plain(experiment), plain(axis));
-                push(figures, &name, chart, "Whiskers: 95 % intervals over repeats.", experiment);
+                push(
+                    figures,
+                    &name,
+                    chart,
+                    "Whiskers: 95 % intervals over repeats.",
+                    experiment,
+                );
             }
         }
     }
@@ -636,14 +909,33 @@ fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
         let named: Vec<(String, &Group)> = some
             .iter()
             .map(|group| {
-                let values: Vec<&str> =
-                    varied.iter().filter_map(|axis| group.cell.axes.get(*axis).map(String::as_str)).collect();
-                (if values.is_empty() { who(&group.cell) } else { values.join(" ") }, *group)
+                let values: Vec<&str> = varied
+                    .iter()
+                    .filter_map(|axis| group.cell.axes.get(*axis).map(String::as_str))
+                    .collect();
+                (
+                    if values.is_empty() {
+                        who(&group.cell)
+                    } else {
+                        values.join(" ")
+                    },
+                    *group,
+                )
             })
             .collect();
         let file = format!("{}-ecdf-{}", plain(experiment), at + 1);
-        let chart = ecdf(format!("{experiment}: response times"), &named, input.drawn.get(&file));
-        push(figures, &file, chart, "From when a message was to be sent.", experiment);
+        let chart = ecdf(
+            format!("{experiment}: response times"),
+            &named,
+            input.drawn.get(&file),
+        );
+        push(
+            figures,
+            &file,
+            chart,
+            "From when a message was to be sent.",
+            experiment,
+        );
     }
 }
 
@@ -653,15 +945,26 @@ fn number(value: &str) -> Option<f64> {
 }
 
 fn split(value: &str) -> Option<(f64, &str)> {
-    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').unwrap_or(value.len());
+    let end = value
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
+        .unwrap_or(value.len());
     let (digits, unit) = value.split_at(end);
-    let is_unit = unit.len() <= 5 && unit.chars().all(|c| c.is_ascii_alphabetic() || "%/".contains(c));
-    digits.parse().ok().filter(|_| is_unit).map(|number| (number, unit))
+    let is_unit = unit.len() <= 5
+        && unit
+            .chars()
+            .all(|c| c.is_ascii_alphabetic() || "%/".contains(c));
+    digits
+        .parse()
+        .ok()
+        .filter(|_| is_unit)
+        .map(|number| (number, unit))
 }
 
 /// The unit that all of these numbers have: 500 ms and 1 s have no place on one axis.
 fn unit_of<'a>(values: &[&'a str]) -> Option<&'a str> {
-    let mut units = values.iter().map(|value| split(value).map(|(_, unit)| unit));
+    let mut units = values
+        .iter()
+        .map(|value| split(value).map(|(_, unit)| unit));
     let first = units.next()??;
     units.all(|unit| unit == Some(first)).then_some(first)
 }
@@ -677,7 +980,15 @@ fn with_unit(axis: &str, unit: &str) -> String {
 }
 
 fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect()
 }
 
 /// The study of a figure's cells, for its command.
@@ -692,11 +1003,21 @@ mod tests {
     #[test]
     fn what_is_swept_has_the_unit_of_its_values() {
         let words = |axis: &str, values: &[&str]| unit_of(values).map(|unit| with_unit(axis, unit));
-        assert_eq!(words("payload", &["60", "2000"]).as_deref(), Some("payload, B"));
+        assert_eq!(
+            words("payload", &["60", "2000"]).as_deref(),
+            Some("payload, B")
+        );
         assert_eq!(words("loss", &["0%", "2.5%"]).as_deref(), Some("loss, %"));
-        assert_eq!(words("delay", &["5ms", "50ms"]).as_deref(), Some("delay, ms"));
+        assert_eq!(
+            words("delay", &["5ms", "50ms"]).as_deref(),
+            Some("delay, ms")
+        );
         assert_eq!(words("flows", &["1", "10"]).as_deref(), Some("flows"));
-        assert_eq!(words("delay", &["500ms", "1s"]), None, "their numbers cannot be compared");
+        assert_eq!(
+            words("delay", &["500ms", "1s"]),
+            None,
+            "their numbers cannot be compared"
+        );
         assert_eq!(words("way", &["mqtt-q0", "mqtt-q1"]), None);
     }
 }

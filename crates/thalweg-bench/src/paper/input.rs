@@ -44,27 +44,53 @@ pub struct Moment {
 pub fn read(folder: &Path) -> io::Result<Input> {
     let found = results::read(folder)?;
     let mut groups = groups(&found.trials);
-    for (cell, _) in found.trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
+    for (cell, _) in found
+        .trials
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+    {
         let name = name_of(cell);
-        let Some(group) = groups.iter_mut().find(|group| name_of(&group.cell) == name) else { continue };
-        let Ok(latency) = results::histogram(folder, &cell.key()) else { continue };
+        let Some(group) = groups.iter_mut().find(|group| name_of(&group.cell) == name) else {
+            continue;
+        };
+        let Ok(latency) = results::histogram(folder, &cell.key()) else {
+            continue;
+        };
         match &mut group.response {
-            Some(all) => all.add(&latency.response).map_err(|error| io::Error::other(error.to_string()))?,
+            Some(all) => all
+                .add(&latency.response)
+                .map_err(|error| io::Error::other(error.to_string()))?,
             None => group.response = Some(latency.response),
         }
     }
-    let seconds =
-        fs::read_to_string(folder.join("timeseries.csv")).map_or_else(|_| HashMap::new(), |text| moments(&text));
-    let drawn = if folder.join("latency").exists() { HashMap::new() } else { tables(&folder.join("figures"))? };
-    Ok(Input { about: found.about, trials: found.trials, groups, seconds, drawn })
+    let seconds = fs::read_to_string(folder.join("timeseries.csv"))
+        .map_or_else(|_| HashMap::new(), |text| moments(&text));
+    let drawn = if folder.join("latency").exists() {
+        HashMap::new()
+    } else {
+        tables(&folder.join("figures"))?
+    };
+    Ok(Input {
+        about: found.about,
+        trials: found.trials,
+        groups,
+        seconds,
+        drawn,
+    })
 }
 
 fn tables(folder: &Path) -> io::Result<HashMap<String, String>> {
     let mut all = HashMap::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry?.path();
-        if let Some(name) = path.file_stem().filter(|_| path.extension().is_some_and(|it| it == "csv")) {
-            all.insert(name.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
+        if let Some(name) = path
+            .file_stem()
+            .filter(|_| path.extension().is_some_and(|it| it == "csv"))
+        {
+            all.insert(
+                name.to_string_lossy().into_owned(),
+                fs::read_to_string(&path)?,
+            );
         }
     }
     Ok(all)
@@ -75,15 +101,41 @@ fn moments(text: &str) -> HashMap<String, Vec<Moment>> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let at = |name: &str| head.iter().position(|column| *column == name);
-    let columns = [at("key"), at("second"), at("sent"), at("received"), at("response_p99_us")];
-    let [Some(key), Some(second), Some(sent), Some(received), Some(p99)] = columns else { return HashMap::new() };
+    let columns = [
+        at("key"),
+        at("second"),
+        at("sent"),
+        at("received"),
+        at("response_p99_us"),
+    ];
+    let [
+        Some(key),
+        Some(second),
+        Some(sent),
+        Some(received),
+        Some(p99),
+    ] = columns
+    else {
+        return HashMap::new();
+    };
     let mut all: HashMap<String, Vec<Moment>> = HashMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
-        let number = |at: usize| fields.get(at).and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        let Some(name) = fields.get(key) else { continue };
-        let moment =
-            Moment { second: number(second), sent: number(sent), received: number(received), p99_us: number(p99) };
+        let number = |at: usize| {
+            fields
+                .get(at)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0.0)
+        };
+        let Some(name) = fields.get(key) else {
+            continue;
+        };
+        let moment = Moment {
+            second: number(second),
+            sent: number(sent),
+            received: number(received),
+            p99_us: number(p99),
+        };
         all.entry((*name).to_owned()).or_default().push(moment);
     }
     all
@@ -92,12 +144,18 @@ fn moments(text: &str) -> HashMap<String, Vec<Moment>> {
 impl Input {
     /// Groups of an experiment.
     pub fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a Group> {
-        self.groups.iter().filter(move |group| group.cell.experiment == experiment)
+        self.groups
+            .iter()
+            .filter(move |group| group.cell.experiment == experiment)
     }
 
     /// The experiments there are, in the order of their names.
     pub fn experiments(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.trials.iter().map(|(cell, _)| cell.experiment.as_str()).collect();
+        let mut names: Vec<&str> = self
+            .trials
+            .iter()
+            .map(|(cell, _)| cell.experiment.as_str())
+            .collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -105,7 +163,9 @@ impl Input {
 
     /// Trials that do not count.
     pub fn excluded(&self) -> impl Iterator<Item = &(Cell, Row)> {
-        self.trials.iter().filter(|(_, row)| row.standing != Standing::Valid)
+        self.trials
+            .iter()
+            .filter(|(_, row)| row.standing != Standing::Valid)
     }
 
     /// A word of `run.json`.
@@ -125,9 +185,14 @@ pub fn steps(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let mut below = 0;
     for value in histogram.iter_recorded() {
         below += value.count_since_last_iteration();
-        let point = (value.value_iterated_to() as f64 * 1e-3, 100.0 * below as f64 / all);
+        let point = (
+            value.value_iterated_to() as f64 * 1e-3,
+            100.0 * below as f64 / all,
+        );
         // What nobody can see need not be drawn: half a percent upwards, or 3 % to the right.
-        let is_seen = points.last().is_none_or(|last| point.1 - last.1 >= 0.5 || point.0 > last.0 * 1.03);
+        let is_seen = points
+            .last()
+            .is_none_or(|last| point.1 - last.1 >= 0.5 || point.0 > last.0 * 1.03);
         if is_seen || below == histogram.len() {
             points.push(point);
         }
@@ -153,10 +218,17 @@ mod tests {
 
     #[test]
     fn seconds_are_found_by_the_names_of_their_columns() {
-        let text =
-            "key,second,sent,received,response_p50_us,response_p99_us,wire_bytes\na,0,5,4,10,90,7\na,1,6,6,11,91,8\n";
+        let text = "key,second,sent,received,response_p50_us,response_p99_us,wire_bytes\na,0,5,4,10,90,7\na,1,6,6,11,91,8\n";
         let all = moments(text);
-        assert_eq!(all["a"][1], Moment { second: 1.0, sent: 6.0, received: 6.0, p99_us: 91.0 });
+        assert_eq!(
+            all["a"][1],
+            Moment {
+                second: 1.0,
+                sent: 6.0,
+                received: 6.0,
+                p99_us: 91.0
+            }
+        );
         assert!(moments("other,columns\n1,2\n").is_empty());
     }
 }

@@ -39,7 +39,12 @@ impl Case {
             Ruling::Not(why) => End::Failed(why.clone()),
             Ruling::NotJudged(_) | Ruling::NotMeasured => End::Skipped(ruling.words()),
         };
-        Case { suite: suite.to_owned(), name, seconds: 0.0, end }
+        Case {
+            suite: suite.to_owned(),
+            name,
+            seconds: 0.0,
+            end,
+        }
     }
 
     /// Of a trial.
@@ -51,7 +56,12 @@ impl Case {
             Standing::Invalid(why) => End::Broken(why.clone()),
             Standing::Absent(how) => End::Skipped(format!("absent: {how}")),
         };
-        Case { suite: suite.to_owned(), name: cell.key(), seconds: row.seconds, end }
+        Case {
+            suite: suite.to_owned(),
+            name: cell.key(),
+            seconds: row.seconds,
+            end,
+        }
     }
 }
 
@@ -78,12 +88,22 @@ pub fn xml(cases: &[Case]) -> String {
         );
         for case in mine {
             let (name, seconds) = (escaped(&case.name), case.seconds);
-            let _ = write!(text, "<testcase classname=\"{}\" name=\"{name}\" time=\"{seconds:.3}\"", escaped(suite));
+            let _ = write!(
+                text,
+                "<testcase classname=\"{}\" name=\"{name}\" time=\"{seconds:.3}\"",
+                escaped(suite)
+            );
             let _ = match &case.end {
                 End::Passed => writeln!(text, "/>"),
-                End::Failed(why) => writeln!(text, "><failure message=\"{}\"/></testcase>", escaped(why)),
-                End::Broken(why) => writeln!(text, "><error message=\"{}\"/></testcase>", escaped(why)),
-                End::Skipped(why) => writeln!(text, "><skipped message=\"{}\"/></testcase>", escaped(why)),
+                End::Failed(why) => {
+                    writeln!(text, "><failure message=\"{}\"/></testcase>", escaped(why))
+                }
+                End::Broken(why) => {
+                    writeln!(text, "><error message=\"{}\"/></testcase>", escaped(why))
+                }
+                End::Skipped(why) => {
+                    writeln!(text, "><skipped message=\"{}\"/></testcase>", escaped(why))
+                }
             };
         }
         text.push_str("</testsuite>\n");
@@ -94,8 +114,15 @@ pub fn xml(cases: &[Case]) -> String {
 
 fn escaped(text: &str) -> String {
     // XML 1.0 has no other control characters.
-    let clean: String = text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect();
-    clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let clean: String = text
+        .chars()
+        .filter(|c| !c.is_control() || *c == '\n' || *c == '\t')
+        .collect();
+    clean
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -104,14 +131,22 @@ mod tests {
 
     #[test]
     fn each_case_is_counted_where_it_belongs() {
-        let case = |name: &str, end| Case { suite: "E2".to_owned(), name: name.to_owned(), seconds: 1.5, end };
+        let case = |name: &str, end| Case {
+            suite: "E2".to_owned(),
+            name: name.to_owned(),
+            seconds: 1.5,
+            end,
+        };
         let text = xml(&[
             case("a", End::Passed),
             case("b", End::Failed("4 < 5 & \"so\"".to_owned())),
             case("c", End::Broken("no broker\u{1}".to_owned())),
             case("d", End::Skipped("absent".to_owned())),
         ]);
-        assert!(text.contains("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""), "{text}");
+        assert!(
+            text.contains("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""),
+            "{text}"
+        );
         assert!(text.contains("4 &lt; 5 &amp; &quot;so&quot;") && !text.contains('\u{1}'));
         assert!(text.contains("<testcase classname=\"E2\" name=\"a\" time=\"1.500\"/>"));
     }

@@ -12,15 +12,24 @@ use crate::studies::group::Group;
 
 /// The five numbers. Those that were not measured say so.
 pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<Tile> {
-    let tile =
-        |number: Option<String>, words: String, section: &str| Tile { number, words, section: section.to_owned() };
+    let tile = |number: Option<String>, words: String, section: &str| Tile {
+        number,
+        words,
+        section: section.to_owned(),
+    };
     // What has no section of its own is in the verdicts.
     let section = |study: Study| match parts.iter().any(|(of, _)| *of == study) {
         true => study.title(),
         false => VERDICTS,
     };
-    let came_out = rulings.iter().filter(|it| matches!(it, Ruling::Reproduced | Ruling::Under(_))).count();
-    let judged = rulings.iter().filter(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_))).count();
+    let came_out = rulings
+        .iter()
+        .filter(|it| matches!(it, Ruling::Reproduced | Ruling::Under(_)))
+        .count();
+    let judged = rulings
+        .iter()
+        .filter(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_)))
+        .count();
     let others = rulings.len() - judged;
     let group = |study: Study, is_it: &dyn Fn(&Group) -> bool| -> Option<Group> {
         let (_, part) = parts.iter().find(|(of, _)| *of == study)?;
@@ -30,7 +39,11 @@ pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<T
         let is_it = |group: &Group| {
             group.cell.experiment == "E1b"
                 && (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
-                && group.cell.axes.get("class").is_some_and(|class| class == "simple")
+                && group
+                    .cell
+                    .axes
+                    .get("class")
+                    .is_some_and(|class| class == "simple")
         };
         Some(group(Study::E1, &is_it)?.delivered_per_s()?.mean)
     };
@@ -44,16 +57,23 @@ pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<T
         };
         Some(group(Study::E2, &is_it)?.mean_ms()?.mean)
     };
-    let coap = lossy("CoAP CON").map_or("not measured".to_owned(), |ms| format!("{} ms", short(ms)));
+    let coap =
+        lossy("CoAP CON").map_or("not measured".to_owned(), |ms| format!("{} ms", short(ms)));
     let round_trip = |protocol: Protocol| {
         let is_it = |group: &Group| {
             (group.cell.experiment.as_str(), group.cell.system.as_str()) == ("E4a", "thalweg")
                 && group.cell.publish.protocol == protocol
                 && group.payload() == Some(200)
         };
-        Some(group(Study::E4, &is_it)?.stat(|row| (row.response.count > 0).then_some(row.response.p50))?.mean)
+        Some(
+            group(Study::E4, &is_it)?
+                .stat(|row| (row.response.count > 0).then_some(row.response.p50))?
+                .mean,
+        )
     };
-    let wait = e5.iter().find(|check| check.id == "bar" && check.what.contains("unmodified"));
+    let wait = e5
+        .iter()
+        .find(|check| check.id == "bar" && check.what.contains("unmodified"));
     vec![
         tile(
             (judged > 0).then(|| format!("{came_out} of {judged}")),
@@ -86,8 +106,15 @@ pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<T
 
 /// The drawing: delay against loss, or else the first there is.
 pub fn drawing(parts: &[(Study, Part)]) -> Option<&Figure> {
-    let all = || parts.iter().flat_map(|(_, part)| &part.figures).filter(|figure| figure.drawing.svg().is_some());
-    all().find(|figure| figure.file == "e2a-delay").or_else(|| all().next())
+    let all = || {
+        parts
+            .iter()
+            .flat_map(|(_, part)| &part.figures)
+            .filter(|figure| figure.drawing.svg().is_some())
+    };
+    all()
+        .find(|figure| figure.file == "e2a-delay")
+        .or_else(|| all().next())
 }
 
 /// 134,000 for 134000.

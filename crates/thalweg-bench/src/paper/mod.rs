@@ -49,7 +49,10 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         return whole::render(folder);
     }
     let part = Part::read(folder)?;
-    let mut document = Document { title: part.title(), ..Document::default() };
+    let mut document = Document {
+        title: part.title(),
+        ..Document::default()
+    };
     document.contents();
     page::about(&part.input, &mut document);
     if !part.shapes.is_empty() {
@@ -63,7 +66,11 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     let json = json!({ "about": part.input.about, "shapes": part.shapes_json() });
     write(folder, &document, &cases, &json)?;
     part.write_figures(folder)?;
-    Ok(Found { summary: document.brief(), json, outcome: outcome(&[&part]) })
+    Ok(Found {
+        summary: document.brief(),
+        json,
+        outcome: outcome(&[&part]),
+    })
 }
 
 /// A folder of measured cells, read and judged.
@@ -90,10 +97,20 @@ impl Part {
         }
         let shapes = studies
             .iter()
-            .flat_map(|study| study.shapes(&input.groups, &input.trials).into_iter().map(move |shape| (*study, shape)))
+            .flat_map(|study| {
+                study
+                    .shapes(&input.groups, &input.trials)
+                    .into_iter()
+                    .map(move |shape| (*study, shape))
+            })
             .collect();
         let figures = figures::all(&input);
-        Part { input, studies, shapes, figures }
+        Part {
+            input,
+            studies,
+            shapes,
+            figures,
+        }
     }
 
     fn title(&self) -> String {
@@ -118,7 +135,11 @@ impl Part {
             }
         }
         for (cell, row) in &self.input.trials {
-            cases.push(Case::of_trial(&format!("{} trials", cell.experiment), cell, row));
+            cases.push(Case::of_trial(
+                &format!("{} trials", cell.experiment),
+                cell,
+                row,
+            ));
         }
         cases
     }
@@ -145,7 +166,10 @@ impl Part {
         }
         fs::create_dir_all(&folder)?;
         for figure in &self.figures {
-            fs::write(folder.join(format!("{}.csv", figure.file)), figure.drawing.csv())?;
+            fs::write(
+                folder.join(format!("{}.csv", figure.file)),
+                figure.drawing.csv(),
+            )?;
         }
         Ok(())
     }
@@ -156,12 +180,20 @@ fn write(folder: &Path, document: &Document, cases: &[Case], json: &Value) -> io
     fs::write(file("summary.md"), document.markdown())?;
     fs::write(file("report.html"), document.html())?;
     fs::write(file("junit.xml"), junit::xml(cases))?;
-    fs::write(file("shapes.json"), format!("{}\n", serde_json::to_string_pretty(json)?))
+    fs::write(
+        file("shapes.json"),
+        format!("{}\n", serde_json::to_string_pretty(json)?),
+    )
 }
 
 /// Nothing counts: invalid; a statement about ours did not come out: that; else done.
 pub(crate) fn outcome(parts: &[&Part]) -> Outcome {
-    let counts = |part: &&Part| part.input.trials.iter().any(|(_, row)| row.standing == Standing::Valid);
+    let counts = |part: &&Part| {
+        part.input
+            .trials
+            .iter()
+            .any(|(_, row)| row.standing == Standing::Valid)
+    };
     let fails = |part: &&Part| part.shapes.iter().any(|(_, shape)| shape.failed());
     match (parts.iter().any(counts), parts.iter().any(fails)) {
         (false, _) => Outcome::Invalid,

@@ -18,8 +18,17 @@ use crate::studies::group::{Group, client, name_of, payload, way};
 
 /// What ran, where, and how much of it counts.
 pub fn about(input: &Input, document: &mut Document) {
-    let count = |is: fn(&Standing) -> bool| input.trials.iter().filter(|(_, row)| is(&row.standing)).count();
-    let lasted = match (input.about["started_unix_s"].as_u64(), input.about["finished_unix_s"].as_u64()) {
+    let count = |is: fn(&Standing) -> bool| {
+        input
+            .trials
+            .iter()
+            .filter(|(_, row)| is(&row.standing))
+            .count()
+    };
+    let lasted = match (
+        input.about["started_unix_s"].as_u64(),
+        input.about["finished_unix_s"].as_u64(),
+    ) {
         (Some(from), Some(to)) => format!("{} s", to.saturating_sub(from)),
         _ => "?".to_owned(),
     };
@@ -80,7 +89,10 @@ pub fn shapes(parts: &[&Part], document: &mut Document) {
             }
             let ours = tally(shapes().map(|(_, shape)| &shape.ours.ruling));
             let baseline = tally(shapes().map(|(_, shape)| &shape.baseline.ruling));
-            document.folded_on_pages(format!("{}. Ours: {ours}. Baselines: {baseline}", study.title()), table);
+            document.folded_on_pages(
+                format!("{}. Ours: {ours}. Baselines: {baseline}", study.title()),
+                table,
+            );
         }
     }
 }
@@ -106,8 +118,16 @@ pub fn tally<'r>(rulings: impl Iterator<Item = &'r Ruling>) -> String {
 
 /// The columns of statements.
 pub fn shape_table() -> Table {
-    Table::new(&["shape", "statement", "study", "baselines", "verdict, baselines", "ours", "verdict, ours"])
-        .of_sentences()
+    Table::new(&[
+        "shape",
+        "statement",
+        "study",
+        "baselines",
+        "verdict, baselines",
+        "ours",
+        "verdict, ours",
+    ])
+    .of_sentences()
 }
 
 /// What a scenario asserts, and what a search for the limit found.
@@ -121,9 +141,19 @@ pub fn promises(input: &Input, document: &mut Document) {
             (_, true) => "held",
             (_, false) => "not reproduced",
         };
-        let failed: Vec<&str> = found["failed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let failed: Vec<&str> = found["failed"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let text = found["text"].as_str().unwrap_or("?").to_owned();
-        table.row([text, verdict.to_owned(), compared.to_string(), failed.join("; ")]);
+        table.row([
+            text,
+            verdict.to_owned(),
+            compared.to_string(),
+            failed.join("; "),
+        ]);
     }
     if !table.rows.is_empty() {
         document.heading("Assertions");
@@ -176,11 +206,25 @@ pub fn body(part: &Part, document: &mut Document) {
     }
     document.part("Figures of all cells that count");
     for experiment in input.experiments() {
-        document.folded(format!("{experiment}: rates, latencies, losses"), results(input, experiment));
-        document.folded(format!("{experiment}: resources"), resources(input, experiment));
-        let trials = input.trials.iter().filter(|(cell, _)| cell.experiment == *experiment);
-        calls::said(trials.map(|(cell, row)| (cell, row))).into_iter().for_each(|words| document.text(words));
-        document.folded(format!("{experiment}: bytes and frames"), wire(input, experiment));
+        document.folded(
+            format!("{experiment}: rates, latencies, losses"),
+            results(input, experiment),
+        );
+        document.folded(
+            format!("{experiment}: resources"),
+            resources(input, experiment),
+        );
+        let trials = input
+            .trials
+            .iter()
+            .filter(|(cell, _)| cell.experiment == *experiment);
+        calls::said(trials.map(|(cell, row)| (cell, row)))
+            .into_iter()
+            .for_each(|words| document.text(words));
+        document.folded(
+            format!("{experiment}: bytes and frames"),
+            wire(input, experiment),
+        );
     }
     energies(input, document);
     excluded(input, document);
@@ -188,7 +232,10 @@ pub fn body(part: &Part, document: &mut Document) {
 
 /// How a figure is measured again.
 fn command(figure: &Figure, input: &Input) -> String {
-    match study_of(figure).map(|study| study.name()).or_else(|| figure.like.get(..2).filter(|it| it.starts_with('E'))) {
+    match study_of(figure)
+        .map(|study| study.name())
+        .or_else(|| figure.like.get(..2).filter(|it| it.starts_with('E')))
+    {
         Some(study) => format!(
             "thalweg bench suite {study} --budget {} --seed {} --like {}",
             input.word("budget"),
@@ -200,7 +247,10 @@ fn command(figure: &Figure, input: &Input) -> String {
 }
 
 fn command_line(about: &Value) -> Option<String> {
-    let words = about["command_line"].as_array()?.iter().filter_map(Value::as_str);
+    let words = about["command_line"]
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str);
     let words: Vec<&str> = std::iter::once("thalweg").chain(words.skip(1)).collect();
     Some(words.join(" "))
 }
@@ -223,13 +273,21 @@ fn sorted<'a>(input: &'a Input, experiment: &'a str) -> Vec<&'a Group> {
     let mut groups: Vec<&Group> = input.of(experiment).collect();
     groups.sort_by_key(|group| {
         let size = payload(&group.cell).unwrap_or_default();
-        (group.cell.system.clone(), way(&group.cell.publish), size, name_of(&group.cell))
+        (
+            group.cell.system.clone(),
+            way(&group.cell.publish),
+            size,
+            name_of(&group.cell),
+        )
     });
     groups
 }
 
 fn head(rest: &[&str]) -> Table {
-    let names: Vec<&str> = ["system", "way", "client", "point"].into_iter().chain(rest.iter().copied()).collect();
+    let names: Vec<&str> = ["system", "way", "client", "point"]
+        .into_iter()
+        .chain(rest.iter().copied())
+        .collect();
     Table::new(&names)
 }
 
@@ -237,7 +295,9 @@ fn lead(group: &Group) -> [String; 4] {
     [
         group.cell.system.clone(),
         way(&group.cell.publish),
-        client(group.cell.driver).trim_end_matches(" client").to_owned(),
+        client(group.cell.driver)
+            .trim_end_matches(" client")
+            .to_owned(),
         place(group),
     ]
 }
@@ -261,7 +321,8 @@ fn results(input: &Input, experiment: &str) -> Table {
     for group in sorted(input, experiment) {
         let sum = |of: fn(&Row) -> u64| group.rows.iter().map(of).sum::<u64>().to_string();
         // Where nothing arrived there is no latency.
-        let of = |of: fn(&Row) -> f64| tell(group.stat(|row| (row.response.count > 0).then(|| of(row))));
+        let of =
+            |of: fn(&Row) -> f64| tell(group.stat(|row| (row.response.count > 0).then(|| of(row))));
         table.row(lead(group).into_iter().chain([
             tell(group.delivered_per_s()),
             tell(group.delivered_percent()),
@@ -295,31 +356,59 @@ fn resources(input: &Input, experiment: &str) -> Table {
     names.extend(is_counted.then_some("broker, system calls a message"));
     let mut table = head(&names);
     for group in groups {
-        let each = |of: fn(&Row) -> f64| tell(group.stat(|row| Some(of(row) / row.delivered.max(1) as f64)));
-        let calls =
-            || tell(group.stat(|row| Some(row.calls_broker.as_ref()?.count()? as f64 / row.delivered.max(1) as f64)));
+        let each = |of: fn(&Row) -> f64| {
+            tell(group.stat(|row| Some(of(row) / row.delivered.max(1) as f64)))
+        };
+        let calls = || {
+            tell(group.stat(|row| {
+                Some(row.calls_broker.as_ref()?.count()? as f64 / row.delivered.max(1) as f64)
+            }))
+        };
         let figures = [
             each(|row| row.cpu_broker_s * 1e6),
             each(|row| row.cpu_client_s * 1e6),
             tell(group.stat(|row| Some(row.rss_broker_kib as f64 / 1024.0))),
             each(|row| row.switches_broker as f64),
-            group.rows.iter().map(|row| row.unacknowledged).sum::<u64>().to_string(),
+            group
+                .rows
+                .iter()
+                .map(|row| row.unacknowledged)
+                .sum::<u64>()
+                .to_string(),
         ];
-        table.row(lead(group).into_iter().chain(figures).chain(is_counted.then(calls)));
+        table.row(
+            lead(group)
+                .into_iter()
+                .chain(figures)
+                .chain(is_counted.then(calls)),
+        );
     }
     table
 }
 
 fn wire(input: &Input, experiment: &str) -> Table {
-    let mut table = head(&["bytes a message", "frames a message", "bytes / payload", "packets lost by the link, %"]);
+    let mut table = head(&[
+        "bytes a message",
+        "frames a message",
+        "bytes / payload",
+        "packets lost by the link, %",
+    ]);
     for group in sorted(input, experiment) {
-        let Some(bytes) = group.wire_bytes() else { continue };
+        let Some(bytes) = group.wire_bytes() else {
+            continue;
+        };
         let lost = group.stat(|row| {
             let (lost, all) = row.link_lost?;
             (all > 0).then(|| 100.0 * lost as f64 / all as f64)
         });
-        let ratio = payload(&group.cell).map_or("-".to_owned(), |size| short(bytes.mean / f64::from(size)));
-        table.row(lead(group).into_iter().chain([bytes.to_string(), tell(group.wire_frames()), ratio, tell(lost)]));
+        let ratio =
+            payload(&group.cell).map_or("-".to_owned(), |size| short(bytes.mean / f64::from(size)));
+        table.row(lead(group).into_iter().chain([
+            bytes.to_string(),
+            tell(group.wire_frames()),
+            ratio,
+            tell(lost),
+        ]));
     }
     table
 }
@@ -334,7 +423,12 @@ fn excluded(input: &Input, document: &mut Document) {
             Standing::HeldBack(why) => ("held-back", why),
             Standing::Invalid(why) => ("invalid", why),
             Standing::Absent(how) => {
-                *absent.entry((format!("{} {}", cell.system, way(&cell.publish)), how.clone())).or_default() += 1;
+                *absent
+                    .entry((
+                        format!("{} {}", cell.system, way(&cell.publish)),
+                        how.clone(),
+                    ))
+                    .or_default() += 1;
                 continue;
             }
         };
@@ -365,7 +459,15 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
     document.part("Where this comes from");
     let mut table = Table::new(&["what", "value"]).of_sentences();
     for (name, value) in input.about.as_object().into_iter().flatten() {
-        if ["cell_order", "sysctls", "systems", "seeds", "assertions", "saturation"].contains(&name.as_str())
+        if [
+            "cell_order",
+            "sysctls",
+            "systems",
+            "seeds",
+            "assertions",
+            "saturation",
+        ]
+        .contains(&name.as_str())
             || value.is_null()
         {
             continue;
@@ -374,15 +476,26 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
     }
     for group in ["systems", "sysctls"] {
         for (name, value) in input.about[group].as_object().into_iter().flatten() {
-            table.row([format!("{group}: {name}"), value.as_str().map_or(value.to_string(), str::to_owned)]);
+            table.row([
+                format!("{group}: {name}"),
+                value.as_str().map_or(value.to_string(), str::to_owned),
+            ]);
         }
     }
-    if let Some(seeds) = input.about["seeds"].as_array().filter(|seeds| !seeds.is_empty()) {
+    if let Some(seeds) = input.about["seeds"]
+        .as_array()
+        .filter(|seeds| !seeds.is_empty())
+    {
         let some: Vec<String> = seeds.iter().take(16).map(Value::to_string).collect();
         table.row(["seeds".to_owned(), some.join(", ")]);
     }
     document.folded("Program, machine, settings, versions, seeds", table);
-    let name = folder.file_name().map_or_else(|| "DIR".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = folder.file_name().map_or_else(
+        || "DIR".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
     let again = command_line(&input.about).unwrap_or_default();
-    document.code(format!("{again}\nthalweg bench report {name}   # this page again, from raw files only"));
+    document.code(format!(
+        "{again}\nthalweg bench report {name}   # this page again, from raw files only"
+    ));
 }

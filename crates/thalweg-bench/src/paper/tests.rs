@@ -66,10 +66,16 @@ fn measured(row: Row) -> crate::cell::Measured {
     let mut histogram = hdrhistogram::Histogram::<u64>::new(3).expect("three digits");
     // A few values: what is tested is not how histograms are written.
     for part in [0.3, 0.9, 2.0] {
-        histogram.record((row.response.mean * 1e3 * part) as u64).expect("it grows");
+        histogram
+            .record((row.response.mean * 1e3 * part) as u64)
+            .expect("it grows");
     }
-    let second =
-        |at: u64| crate::cell::Second { sent: 100 + at, received: 100, response_p99_us: 400.0, ..Default::default() };
+    let second = |at: u64| crate::cell::Second {
+        sent: 100 + at,
+        received: 100,
+        response_p99_us: 400.0,
+        ..Default::default()
+    };
     crate::cell::Measured {
         row,
         response: histogram.clone(),
@@ -84,13 +90,15 @@ pub(super) fn folder(name: &str, study: Study, spoil: impl Fn(usize, &mut Row)) 
     let folder = std::env::temp_dir().join(format!("thalweg-paper-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let cells = study.cells(Budget::Quick, 7);
-    let mut writer =
-        Writer::open(&folder, &crate::results::about(study.name(), &cells), false).expect("it can be written");
+    let mut writer = Writer::open(&folder, &crate::results::about(study.name(), &cells), false)
+        .expect("it can be written");
     let mut random = Random::new(7);
     for (at, cell) in cells.iter().enumerate() {
         let mut row = invented(cell, &mut random);
         spoil(at, &mut row);
-        writer.write(cell, &measured(row)).expect("it can be written");
+        writer
+            .write(cell, &measured(row))
+            .expect("it can be written");
     }
     writer.finish(false).expect("it can be written");
     folder
@@ -109,16 +117,35 @@ fn every_study_has_a_page_that_needs_nothing_else() {
         for file in ["summary.md", "junit.xml", "shapes.json"] {
             assert!(folder.join(file).exists(), "{file}");
         }
-        let tables = fs::read_dir(folder.join("figures")).expect("there are tables").count();
-        assert!(tables >= html.matches("<svg").count(), "each drawing has its table");
+        let tables = fs::read_dir(folder.join("figures"))
+            .expect("there are tables")
+            .count();
+        assert!(
+            tables >= html.matches("<svg").count(),
+            "each drawing has its table"
+        );
         assert!(found.summary.contains("| S"), "{}", found.summary);
         let _ = fs::remove_dir_all(&folder);
     }
 }
 
 /// What stands beside an axis that counts, or has names.
-const WITHOUT_UNIT: [&str; 3] = ["pairs of publisher and subscriber", "system and protocol", "way"];
-const UNITS: [&str; 9] = [", us", ", ms", ", s", ", %", ", B", ", characters", "B / ", "/s", "us/message"];
+const WITHOUT_UNIT: [&str; 3] = [
+    "pairs of publisher and subscriber",
+    "system and protocol",
+    "way",
+];
+const UNITS: [&str; 9] = [
+    ", us",
+    ", ms",
+    ", s",
+    ", %",
+    ", B",
+    ", characters",
+    "B / ",
+    "/s",
+    "us/message",
+];
 
 #[test]
 fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
@@ -126,8 +153,14 @@ fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
         let folder = folder(&format!("axes-{}", study.name()), study, |_, _| {});
         let part = Part::read(&folder).expect("it is there");
         for figure in &part.figures {
-            let Some(svg) = figure.drawing.svg() else { continue };
-            let texts: Vec<&str> = svg.split("<text ").skip(1).filter_map(|it| it.split("</text>").next()).collect();
+            let Some(svg) = figure.drawing.svg() else {
+                continue;
+            };
+            let texts: Vec<&str> = svg
+                .split("<text ")
+                .skip(1)
+                .filter_map(|it| it.split("</text>").next())
+                .collect();
             let names: Vec<&str> = texts
                 .iter()
                 .filter(|it| it.starts_with("class=\"name\""))
@@ -135,7 +168,8 @@ fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
                 .collect();
             assert_eq!(names.len(), 2, "{}", figure.file);
             for name in names {
-                let is_named = UNITS.iter().any(|unit| name.contains(unit)) || WITHOUT_UNIT.contains(&name);
+                let is_named =
+                    UNITS.iter().any(|unit| name.contains(unit)) || WITHOUT_UNIT.contains(&name);
                 assert!(
                     is_named || name == "Ethernet bytes / payload bytes",
                     "{}: an axis is called {name:?}",
@@ -143,9 +177,14 @@ fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
                 );
             }
             for text in texts {
-                let Some((at, words)) = text.split_once('>') else { continue };
-                let number = |key: &str| at.split_once(key)?.1.split('"').next()?.parse::<f64>().ok();
-                let Some(x) = number(" x=\"").or_else(|| number("x=\"").filter(|_| at.starts_with("x=\""))) else {
+                let Some((at, words)) = text.split_once('>') else {
+                    continue;
+                };
+                let number =
+                    |key: &str| at.split_once(key)?.1.split('"').next()?.parse::<f64>().ok();
+                let Some(x) =
+                    number(" x=\"").or_else(|| number("x=\"").filter(|_| at.starts_with("x=\"")))
+                else {
                     continue;
                 };
                 let wide = chart::small_width(words);
@@ -169,11 +208,26 @@ fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
 #[test]
 fn letters_can_be_read_where_a_phone_shows_a_drawing() {
     // A phone of 400 px has 376 for a drawing: `measure/report_pages.py` asks Chromium the same.
-    let rules: Vec<&str> = chart::STYLE.split('}').filter(|rule| rule.contains("svg.chart text")).collect();
-    let sizes: Vec<f64> =
-        rules.iter().filter_map(|rule| rule.split_once("font-size:")?.1.split("px").next()?.parse().ok()).collect();
+    let rules: Vec<&str> = chart::STYLE
+        .split('}')
+        .filter(|rule| rule.contains("svg.chart text"))
+        .collect();
+    let sizes: Vec<f64> = rules
+        .iter()
+        .filter_map(|rule| {
+            rule.split_once("font-size:")?
+                .1
+                .split("px")
+                .next()?
+                .parse()
+                .ok()
+        })
+        .collect();
     assert!(sizes.len() >= 4, "{rules:?}");
-    assert!(sizes.iter().all(|size| size * 376.0 / chart::WIDTH >= 9.0), "{sizes:?}");
+    assert!(
+        sizes.iter().all(|size| size * 376.0 / chart::WIDTH >= 9.0),
+        "{sizes:?}"
+    );
 }
 
 #[test]
@@ -189,7 +243,10 @@ fn what_does_not_count_is_told_and_not_drawn() {
     assert!(html.contains("the moon") && html.contains("What does not count"));
     for table in fs::read_dir(folder.join("figures")).expect("there are tables") {
         let text = fs::read_to_string(table.expect("a file").path()).expect("text");
-        assert!(!text.contains("123456.789"), "an invalid row is drawn: {text}");
+        assert!(
+            !text.contains("123456.789"),
+            "an invalid row is drawn: {text}"
+        );
     }
     let junit = fs::read_to_string(folder.join("junit.xml")).expect("there is one");
     assert!(junit.contains("<error message=\"the moon\"/>"));
@@ -201,17 +258,29 @@ fn bytes_as_reckoned_pass_and_others_fail() {
     let good = folder("bytes", Study::E2, |_, _| {});
     let part = Part::read(&good).expect("it is there");
     let verdict = |part: &Part, id: &str| {
-        let (_, shape) = part.shapes.iter().find(|(_, shape)| shape.id == id).expect("there is one");
+        let (_, shape) = part
+            .shapes
+            .iter()
+            .find(|(_, shape)| shape.id == id)
+            .expect("there is one");
         shape.ours.ruling.name()
     };
-    assert_eq!(["S2.0", "S2.3", "S2.4"].map(|id| verdict(&part, id)), ["under-condition"; 3], "one repeat each");
+    assert_eq!(
+        ["S2.0", "S2.3", "S2.4"].map(|id| verdict(&part, id)),
+        ["under-condition"; 3],
+        "one repeat each"
+    );
     let _ = fs::remove_dir_all(&good);
-    let bad = folder("no-bytes", Study::E2, |_, row| row.wire_bytes = Some(row.delivered * 500));
+    let bad = folder("no-bytes", Study::E2, |_, row| {
+        row.wire_bytes = Some(row.delivered * 500)
+    });
     let part = Part::read(&bad).expect("it is there");
     assert_eq!(["S2.3", "S2.4"].map(|id| verdict(&part, id)), ["not"; 2]);
     assert_eq!(outcome(&[&part]), Outcome::ShapeFailed);
     let _ = fs::remove_dir_all(&bad);
-    let none = folder("nothing", Study::E2, |_, row| row.standing = Standing::Absent("apt-get".to_owned()));
+    let none = folder("nothing", Study::E2, |_, row| {
+        row.standing = Standing::Absent("apt-get".to_owned())
+    });
     let part = Part::read(&none).expect("it is there");
     assert_eq!(verdict(&part, "S2.4"), "not-measured");
     assert_eq!(outcome(&[&part]), Outcome::Invalid);
@@ -224,8 +293,7 @@ fn all_studies_are_on_one_page() {
     let whole = std::env::temp_dir().join(format!("thalweg-paper-all-{}", std::process::id()));
     let _ = fs::remove_dir_all(&whole);
     fs::create_dir_all(&whole).expect("it can be made");
-    let about =
-        json!({ "suite": "all", "budget": "quick", "seed": 7, "failed": [{ "suite": "E4", "why": "no <root>" }] });
+    let about = json!({ "suite": "all", "budget": "quick", "seed": 7, "failed": [{ "suite": "E4", "why": "no <root>" }] });
     crate::report::raw::write_about(&whole, &about).expect("it can be written");
     fs::rename(&e2, whole.join("E2")).expect("it can be moved");
     let e5 = whole.join("E5");
@@ -240,19 +308,48 @@ fn all_studies_are_on_one_page() {
     assert!(is_of(&whole) && is_of(&whole.join("E2")) && !is_of(&e5));
     render(&whole).expect("it can be rendered");
     let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
-    for words in ["S2.3", "S5.2", "no &lt;root&gt;", "who got how much", "E2b: bytes on the wire"] {
+    for words in [
+        "S2.3",
+        "S5.2",
+        "no &lt;root&gt;",
+        "who got how much",
+        "E2b: bytes on the wire",
+    ] {
         assert!(html.contains(words), "{words}");
     }
     // Five numbers and one drawing before anything else, tables folded, what was not measured said and grey.
     let (head, rest) = html.split_once("<nav>").expect("it has contents");
-    let tiles = head.split("class=\"tiles\"").nth(1).expect("it begins with numbers");
-    assert_eq!((tiles.matches("<b>").count(), head.matches("<svg").count()), (5, 1));
-    assert!(tiles.contains("class=\"grey\"") && tiles.contains("<b>not measured</b>"), "{tiles}");
-    assert!(rest.contains("<details><summary>E2: MQTT and CoAP through a link that loses packets. Ours:"));
-    for link in tiles.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+    let tiles = head
+        .split("class=\"tiles\"")
+        .nth(1)
+        .expect("it begins with numbers");
+    assert_eq!(
+        (tiles.matches("<b>").count(), head.matches("<svg").count()),
+        (5, 1)
+    );
+    assert!(
+        tiles.contains("class=\"grey\"") && tiles.contains("<b>not measured</b>"),
+        "{tiles}"
+    );
+    assert!(
+        rest.contains(
+            "<details><summary>E2: MQTT and CoAP through a link that loses packets. Ours:"
+        )
+    );
+    for link in tiles
+        .split("href=\"#")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
         assert!(html.contains(&format!("<h2 id=\"{link}\"")), "{link}");
     }
-    for file in ["junit.xml", "shapes.json", "figures/e5-shares.csv", "E2/report.html", "E5/report.html"] {
+    for file in [
+        "junit.xml",
+        "shapes.json",
+        "figures/e5-shares.csv",
+        "E2/report.html",
+        "E5/report.html",
+    ] {
         assert!(whole.join(file).exists(), "{file}");
     }
     let _ = fs::remove_dir_all(&whole);

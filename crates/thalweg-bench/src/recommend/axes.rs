@@ -59,7 +59,9 @@ impl Axis {
     pub fn is_near(self, one: f64, other: f64) -> bool {
         match self {
             Axis::Loss => (one - other).abs() <= 0.005 + 1e-9,
-            Axis::RoundTrip => (one - other).abs() <= 1.0_f64.max(0.1 * one.abs().max(other.abs())) + 1e-9,
+            Axis::RoundTrip => {
+                (one - other).abs() <= 1.0_f64.max(0.1 * one.abs().max(other.abs())) + 1e-9
+            }
             _ => (self.scaled(one) - self.scaled(other)).abs() <= 0.05,
         }
     }
@@ -69,13 +71,24 @@ impl Axis {
         match self {
             Axis::Payload => bytes(value),
             Axis::Rate if value == 0.0 => "at whatever rate it went".to_owned(),
-            Axis::Rate => format!("{} message{} a second per pair", short(value), if value == 1.0 { "" } else { "s" }),
-            Axis::Pairs => format!("{} pair{}", short(value), if value == 1.0 { "" } else { "s" }),
+            Axis::Rate => format!(
+                "{} message{} a second per pair",
+                short(value),
+                if value == 1.0 { "" } else { "s" }
+            ),
+            Axis::Pairs => format!(
+                "{} pair{}",
+                short(value),
+                if value == 1.0 { "" } else { "s" }
+            ),
             Axis::FanOut => format!("fan-out {}", short(value)),
             Axis::RoundTrip => format!("{} ms round trip", short(value)),
             Axis::Members => format!("{} members", short(value)),
             Axis::Unevenness if value <= 1.0 => "even members".to_owned(),
-            Axis::Unevenness => format!("the slowest member {} times as slow as the fastest", short(value)),
+            Axis::Unevenness => format!(
+                "the slowest member {} times as slow as the fastest",
+                short(value)
+            ),
             Axis::Loss => format!("{} % loss", short(100.0 * value)),
         }
     }
@@ -95,7 +108,9 @@ impl Axis {
     }
 
     fn at(self) -> usize {
-        AXES.iter().position(|axis| *axis == self).unwrap_or_default()
+        AXES.iter()
+            .position(|axis| *axis == self)
+            .unwrap_or_default()
     }
 }
 
@@ -112,7 +127,9 @@ impl Point {
     /// Where a trial was measured. None for what has no size: nothing of a trace was delivered.
     pub fn of(cell: &Cell, row: &Row) -> Option<Point> {
         let payload = match &cell.workload {
-            Workload::Fixed { bytes } | Workload::Json { bytes } | Workload::Beside { bytes, .. } => f64::from(*bytes),
+            Workload::Fixed { bytes }
+            | Workload::Json { bytes }
+            | Workload::Beside { bytes, .. } => f64::from(*bytes),
             Workload::Trace { .. } | Workload::Class { .. } if row.delivered > 0 => {
                 row.payload_bytes as f64 / row.delivered as f64
             }
@@ -126,7 +143,9 @@ impl Point {
             _ => 0.0,
         };
         let members = members(cell).unwrap_or_else(|| vec![1.0]);
-        let (least, most) = members.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| (a.min(*it), b.max(*it)));
+        let (least, most) = members.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| {
+            (a.min(*it), b.max(*it))
+        });
         Some(Point::new(|axis| match axis {
             Axis::Payload => payload,
             Axis::Rate => rate,
@@ -154,14 +173,18 @@ impl Point {
 
     /// Whether it is the same measurement point.
     pub fn is_near(&self, other: &Point) -> bool {
-        AXES.into_iter().all(|axis| axis.is_near(self.on(axis), other.on(axis)))
+        AXES.into_iter()
+            .all(|axis| axis.is_near(self.on(axis), other.on(axis)))
     }
 }
 
 /// What a message takes each member of the group, in milliseconds: the axis `members` of a cell, such as `25/25/50ms`.
 pub fn members(cell: &Cell) -> Option<Vec<f64>> {
     let text = cell.axes.get("members")?.trim_end_matches("ms");
-    let members: Option<Vec<f64>> = text.split('/').map(|it| it.trim().parse().ok().filter(|it| *it > 0.0)).collect();
+    let members: Option<Vec<f64>> = text
+        .split('/')
+        .map(|it| it.trim().parse().ok().filter(|it| *it > 0.0))
+        .collect();
     members.filter(|members| !members.is_empty())
 }
 
@@ -176,12 +199,20 @@ pub fn short(number: f64) -> String {
         ((2.0 - size.log10().floor()) as usize).min(6)
     };
     let text = format!("{number:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 /// Bytes in words.
 pub fn bytes(count: f64) -> String {
-    if count >= 10_000.0 { format!("{} kB", short(count / 1000.0)) } else { format!("{count:.0} B") }
+    if count >= 10_000.0 {
+        format!("{} kB", short(count / 1000.0))
+    } else {
+        format!("{count:.0} B")
+    }
 }
 
 #[cfg(test)]
@@ -190,8 +221,15 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        let table =
-            [(0.0, "0"), (0.05, "0.05"), (1.0, "1"), (2.345, "2.35"), (15.0, "15"), (554.4, "554"), (12.34, "12.3")];
+        let table = [
+            (0.0, "0"),
+            (0.05, "0.05"),
+            (1.0, "1"),
+            (2.345, "2.35"),
+            (15.0, "15"),
+            (554.4, "554"),
+            (12.34, "12.3"),
+        ];
         for (number, text) in table {
             assert_eq!(short(number), text);
         }

@@ -15,7 +15,11 @@ use crate::cell::{Cell, Driver, Load, Protocol, Row, Standing};
 pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     let mut cells: BTreeMap<Key, Vec<Leg>> = BTreeMap::new();
     let mut left_out = 0_usize;
-    for (cell, row) in sources.iter().filter(|it| it.kind == Kind::Measured).flat_map(|it| &it.trials) {
+    for (cell, row) in sources
+        .iter()
+        .filter(|it| it.kind == Kind::Measured)
+        .flat_map(|it| &it.trials)
+    {
         match leg(cell, row) {
             Some((key, leg)) => cells.entry(key).or_default().push(leg),
             None => left_out += 1,
@@ -28,18 +32,28 @@ pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
                 .to_owned(),
         );
     }
-    let mut file: Value =
-        serde_json::from_str(&Calibration::built_in().to_json()).map_err(|error| format!("calibration: {error}"))?;
+    let mut file: Value = serde_json::from_str(&Calibration::built_in().to_json())
+        .map_err(|error| format!("calibration: {error}"))?;
     let overhead = |protocol: &str, medium: &str| {
         let of = file["protocols"].as_array().into_iter().flatten();
         let mut of = of.filter(|it| it["protocol"] == protocol && it["medium"] == medium);
-        of.next().and_then(|it| it["overhead_bytes"].as_f64()).unwrap_or(40.0)
+        of.next()
+            .and_then(|it| it["overhead_bytes"].as_f64())
+            .unwrap_or(40.0)
     };
-    let table: Vec<Value> =
-        cells.iter().map(|(key, legs)| line(key, legs, overhead(key.protocol, key.medium))).collect();
+    let table: Vec<Value> = cells
+        .iter()
+        .map(|(key, legs)| line(key, legs, overhead(key.protocol, key.medium)))
+        .collect();
     let trials: usize = cells.values().map(Vec::len).sum();
-    let told = format!("{} cells from {trials} trials; {left_out} trials have no leg for it", table.len());
-    let names: Vec<String> = sources.iter().map(|it| format!("{} ({})", it.name, it.machine)).collect();
+    let told = format!(
+        "{} cells from {trials} trials; {left_out} trials have no leg for it",
+        table.len()
+    );
+    let names: Vec<String> = sources
+        .iter()
+        .map(|it| format!("{} ({})", it.name, it.machine))
+        .collect();
     file["source"] = json!(format!(
         "thalweg bench recommend --write-calibration: {told}; {}; a leg is half of both where it was not counted by itself; \
          all but the table as it ships",
@@ -72,9 +86,18 @@ struct Leg {
 }
 
 fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
-    let is_one_protocol = cell.publish.protocol == cell.subscribe.protocol && cell.publish.qos == cell.subscribe.qos;
-    let is_plain = cell.axes.keys().all(|axis| !VARIANTS.contains(&axis.as_str()));
-    if row.standing != Standing::Valid || !cell.link.namespaces || cell.fan_out != 1 || !is_one_protocol || !is_plain {
+    let is_one_protocol =
+        cell.publish.protocol == cell.subscribe.protocol && cell.publish.qos == cell.subscribe.qos;
+    let is_plain = cell
+        .axes
+        .keys()
+        .all(|axis| !VARIANTS.contains(&axis.as_str()));
+    if row.standing != Standing::Valid
+        || !cell.link.namespaces
+        || cell.fan_out != 1
+        || !is_one_protocol
+        || !is_plain
+    {
         return None;
     }
     let (protocol, medium) = match cell.publish.protocol {
@@ -84,14 +107,20 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
         Protocol::Stomp => ("stomp", "stream"),
         _ => return None,
     };
-    let Load::Open { rate, .. } = cell.load else { return None };
+    let Load::Open { rate, .. } = cell.load else {
+        return None;
+    };
     let point = Point::of(cell, row)?;
     let thousandths = |it: f64| (it * 1e3).round() as u64;
     // The client thinks of one connection; our clients here carry all flows over a few.
-    let connections = row.more.get("connections_publish").copied().unwrap_or(match cell.driver {
-        Driver::Common => 1.0,
-        _ => f64::from(cell.load.flows()),
-    });
+    let connections = row
+        .more
+        .get("connections_publish")
+        .copied()
+        .unwrap_or(match cell.driver {
+            Driver::Common => 1.0,
+            _ => f64::from(cell.load.flows()),
+        });
     let connections = connections.max(1.0);
     let key = Key {
         protocol,
@@ -111,9 +140,17 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
     // Over TCP the system waits on both legs alike. CoAP's two senders have timers of their own: no half of the sum is
     // either's.
     let is_stream = medium == "stream";
-    let latency_ms = (is_stream && row.response.count > 0).then_some(row.response.mean * 1e-3 / 2.0);
+    let latency_ms =
+        (is_stream && row.response.count > 0).then_some(row.response.mean * 1e-3 / 2.0);
     let latency_ms = latency_ms.filter(|it| it.is_finite());
-    Some((key, Leg { bytes, latency_ms, overhead_bytes: row.more.get("overhead_bytes").copied() }))
+    Some((
+        key,
+        Leg {
+            bytes,
+            latency_ms,
+            overhead_bytes: row.more.get("overhead_bytes").copied(),
+        },
+    ))
 }
 
 fn line(key: &Key, legs: &[Leg], overhead: f64) -> Value {

@@ -19,7 +19,10 @@ pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> Told {
     let mut points: BTreeMap<String, Vec<(Cell, Row)>> = BTreeMap::new();
     for (cell, row) in tried {
         let point = saturate::point_of(&cell);
-        points.entry(saturate::name_of(&point)).or_default().push((cell, row));
+        points
+            .entry(saturate::name_of(&point))
+            .or_default()
+            .push((cell, row));
     }
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for it in about["saturation"].as_array().into_iter().flatten() {
@@ -29,15 +32,31 @@ pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> Told {
             continue;
         };
         if saturate::is_lower_bound(it["limit"].as_str().unwrap_or_default()) {
-            notes.push(format!("{name}: at least this much; what sends, or --most, was the limit"));
+            notes.push(format!(
+                "{name}: at least this much; what sends, or --most, was the limit"
+            ));
         }
-        let at_it: Vec<(Cell, Row)> =
-            points.remove(name).into_iter().flatten().filter(|(cell, row)| is_at(cell, row, rate)).collect();
-        let longest = at_it.iter().map(|(cell, _)| cell.phases.measure_ns).max().unwrap_or_default();
-        let confirmed = at_it.into_iter().filter(|(cell, _)| cell.phases.measure_ns == longest);
+        let at_it: Vec<(Cell, Row)> = points
+            .remove(name)
+            .into_iter()
+            .flatten()
+            .filter(|(cell, row)| is_at(cell, row, rate))
+            .collect();
+        let longest = at_it
+            .iter()
+            .map(|(cell, _)| cell.phases.measure_ns)
+            .max()
+            .unwrap_or_default();
+        let confirmed = at_it
+            .into_iter()
+            .filter(|(cell, _)| cell.phases.measure_ns == longest);
         for (repeat, (cell, row)) in confirmed.enumerate() {
             let flows = cell.load.flows();
-            let cell = Cell { repeat: repeat as u32, load: Load::Flood { flows }, ..saturate::point_of(&cell) };
+            let cell = Cell {
+                repeat: repeat as u32,
+                load: Load::Flood { flows },
+                ..saturate::point_of(&cell)
+            };
             found.push((cell, row));
         }
     }
@@ -45,7 +64,9 @@ pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> Told {
 }
 
 fn is_at(cell: &Cell, row: &Row, wanted: f64) -> bool {
-    let Load::Open { rate, flows, .. } = cell.load else { return false };
+    let Load::Open { rate, flows, .. } = cell.load else {
+        return false;
+    };
     let rate = rate * f64::from(flows.max(1));
     row.standing == Standing::Valid && (rate / wanted - 1.0).abs() < 1e-6
 }
@@ -59,13 +80,28 @@ mod tests {
 
     #[test]
     fn what_confirmed_counts_and_not_what_was_tried_on_the_way() {
-        let base = Cell { load: Load::Open { rate: 10.0, flows: 4, arrivals: "periodic".to_owned() }, ..blank_cell() };
+        let base = Cell {
+            load: Load::Open {
+                rate: 10.0,
+                flows: 4,
+                arrivals: "periodic".to_owned(),
+            },
+            ..blank_cell()
+        };
         let tried = |step: usize, rate: f64, is_long: bool, delivered: u64| {
             let mut base = base.clone();
             base.phases.measure_ns = 10_000_000_000;
             base.axes.insert("system.name".to_owned(), "own".to_owned());
-            let cell = saturate::cell_at(&base, step, rate, is_long, 4_000_000_000).expect("an open loop");
-            (cell, Row { delivered, seconds: 10.0, ..Row::blank(Standing::Valid) })
+            let cell =
+                saturate::cell_at(&base, step, rate, is_long, 4_000_000_000).expect("an open loop");
+            (
+                cell,
+                Row {
+                    delivered,
+                    seconds: 10.0,
+                    ..Row::blank(Standing::Valid)
+                },
+            )
         };
         let about = json!({ "saturate": {}, "saturation": [
             { "point": "system.name=own", "sustained_per_s": 4000.0, "limit": "not valid" },
@@ -84,10 +120,16 @@ mod tests {
         let delivered: Vec<u64> = found.iter().map(|(_, row)| row.delivered).collect();
         assert_eq!(delivered, [40_000, 40_010, 39_990]);
         for (repeat, (cell, _)) in found.iter().enumerate() {
-            assert_eq!((cell.repeat as usize, &cell.load), (repeat, &Load::Flood { flows: 4 }));
+            assert_eq!(
+                (cell.repeat as usize, &cell.load),
+                (repeat, &Load::Flood { flows: 4 })
+            );
             assert_eq!(cell.axes.keys().collect::<Vec<_>>(), ["system.name"]);
         }
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].contains("own: at least") && notes[1].contains("no rate lasted"), "{notes:?}");
+        assert!(
+            notes[0].contains("own: at least") && notes[1].contains("no rate lasted"),
+            "{notes:?}"
+        );
     }
 }

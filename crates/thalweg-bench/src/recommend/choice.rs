@@ -26,7 +26,8 @@ impl Choice {
     pub fn of(cell: &Cell) -> Choice {
         let is_told = |name: &str| {
             let name = name.to_ascii_lowercase();
-            name.split(['.', '_', '-', ' ']).any(|word| TOLD.contains(&word))
+            name.split(['.', '_', '-', ' '])
+                .any(|word| TOLD.contains(&word))
         };
         let mut variant: BTreeMap<String, String> = cell
             .axes
@@ -56,10 +57,17 @@ impl Choice {
             return format!("`{strategy}` ({})", self.system);
         }
         if let Some(goal) = self.adaptive() {
-            return format!("our client, choosing MQTT or CoAP for {goal} ({})", self.system);
+            return format!(
+                "our client, choosing MQTT or CoAP for {goal} ({})",
+                self.system
+            );
         }
         let (publish, subscribe) = (leg_name(&self.publish), leg_name(&self.subscribe));
-        let legs = if publish == subscribe { publish } else { format!("{publish} to {subscribe}") };
+        let legs = if publish == subscribe {
+            publish
+        } else {
+            format!("{publish} to {subscribe}")
+        };
         let mut beside = vec![self.system.clone()];
         if self.driver == Driver::Stock && !self.system.is_empty() {
             beside.push("stock client".to_owned());
@@ -67,8 +75,16 @@ impl Choice {
         if self.driver == Driver::Bare {
             beside.push("bare client".to_owned());
         }
-        let policies: Vec<String> = self.variant.iter().map(|(name, value)| said(name, value)).collect();
-        let with = if policies.is_empty() { String::new() } else { format!(", {}", policies.join(", ")) };
+        let policies: Vec<String> = self
+            .variant
+            .iter()
+            .map(|(name, value)| said(name, value))
+            .collect();
+        let with = if policies.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", policies.join(", "))
+        };
         format!("{legs}{with} ({})", beside.join(", "))
     }
 
@@ -80,8 +96,13 @@ impl Choice {
 
     /// Both legs' protocols, each once.
     pub fn protocols(&self) -> Vec<Leg> {
-        let same = self.publish.protocol == self.subscribe.protocol && self.publish.version == self.subscribe.version;
-        if same { vec![self.publish] } else { vec![self.publish, self.subscribe] }
+        let same = self.publish.protocol == self.subscribe.protocol
+            && self.publish.version == self.subscribe.version;
+        if same {
+            vec![self.publish]
+        } else {
+            vec![self.publish, self.subscribe]
+        }
     }
 
     /// The lower of both legs.

@@ -9,7 +9,11 @@ use crate::command;
 
 /// Answers, or writes a calibration.
 pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Outcome> {
-    let sources: Vec<Vec<Source>> = args.data.iter().map(|path| Source::open_all(path)).collect::<io::Result<_>>()?;
+    let sources: Vec<Vec<Source>> = args
+        .data
+        .iter()
+        .map(|path| Source::open_all(path))
+        .collect::<io::Result<_>>()?;
     let sources: Vec<Source> = sources.into_iter().flatten().collect();
     if let Some(file) = &args.write_calibration {
         let (text, told) = calibration(&sources).map_err(io::Error::other)?;
@@ -22,11 +26,21 @@ pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Out
         query.ask(&mut io::stdin().lock(), &mut io::stderr())?;
     }
     // Without data there are still capabilities, and what the studies say.
-    let sources = if sources.is_empty() { vec![Source::paper()?] } else { sources };
+    let sources = if sources.is_empty() {
+        vec![Source::paper()?]
+    } else {
+        sources
+    };
     let advice = advise(&query, &sources);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |it| it.as_secs());
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&words::json(&advice, &query, now))?)?,
+        true => writeln!(
+            out,
+            "{}",
+            serde_json::to_string_pretty(&words::json(&advice, &query, now))?
+        )?,
         false => out.write_all(words::text(&advice, &query, now).as_bytes())?,
     }
     Ok(match advice.outcome {

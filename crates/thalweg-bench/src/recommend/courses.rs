@@ -25,12 +25,20 @@ pub fn trials(folder: &Path, about: &Value) -> io::Result<Told> {
     };
     if folder.join("messages.csv").exists() {
         let run = raw::read(folder)?;
-        return Ok((run.trials.iter().flat_map(|trial| of_course(&setting, trial)).collect(), Vec::new()));
+        return Ok((
+            run.trials
+                .iter()
+                .flat_map(|trial| of_course(&setting, trial))
+                .collect(),
+            Vec::new(),
+        ));
     }
     let path = folder.join("findings.json");
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let findings: Value = serde_json::from_slice(&fs::read(&path).map_err(named)?)?;
-    let note = "messages.csv is not there: means over repeats, as findings.json has them".to_owned();
+    let note =
+        "messages.csv is not there: means over repeats, as findings.json has them".to_owned();
     Ok((of_findings(&setting, about, &findings), vec![note]))
 }
 
@@ -45,7 +53,12 @@ struct Setting {
 
 impl Setting {
     fn cell(self, way: Way, payload: u32, delay: Duration, loss: f64, repeat: u32) -> Cell {
-        let leg = |protocol| Leg { protocol, qos: 1, version: 5, window: 20 };
+        let leg = |protocol| Leg {
+            protocol,
+            qos: 1,
+            version: 5,
+            window: 20,
+        };
         // Who chooses may come to publish and to listen by either.
         let (publish, subscribe) = match way {
             Way::Mqtt => (Protocol::Mqtt, Protocol::Mqtt),
@@ -63,7 +76,12 @@ impl Setting {
             system: "thalweg".to_owned(),
             publish: leg(publish),
             subscribe: leg(subscribe),
-            link: Link { namespaces: true, loss, delay_ns: delay.as_nanos() as u64, ..Link::LOOPBACK },
+            link: Link {
+                namespaces: true,
+                loss,
+                delay_ns: delay.as_nanos() as u64,
+                ..Link::LOOPBACK
+            },
             workload: Workload::Fixed { bytes: payload },
             load: Load::Open {
                 rate: self.rate / f64::from(self.flows.max(1)),
@@ -78,28 +96,44 @@ impl Setting {
 /// A course, loss by loss. What comes twice (0 % at the beginning and at the end) is one trial: the two are not
 /// independent.
 fn of_course(setting: &Setting, trial: &Trial) -> Vec<(Cell, Row)> {
-    let mut losses: Vec<u32> = trial.steps.iter().map(|loss| loss.as_millionths()).collect();
+    let mut losses: Vec<u32> = trial
+        .steps
+        .iter()
+        .map(|loss| loss.as_millionths())
+        .collect();
     losses.sort_unstable();
     losses.dedup();
     let standing = match trial.counts() {
         true => Standing::Valid,
-        false if trial.trouble.is_empty() => Standing::GeneratorLimited("messages were published late".to_owned()),
+        false if trial.trouble.is_empty() => {
+            Standing::GeneratorLimited("messages were published late".to_owned())
+        }
         false => Standing::Invalid(trial.trouble.clone()),
     };
     let of_loss = |millionths: u32| {
         let steps: Vec<usize> = (0..trial.steps.len())
-            .filter(|step| trial.steps.get(*step).is_some_and(|it| it.as_millionths() == millionths))
+            .filter(|step| {
+                trial
+                    .steps
+                    .get(*step)
+                    .is_some_and(|it| it.as_millionths() == millionths)
+            })
             .collect();
         let sums: Vec<_> = steps.iter().map(|step| trial.sum(*step)).collect();
         let published: usize = sums.iter().map(|sum| sum.published).sum();
         let received: usize = sums.iter().map(|sum| sum.received).sum();
         let weighed = |of: &dyn Fn(usize) -> (f64, usize)| {
             let parts = (0..sums.len()).map(of).filter(|(_, weight)| *weight > 0);
-            let (sum, all) = parts.fold((0.0, 0), |(sum, all), (it, weight)| (sum + it * weight as f64, all + weight));
+            let (sum, all) = parts.fold((0.0, 0), |(sum, all), (it, weight)| {
+                (sum + it * weight as f64, all + weight)
+            });
             if all > 0 { sum / all as f64 } else { f64::NAN }
         };
         let per_message = |of: fn(&crate::e2::trial::StepSum) -> f64| {
-            weighed(&|at| sums.get(at).map_or((0.0, 0), |sum| (of(sum), sum.published))) * published as f64
+            weighed(&|at| {
+                sums.get(at)
+                    .map_or((0.0, 0), |sum| (of(sum), sum.published))
+            }) * published as f64
         };
         let micros = |millis: f64| millis * 1e3;
         // Percentiles are never averaged.
@@ -107,7 +141,10 @@ fn of_course(setting: &Setting, trial: &Trial) -> Vec<(Cell, Row)> {
             [sum] => micros(of(sum)),
             _ => f64::NAN,
         };
-        let mean = weighed(&|at| sums.get(at).map_or((0.0, 0), |sum| (sum.mean, sum.received)));
+        let mean = weighed(&|at| {
+            sums.get(at)
+                .map_or((0.0, 0), |sum| (sum.mean, sum.received))
+        });
         let row = Row {
             intended: published as u64,
             sent: published as u64,
@@ -130,9 +167,22 @@ fn of_course(setting: &Setting, trial: &Trial) -> Vec<(Cell, Row)> {
             ..Row::blank(standing.clone())
         };
         let loss = f64::from(millionths) / 1e6;
-        (setting.cell(trial.way, trial.payload as u32, trial.delay, loss, trial.repeat), row)
+        (
+            setting.cell(
+                trial.way,
+                trial.payload as u32,
+                trial.delay,
+                loss,
+                trial.repeat,
+            ),
+            row,
+        )
     };
-    losses.into_iter().map(of_loss).filter(|(_, row)| row.sent > 0).collect()
+    losses
+        .into_iter()
+        .map(of_loss)
+        .filter(|(_, row)| row.sent > 0)
+        .collect()
 }
 
 /// The same from the report's means; of adaptive clients only what they were after.
@@ -147,25 +197,40 @@ fn of_findings(setting: &Setting, about: &Value, findings: &Value) -> Vec<(Cell,
     let mut found: Vec<(Cell, Row)> = Vec::new();
     for condition in findings["conditions"].as_array().into_iter().flatten() {
         let payload = condition["payload"].as_u64().unwrap_or_default() as u32;
-        let delay = Duration::from_secs_f64(condition["delay_ms"].as_f64().unwrap_or_default().max(0.0) / 1e3);
+        let delay = Duration::from_secs_f64(
+            condition["delay_ms"].as_f64().unwrap_or_default().max(0.0) / 1e3,
+        );
         for regret in condition["regrets"].as_array().into_iter().flatten() {
             let objective = regret["objective"].as_str().unwrap_or_default();
-            let Some(adaptive) = Way::named(&format!("adaptive-{objective}")) else { continue };
-            let costs = regret["costs_adaptive_mqtt_coap"].as_array().into_iter().flatten();
+            let Some(adaptive) = Way::named(&format!("adaptive-{objective}")) else {
+                continue;
+            };
+            let costs = regret["costs_adaptive_mqtt_coap"]
+                .as_array()
+                .into_iter()
+                .flatten();
             // The first time that a loss comes: later ones of the same are not independent.
             for (at, cost) in costs.enumerate() {
-                let Some(&loss) = losses.get(at) else { continue };
+                let Some(&loss) = losses.get(at) else {
+                    continue;
+                };
                 if losses.iter().take(at).any(|before| *before == loss) {
                     continue;
                 }
                 for (way, number) in [adaptive, Way::Mqtt, Way::Coap].into_iter().zip(0..) {
-                    let Some(cost) = cost[number as usize].as_f64() else { continue };
+                    let Some(cost) = cost[number as usize].as_f64() else {
+                        continue;
+                    };
                     let cell = setting.cell(way, payload, delay, loss, 0);
                     let row = match found.iter_mut().find(|(known, _)| *known == cell) {
                         Some((_, row)) => row,
                         None => {
                             let count = messages as u64;
-                            let row = Row { sent: count, delivered: count, ..Row::blank(Standing::Valid) };
+                            let row = Row {
+                                sent: count,
+                                delivered: count,
+                                ..Row::blank(Standing::Valid)
+                            };
                             found.push((cell, row));
                             match found.last_mut() {
                                 Some((_, row)) => row,
@@ -175,7 +240,13 @@ fn of_findings(setting: &Setting, about: &Value, findings: &Value) -> Vec<(Cell,
                     };
                     match objective {
                         "bytes" => row.wire_bytes = Some((cost * messages).round() as u64),
-                        _ => row.response = Quantiles { count: messages as u64, mean: cost * 1e3, ..unknown() },
+                        _ => {
+                            row.response = Quantiles {
+                                count: messages as u64,
+                                mean: cost * 1e3,
+                                ..unknown()
+                            }
+                        }
                     }
                 }
             }
@@ -186,7 +257,16 @@ fn of_findings(setting: &Setting, about: &Value, findings: &Value) -> Vec<(Cell,
 
 fn unknown() -> Quantiles {
     let it = f64::NAN;
-    Quantiles { count: 0, mean: it, sd: it, p50: it, p90: it, p99: it, p999: it, max: it }
+    Quantiles {
+        count: 0,
+        mean: it,
+        sd: it,
+        p50: it,
+        p90: it,
+        p99: it,
+        p999: it,
+        max: it,
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +277,11 @@ mod tests {
     use crate::e2::plan::Goal;
     use crate::e2::trial::tests::trial;
 
-    const SETTING: Setting = Setting { rate: 10.0, flows: 2, step_s: 1.0 };
+    const SETTING: Setting = Setting {
+        rate: 10.0,
+        flows: 2,
+        step_s: 1.0,
+    };
 
     #[test]
     fn a_course_is_a_trial_for_each_loss() {
@@ -206,10 +290,25 @@ mod tests {
         let losses: Vec<f64> = found.iter().map(|(cell, _)| cell.link.loss).collect();
         assert_eq!(losses, [0.0, 0.2]);
         let (cell, row) = &found[1];
-        assert_eq!((cell.publish.protocol, cell.subscribe.protocol), (Protocol::Coap, Protocol::Coap));
-        assert_eq!(cell.load, Load::Open { rate: 5.0, flows: 2, arrivals: "periodic".to_owned() });
-        assert_eq!((row.sent, row.delivered, row.wire_bytes), (10, 10, Some(3340)));
-        assert!((row.response.mean - 7000.0).abs() < 1e-6 && (row.response.p99 - 7000.0).abs() < 1e-6);
+        assert_eq!(
+            (cell.publish.protocol, cell.subscribe.protocol),
+            (Protocol::Coap, Protocol::Coap)
+        );
+        assert_eq!(
+            cell.load,
+            Load::Open {
+                rate: 5.0,
+                flows: 2,
+                arrivals: "periodic".to_owned()
+            }
+        );
+        assert_eq!(
+            (row.sent, row.delivered, row.wire_bytes),
+            (10, 10, Some(3340))
+        );
+        assert!(
+            (row.response.mean - 7000.0).abs() < 1e-6 && (row.response.p99 - 7000.0).abs() < 1e-6
+        );
         let (cell, _) = of(Way::Adaptive(Goal::Bytes), 7, 334).remove(0);
         assert_eq!(cell.axes.get(ADAPTIVE).map(String::as_str), Some("bytes"));
     }
@@ -237,10 +336,17 @@ mod tests {
         assert_eq!(found.len(), 8);
         let of = |way, loss| {
             let wanted = SETTING.cell(way, 60, Duration::from_millis(50), loss, 0);
-            found.iter().find(|(cell, _)| *cell == wanted).map(|(_, row)| row).expect("it is there")
+            found
+                .iter()
+                .find(|(cell, _)| *cell == wanted)
+                .map(|(_, row)| row)
+                .expect("it is there")
         };
         let coap = of(Way::Coap, 0.2);
-        assert_eq!((coap.wire_bytes, coap.response.mean), (Some(4620), 67_600.0));
+        assert_eq!(
+            (coap.wire_bytes, coap.response.mean),
+            (Some(4620), 67_600.0)
+        );
         let bytes = of(Way::Adaptive(Goal::Bytes), 0.2);
         assert_eq!((bytes.wire_bytes, bytes.response.count), (Some(4940), 0));
     }

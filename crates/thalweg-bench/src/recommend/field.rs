@@ -78,13 +78,22 @@ type Repeats<'a> = (Point, Vec<&'a (Cell, Row)>);
 pub fn fields(source: usize, trials: &[(Cell, Row)], profile: &energy::Profile) -> Vec<Field> {
     let mut fields: BTreeMap<String, Field> = BTreeMap::new();
     let mut repeats: BTreeMap<(String, usize), Vec<Repeats<'_>>> = BTreeMap::new();
-    for trial in trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
+    for trial in trials
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+    {
         let (cell, row) = trial;
-        let Some(point) = Point::of(cell, row) else { continue };
+        let Some(point) = Point::of(cell, row) else {
+            continue;
+        };
         let (key, empty) = field(source, cell);
         let field = fields.entry(key.clone()).or_insert(empty);
         let choice = Choice::of(cell);
-        let at = field.choices.iter().position(|it| *it == choice).unwrap_or(field.choices.len());
+        let at = field
+            .choices
+            .iter()
+            .position(|it| *it == choice)
+            .unwrap_or(field.choices.len());
         if at == field.choices.len() {
             field.choices.push(choice);
         }
@@ -95,10 +104,20 @@ pub fn fields(source: usize, trials: &[(Cell, Row)], profile: &energy::Profile) 
         }
     }
     for ((key, choice), points) in repeats {
-        let Some(field) = fields.get_mut(&key) else { continue };
+        let Some(field) = fields.get_mut(&key) else {
+            continue;
+        };
         for (point, trials) in points {
-            let values = METRICS.into_iter().filter_map(|it| Some((it, spread(it, &trials, profile)?))).collect();
-            field.samples.push(Sample { choice, point, trials: trials.len(), values });
+            let values = METRICS
+                .into_iter()
+                .filter_map(|it| Some((it, spread(it, &trials, profile)?)))
+                .collect();
+            field.samples.push(Sample {
+                choice,
+                point,
+                trials: trials.len(),
+                values,
+            });
         }
     }
     fields.into_values().collect()
@@ -140,8 +159,11 @@ fn field(source: usize, cell: &Cell) -> (String, Field) {
 }
 
 fn spread(metric: Metric, trials: &[&(Cell, Row)], profile: &energy::Profile) -> Option<Spread> {
-    let values: Vec<f64> =
-        trials.iter().filter_map(|(cell, row)| metric.of(cell, row, profile)).map(|it| metric.scaled(it)).collect();
+    let values: Vec<f64> = trials
+        .iter()
+        .filter_map(|(cell, row)| metric.of(cell, row, profile))
+        .map(|it| metric.scaled(it))
+        .collect();
     let count = values.len();
     if count == 0 {
         return None;
@@ -149,23 +171,46 @@ fn spread(metric: Metric, trials: &[&(Cell, Row)], profile: &energy::Profile) ->
     let middle = values.iter().sum::<f64>() / count as f64;
     let half = half_interval(&values);
     let is_assumed = half.is_nan();
-    let half = if is_assumed { alone(metric, metric.unscaled(middle), trials) } else { half };
-    Some(Spread { middle, half, is_assumed, repeats: count })
+    let half = if is_assumed {
+        alone(metric, metric.unscaled(middle), trials)
+    } else {
+        half
+    };
+    Some(Spread {
+        middle,
+        half,
+        is_assumed,
+        repeats: count,
+    })
 }
 
 /// Half of an interval where there was one repeat only: assumed; for a mean at least what its messages' spread makes of it.
 fn alone(metric: Metric, value: f64, trials: &[&(Cell, Row)]) -> f64 {
     let assumed = metric.part(value, ASSUMED);
-    let spread = trials.first().map(|(_, row)| row.response).filter(|_| metric == Metric::Latency);
-    let of_messages = spread.map(|it| 1.96 * it.sd / (it.count as f64).sqrt()).filter(|it| it.is_finite());
+    let spread = trials
+        .first()
+        .map(|(_, row)| row.response)
+        .filter(|_| metric == Metric::Latency);
+    let of_messages = spread
+        .map(|it| 1.96 * it.sd / (it.count as f64).sqrt())
+        .filter(|it| it.is_finite());
     of_messages.map_or(assumed, |it| it.max(assumed))
 }
 
 impl Field {
     /// What a choice takes at a point; none outside of what was measured, or, with `stretch`, where nothing was.
-    pub fn figure(&self, choice: usize, metric: Metric, point: &Point, stretch: bool) -> Option<Figure> {
-        let samples: Vec<&Sample> =
-            self.samples.iter().filter(|it| it.choice == choice && it.values.contains_key(&metric)).collect();
+    pub fn figure(
+        &self,
+        choice: usize,
+        metric: Metric,
+        point: &Point,
+        stretch: bool,
+    ) -> Option<Figure> {
+        let samples: Vec<&Sample> = self
+            .samples
+            .iter()
+            .filter(|it| it.choice == choice && it.values.contains_key(&metric))
+            .collect();
         let found = between(&samples, metric, point, &AXES, false);
         let (sum, is_stretched) = match found {
             Some(sum) => (sum, false),
@@ -186,7 +231,9 @@ impl Field {
 
     /// Choices of which the metric was measured anywhere.
     pub fn has(&self, choice: usize, metric: Metric) -> bool {
-        self.samples.iter().any(|it| it.choice == choice && it.values.contains_key(&metric))
+        self.samples
+            .iter()
+            .any(|it| it.choice == choice && it.values.contains_key(&metric))
     }
 
     /// From where to where the metric was measured for these choices.
@@ -203,15 +250,26 @@ impl Field {
     }
 
     /// The point that is meant: what is not asked for is where most choices were measured, and told.
-    pub fn point(&self, asked: impl Fn(Axis) -> Option<f64>, metric: Metric) -> Option<(Point, Vec<(Axis, f64)>)> {
-        let mut samples: Vec<&Sample> = self.samples.iter().filter(|it| it.values.contains_key(&metric)).collect();
+    pub fn point(
+        &self,
+        asked: impl Fn(Axis) -> Option<f64>,
+        metric: Metric,
+    ) -> Option<(Point, Vec<(Axis, f64)>)> {
+        let mut samples: Vec<&Sample> = self
+            .samples
+            .iter()
+            .filter(|it| it.values.contains_key(&metric))
+            .collect();
         if samples.is_empty() {
             return None;
         }
         for axis in AXES {
             let Some(value) = asked(axis) else { continue };
-            let near: Vec<&Sample> =
-                samples.iter().copied().filter(|it| axis.is_near(it.point.on(axis), value)).collect();
+            let near: Vec<&Sample> = samples
+                .iter()
+                .copied()
+                .filter(|it| axis.is_near(it.point.on(axis), value))
+                .collect();
             if !near.is_empty() {
                 samples = near;
             }
@@ -232,7 +290,10 @@ impl Field {
             };
             values.insert(axis, value);
         }
-        Some((Point::new(|axis| values.get(&axis).copied().unwrap_or_default()), told))
+        Some((
+            Point::new(|axis| values.get(&axis).copied().unwrap_or_default()),
+            told,
+        ))
     }
 
     /// One subscriber, no loss, the shortest way; else where most choices were measured, and of these the least.
@@ -249,15 +310,25 @@ impl Field {
             return places.first().copied().unwrap_or_default();
         }
         let count = |place: f64| {
-            let choices = samples.iter().filter(|it| axis.is_near(it.point.on(axis), place)).map(|it| it.choice);
+            let choices = samples
+                .iter()
+                .filter(|it| axis.is_near(it.point.on(axis), place))
+                .map(|it| it.choice);
             choices.collect::<BTreeSet<usize>>().len()
         };
         // How much is carried is asked of the heaviest load.
         if metric == Metric::Throughput && matches!(axis, Axis::Pairs | Axis::Rate) {
             places.reverse();
         }
-        let most = places.iter().map(|place| count(*place)).max().unwrap_or_default();
-        places.into_iter().find(|place| count(*place) == most).unwrap_or_default()
+        let most = places
+            .iter()
+            .map(|place| count(*place))
+            .max()
+            .unwrap_or_default();
+        places
+            .into_iter()
+            .find(|place| count(*place) == most)
+            .unwrap_or_default()
     }
 }
 
@@ -276,7 +347,13 @@ struct Sum {
 /// Axis by axis: on the first one, what lies below and above (each a sum along the other axes) is weighed by distance on
 /// the axis' scale. What cannot be answered along the other axes is no neighbour; so holes of a grid are bridged, and
 /// nothing leaves the hull of what was measured.
-fn between(samples: &[&Sample], metric: Metric, point: &Point, axes: &[Axis], stretch: bool) -> Option<Sum> {
+fn between(
+    samples: &[&Sample],
+    metric: Metric,
+    point: &Point,
+    axes: &[Axis],
+    stretch: bool,
+) -> Option<Sum> {
     let Some((&axis, others)) = axes.split_first() else {
         let sample = samples.first()?;
         let spread = sample.values.get(&metric)?;
@@ -292,33 +369,62 @@ fn between(samples: &[&Sample], metric: Metric, point: &Point, axes: &[Axis], st
     let wanted = point.on(axis);
     let places = places(samples, axis);
     let along = |place: f64, stretch: bool| {
-        let there: Vec<&Sample> = samples.iter().copied().filter(|it| it.point.on(axis) == place).collect();
+        let there: Vec<&Sample> = samples
+            .iter()
+            .copied()
+            .filter(|it| it.point.on(axis) == place)
+            .collect();
         between(&there, metric, point, others, stretch).map(|sum| (place, sum))
     };
     let distance = |place: f64| (axis.scaled(place) - axis.scaled(wanted)).abs();
-    if let Some((_, sum)) = places.iter().find(|place| distance(**place) < 1e-9).and_then(|place| along(*place, false))
+    if let Some((_, sum)) = places
+        .iter()
+        .find(|place| distance(**place) < 1e-9)
+        .and_then(|place| along(*place, false))
     {
         return Some(sum);
     }
-    let below: Vec<f64> = places.iter().copied().rev().filter(|place| *place < wanted).collect();
-    let above: Vec<f64> = places.iter().copied().filter(|place| *place > wanted).collect();
+    let below: Vec<f64> = places
+        .iter()
+        .copied()
+        .rev()
+        .filter(|place| *place < wanted)
+        .collect();
+    let above: Vec<f64> = places
+        .iter()
+        .copied()
+        .filter(|place| *place > wanted)
+        .collect();
     let nearest = |of: &[f64]| of.iter().find_map(|place| along(*place, false));
     match (nearest(&below), nearest(&above)) {
         (Some(low), Some(high)) => Some(mixed(axis, wanted, low, high)),
         // At the edge the measurement next to it is the same point. Not inside: the estimate would jump there.
-        (Some((place, sum)), None) | (None, Some((place, sum))) if axis.is_near(place, wanted) => Some(sum),
+        (Some((place, sum)), None) | (None, Some((place, sum))) if axis.is_near(place, wanted) => {
+            Some(sum)
+        }
         (low, high) if stretch => {
             // The line through the two outermost goes on; a single one holds for everywhere.
             let of = if low.is_some() { &below } else { &above };
-            let mut known: Vec<(f64, Sum)> = of.iter().filter_map(|place| along(*place, false)).take(2).collect();
+            let mut known: Vec<(f64, Sum)> = of
+                .iter()
+                .filter_map(|place| along(*place, false))
+                .take(2)
+                .collect();
             if known.is_empty() {
-                known = of.iter().filter_map(|place| along(*place, true)).take(1).collect();
+                known = of
+                    .iter()
+                    .filter_map(|place| along(*place, true))
+                    .take(1)
+                    .collect();
             }
             match (low.or(high), known.as_slice()) {
                 (_, [one, other]) => Some(mixed(axis, wanted, *one, *other)),
                 (_, [(_, sum)]) => Some(*sum),
                 (Some((_, sum)), _) => Some(sum),
-                (None, _) => places.iter().find_map(|place| along(*place, true)).map(|(_, sum)| sum),
+                (None, _) => places
+                    .iter()
+                    .find_map(|place| along(*place, true))
+                    .map(|(_, sum)| sum),
             }
         }
         _ => None,
@@ -354,10 +460,23 @@ pub(crate) mod tests {
     /// A trial of MQTT at QoS 1 that took so many bytes a message.
     pub(crate) fn trial(payload: u32, loss: f64, repeat: u32, bytes: f64) -> (Cell, Row) {
         let mut cell = blank_cell();
-        (cell.publish.qos, cell.subscribe.qos, cell.repeat, cell.link.loss) = (1, 1, repeat, loss);
+        (
+            cell.publish.qos,
+            cell.subscribe.qos,
+            cell.repeat,
+            cell.link.loss,
+        ) = (1, 1, repeat, loss);
         cell.workload = Workload::Fixed { bytes: payload };
-        cell.load = Load::Open { rate: 1.0, flows: 10, arrivals: "periodic".to_owned() };
-        let row = Row { delivered: 1000, wire_bytes: Some((bytes * 1000.0) as u64), ..Row::blank(Standing::Valid) };
+        cell.load = Load::Open {
+            rate: 1.0,
+            flows: 10,
+            arrivals: "periodic".to_owned(),
+        };
+        let row = Row {
+            delivered: 1000,
+            wire_bytes: Some((bytes * 1000.0) as u64),
+            ..Row::blank(Standing::Valid)
+        };
         (cell, row)
     }
 
@@ -379,14 +498,24 @@ pub(crate) mod tests {
 
     #[test]
     fn repeats_make_a_mean_with_students_interval() {
-        let field = only(&[trial(60, 0.0, 0, 500.0), trial(60, 0.0, 1, 520.0), trial(60, 0.0, 2, 510.0)]);
+        let field = only(&[
+            trial(60, 0.0, 0, 500.0),
+            trial(60, 0.0, 1, 520.0),
+            trial(60, 0.0, 2, 510.0),
+        ]);
         let figure = at(&field, 60.0, 0.0, false).expect("it was measured");
-        assert!((figure.value - 509.9).abs() < 0.2 && !figure.is_assumed && figure.trials == 3, "{figure:?}");
+        assert!(
+            (figure.value - 509.9).abs() < 0.2 && !figure.is_assumed && figure.trials == 3,
+            "{figure:?}"
+        );
         // 4.303 * 0.0196 / sqrt(3)
         assert!((figure.half - 0.0487).abs() < 0.001, "{figure:?}");
         let single = only(&[trial(60, 0.0, 0, 500.0)]);
         let figure = at(&single, 60.0, 0.0, false).expect("it was measured");
-        assert!(figure.is_assumed && (figure.half - 0.0953).abs() < 1e-3, "{figure:?}");
+        assert!(
+            figure.is_assumed && (figure.half - 0.0953).abs() < 1e-3,
+            "{figure:?}"
+        );
     }
 
     #[test]
@@ -394,16 +523,29 @@ pub(crate) mod tests {
         let field = only(&[trial(100, 0.0, 0, 300.0), trial(1000, 0.0, 0, 1200.0)]);
         let middle = (101.0_f64 * 1001.0).sqrt() - 1.0;
         let figure = at(&field, middle, 0.0, false).expect("it lies between");
-        assert!((figure.value - 600.0).abs() < 0.5 && figure.points == 2, "{figure:?}");
-        assert!((figure.half - 0.0953 / 2.0_f64.sqrt()).abs() < 1e-3, "{figure:?}");
+        assert!(
+            (figure.value - 600.0).abs() < 0.5 && figure.points == 2,
+            "{figure:?}"
+        );
+        assert!(
+            (figure.half - 0.0953 / 2.0_f64.sqrt()).abs() < 1e-3,
+            "{figure:?}"
+        );
     }
 
     #[test]
     fn outside_there_is_nothing_unless_asked_for() {
-        let field = only(&[trial(100, 0.0, 0, 300.0), trial(1000, 0.0, 0, 1200.0), trial(100, 0.2, 0, 400.0)]);
+        let field = only(&[
+            trial(100, 0.0, 0, 300.0),
+            trial(1000, 0.0, 0, 1200.0),
+            trial(100, 0.2, 0, 400.0),
+        ]);
         for (payload, loss) in [(50.0, 0.0), (2000.0, 0.0), (100.0, 0.25), (1000.0, 0.2)] {
             assert_eq!(at(&field, payload, loss, false), None, "{payload} {loss}");
-            assert!(at(&field, payload, loss, true).is_some_and(|it| it.is_stretched), "{payload} {loss}");
+            assert!(
+                at(&field, payload, loss, true).is_some_and(|it| it.is_stretched),
+                "{payload} {loss}"
+            );
         }
         let figure = at(&field, 10_009.0, 0.0, true).expect("it was asked for");
         assert!((figure.value - 4800.0).abs() < 30.0, "{figure:?}");
@@ -414,37 +556,76 @@ pub(crate) mod tests {
     /// Nine sizes at three losses and one size at six: E2b beside E2c.
     #[test]
     fn a_hole_of_the_grid_is_bridged_by_what_is_around_it() {
-        let mut trials: Vec<(Cell, Row)> =
-            [0.0, 0.1, 0.2].map(|loss| trial(60, loss, 0, 500.0 + 1000.0 * loss)).to_vec();
+        let mut trials: Vec<(Cell, Row)> = [0.0, 0.1, 0.2]
+            .map(|loss| trial(60, loss, 0, 500.0 + 1000.0 * loss))
+            .to_vec();
         trials.extend([0.0, 0.2].map(|loss| trial(600, loss, 0, 1600.0 * (1.0 + loss))));
         let field = only(&trials);
         let figure = at(&field, 200.0, 0.1, false).expect("it lies inside");
-        assert!((600.0..1760.0).contains(&figure.value) && figure.points == 3, "{figure:?}");
+        assert!(
+            (600.0..1760.0).contains(&figure.value) && figure.points == 3,
+            "{figure:?}"
+        );
     }
 
     #[test]
     fn a_mean_of_few_messages_that_differ_much_is_no_certain_one() {
         let (cell, row) = trial(60, 0.2, 0, 500.0);
-        let response = crate::cell::Quantiles { count: 100, mean: 100_000.0, sd: 300_000.0, ..Default::default() };
+        let response = crate::cell::Quantiles {
+            count: 100,
+            mean: 100_000.0,
+            sd: 300_000.0,
+            ..Default::default()
+        };
         let field = only(&[(cell, Row { response, ..row })]);
-        let (point, _) = field.point(|_| None, Metric::Latency).expect("it was measured");
-        let figure = field.figure(0, Metric::Latency, &point, false).expect("it was measured");
-        assert!((figure.half - 0.588).abs() < 1e-3 && figure.is_assumed, "{figure:?}");
+        let (point, _) = field
+            .point(|_| None, Metric::Latency)
+            .expect("it was measured");
+        let figure = field
+            .figure(0, Metric::Latency, &point, false)
+            .expect("it was measured");
+        assert!(
+            (figure.half - 0.588).abs() < 1e-3 && figure.is_assumed,
+            "{figure:?}"
+        );
     }
 
     #[test]
     fn what_does_not_count_is_not_there() {
         let (cell, row) = trial(60, 0.0, 0, 500.0);
-        let late = Row { standing: Standing::GeneratorLimited("late".to_owned()), ..row };
-        assert!(fields(0, &[(cell, late)], energy::named("telosb").expect("it is there")).is_empty());
+        let late = Row {
+            standing: Standing::GeneratorLimited("late".to_owned()),
+            ..row
+        };
+        assert!(
+            fields(
+                0,
+                &[(cell, late)],
+                energy::named("telosb").expect("it is there")
+            )
+            .is_empty()
+        );
     }
 
     #[test]
     fn what_is_not_asked_for_is_where_most_was_measured() {
-        let trials = [trial(60, 0.0, 0, 500.0), trial(60, 0.1, 0, 600.0), trial(600, 0.0, 0, 1600.0)];
+        let trials = [
+            trial(60, 0.0, 0, 500.0),
+            trial(60, 0.1, 0, 600.0),
+            trial(600, 0.0, 0, 1600.0),
+        ];
         let field = only(&trials);
-        let (point, told) = field.point(|_| None, Metric::Bytes).expect("there is something");
-        assert_eq!((point.on(Axis::Payload), point.on(Axis::Loss), point.on(Axis::Rate)), (60.0, 0.0, 1.0));
+        let (point, told) = field
+            .point(|_| None, Metric::Bytes)
+            .expect("there is something");
+        assert_eq!(
+            (
+                point.on(Axis::Payload),
+                point.on(Axis::Loss),
+                point.on(Axis::Rate)
+            ),
+            (60.0, 0.0, 1.0)
+        );
         assert_eq!(told.len(), AXES.len());
     }
 }

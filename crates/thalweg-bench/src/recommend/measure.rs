@@ -57,13 +57,17 @@ impl Metric {
 
     /// The one that can be weighed.
     pub fn named(name: &str) -> Option<Metric> {
-        METRICS.into_iter().filter(|it| *it != Metric::Delivered).find(|it| it.name() == name)
+        METRICS
+            .into_iter()
+            .filter(|it| *it != Metric::Delivered)
+            .find(|it| it.name() == name)
     }
 
     /// In microseconds and the like, from a trial; none where it was not measured.
     pub fn of(self, cell: &Cell, row: &Row, profile: &energy::Profile) -> Option<f64> {
         let messages = row.delivered as f64;
-        let of_response = |part: fn(&Quantiles) -> f64| (row.response.count > 0).then(|| part(&row.response));
+        let of_response =
+            |part: fn(&Quantiles) -> f64| (row.response.count > 0).then(|| part(&row.response));
         let value = match self {
             Metric::Latency => of_response(|it| it.mean),
             Metric::LatencyP90 => of_response(|it| it.p90),
@@ -89,7 +93,11 @@ impl Metric {
     /// What is interpolated instead of the value. Times follow losses evenly and may be zero; what spans decades goes by its
     /// logarithm.
     pub fn scaled(self, value: f64) -> f64 {
-        if self.is_linear() { value } else { value.max(1e-9).ln() }
+        if self.is_linear() {
+            value
+        } else {
+            value.max(1e-9).ln()
+        }
     }
 
     /// Back again.
@@ -99,27 +107,46 @@ impl Metric {
 
     /// Half of an interval on that scale as a part of the value.
     pub fn relative(self, value: f64, half: f64) -> f64 {
-        if self.is_linear() { half / value.abs().max(self.least()) } else { half }
+        if self.is_linear() {
+            half / value.abs().max(self.least())
+        } else {
+            half
+        }
     }
 
     /// 10 % of a value on that scale.
     pub fn part(self, value: f64, part: f64) -> f64 {
-        if self.is_linear() { value.abs() * part } else { (1.0 + part).ln() }
+        if self.is_linear() {
+            value.abs() * part
+        } else {
+            (1.0 + part).ln()
+        }
     }
 
     /// The logarithm of what it costs: less is better.
     pub fn cost(self, value: f64) -> f64 {
         let size = value.max(self.least()).ln();
-        if self == Metric::Throughput { -size } else { size }
+        if self == Metric::Throughput {
+            -size
+        } else {
+            size
+        }
     }
 
     /// Values below are as good as none: a microsecond.
     fn least(self) -> f64 {
-        if self == Metric::Delivered || !self.is_linear() { 1e-9 } else { 1.0 }
+        if self == Metric::Delivered || !self.is_linear() {
+            1e-9
+        } else {
+            1.0
+        }
     }
 
     fn is_linear(self) -> bool {
-        matches!(self, Metric::Latency | Metric::LatencyP90 | Metric::LatencyP99 | Metric::Delivered)
+        matches!(
+            self,
+            Metric::Latency | Metric::LatencyP90 | Metric::LatencyP99 | Metric::Delivered
+        )
     }
 
     /// A value in words.

@@ -83,7 +83,8 @@ pub fn advise(query: &RecommendArgs, sources: &[Source]) -> Advice {
     let mut left_out = Vec::new();
     let mut conditions = Vec::new();
     for spoken in SPOKEN {
-        let obstacles = capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok);
+        let obstacles =
+            capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok);
         let known = capability::conditions(spoken, &query.needs);
         // Strategies are asked of a broker that has a group: no word on protocols unless something is needed of them.
         if query.members.is_some() && query.needs.is_empty() && !query.no_broker {
@@ -96,23 +97,38 @@ pub fn advise(query: &RecommendArgs, sources: &[Source]) -> Advice {
         }
     }
     let extensions = if left_out.len() == SPOKEN.len() || query.needs.contains(&Need::P2p) {
-        query.needs.iter().filter_map(|need| capability::extension(*need)).collect()
+        query
+            .needs
+            .iter()
+            .filter_map(|need| capability::extension(*need))
+            .collect()
     } else {
         Vec::new()
     };
-    let mut advice =
-        Advice { asked: query.words(), left_out, conditions, extensions, outcome: Outcome::Nothing, notes: Vec::new() };
+    let mut advice = Advice {
+        asked: query.words(),
+        left_out,
+        conditions,
+        extensions,
+        outcome: Outcome::Nothing,
+        notes: Vec::new(),
+    };
     if advice.left_out.len() == SPOKEN.len() {
         return advice;
     }
     let profile = energy::named(&query.energy_profile).unwrap_or(&energy::PROFILES[0]);
-    let fields = sources.iter().enumerate().flat_map(|(at, source)| field::fields(at, &source.trials, profile));
+    let fields = sources
+        .iter()
+        .enumerate()
+        .flat_map(|(at, source)| field::fields(at, &source.trials, profile));
     let fields: Vec<field::Field> = fields.filter(|field| is_asked_for(query, field)).collect();
     let ranked = ranking::rank(query, &fields, sources);
     let stated = order::stated(query, sources);
     advice.outcome = match (ranked, stated) {
         (Ok(ranking), stated) => {
-            advice.notes.extend(order::contradiction(query, &ranking, stated));
+            advice
+                .notes
+                .extend(order::contradiction(query, &ranking, stated));
             Outcome::Ranked(Box::new(ranking))
         }
         (Err(_), Some(stated)) => Outcome::Stated(stated),

@@ -27,19 +27,31 @@ pub struct Stated {
 /// What the sources' orders say of a query.
 pub fn stated(query: &RecommendArgs, sources: &[Source]) -> Option<Stated> {
     let orders: Vec<&Order> = sources.iter().flat_map(|source| &source.orders).collect();
-    if query.members.is_some() || query.bursty_neighbour || query.p99_max.is_some() || query.bandwidth.is_some() {
+    if query.members.is_some()
+        || query.bursty_neighbour
+        || query.p99_max.is_some()
+        || query.bandwidth.is_some()
+    {
         return None;
     }
     let holding = |metric: Metric| -> Vec<&Order> {
-        let of = orders.iter().filter(|it| it.metric == metric.name() && it.holds(|axis| query.on(axis)));
+        let of = orders
+            .iter()
+            .filter(|it| it.metric == metric.name() && it.holds(|axis| query.on(axis)));
         of.copied().collect()
     };
     let goals = query.goals();
-    let found: Vec<(&Order, f64)> =
-        goals.iter().flat_map(|(metric, weight)| holding(*metric).into_iter().map(move |it| (it, *weight))).collect();
+    let found: Vec<(&Order, f64)> = goals
+        .iter()
+        .flat_map(|(metric, weight)| holding(*metric).into_iter().map(move |it| (it, *weight)))
+        .collect();
     let (first, _) = found.first()?;
     // Orders of one study may be put together; those of several have other machines and other candidates.
-    let found: Vec<(&Order, f64)> = found.iter().filter(|(it, _)| it.study == first.study).copied().collect();
+    let found: Vec<(&Order, f64)> = found
+        .iter()
+        .filter(|(it, _)| it.study == first.study)
+        .copied()
+        .collect();
     let is_mean = found.len() > 1;
     let mut names: Vec<&str> = first.order.iter().flatten().map(String::as_str).collect();
     names.sort_unstable();
@@ -56,7 +68,15 @@ pub fn stated(query: &RecommendArgs, sources: &[Source]) -> Option<Stated> {
     }
     let mut ranks: Vec<(f64, &str)> = names
         .iter()
-        .map(|name| (found.iter().map(|(order, weight)| weight * rank(order, name)).sum::<f64>(), *name))
+        .map(|name| {
+            (
+                found
+                    .iter()
+                    .map(|(order, weight)| weight * rank(order, name))
+                    .sum::<f64>(),
+                *name,
+            )
+        })
         .collect();
     ranks.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)));
     let mut places: Vec<Vec<String>> = Vec::new();
@@ -70,11 +90,19 @@ pub fn stated(query: &RecommendArgs, sources: &[Source]) -> Option<Stated> {
     }
     let elsewhere = orders
         .iter()
-        .filter(|it| it.study == first.study && goals.iter().any(|(metric, _)| metric.name() == it.metric))
+        .filter(|it| {
+            it.study == first.study && goals.iter().any(|(metric, _)| metric.name() == it.metric)
+        })
         .filter(|it| !found.iter().any(|(known, _)| known == *it))
         .map(|it| it.says.clone())
         .collect();
-    Some(Stated { places, left_out, orders: found.into_iter().map(|(it, _)| it.clone()).collect(), elsewhere, is_mean })
+    Some(Stated {
+        places,
+        left_out,
+        orders: found.into_iter().map(|(it, _)| it.clone()).collect(),
+        elsewhere,
+        is_mean,
+    })
 }
 
 /// The place of a name; those in one place share the mean of their ranks.
@@ -104,18 +132,30 @@ fn obstacle(query: &RecommendArgs, name: &str) -> Option<String> {
         Protocol::Mqtt => Spoken::Mqtt3,
         other => Spoken::Other(other),
     };
-    capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok).into_iter().next()
+    capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok)
+        .into_iter()
+        .next()
 }
 
 /// What the studies say otherwise than numbers that were measured or computed: of their orders, and of their numbers.
-pub fn contradiction(query: &RecommendArgs, ranking: &Ranking, stated_here: Option<Stated>) -> Vec<String> {
+pub fn contradiction(
+    query: &RecommendArgs,
+    ranking: &Ranking,
+    stated_here: Option<Stated>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let stated = stated_here.or_else(|| {
         let orders = published::orders().ok()?;
-        let paper = Source { orders, trials: Vec::new(), ..Source::paper().ok()? };
+        let paper = Source {
+            orders,
+            trials: Vec::new(),
+            ..Source::paper().ok()?
+        };
         stated(query, &[paper])
     });
-    let (Some(stated), Some(best)) = (stated, ranking.candidates.first()) else { return notes };
+    let (Some(stated), Some(best)) = (stated, ranking.candidates.first()) else {
+        return notes;
+    };
     // An order of which only one is left says nothing any more.
     if stated.places.iter().flatten().count() < 2 {
         return notes;
@@ -134,18 +174,32 @@ pub fn contradiction(query: &RecommendArgs, ranking: &Ranking, stated_here: Opti
         Kind::Computed => "This computation",
         Kind::Published => "Another study's number",
     };
-    let of_one_protocol = || ranking.candidates.iter().filter(|it| it.choice.adaptive().is_none());
+    let of_one_protocol = || {
+        ranking
+            .candidates
+            .iter()
+            .filter(|it| it.choice.adaptive().is_none())
+    };
     let is_tied = |name: &String| {
-        let mut of = of_one_protocol().filter(|it| protocol_name(it.choice.publish.protocol) == name);
+        let mut of =
+            of_one_protocol().filter(|it| protocol_name(it.choice.publish.protocol) == name);
         of.any(|it| it.standing != Standing::Worse)
     };
-    let is_here = |name: &String| of_one_protocol().any(|it| protocol_name(it.choice.publish.protocol) == name);
+    let is_here = |name: &String| {
+        of_one_protocol().any(|it| protocol_name(it.choice.publish.protocol) == name)
+    };
     if !theirs.iter().any(is_here) {
-        notes.push(format!("Study {study}, which compares others, says: {}.", says.join("; ")));
+        notes.push(format!(
+            "Study {study}, which compares others, says: {}.",
+            says.join("; ")
+        ));
     } else if theirs.iter().any(|name| name == ours) {
         notes.push(format!("Study {study} says the same: {}.", says.join("; ")));
     } else if theirs.iter().any(is_tied) {
-        notes.push(format!("Study {study} says: {}. {data} does not tell these apart.", says.join("; ")));
+        notes.push(format!(
+            "Study {study} says: {}. {data} does not tell these apart.",
+            says.join("; ")
+        ));
     } else {
         notes.push(format!(
             "Study {study} says otherwise: {}. {data} finds {ours} better; docs/laboratory.md says under which conditions \

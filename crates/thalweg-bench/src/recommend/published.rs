@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::axes::Axis;
-use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Quantiles, Row, Standing, Workload};
+use crate::cell::{
+    Cell, Driver, Leg, Link, Load, Phases, Protocol, Quantiles, Row, Standing, Workload,
+};
 
 /// An order that a study states without numbers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -47,7 +49,8 @@ impl Order {
 
 /// The orders of the studies.
 pub fn orders() -> Result<Vec<Order>, String> {
-    serde_json::from_str(include_str!("data/orders.json")).map_err(|error| format!("orders.json: {error}"))
+    serde_json::from_str(include_str!("data/orders.json"))
+        .map_err(|error| format!("orders.json: {error}"))
 }
 
 /// The studies' numbers.
@@ -61,11 +64,17 @@ pub fn expected() -> Result<Vec<(Cell, Row)>, String> {
 }
 
 fn table(file: &str, text: &str) -> Result<Vec<(Cell, Row)>, String> {
-    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     lines
         .map(|line| {
-            let fields: BTreeMap<&str, &str> = head.iter().copied().zip(line.split(',').map(str::trim)).collect();
+            let fields: BTreeMap<&str, &str> = head
+                .iter()
+                .copied()
+                .zip(line.split(',').map(str::trim))
+                .collect();
             trial(&fields).ok_or_else(|| format!("{file}: this line is no line of it: {line}"))
         })
         .collect()
@@ -81,16 +90,27 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
     };
     let or = |name: &str, otherwise: f64| Some(number(name)?.unwrap_or(otherwise));
     let protocol: Protocol = serde_json::from_value(text("protocol").into()).ok()?;
-    let leg = Leg { protocol, qos: or("qos", 0.0)? as u8, version: 3, window: or("window", 20.0)? as u32 };
+    let leg = Leg {
+        protocol,
+        qos: or("qos", 0.0)? as u8,
+        version: 3,
+        window: or("window", 20.0)? as u32,
+    };
     let flows = or("flows", 1.0)? as u32;
     let load = match text("load") {
         "flood" => Load::Flood { flows },
-        "open" => Load::Open { rate: number("rate_per_s")??, flows, arrivals: "periodic".to_owned() },
+        "open" => Load::Open {
+            rate: number("rate_per_s")??,
+            flows,
+            arrivals: "periodic".to_owned(),
+        },
         _ => return None,
     };
     let axes = ["policy", "strategy", "timers", "members", "neighbour"];
     let axes = axes.into_iter().filter(|name| !text(name).is_empty());
-    let axes = axes.map(|name| (name.to_owned(), text(name).to_owned())).collect();
+    let axes = axes
+        .map(|name| (name.to_owned(), text(name).to_owned()))
+        .collect();
     let bytes = number("payload_bytes")?? as u32;
     let fan_out = or("fan_out", 1.0)? as u32;
     let cell = Cell {
@@ -125,7 +145,16 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         let it = |name: &str| or(name, f64::NAN);
         let (sd, p50, p90) = (it("sd_us")?, f64::NAN, it("p90_us")?);
         let mean = mean.unwrap_or(f64::NAN);
-        row.response = Quantiles { count: MESSAGES, mean, sd, p50, p90, p99: f64::NAN, p999: f64::NAN, max: f64::NAN };
+        row.response = Quantiles {
+            count: MESSAGES,
+            mean,
+            sd,
+            p50,
+            p90,
+            p99: f64::NAN,
+            p999: f64::NAN,
+            max: f64::NAN,
+        };
     }
     if !text("not_valid").is_empty() {
         row.standing = Standing::GeneratorLimited(text("not_valid").to_owned());
@@ -134,12 +163,20 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
 }
 
 fn cable() -> Link {
-    Link { namespaces: true, ..Link::LOOPBACK }
+    Link {
+        namespaces: true,
+        ..Link::LOOPBACK
+    }
 }
 
 /// A cell of which nothing is said yet.
 pub(crate) fn blank_cell() -> Cell {
-    let leg = Leg { protocol: Protocol::Mqtt, qos: 0, version: 5, window: 20 };
+    let leg = Leg {
+        protocol: Protocol::Mqtt,
+        qos: 0,
+        version: 5,
+        window: 20,
+    };
     Cell {
         experiment: String::new(),
         axes: BTreeMap::new(),
@@ -154,7 +191,12 @@ pub(crate) fn blank_cell() -> Cell {
         link: cable(),
         workload: Workload::Fixed { bytes: 0 },
         load: Load::Flood { flows: 1 },
-        phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+        phases: Phases {
+            settle_ns: 0,
+            warmup_ns: 0,
+            measure_ns: 0,
+            drain_ns: 0,
+        },
         fan_out: 1,
         calls: None,
         extras: Default::default(),

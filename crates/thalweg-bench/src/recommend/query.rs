@@ -114,20 +114,28 @@ pub struct Members(pub Vec<f64>);
 
 fn weights(text: &str) -> Result<Weights, String> {
     let weight = |part: &str| {
-        let (name, weight) = part.split_once('=').ok_or_else(|| format!("{part}: a weight is NAME=NUMBER"))?;
-        let metric = Metric::named(name.trim())
-            .ok_or_else(|| format!("{name}: one of latency, bytes, throughput, cpu, memory, energy can be weighed"))?;
+        let (name, weight) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part}: a weight is NAME=NUMBER"))?;
+        let metric = Metric::named(name.trim()).ok_or_else(|| {
+            format!("{name}: one of latency, bytes, throughput, cpu, memory, energy can be weighed")
+        })?;
         match weight.trim().parse::<f64>() {
             Ok(weight) if weight > 0.0 && weight.is_finite() => Ok((metric, weight)),
             _ => Err(format!("{part}: a weight is above 0")),
         }
     };
-    text.split(',').map(weight).collect::<Result<_, _>>().map(Weights)
+    text.split(',')
+        .map(weight)
+        .collect::<Result<_, _>>()
+        .map(Weights)
 }
 
 fn members(text: &str) -> Result<Members, String> {
-    let times: Vec<f64> =
-        text.split(',').map(|part| Ok(units::span(part.trim())?.as_secs_f64() * 1e3)).collect::<Result<_, String>>()?;
+    let times: Vec<f64> = text
+        .split(',')
+        .map(|part| Ok(units::span(part.trim())?.as_secs_f64() * 1e3))
+        .collect::<Result<_, String>>()?;
     match times.iter().all(|time| *time > 0.0) {
         true => Ok(Members(times)),
         false => Err(format!("{text}: a member needs some time for a message")),
@@ -135,10 +143,15 @@ fn members(text: &str) -> Result<Members, String> {
 }
 
 fn profile(text: &str) -> Result<String, String> {
-    energy::named(text).map(|profile| profile.name.to_owned()).ok_or_else(|| {
-        let names: Vec<&str> = energy::PROFILES.iter().map(|profile| profile.name).collect();
-        format!("{text}: profiles are {}", names.join(", "))
-    })
+    energy::named(text)
+        .map(|profile| profile.name.to_owned())
+        .ok_or_else(|| {
+            let names: Vec<&str> = energy::PROFILES
+                .iter()
+                .map(|profile| profile.name)
+                .collect();
+            format!("{text}: profiles are {}", names.join(", "))
+        })
 }
 
 impl RecommendArgs {
@@ -154,7 +167,9 @@ impl RecommendArgs {
             Axis::Loss => self.loss.map(Loss::part),
             Axis::Members => members.map(|it| it.len() as f64),
             Axis::Unevenness => members.map(|it| {
-                let (least, most) = it.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| (a.min(*it), b.max(*it)));
+                let (least, most) = it.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| {
+                    (a.min(*it), b.max(*it))
+                });
                 most / least
             }),
         }
@@ -173,9 +188,15 @@ impl RecommendArgs {
             Objective::Cpu => one(Metric::Cpu),
             Objective::Memory => one(Metric::Memory),
             Objective::Energy => one(Metric::Energy),
-            Objective::Balanced => [Metric::Latency, Metric::Bytes, Metric::Cpu, Metric::Memory, Metric::Energy]
-                .map(|it| (it, 1.0))
-                .to_vec(),
+            Objective::Balanced => [
+                Metric::Latency,
+                Metric::Bytes,
+                Metric::Cpu,
+                Metric::Memory,
+                Metric::Energy,
+            ]
+            .map(|it| (it, 1.0))
+            .to_vec(),
         }
     }
 
@@ -186,8 +207,10 @@ impl RecommendArgs {
 
     /// In a line.
     pub fn words(&self) -> String {
-        let mut parts: Vec<String> =
-            super::axes::AXES.into_iter().filter_map(|axis| Some(axis.words(self.on(axis)?))).collect();
+        let mut parts: Vec<String> = super::axes::AXES
+            .into_iter()
+            .filter_map(|axis| Some(axis.words(self.on(axis)?)))
+            .collect();
         let needs: Vec<String> = self.needs.iter().map(|need| need.name()).collect();
         if !needs.is_empty() {
             parts.push(format!("needs {}", needs.join(", ")));
@@ -202,18 +225,29 @@ impl RecommendArgs {
             parts.push("a bursty neighbour".to_owned());
         }
         if let Some(bandwidth) = self.bandwidth {
-            parts.push(format!("at most {} kbit/s", short(bandwidth as f64 / 1000.0)));
+            parts.push(format!(
+                "at most {} kbit/s",
+                short(bandwidth as f64 / 1000.0)
+            ));
         }
         if let Some(most) = self.p99_max {
-            parts.push(format!("99 % within {} ms", short(most.as_secs_f64() * 1e3)));
+            parts.push(format!(
+                "99 % within {} ms",
+                short(most.as_secs_f64() * 1e3)
+            ));
         }
         let goal = match &self.weights {
             Some(Weights(weights)) => {
-                let weights: Vec<String> =
-                    weights.iter().map(|(metric, weight)| format!("{} x {}", metric.name(), short(*weight))).collect();
+                let weights: Vec<String> = weights
+                    .iter()
+                    .map(|(metric, weight)| format!("{} x {}", metric.name(), short(*weight)))
+                    .collect();
                 weights.join(", ")
             }
-            None => self.objective.to_possible_value().map_or_else(String::new, |it| it.get_name().to_owned()),
+            None => self
+                .objective
+                .to_possible_value()
+                .map_or_else(String::new, |it| it.get_name().to_owned()),
         };
         parts.push(format!("objective {goal}"));
         parts.join("; ")
@@ -221,24 +255,82 @@ impl RecommendArgs {
 
     /// Asks for what the flags say. An empty line leaves an answer out.
     pub fn ask(&mut self, input: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        ask(input, out, "Size of a message (60B, 4kB)", units::size, &mut self.payload)?;
-        ask(input, out, "Messages a second of each publisher (1/s)", units::frequency, &mut self.rate)?;
-        let count =
-            |text: &str| text.parse::<u32>().ok().filter(|it| *it > 0).ok_or_else(|| format!("{text}: a count"));
+        ask(
+            input,
+            out,
+            "Size of a message (60B, 4kB)",
+            units::size,
+            &mut self.payload,
+        )?;
+        ask(
+            input,
+            out,
+            "Messages a second of each publisher (1/s)",
+            units::frequency,
+            &mut self.rate,
+        )?;
+        let count = |text: &str| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|it| *it > 0)
+                .ok_or_else(|| format!("{text}: a count"))
+        };
         ask(input, out, "Publishers", count, &mut self.pairs)?;
-        ask(input, out, "Subscribers of each topic", count, &mut self.fanout)?;
-        ask(input, out, "Packets lost each way (15%)", units::loss, &mut self.loss)?;
-        ask(input, out, "Round trip of the network (20ms)", units::span, &mut self.rtt)?;
-        ask(input, out, "What the network carries (1mbit)", units::rate, &mut self.bandwidth)?;
+        ask(
+            input,
+            out,
+            "Subscribers of each topic",
+            count,
+            &mut self.fanout,
+        )?;
+        ask(
+            input,
+            out,
+            "Packets lost each way (15%)",
+            units::loss,
+            &mut self.loss,
+        )?;
+        ask(
+            input,
+            out,
+            "Round trip of the network (20ms)",
+            units::span,
+            &mut self.rtt,
+        )?;
+        ask(
+            input,
+            out,
+            "What the network carries (1mbit)",
+            units::rate,
+            &mut self.bandwidth,
+        )?;
         let mut needs = None;
-        let read =
-            |text: &str| text.split(',').map(|it| Need::from_str(it.trim(), true)).collect::<Result<Vec<_>, _>>();
-        let names: Vec<String> = Need::value_variants().iter().map(|need| need.name()).collect();
-        ask(input, out, &format!("Needs, by commas ({})", names.join(", ")), read, &mut needs)?;
+        let read = |text: &str| {
+            text.split(',')
+                .map(|it| Need::from_str(it.trim(), true))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let names: Vec<String> = Need::value_variants()
+            .iter()
+            .map(|need| need.name())
+            .collect();
+        ask(
+            input,
+            out,
+            &format!("Needs, by commas ({})", names.join(", ")),
+            read,
+            &mut needs,
+        )?;
         self.needs.extend(needs.unwrap_or_default());
         let mut objective = None;
         let names = "latency, bytes, throughput, cpu, memory, energy, balanced";
-        ask(input, out, &format!("What is to be good ({names})"), |it| Objective::from_str(it, true), &mut objective)?;
+        ask(
+            input,
+            out,
+            &format!("What is to be good ({names})"),
+            |it| Objective::from_str(it, true),
+            &mut objective,
+        )?;
         self.objective = objective.unwrap_or(self.objective);
         writeln!(out)
     }
@@ -271,5 +363,9 @@ fn ask<T>(
 /// Bytes of a payload as flags take them.
 pub fn size_flag(count: f64) -> String {
     let count = count.round() as u64;
-    if count >= 1000 && count.is_multiple_of(1000) { format!("{}kB", count / 1000) } else { format!("{count}B") }
+    if count >= 1000 && count.is_multiple_of(1000) {
+        format!("{}kB", count / 1000)
+    } else {
+        format!("{count}B")
+    }
 }

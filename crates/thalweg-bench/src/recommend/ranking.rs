@@ -124,14 +124,23 @@ pub struct Breach {
 pub const MARGIN: f64 = 0.10;
 
 /// Ranks what can be estimated, in the field in which most can.
-pub fn rank(query: &RecommendArgs, fields: &[Field], sources: &[Source]) -> Result<Ranking, Refusal> {
+pub fn rank(
+    query: &RecommendArgs,
+    fields: &[Field],
+    sources: &[Source],
+) -> Result<Ranking, Refusal> {
     let mut rankings: Vec<Ranking> = Vec::new();
     let mut missing = Missing::default();
     // Who wants to know how much is carried does not look at loads that were offered as long as there were floods.
-    let wants_flood = query.goals().iter().any(|(metric, _)| *metric == Metric::Throughput);
+    let wants_flood = query
+        .goals()
+        .iter()
+        .any(|(metric, _)| *metric == Metric::Throughput);
     let is_fit = |field: &&Field| if wants_flood { true } else { !field.is_flood };
     for field in fields.iter().filter(is_fit) {
-        let Some(source) = sources.get(field.source) else { continue };
+        let Some(source) = sources.get(field.source) else {
+            continue;
+        };
         match rank_in(query, field, source) {
             Ok(ranking) => rankings.push(ranking),
             Err(more) => {
@@ -143,14 +152,27 @@ pub fn rank(query: &RecommendArgs, fields: &[Field], sources: &[Source]) -> Resu
     let weight = |it: &Ranking| {
         let measured = it.source.kind == Kind::Measured;
         let flood = wants_flood && it.point.on(Axis::Rate) == 0.0;
-        (flood, it.candidates.len().min(2), measured, it.candidates.len(), it.source.finished_unix_s)
+        (
+            flood,
+            it.candidates.len().min(2),
+            measured,
+            it.candidates.len(),
+            it.source.finished_unix_s,
+        )
     };
     // The first of equals stays first: sources are in the order in which they were given.
     rankings.sort_by_key(|it| std::cmp::Reverse(weight(it)));
-    let others: Vec<String> = rankings.iter().skip(1).map(|it| it.source.name.clone()).collect();
+    let others: Vec<String> = rankings
+        .iter()
+        .skip(1)
+        .map(|it| it.source.name.clone())
+        .collect();
     match rankings.into_iter().next() {
         Some(best) => {
-            let mut others: Vec<String> = others.into_iter().filter(|name| *name != best.source.name).collect();
+            let mut others: Vec<String> = others
+                .into_iter()
+                .filter(|name| *name != best.source.name)
+                .collect();
             others.dedup();
             Ok(Ranking { others, ..best })
         }
@@ -170,41 +192,72 @@ fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Rank
         }
     }
     let goals = goals(query, field, &open);
-    let Some(&(leading, _)) = goals.first() else { return Err(Missing::default()) };
-    let Some((point, assumed)) = field.point(|axis| query.on(axis), leading) else { return Err(Missing::default()) };
+    let Some(&(leading, _)) = goals.first() else {
+        return Err(Missing::default());
+    };
+    let Some((point, assumed)) = field.point(|axis| query.on(axis), leading) else {
+        return Err(Missing::default());
+    };
     let mut candidates = Vec::new();
     let mut outside = Vec::new();
     let mut broken: Vec<(String, Breach)> = Vec::new();
     for at in open {
-        let Some(choice) = field.choices.get(at) else { continue };
+        let Some(choice) = field.choices.get(at) else {
+            continue;
+        };
         match cost(query, field, at, &point, &goals) {
             Some(cost) => {
-                let figure = |metric| Some((metric, field.figure(at, metric, &point, query.extrapolate)?));
-                let figures: Vec<(Metric, Figure)> = METRICS.into_iter().filter_map(figure).collect();
+                let figure =
+                    |metric| Some((metric, field.figure(at, metric, &point, query.extrapolate)?));
+                let figures: Vec<(Metric, Figure)> =
+                    METRICS.into_iter().filter_map(figure).collect();
                 match breach(query, &figures, &point) {
                     Some(why) => broken.push((choice.name(), why)),
-                    None => candidates
-                        .push((at, Candidate { choice: choice.clone(), figures, cost, standing: Standing::Worse })),
+                    None => candidates.push((
+                        at,
+                        Candidate {
+                            choice: choice.clone(),
+                            figures,
+                            cost,
+                            standing: Standing::Worse,
+                        },
+                    )),
                 }
             }
-            None => outside.push(Outside::new(source, field, at, &point, leading, |axis| query.on(axis))),
+            None => outside.push(Outside::new(source, field, at, &point, leading, |axis| {
+                query.on(axis)
+            })),
         }
     }
-    candidates
-        .sort_by(|(_, a), (_, b)| a.cost.0.total_cmp(&b.cost.0).then_with(|| a.choice.key().cmp(&b.choice.key())));
+    candidates.sort_by(|(_, a), (_, b)| {
+        a.cost
+            .0
+            .total_cmp(&b.cost.0)
+            .then_with(|| a.choice.key().cmp(&b.choice.key()))
+    });
     if candidates.is_empty() {
         outside.retain(|it| !it.axes.is_empty() || it.is_hole);
         return Err(Missing { outside, broken });
     }
-    left_out.extend(broken.into_iter().map(|(name, breach)| (name, breach.words)));
+    left_out.extend(
+        broken
+            .into_iter()
+            .map(|(name, breach)| (name, breach.words)),
+    );
     let best = candidates.first().map_or((0.0, 0.0), |(_, it)| it.cost);
     for (place, (_, candidate)) in candidates.iter_mut().enumerate() {
-        candidate.standing = if place == 0 { Standing::Best } else { standing(best, candidate.cost) };
+        candidate.standing = if place == 0 {
+            Standing::Best
+        } else {
+            standing(best, candidate.cost)
+        };
     }
     let confidence = match candidates.get(1) {
         Some((_, next)) if next.standing == Standing::Worse => {
             let both = candidates.iter().take(2).flat_map(|(_, it)| &it.figures);
-            let weighed = both.filter(|(metric, _)| goals.iter().any(|(of, _)| of == metric)).map(|(_, figure)| figure);
+            let weighed = both
+                .filter(|(metric, _)| goals.iter().any(|(of, _)| of == metric))
+                .map(|(_, figure)| figure);
             Some(Confidence::new(best, next.cost, weighed))
         }
         _ => None,
@@ -223,7 +276,10 @@ fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Rank
         assumed,
         goals,
         not_weighed,
-        candidates: candidates.into_iter().map(|(_, candidate)| candidate).collect(),
+        candidates: candidates
+            .into_iter()
+            .map(|(_, candidate)| candidate)
+            .collect(),
         left_out,
         outside: outside.into_iter().map(|it| it.words()).collect(),
         confidence,
@@ -242,8 +298,15 @@ enum Obstacle {
 }
 
 fn obstacle(query: &RecommendArgs, choice: &Choice) -> Option<Obstacle> {
-    let is_able =
-        |leg: &Leg| capability::obstacles(Spoken::of(leg), &query.needs, query.no_broker, query.custom_ok).is_empty();
+    let is_able = |leg: &Leg| {
+        capability::obstacles(
+            Spoken::of(leg),
+            &query.needs,
+            query.no_broker,
+            query.custom_ok,
+        )
+        .is_empty()
+    };
     if !choice.protocols().iter().all(is_able) {
         return Some(Obstacle::Protocol);
     }
@@ -260,16 +323,27 @@ fn goals(query: &RecommendArgs, field: &Field, open: &[usize]) -> Vec<(Metric, f
     let known = |metric| open.iter().filter(|at| field.has(**at, metric)).count();
     let goals = query.goals();
     if query.is_balanced() {
-        let most = goals.iter().map(|(metric, _)| known(*metric)).max().unwrap_or_default();
-        return goals.into_iter().filter(|(metric, _)| most > 0 && known(*metric) == most).collect();
+        let most = goals
+            .iter()
+            .map(|(metric, _)| known(*metric))
+            .max()
+            .unwrap_or_default();
+        return goals
+            .into_iter()
+            .filter(|(metric, _)| most > 0 && known(*metric) == most)
+            .collect();
     }
     let instead = |metric| match metric {
-        Metric::Latency if known(Metric::Latency) == 0 => {
-            [Metric::LatencyP90, Metric::LatencyP99].into_iter().find(|it| known(*it) > 0).unwrap_or(metric)
-        }
+        Metric::Latency if known(Metric::Latency) == 0 => [Metric::LatencyP90, Metric::LatencyP99]
+            .into_iter()
+            .find(|it| known(*it) > 0)
+            .unwrap_or(metric),
         _ => metric,
     };
-    goals.into_iter().map(|(metric, weight)| (instead(metric), weight)).collect()
+    goals
+        .into_iter()
+        .map(|(metric, weight)| (instead(metric), weight))
+        .collect()
 }
 
 /// The weighted logarithm of what a choice takes at a point, and half of its interval.
@@ -292,15 +366,40 @@ pub fn cost(
 
 /// Constraints that a candidate breaks, or cannot be shown to keep.
 fn breach(query: &RecommendArgs, figures: &[(Metric, Figure)], point: &Point) -> Option<Breach> {
-    let broken = |words: String| Some(Breach { words, is_known: true });
-    let unknown = |words: &str| Some(Breach { words: words.to_owned(), is_known: false });
-    let of = |metric: Metric| figures.iter().find(|(it, _)| *it == metric).map(|(_, figure)| figure.value);
+    let broken = |words: String| {
+        Some(Breach {
+            words,
+            is_known: true,
+        })
+    };
+    let unknown = |words: &str| {
+        Some(Breach {
+            words: words.to_owned(),
+            is_known: false,
+        })
+    };
+    let of = |metric: Metric| {
+        figures
+            .iter()
+            .find(|(it, _)| *it == metric)
+            .map(|(_, figure)| figure.value)
+    };
     if let Some(most) = query.p99_max {
         let wanted = most.as_secs_f64() * 1e6;
         match of(Metric::LatencyP99) {
             Some(value) if value <= wanted => {}
-            Some(value) => return broken(format!("99 % arrive within {}, wanted {}", time(value), time(wanted))),
-            None => return unknown("its 99th percentile is not known, so that the bound cannot be shown to hold"),
+            Some(value) => {
+                return broken(format!(
+                    "99 % arrive within {}, wanted {}",
+                    time(value),
+                    time(wanted)
+                ));
+            }
+            None => {
+                return unknown(
+                    "its 99th percentile is not known, so that the bound cannot be shown to hold",
+                );
+            }
         }
     }
     let bandwidth = query.bandwidth? as f64;
@@ -315,7 +414,11 @@ fn breach(query: &RecommendArgs, figures: &[(Metric, Figure)], point: &Point) ->
     };
     let needed = 8.0 * bytes * rate * pairs * copies;
     if needed > bandwidth {
-        return broken(format!("it needs {least}{} kbit/s of {}", short(needed / 1e3), short(bandwidth / 1e3)));
+        return broken(format!(
+            "it needs {least}{} kbit/s of {}",
+            short(needed / 1e3),
+            short(bandwidth / 1e3)
+        ));
     }
     match of(Metric::Bytes) {
         Some(_) => None,
@@ -339,7 +442,11 @@ pub fn standing(best: (f64, f64), other: (f64, f64)) -> Standing {
 
 impl Confidence {
     /// That the first cost is below the second, which rest on these figures.
-    fn new<'a>(best: (f64, f64), next: (f64, f64), figures: impl Iterator<Item = &'a Figure>) -> Confidence {
+    fn new<'a>(
+        best: (f64, f64),
+        next: (f64, f64),
+        figures: impl Iterator<Item = &'a Figure>,
+    ) -> Confidence {
         let (mut repeats_least, mut is_assumed) = (usize::MAX, false);
         for figure in figures {
             repeats_least = repeats_least.min(figure.repeats_least);
@@ -354,7 +461,12 @@ impl Confidence {
             it if it < HIGH => Level::Medium,
             _ => Level::High,
         };
-        Confidence { probability: is_told.then_some(probability), level, repeats_least, is_assumed }
+        Confidence {
+            probability: is_told.then_some(probability),
+            level,
+            repeats_least,
+            is_assumed,
+        }
     }
 }
 
@@ -411,14 +523,30 @@ mod tests {
         let of = |figures: &[Figure]| Confidence::new((0.0, 0.01), (3.0, 0.01), figures.iter());
         for few in [1, 2] {
             let found = of(&[figure(9), figure(few)]);
-            assert_eq!((found.level, found.probability, found.repeats_least), (Level::Low, None, few));
+            assert_eq!(
+                (found.level, found.probability, found.repeats_least),
+                (Level::Low, None, few)
+            );
         }
         let found = of(&[figure(9), figure(3)]);
         assert_eq!((found.level, found.probability), (Level::High, Some(1.0)));
-        for doubtful in [Figure { is_assumed: true, ..figure(9) }, Figure { is_stretched: true, ..figure(9) }] {
+        for doubtful in [
+            Figure {
+                is_assumed: true,
+                ..figure(9)
+            },
+            Figure {
+                is_stretched: true,
+                ..figure(9)
+            },
+        ] {
             assert_eq!(of(&[figure(9), doubtful]).level, Level::Low);
         }
-        let near = |distance| Confidence::new((0.0, 0.196), (distance, 0.0), [figure(9)].iter()).level;
-        assert_eq!([near(0.05), near(0.1), near(0.2)], [Level::Low, Level::Medium, Level::High]);
+        let near =
+            |distance| Confidence::new((0.0, 0.196), (distance, 0.0), [figure(9)].iter()).level;
+        assert_eq!(
+            [near(0.05), near(0.1), near(0.2)],
+            [Level::Low, Level::Medium, Level::High]
+        );
     }
 }

@@ -47,14 +47,19 @@ impl Outside {
         let beyond = |axis: Axis| {
             let (from, to) = field.range(axis, &[choice], metric)?;
             let value = point.on(axis);
-            let is_inside = (from <= value && value <= to) || axis.is_near(from, value) || axis.is_near(to, value);
+            let is_inside = (from <= value && value <= to)
+                || axis.is_near(from, value)
+                || axis.is_near(to, value);
             (!is_inside && asked(axis).is_some()).then_some((axis, value, from, to))
         };
         let axes: Vec<_> = AXES.into_iter().filter_map(beyond).collect();
         Outside {
             source: source.name.clone(),
             is_measured: source.kind == Kind::Measured,
-            choice: field.choices.get(choice).map_or_else(String::new, super::Choice::name),
+            choice: field
+                .choices
+                .get(choice)
+                .map_or_else(String::new, super::Choice::name),
             metric,
             is_hole: axes.is_empty() && field.has(choice, metric),
             axes,
@@ -63,9 +68,17 @@ impl Outside {
 
     /// In a line.
     pub fn words(&self) -> String {
-        let verb = if self.is_measured { "was measured" } else { "is known" };
+        let verb = if self.is_measured {
+            "was measured"
+        } else {
+            "is known"
+        };
         if self.is_hole {
-            return format!("{}: {} {verb}, but not all around this point", self.choice, self.metric.name());
+            return format!(
+                "{}: {} {verb}, but not all around this point",
+                self.choice,
+                self.metric.name()
+            );
         }
         if self.axes.is_empty() {
             return format!("{}: {} not known", self.choice, self.metric.name());
@@ -91,12 +104,18 @@ impl Refusal {
         // What is not known to keep them is no candidate; that something breaks them has to be known.
         let is_broken = broken.iter().any(|(_, breach)| breach.is_known);
         let is_partial = !outside.is_empty();
-        let mut reasons: Vec<String> =
-            broken.into_iter().map(|(name, breach)| format!("{name}: {}", breach.words)).collect();
+        let mut reasons: Vec<String> = broken
+            .into_iter()
+            .map(|(name, breach)| format!("{name}: {}", breach.words))
+            .collect();
         for it in &outside {
             let words = match it.axes.as_slice() {
                 [] => it.words(),
-                axes => axes.iter().map(|it| range(*it)).collect::<Vec<_>>().join("; "),
+                axes => axes
+                    .iter()
+                    .map(|it| range(*it))
+                    .collect::<Vec<_>>()
+                    .join("; "),
             };
             let line = format!("{}: {words}", it.source);
             if !reasons.contains(&line) {
@@ -106,18 +125,34 @@ impl Refusal {
         if fields.is_empty() {
             reasons.push("the data have nothing of this kind that counts".to_owned());
         } else if reasons.is_empty() {
-            let goals: Vec<&str> = query.goals().iter().map(|(metric, _)| metric.name()).collect();
-            reasons.push(format!("the data have no {} of what is not left out", goals.join(" or ")));
+            let goals: Vec<&str> = query
+                .goals()
+                .iter()
+                .map(|(metric, _)| metric.name())
+                .collect();
+            reasons.push(format!(
+                "the data have no {} of what is not left out",
+                goals.join(" or ")
+            ));
         }
         reasons.truncate(MOST_REASONS);
-        Refusal { reasons, command: command(query), is_broken, is_partial }
+        Refusal {
+            reasons,
+            command: command(query),
+            is_broken,
+            is_partial,
+        }
     }
 }
 
 /// What measures the point that is asked for, with all protocols of the common API.
 pub fn command(query: &RecommendArgs) -> String {
     if let Some(members) = &query.members {
-        let times: Vec<String> = members.0.iter().map(|time| format!("{}ms", short(*time))).collect();
+        let times: Vec<String> = members
+            .0
+            .iter()
+            .map(|time| format!("{}ms", short(*time)))
+            .collect();
         return format!(
             "thalweg bench sim share --members {} --service deterministic --arrivals periodic",
             times.join(",")
@@ -129,22 +164,34 @@ pub fn command(query: &RecommendArgs) -> String {
         format!("load.rate={}/s", plain(on(Axis::Rate, 1.0))),
         format!("load.flows={}", plain(on(Axis::Pairs, 10.0))),
         format!("topology.link.loss={}%", plain(100.0 * on(Axis::Loss, 0.0))),
-        format!("topology.link.delay={}ms", plain(on(Axis::RoundTrip, 0.0) / 2.0)),
+        format!(
+            "topology.link.delay={}ms",
+            plain(on(Axis::RoundTrip, 0.0) / 2.0)
+        ),
     ];
     if let Some(fan_out) = query.on(Axis::FanOut) {
         sets.push(format!("load.fan_out={}", plain(fan_out)));
     }
     if let Some(bandwidth) = query.bandwidth {
-        sets.push(format!("topology.link.rate={}kbit", plain(bandwidth as f64 / 1000.0)));
+        sets.push(format!(
+            "topology.link.rate={}kbit",
+            plain(bandwidth as f64 / 1000.0)
+        ));
     }
     if let Some(system) = &query.system {
         sets.push(format!("system.name={system}"));
     }
     let sets: Vec<String> = sets.into_iter().map(|set| format!("--set {set}")).collect();
     // How much is carried is not found at one rate: there the rate is where the search begins.
-    let wants_ceiling = query.goals().iter().all(|(metric, _)| *metric == Metric::Throughput);
+    let wants_ceiling = query
+        .goals()
+        .iter()
+        .all(|(metric, _)| *metric == Metric::Throughput);
     let verb = if wants_ceiling { "saturate" } else { "run" };
-    format!("thalweg bench {verb} {SCENARIO} {} --out point", sets.join(" "))
+    format!(
+        "thalweg bench {verb} {SCENARIO} {} --out point",
+        sets.join(" ")
+    )
 }
 
 /// A number without an exponent and without zeros behind.

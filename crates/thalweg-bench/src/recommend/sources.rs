@@ -83,10 +83,19 @@ impl Source {
         if !report::is_of(path, "all") {
             return Source::open(path).map(|source| vec![source]);
         }
-        let folders = STUDIES.iter().map(|study| path.join(study)).filter(|folder| folder.join("run.json").exists());
-        let sources: Vec<Source> = folders.map(|folder| Source::open(&folder)).collect::<io::Result<_>>()?;
+        let folders = STUDIES
+            .iter()
+            .map(|study| path.join(study))
+            .filter(|folder| folder.join("run.json").exists());
+        let sources: Vec<Source> = folders
+            .map(|folder| Source::open(&folder))
+            .collect::<io::Result<_>>()?;
         match sources.is_empty() {
-            true => Err(io::Error::other(format!("{}: it has none of {}", path.display(), STUDIES.join(", ")))),
+            true => Err(io::Error::other(format!(
+                "{}: it has none of {}",
+                path.display(),
+                STUDIES.join(", ")
+            ))),
             false => Ok(sources),
         }
     }
@@ -100,24 +109,37 @@ impl Source {
                 _ => {}
             }
         }
-        let about = fs::read(path.join("run.json")).ok().and_then(|it| serde_json::from_slice::<Value>(&it).ok());
+        let about = fs::read(path.join("run.json"))
+            .ok()
+            .and_then(|it| serde_json::from_slice::<Value>(&it).ok());
         let of = |suite: &str| about.as_ref().filter(|it| it["suite"] == suite);
         if let Some(about) = of("E5") {
-            let text = fs::read_to_string(path.join("trials.csv"))
-                .map_err(|error| io::Error::new(error.kind(), format!("{}/trials.csv: {error}", path.display())))?;
+            let text = fs::read_to_string(path.join("trials.csv")).map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("{}/trials.csv: {error}", path.display()),
+                )
+            })?;
             return Ok(Source::measured(path, about, e5(&text)));
         }
         if let Some(about) = of("E2d") {
             let (trials, notes) = courses::trials(path, about)?;
-            return Ok(Source { notes, ..Source::measured(path, about, trials) });
+            return Ok(Source {
+                notes,
+                ..Source::measured(path, about, trials)
+            });
         }
-        let results = results::read(path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let results = results::read(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
         let (trials, notes) = match ceilings::is_of(&results.about) {
             true => ceilings::trials(&results.about, results.trials),
             false => (results.trials, Vec::new()),
         };
-        Ok(Source { notes, ..Source::measured(path, &results.about, trials) })
+        Ok(Source {
+            notes,
+            ..Source::measured(path, &results.about, trials)
+        })
     }
 
     /// The studies' numbers and orders.
@@ -126,14 +148,24 @@ impl Source {
         let orders = published::orders().map_err(io::Error::other)?;
         Ok(Source {
             orders,
-            ..Source::committed("paper", Kind::Published, "the studies' machines, one per study", trials)
+            ..Source::committed(
+                "paper",
+                Kind::Published,
+                "the studies' machines, one per study",
+                trials,
+            )
         })
     }
 
     /// What we computed.
     pub fn expected() -> io::Result<Source> {
         let trials = published::expected().map_err(io::Error::other)?;
-        Ok(Source::committed("expected", Kind::Computed, "none: arithmetic", trials))
+        Ok(Source::committed(
+            "expected",
+            Kind::Computed,
+            "none: arithmetic",
+            trials,
+        ))
     }
 
     fn committed(name: &str, kind: Kind, machine: &str, trials: Vec<(Cell, Row)>) -> Source {
@@ -153,7 +185,9 @@ impl Source {
             name: path.display().to_string(),
             kind: Kind::Measured,
             machine: machine(about),
-            finished_unix_s: ["finished_unix_s", "started_unix_s"].into_iter().find_map(|key| about[key].as_u64()),
+            finished_unix_s: ["finished_unix_s", "started_unix_s"]
+                .into_iter()
+                .find_map(|key| about[key].as_u64()),
             trials,
             orders: Vec::new(),
             notes: Vec::new(),
@@ -162,7 +196,11 @@ impl Source {
 
     /// The same without its trials.
     pub fn about(&self) -> About {
-        let valid = self.trials.iter().filter(|(_, row)| row.standing == Standing::Valid).count();
+        let valid = self
+            .trials
+            .iter()
+            .filter(|(_, row)| row.standing == Standing::Valid)
+            .count();
         About {
             name: self.name.clone(),
             kind: self.kind,
@@ -187,18 +225,31 @@ pub fn study_of(cell: &Cell) -> &str {
 }
 
 fn machine(about: &Value) -> String {
-    let about = if about["machine"].is_object() { &about["machine"] } else { about };
+    let about = if about["machine"].is_object() {
+        &about["machine"]
+    } else {
+        about
+    };
     let cores = about["cores"].as_u64().map(|it| format!("{it} cores"));
     let words = |key: &str| about[key].as_str().map(str::to_owned);
-    let parts: Vec<String> = [words("cpu"), cores, words("kernel")].into_iter().flatten().collect();
-    if parts.is_empty() { "a machine that is not told".to_owned() } else { parts.join(", ") }
+    let parts: Vec<String> = [words("cpu"), cores, words("kernel")]
+        .into_iter()
+        .flatten()
+        .collect();
+    if parts.is_empty() {
+        "a machine that is not told".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// The thesis's scenarios and how uneven members may be: groups of E5, as `trials.csv` has them. Waits are latencies.
 fn e5(text: &str) -> Vec<(Cell, Row)> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines.filter_map(|line| e5_trial(&head.iter().copied().zip(line.split(',')).collect())).collect()
+    lines
+        .filter_map(|line| e5_trial(&head.iter().copied().zip(line.split(',')).collect()))
+        .collect()
 }
 
 fn e5_trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
@@ -209,18 +260,33 @@ fn e5_trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         return None;
     }
     let period_ms = number("period_ms").filter(|it| *it > 0.0)?;
-    let leg = Leg { protocol: Protocol::Mqtt, qos: number("qos")? as u8, version: 5, window: 20 };
-    let axes = [("members", text("service_ms")?.replace(';', "/")), ("strategy", text("variant")?.to_owned())];
+    let leg = Leg {
+        protocol: Protocol::Mqtt,
+        qos: number("qos")? as u8,
+        version: 5,
+        window: 20,
+    };
+    let axes = [
+        ("members", text("service_ms")?.replace(';', "/")),
+        ("strategy", text("variant")?.to_owned()),
+    ];
     let cell = Cell {
         experiment: "E5".to_owned(),
-        axes: axes.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+        axes: axes
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect(),
         repeat: number("repeat")? as u32,
         seed: number("seed")? as u64,
         system: "thalweg".to_owned(),
         publish: leg,
         subscribe: leg,
         workload: Workload::Fixed { bytes: 100 },
-        load: Load::Open { rate: 1000.0 / period_ms, flows: 1, arrivals: "periodic".to_owned() },
+        load: Load::Open {
+            rate: 1000.0 / period_ms,
+            flows: 1,
+            arrivals: "periodic".to_owned(),
+        },
         ..blank_cell()
     };
     let (delivered, lost) = (number("delivered")? as u64, number("lost")? as u64);
@@ -240,7 +306,17 @@ fn e5_trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         p999: unknown,
         max: unknown,
     };
-    Some((cell, Row { standing, delivered, lost, expected: delivered + lost, response, ..Row::blank(Standing::Valid) }))
+    Some((
+        cell,
+        Row {
+            standing,
+            delivered,
+            lost,
+            expected: delivered + lost,
+            response,
+            ..Row::blank(Standing::Valid)
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -260,16 +336,34 @@ mod tests {
         let (cell, row) = &trials[0];
         assert_eq!(Choice::of(cell).strategy(), Some("adaptive+qos1"));
         let point = Point::of(cell, row).expect("it has a place");
-        assert_eq!((point.on(Axis::Unevenness), point.on(Axis::Members), row.response.mean), (2.0, 3.0, 7059.0));
+        assert_eq!(
+            (
+                point.on(Axis::Unevenness),
+                point.on(Axis::Members),
+                row.response.mean
+            ),
+            (2.0, 3.0, 7059.0)
+        );
         assert!(matches!(&trials[1].1.standing, Standing::Invalid(why) if why.contains("late")));
     }
 
     #[test]
     fn committed_numbers_can_be_read() {
         let paper = Source::paper().expect("it is in the program");
-        assert!(paper.trials.len() > 150 && paper.orders.len() == 12, "{} {}", paper.trials.len(), paper.orders.len());
+        assert!(
+            paper.trials.len() > 150 && paper.orders.len() == 12,
+            "{} {}",
+            paper.trials.len(),
+            paper.orders.len()
+        );
         // Erratum 7: a publisher that stopped offering the load has no latency at it.
         assert_eq!(paper.about().not_valid, 6);
-        assert_eq!(Source::expected().expect("it is in the program").trials.len(), 45 + 10 + 8 + 24);
+        assert_eq!(
+            Source::expected()
+                .expect("it is in the program")
+                .trials
+                .len(),
+            45 + 10 + 8 + 24
+        );
     }
 }

@@ -33,7 +33,11 @@ impl Turn {
             axis => axis.words(self.at),
         };
         let side = if self.is_below { "Below" } else { "Above" };
-        let doubt = if self.is_sure { "" } else { ", but nowhere there by more than the intervals" };
+        let doubt = if self.is_sure {
+            ""
+        } else {
+            ", but nowhere there by more than the intervals"
+        };
         format!(
             "{side} about {place}, all else equal, {} would {}{doubt}.",
             self.then.name(),
@@ -51,11 +55,15 @@ pub fn find(
     choices: &[usize],
     goals: &[(Metric, f64)],
 ) -> (Option<Turn>, Vec<(Axis, f64, f64)>) {
-    let (Some(&first), Some(&(metric, _))) = (choices.first(), goals.first()) else { return (None, Vec::new()) };
+    let (Some(&first), Some(&(metric, _))) = (choices.first(), goals.first()) else {
+        return (None, Vec::new());
+    };
     let mut nearest: Option<((bool, f64), Turn)> = None;
     let mut searched = Vec::new();
     for axis in [Axis::Payload, Axis::Loss] {
-        let Some((from, to)) = field.range(axis, choices, metric) else { continue };
+        let Some((from, to)) = field.range(axis, choices, metric) else {
+            continue;
+        };
         let (low, high) = (axis.scaled(from), axis.scaled(to));
         let here = axis.scaled(point.on(axis)).clamp(low, high);
         if high - low < 1e-9 {
@@ -63,20 +71,31 @@ pub fn find(
         }
         searched.push((axis, from, to));
         // Only the hull: extrapolated turns would be inventions.
-        let inside = RecommendArgs { extrapolate: false, ..query.clone() };
+        let inside = RecommendArgs {
+            extrapolate: false,
+            ..query.clone()
+        };
         let best = |place: f64| {
             let there = point.with(axis, axis.unscaled(place));
-            let costs = choices.iter().filter_map(|at| Some((*at, cost(&inside, field, *at, &there, goals)?.0)));
+            let costs = choices
+                .iter()
+                .filter_map(|at| Some((*at, cost(&inside, field, *at, &there, goals)?.0)));
             let costs: Vec<(usize, f64)> = costs.collect();
             // Where the present best was not measured nothing can be said of it.
             let own = costs.iter().find(|(at, _)| *at == first)?.1;
-            let other = costs.iter().filter(|(_, it)| *it < own - LEAST).min_by(|(_, a), (_, b)| a.total_cmp(b));
+            let other = costs
+                .iter()
+                .filter(|(_, it)| *it < own - LEAST)
+                .min_by(|(_, a), (_, b)| a.total_cmp(b));
             Some(other.map(|(at, _)| *at))
         };
         for end in [low, high] {
-            let Some((place, then)) = along(here, end, best) else { continue };
+            let Some((place, then)) = along(here, end, best) else {
+                continue;
+            };
             let distance = (place - here).abs() / (high - low);
-            let beyond = (1..=LOOKS).map(|step| place + (end - place) * f64::from(step) / f64::from(LOOKS));
+            let beyond =
+                (1..=LOOKS).map(|step| place + (end - place) * f64::from(step) / f64::from(LOOKS));
             let is_sure = beyond.map(|place| point.with(axis, axis.unscaled(place))).any(|there| {
                 let of = |choice| cost(&inside, field, choice, &there, goals);
                 matches!((of(then), of(first)), (Some(one), Some(other)) if one.0 < other.0 && standing(one, other) == Standing::Worse)

@@ -26,7 +26,12 @@ pub fn text(advice: &Advice, query: &RecommendArgs, now_unix_s: u64) -> String {
     out
 }
 
-fn write_text(out: &mut String, advice: &Advice, query: &RecommendArgs, now: u64) -> std::fmt::Result {
+fn write_text(
+    out: &mut String,
+    advice: &Advice,
+    query: &RecommendArgs,
+    now: u64,
+) -> std::fmt::Result {
     writeln!(out, "Asked: {}.", advice.asked)?;
     match &advice.outcome {
         Outcome::Ranked(ranking) => write_ranking(out, ranking, query, now)?,
@@ -37,15 +42,26 @@ fn write_text(out: &mut String, advice: &Advice, query: &RecommendArgs, now: u64
                 writeln!(out, "- {reason}")?;
             }
             if refusal.is_partial {
-                writeln!(out, "\nThis would measure the rest (then add --data point):\n\n  {}", refusal.command)?;
+                writeln!(
+                    out,
+                    "\nThis would measure the rest (then add --data point):\n\n  {}",
+                    refusal.command
+                )?;
             }
         }
         Outcome::Refused(refusal) => {
-            writeln!(out, "\nNo answer: this lies outside of what was measured, and a guess is none.")?;
+            writeln!(
+                out,
+                "\nNo answer: this lies outside of what was measured, and a guess is none."
+            )?;
             for reason in &refusal.reasons {
                 writeln!(out, "- {reason}")?;
             }
-            writeln!(out, "\nThis would measure it (then add --data point):\n\n  {}\n", refusal.command)?;
+            writeln!(
+                out,
+                "\nThis would measure it (then add --data point):\n\n  {}\n",
+                refusal.command
+            )?;
             if !query.extrapolate {
                 writeln!(out, "--extrapolate answers all the same, and says so.")?;
             }
@@ -79,7 +95,12 @@ fn write_text(out: &mut String, advice: &Advice, query: &RecommendArgs, now: u64
     Ok(())
 }
 
-fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now: u64) -> std::fmt::Result {
+fn write_ranking(
+    out: &mut String,
+    ranking: &Ranking,
+    query: &RecommendArgs,
+    now: u64,
+) -> std::fmt::Result {
     if !ranking.assumed.is_empty() {
         let parts: Vec<String> = ranking
             .assumed
@@ -88,22 +109,39 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
             .map(|(axis, value)| axis.words(*value))
             .collect();
         if !parts.is_empty() {
-            writeln!(out, "Not asked for, so taken as measured: {}.", parts.join(", "))?;
+            writeln!(
+                out,
+                "Not asked for, so taken as measured: {}.",
+                parts.join(", ")
+            )?;
         }
     }
     writeln!(out, "{}", source_words(&ranking.source, now))?;
     for note in &ranking.source.notes {
         writeln!(out, "- {note}.")?;
     }
-    let weighed: Vec<String> = ranking.goals.iter().map(|(metric, _)| metric.name().to_owned()).collect();
+    let weighed: Vec<String> = ranking
+        .goals
+        .iter()
+        .map(|(metric, _)| metric.name().to_owned())
+        .collect();
     if ranking.goals.len() > 1 || !ranking.not_weighed.is_empty() {
         let not: Vec<&str> = ranking.not_weighed.iter().map(|it| it.name()).collect();
-        let not = if not.is_empty() { String::new() } else { format!("; not known of all: {}", not.join(", ")) };
+        let not = if not.is_empty() {
+            String::new()
+        } else {
+            format!("; not known of all: {}", not.join(", "))
+        };
         writeln!(out, "Weighed: {}{not}.", weighed.join(", "))?;
     }
     writeln!(out)?;
     for (place, candidate) in ranking.candidates.iter().enumerate().take(TOP) {
-        writeln!(out, "{}. {}", place + 1, candidate_words(ranking, candidate))?;
+        writeln!(
+            out,
+            "{}. {}",
+            place + 1,
+            candidate_words(ranking, candidate)
+        )?;
     }
     let rest: Vec<String> = ranking
         .candidates
@@ -123,7 +161,10 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
     match (tied.first(), ranking.confidence) {
         (Some(_), _) => {
             let names: Vec<String> = tied.iter().map(|it| it.choice.name()).collect();
-            let best = ranking.candidates.first().map_or_else(String::new, |it| it.choice.name());
+            let best = ranking
+                .candidates
+                .first()
+                .map_or_else(String::new, |it| it.choice.name());
             writeln!(
                 out,
                 "A tie: {best} and {}. Equal means shown to differ by less than 10 %; not told apart, that the 95 % \
@@ -131,7 +172,11 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
                 names.join(", ")
             )?;
         }
-        (None, Some(confidence)) => writeln!(out, "{}", confidence_words(&confidence, ranking.source.kind))?,
+        (None, Some(confidence)) => writeln!(
+            out,
+            "{}",
+            confidence_words(&confidence, ranking.source.kind)
+        )?,
         (None, None) => writeln!(out, "There is nothing to compare it with.")?,
     }
     let figures = ranking.candidates.iter().flat_map(|it| &it.figures);
@@ -143,7 +188,8 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
             "Intervals marked with ~ rest on {} %, assumed where {}.",
             short(100.0 * ASSUMED),
             match ranking.source.kind {
-                Kind::Measured => "there was one repeat only (means: more, if their messages differ so much)",
+                Kind::Measured =>
+                    "there was one repeat only (means: more, if their messages differ so much)",
                 _ => "none was published",
             }
         )?;
@@ -163,7 +209,11 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
                 .iter()
                 .map(|(axis, from, to)| format!("{} to {}", axis.words(*from), axis.words(*to)))
                 .collect();
-            writeln!(out, "The order does not turn inside of what was measured ({}).", ranges.join(", "))?;
+            writeln!(
+                out,
+                "The order does not turn inside of what was measured ({}).",
+                ranges.join(", ")
+            )?;
         }
         None => {}
     }
@@ -180,7 +230,11 @@ fn write_ranking(out: &mut String, ranking: &Ranking, query: &RecommendArgs, now
         }
     }
     if !ranking.others.is_empty() {
-        writeln!(out, "\nAlso with an answer, of another machine and so not mixed in: {}.", ranking.others.join(", "))?;
+        writeln!(
+            out,
+            "\nAlso with an answer, of another machine and so not mixed in: {}.",
+            ranking.others.join(", ")
+        )?;
     }
     Ok(())
 }
@@ -206,10 +260,23 @@ fn is_worth_saying(axis: Axis, value: f64) -> bool {
 
 fn candidate_words(ranking: &Ranking, candidate: &Candidate) -> String {
     let goals: Vec<Metric> = ranking.goals.iter().map(|(metric, _)| *metric).collect();
-    let figure = |metric: &Metric| candidate.figures.iter().find(|(of, _)| of == metric).map(|(_, figure)| figure);
-    let mut parts: Vec<String> =
-        goals.iter().filter_map(|metric| Some(figure_words(*metric, figure(metric)?))).collect();
-    for metric in [Metric::Latency, Metric::LatencyP99, Metric::Bytes, Metric::Throughput] {
+    let figure = |metric: &Metric| {
+        candidate
+            .figures
+            .iter()
+            .find(|(of, _)| of == metric)
+            .map(|(_, figure)| figure)
+    };
+    let mut parts: Vec<String> = goals
+        .iter()
+        .filter_map(|metric| Some(figure_words(*metric, figure(metric)?)))
+        .collect();
+    for metric in [
+        Metric::Latency,
+        Metric::LatencyP99,
+        Metric::Bytes,
+        Metric::Throughput,
+    ] {
         if !goals.contains(&metric)
             && let Some(it) = figure(&metric)
             // What was offered in an open loop is no throughput.
@@ -223,23 +290,43 @@ fn candidate_words(ranking: &Ranking, candidate: &Candidate) -> String {
     }
     let is_offered = goals.contains(&Metric::Throughput) && ranking.point.on(Axis::Rate) > 0.0;
     if is_offered && figure(&Metric::Delivered).is_some_and(|it| it.value > 0.99) {
-        parts.push("all that was offered, so at least this (`thalweg bench saturate` finds the ceiling)".to_owned());
+        parts.push(
+            "all that was offered, so at least this (`thalweg bench saturate` finds the ceiling)"
+                .to_owned(),
+        );
     }
-    let trials = goals.iter().filter_map(figure).map(|it| (it.points, it.trials)).max();
+    let trials = goals
+        .iter()
+        .filter_map(figure)
+        .map(|it| (it.points, it.trials))
+        .max();
     let from = match (trials, ranking.source.kind) {
         (Some((points, trials)), Kind::Measured) => {
             let s = |count: usize| if count == 1 { "" } else { "s" };
-            format!(" [{trials} trial{} at {points} point{}]", s(trials), s(points))
+            format!(
+                " [{trials} trial{} at {points} point{}]",
+                s(trials),
+                s(points)
+            )
         }
         _ => String::new(),
     };
-    format!("{}: {}; {}{from}", candidate.choice.name(), parts.join(", "), against(ranking, candidate))
+    format!(
+        "{}: {}; {}{from}",
+        candidate.choice.name(),
+        parts.join(", "),
+        against(ranking, candidate)
+    )
 }
 
 fn figure_words(metric: Metric, figure: &Figure) -> String {
     let mark = if figure.is_assumed { "~" } else { "" };
     let beyond = if figure.is_stretched { " !" } else { "" };
-    format!("{} (± {mark}{} %{beyond})", metric.words(figure.value), rough(figure.half))
+    format!(
+        "{} (± {mark}{} %{beyond})",
+        metric.words(figure.value),
+        rough(figure.half)
+    )
 }
 
 fn against(ranking: &Ranking, candidate: &Candidate) -> String {
@@ -267,15 +354,35 @@ fn source_words(source: &About, now: u64) -> String {
     let (valid, other) = (source.valid, source.not_valid);
     let age = source.finished_unix_s.map_or_else(String::new, |then| {
         let days = now.saturating_sub(then) / 86_400;
-        format!(", {} ({days} day{} old)", date(then), if days == 1 { "" } else { "s" })
+        format!(
+            ", {} ({days} day{} old)",
+            date(then),
+            if days == 1 { "" } else { "s" }
+        )
     });
-    let not = if other == 0 { String::new() } else { format!(", {other} do not") };
-    let counts = if valid == 1 { "1 trial counts".to_owned() } else { format!("{valid} trials count") };
-    format!("Data: {} ({}{age}; {}). {counts}{not}.", source.name, source.kind.words(), source.machine)
+    let not = if other == 0 {
+        String::new()
+    } else {
+        format!(", {other} do not")
+    };
+    let counts = if valid == 1 {
+        "1 trial counts".to_owned()
+    } else {
+        format!("{valid} trials count")
+    };
+    format!(
+        "Data: {} ({}{age}; {}). {counts}{not}.",
+        source.name,
+        source.kind.words(),
+        source.machine
+    )
 }
 
 fn write_stated(out: &mut String, stated: &Stated) -> std::fmt::Result {
-    let study = stated.orders.first().map_or("", |order| order.study.as_str());
+    let study = stated
+        .orders
+        .first()
+        .map_or("", |order| order.study.as_str());
     writeln!(
         out,
         "Data: paper (study {study}: it states an order and publishes no numbers, so there is no size of a difference and no confidence).\n"
@@ -284,21 +391,36 @@ fn write_stated(out: &mut String, stated: &Stated) -> std::fmt::Result {
         writeln!(out, "{}. {}", place + 1, names.join(" and "))?;
     }
     if stated.is_mean {
-        writeln!(out, "\nBy the mean of the ranks in {} orders:", stated.orders.len())?;
+        writeln!(
+            out,
+            "\nBy the mean of the ranks in {} orders:",
+            stated.orders.len()
+        )?;
     } else {
         writeln!(out, "\nIt rests on:")?;
     }
     for order in &stated.orders {
-        writeln!(out, "- {} ({}, study {}).", order.says, order.section, order.study)?;
+        writeln!(
+            out,
+            "- {} ({}, study {}).",
+            order.says, order.section, order.study
+        )?;
     }
     if stated.places.iter().any(|place| place.len() > 1) {
-        writeln!(out, "Those in one place are equal, or the study does not tell them apart.")?;
+        writeln!(
+            out,
+            "Those in one place are equal, or the study does not tell them apart."
+        )?;
     }
     for (name, why) in &stated.left_out {
         writeln!(out, "Left out: {name}: {why}.")?;
     }
     if !stated.elsewhere.is_empty() {
-        writeln!(out, "The same study elsewhere: {}.", stated.elsewhere.join("; "))?;
+        writeln!(
+            out,
+            "The same study elsewhere: {}.",
+            stated.elsewhere.join("; ")
+        )?;
     }
     Ok(())
 }
@@ -314,7 +436,11 @@ fn rough(half: f64) -> String {
 
 /// A probability in percent: nothing is certain.
 fn percent(part: f64) -> String {
-    if part > 0.999 { "more than 99.9".to_owned() } else { short(100.0 * part) }
+    if part > 0.999 {
+        "more than 99.9".to_owned()
+    } else {
+        short(100.0 * part)
+    }
 }
 
 /// The day of a time, UTC.
@@ -327,14 +453,20 @@ fn date(unix_s: u64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// What to write into a program or a configuration: a heading, and lines.
 fn snippet(advice: &Advice, query: &RecommendArgs) -> Option<(String, String)> {
-    let Outcome::Ranked(ranking) = &advice.outcome else { return None };
+    let Outcome::Ranked(ranking) = &advice.outcome else {
+        return None;
+    };
     let best = &ranking.candidates.first()?.choice;
     if let Some(strategy) = best.strategy() {
         return Some(group_snippet(strategy));
@@ -368,8 +500,15 @@ fn snippet(advice: &Advice, query: &RecommendArgs) -> Option<(String, String)> {
         ));
     };
     // The network may change: the client can follow, if the other side of the turn is a protocol of its own.
-    let second = ranking.turn.as_ref().and_then(|turn| scheme(&turn.then)).filter(|it| *it != first);
-    let mut lines = vec!["let client = Client::builder()".to_owned(), format!("    .broker(\"{first}://broker\")?")];
+    let second = ranking
+        .turn
+        .as_ref()
+        .and_then(|turn| scheme(&turn.then))
+        .filter(|it| *it != first);
+    let mut lines = vec![
+        "let client = Client::builder()".to_owned(),
+        format!("    .broker(\"{first}://broker\")?"),
+    ];
     if let Some(second) = second {
         lines.push(format!("    .broker(\"{second}://broker\")?      // the client chooses while the network changes"));
         let goal = match query.objective {
@@ -386,18 +525,24 @@ fn snippet(advice: &Advice, query: &RecommendArgs) -> Option<(String, String)> {
         1 => "AtLeastOnce",
         _ => "ExactlyOnce",
     };
-    lines.push(format!("let options = Options {{ reliability: Reliability::{reliability}, ..Options::default() }};"));
+    lines.push(format!(
+        "let options = Options {{ reliability: Reliability::{reliability}, ..Options::default() }};"
+    ));
     Some(("For our client".to_owned(), lines.join("\n")))
 }
 
 fn group_snippet(strategy: &str) -> (String, String) {
     let (name, told) = strategy.split_once('+').unwrap_or((strategy, ""));
     let how = match (name, told) {
-        (_, "qos1") => "# members subscribe with QoS 1 and acknowledge what they have processed: `thalweg sub --work`",
+        (_, "qos1") => {
+            "# members subscribe with QoS 1 and acknowledge what they have processed: `thalweg sub --work`"
+        }
         ("score" | "adaptive", _) => {
             "# members report their load: `thalweg sub --work --report pingreq --report-every 1s`"
         }
-        ("weighted", _) => "# members have to name their weights, and the weights have to be right: docs/workers.md",
+        ("weighted", _) => {
+            "# members have to name their weights, and the weights have to be right: docs/workers.md"
+        }
         _ => "# members need to tell nothing",
     };
     let lines = format!("{how}\n[[groups.policies]]\nfilter = \"#\"\nstrategy = \"{name}\"");
@@ -407,7 +552,9 @@ fn group_snippet(strategy: &str) -> (String, String) {
 /// The answer for programs.
 pub fn json(advice: &Advice, query: &RecommendArgs, now_unix_s: u64) -> Value {
     let pairs = |list: &[(String, Vec<String>)]| -> Value {
-        list.iter().map(|(name, words)| json!({ "protocol": name, "words": words })).collect()
+        list.iter()
+            .map(|(name, words)| json!({ "protocol": name, "words": words }))
+            .collect()
     };
     let outcome = match &advice.outcome {
         Outcome::Ranked(ranking) => ranking_json(ranking, query, now_unix_s),
@@ -461,8 +608,10 @@ fn ranking_json(ranking: &Ranking, query: &RecommendArgs, now: u64) -> Value {
         };
         json!({ "choice": it.choice.json(), "standing": standing, "figures": figures })
     };
-    let point: serde_json::Map<String, Value> =
-        AXES.into_iter().map(|axis| (axis.name().to_owned(), json!(ranking.point.on(axis)))).collect();
+    let point: serde_json::Map<String, Value> = AXES
+        .into_iter()
+        .map(|axis| (axis.name().to_owned(), json!(ranking.point.on(axis))))
+        .collect();
     let profile = energy::named(&query.energy_profile);
     json!({
         "outcome": "ranked",
@@ -492,7 +641,11 @@ mod tests {
 
     #[test]
     fn days_are_those_of_the_calendar() {
-        for (unix_s, day) in [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_339_420, "2026-11-22")] {
+        for (unix_s, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_795_339_420, "2026-11-22"),
+        ] {
             assert_eq!(date(unix_s), day);
         }
     }

@@ -79,12 +79,19 @@ pub struct Table {
 impl Table {
     /// A table with these columns.
     pub fn new(head: &[&str]) -> Table {
-        Table { head: head.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new(), cards: false }
+        Table {
+            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            rows: Vec::new(),
+            cards: false,
+        }
     }
 
     /// The same, whose cells have sentences.
     pub fn of_sentences(self) -> Table {
-        Table { cards: true, ..self }
+        Table {
+            cards: true,
+            ..self
+        }
     }
 
     /// Adds a row.
@@ -122,25 +129,40 @@ impl Document {
 
     /// Adds a drawing.
     pub fn figure(&mut self, svg: String, caption: impl Into<String>) {
-        self.blocks.push(Block::Figure { svg, caption: caption.into() });
+        self.blocks.push(Block::Figure {
+            svg,
+            caption: caption.into(),
+        });
     }
 
     /// Adds a drawing that takes its colours from the page.
     pub fn chart(&mut self, svg: String, caption: impl Into<String>, command: impl Into<String>) {
-        self.blocks.push(Block::Chart { svg, caption: caption.into(), command: command.into() });
+        self.blocks.push(Block::Chart {
+            svg,
+            caption: caption.into(),
+            command: command.into(),
+        });
     }
 
     /// Adds a table that is shown when somebody asks for it, unless it is empty.
     pub fn folded(&mut self, words: impl Into<String>, table: Table) {
         if !table.rows.is_empty() {
-            self.blocks.push(Block::Folded { words: words.into(), table, is_brief: false });
+            self.blocks.push(Block::Folded {
+                words: words.into(),
+                table,
+                is_brief: false,
+            });
         }
     }
 
     /// The same, but a terminal shows it at once.
     pub fn folded_on_pages(&mut self, words: impl Into<String>, table: Table) {
         if !table.rows.is_empty() {
-            self.blocks.push(Block::Folded { words: words.into(), table, is_brief: true });
+            self.blocks.push(Block::Folded {
+                words: words.into(),
+                table,
+                is_brief: true,
+            });
         }
     }
 
@@ -156,7 +178,9 @@ impl Document {
 
     /// Adds links to what is beside the page: words and places.
     pub fn links(&mut self, links: &[(&str, &str)]) {
-        let links = links.iter().map(|(words, place)| ((*words).to_owned(), (*place).to_owned()));
+        let links = links
+            .iter()
+            .map(|(words, place)| ((*words).to_owned(), (*place).to_owned()));
         self.blocks.push(Block::Links(links.collect()));
     }
 
@@ -172,10 +196,27 @@ impl Document {
 
     /// As Markdown for a terminal: neither drawings nor what is shown only when somebody asks for it.
     pub fn brief(&self) -> String {
-        let is_long =
-            |block: &Block| matches!(block, Block::Folded { is_brief: false, .. } | Block::Code(_) | Block::Links(_));
-        let blocks = self.blocks.iter().filter(|block| !is_long(block)).cloned().collect();
-        Document { title: self.title.clone(), blocks }.markdown()
+        let is_long = |block: &Block| {
+            matches!(
+                block,
+                Block::Folded {
+                    is_brief: false,
+                    ..
+                } | Block::Code(_)
+                    | Block::Links(_)
+            )
+        };
+        let blocks = self
+            .blocks
+            .iter()
+            .filter(|block| !is_long(block))
+            .cloned()
+            .collect();
+        Document {
+            title: self.title.clone(),
+            blocks,
+        }
+        .markdown()
     }
 
     /// As Markdown, without drawings.
@@ -199,7 +240,10 @@ impl Document {
                     }
                 }
                 Block::Links(links) => {
-                    let links: Vec<String> = links.iter().map(|(words, place)| format!("[{words}]({place})")).collect();
+                    let links: Vec<String> = links
+                        .iter()
+                        .map(|(words, place)| format!("[{words}]({place})"))
+                        .collect();
                     let _ = writeln!(text, "\n{}", links.join(" · "));
                 }
                 Block::Contents | Block::Figure { .. } | Block::Chart { .. } => {}
@@ -223,17 +267,30 @@ impl Document {
         for block in &self.blocks {
             let is_chart = matches!(block, Block::Chart { .. });
             if is_chart != in_charts {
-                text.push_str(if is_chart { "<div class=\"charts\">\n" } else { "</div>\n" });
+                text.push_str(if is_chart {
+                    "<div class=\"charts\">\n"
+                } else {
+                    "</div>\n"
+                });
                 in_charts = is_chart;
             }
             match block {
                 Block::Heading(words) => {
-                    let _ = writeln!(text, "<h2 id=\"{}\">{}</h2>", seen.of(words), escaped(words));
+                    let _ = writeln!(
+                        text,
+                        "<h2 id=\"{}\">{}</h2>",
+                        seen.of(words),
+                        escaped(words)
+                    );
                 }
                 Block::Tiles(tiles) => {
                     text.push_str("<div class=\"tiles\">\n");
                     for tile in tiles {
-                        let grey = if tile.number.is_none() { " class=\"grey\"" } else { "" };
+                        let grey = if tile.number.is_none() {
+                            " class=\"grey\""
+                        } else {
+                            ""
+                        };
                         let _ = writeln!(
                             text,
                             "<a{grey} href=\"#{}\"><b>{}</b> {}</a>",
@@ -262,15 +319,26 @@ impl Document {
                     text.push_str("</details>\n");
                 }
                 Block::Figure { svg, caption } => {
-                    let _ = writeln!(text, "<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>", escaped(caption));
+                    let _ = writeln!(
+                        text,
+                        "<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>",
+                        escaped(caption)
+                    );
                 }
-                Block::Chart { svg, caption, command } => {
+                Block::Chart {
+                    svg,
+                    caption,
+                    command,
+                } => {
                     let again = match command.as_str() {
                         "" => String::new(),
                         command => format!("<br><code>{}</code>", unbroken(command)),
                     };
-                    let _ =
-                        writeln!(text, "<figure>{svg}<figcaption>{}{again}</figcaption></figure>", escaped(caption));
+                    let _ = writeln!(
+                        text,
+                        "<figure>{svg}<figcaption>{}{again}</figcaption></figure>",
+                        escaped(caption)
+                    );
                 }
             }
         }
@@ -286,7 +354,12 @@ impl Document {
         let mut seen = Names::default();
         for block in &self.blocks {
             if let Block::Heading(words) = block {
-                let _ = writeln!(text, "<li><a href=\"#{}\">{}</a></li>", seen.of(words), escaped(words));
+                let _ = writeln!(
+                    text,
+                    "<li><a href=\"#{}\">{}</a></li>",
+                    seen.of(words),
+                    escaped(words)
+                );
             }
         }
         text.push_str("</ul></nav>\n");
@@ -302,14 +375,21 @@ impl Names {
         let base = slug(words);
         let count = self.0.iter().filter(|name| **name == base).count();
         self.0.push(base.clone());
-        if count == 0 { base } else { format!("{base}-{}", count + 1) }
+        if count == 0 {
+            base
+        } else {
+            format!("{base}-{}", count + 1)
+        }
     }
 }
 
 /// Words as a part of a link.
 fn slug(words: &str) -> String {
     let words = words.to_lowercase();
-    let parts: Vec<&str> = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = words
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|part| !part.is_empty())
+        .collect();
     parts.join("-")
 }
 
@@ -334,9 +414,17 @@ impl Table {
             text.push_str("<tr>");
             for (at, cell) in row.iter().enumerate() {
                 let class = class_of(cell);
-                let name =
-                    self.head.get(at).filter(|_| self.cards).map(|name| format!(" data-name=\"{}\"", escaped(name)));
-                let _ = write!(text, "<td{class}{}>{}</td>", name.unwrap_or_default(), escaped(cell));
+                let name = self
+                    .head
+                    .get(at)
+                    .filter(|_| self.cards)
+                    .map(|name| format!(" data-name=\"{}\"", escaped(name)));
+                let _ = write!(
+                    text,
+                    "<td{class}{}>{}</td>",
+                    name.unwrap_or_default(),
+                    escaped(cell)
+                );
             }
             text.push_str("</tr>\n");
         }
@@ -349,18 +437,26 @@ const UNCUT_MAX: usize = 44;
 
 /// Words that are never cut: `--` at the end of a line is no flag.
 fn unbroken(command: &str) -> String {
-    let words: Vec<String> = command.split(' ').map(|word| format!("<span>{}</span>", escaped(word))).collect();
+    let words: Vec<String> = command
+        .split(' ')
+        .map(|word| format!("<span>{}</span>", escaped(word)))
+        .collect();
     words.join(" ")
 }
 
 /// Verdicts are told apart at a glance, and by their words.
 fn class_of(cell: &str) -> &'static str {
     match cell {
-        _ if cell.starts_with("not reproduced") || cell.starts_with("above") || cell.starts_with("invalid") => {
+        _ if cell.starts_with("not reproduced")
+            || cell.starts_with("above")
+            || cell.starts_with("invalid") =>
+        {
             " class=\"no\""
         }
         _ if cell.starts_with("reproduced under") => " class=\"so\"",
-        _ if cell.starts_with("not measured") || cell.starts_with("not judged") => " class=\"grey\"",
+        _ if cell.starts_with("not measured") || cell.starts_with("not judged") => {
+            " class=\"grey\""
+        }
         _ if cell.starts_with("reproduced") || cell == "held" => " class=\"yes\"",
         "-" | "" => " class=\"none\"",
         _ if cell.chars().count() > UNCUT_MAX => " class=\"long\"",
@@ -369,7 +465,10 @@ fn class_of(cell: &str) -> &'static str {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// With the colours of [`crate::paper::chart::STYLE`], light and dark. A table wider than the screen has a shadow where it
@@ -401,7 +500,10 @@ mod tests {
     use super::*;
 
     fn sample() -> Document {
-        let mut document = Document { title: "A <b>".to_owned(), ..Document::default() };
+        let mut document = Document {
+            title: "A <b>".to_owned(),
+            ..Document::default()
+        };
         document.heading("Numbers");
         let mut table = Table::new(&["name", "value"]);
         table.row(["a|b".to_owned(), "reproduced".to_owned()]);
@@ -422,8 +524,12 @@ mod tests {
     #[test]
     fn html_stands_alone_and_trusts_no_words() {
         let html = sample().html();
-        for part in ["<title>A &lt;b&gt;</title>", "<td class=\"yes\">reproduced</td>", "<svg></svg>", "what &amp; why"]
-        {
+        for part in [
+            "<title>A &lt;b&gt;</title>",
+            "<td class=\"yes\">reproduced</td>",
+            "<svg></svg>",
+            "what &amp; why",
+        ] {
             assert!(html.contains(part), "{part}");
         }
         assert!(!html.contains("<script") && !html.contains("http"));
@@ -431,7 +537,10 @@ mod tests {
 
     #[test]
     fn a_page_has_contents_and_what_was_not_measured_is_grey() {
-        let mut document = Document { title: "T".to_owned(), ..Document::default() };
+        let mut document = Document {
+            title: "T".to_owned(),
+            ..Document::default()
+        };
         let tile = |number: Option<&str>| Tile {
             number: number.map(str::to_owned),
             words: "it".to_owned(),
@@ -444,7 +553,12 @@ mod tests {
             document.heading("E1: drawings");
         }
         let mut table = Table::new(&["verdict"]);
-        for verdict in ["not judged: noise", "not measured", "reproduced", "reproduced under a condition: x"] {
+        for verdict in [
+            "not judged: noise",
+            "not measured",
+            "reproduced",
+            "reproduced under a condition: x",
+        ] {
             table.row([verdict.to_owned()]);
         }
         document.folded_on_pages("E1: 1 reproduced", table);
@@ -463,7 +577,10 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         let brief = document.brief();
-        assert!(brief.contains("- **not measured** it") && brief.contains("| not judged: noise |"), "{brief}");
+        assert!(
+            brief.contains("- **not measured** it") && brief.contains("| not judged: noise |"),
+            "{brief}"
+        );
     }
 
     #[test]
@@ -471,10 +588,20 @@ mod tests {
         let mut document = Document::default();
         document.chart("<svg></svg>".to_owned(), "what", "thalweg bench --like E1");
         let mut table = Table::new(&["a", "b", "c"]);
-        table.row(["x".repeat(UNCUT_MAX + 1), "12 ± 3".to_owned(), "-".to_owned()]);
+        table.row([
+            "x".repeat(UNCUT_MAX + 1),
+            "12 ± 3".to_owned(),
+            "-".to_owned(),
+        ]);
         document.table(table);
         let html = document.html();
-        assert!(html.contains("<span>--like</span> <span>E1</span>"), "{html}");
-        assert!(html.contains("<td class=\"long\">xxx") && html.contains("<td>12 ± 3</td><td class=\"none\">-</td>"));
+        assert!(
+            html.contains("<span>--like</span> <span>E1</span>"),
+            "{html}"
+        );
+        assert!(
+            html.contains("<td class=\"long\">xxx")
+                && html.contains("<td>12 ± 3</td><td class=\"none\">-</td>")
+        );
     }
 }

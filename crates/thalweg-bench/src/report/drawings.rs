@@ -16,8 +16,16 @@ const AFTER: &str = "published after, s";
 /// thesis.
 pub fn latencies(trial: &Trial, title: &str) -> Drawn {
     let of = |member: usize| {
-        let mine = trial.messages.iter().filter(move |message| usize::from(message.member) == member);
-        mine.filter_map(|message| Some(Point::at(message.intended as f64 * 1e-9, message.wait_ms()?)))
+        let mine = trial
+            .messages
+            .iter()
+            .filter(move |message| usize::from(message.member) == member);
+        mine.filter_map(|message| {
+            Some(Point::at(
+                message.intended as f64 * 1e-9,
+                message.wait_ms()?,
+            ))
+        })
     };
     let dots = |(member, takes): (usize, &f64)| Series {
         name: format!("member {member}, {takes} ms"),
@@ -33,7 +41,11 @@ pub fn latencies(trial: &Trial, title: &str) -> Drawn {
             // So many cannot be told apart.
             count => {
                 let points = (0..count).flat_map(of).collect();
-                vec![Series { name: format!("{count} members"), look: Look::Dots, points }]
+                vec![Series {
+                    name: format!("{count} members"),
+                    look: Look::Dots,
+                    points,
+                }]
             }
         },
         limits: Vec::new(),
@@ -44,17 +56,33 @@ pub fn latencies(trial: &Trial, title: &str) -> Drawn {
 /// How many messages published in each second went to each member, one above the other.
 pub fn shares(trial: &Trial, title: &str) -> Drawn {
     let members = trial.service_ms.len();
-    let end = trial.messages.iter().map(|message| message.intended / SECOND).max()? as usize;
+    let end = trial
+        .messages
+        .iter()
+        .map(|message| message.intended / SECOND)
+        .max()? as usize;
     let mut counts = vec![vec![0.0; members]; end + 1];
-    for message in trial.messages.iter().filter(|message| message.member != NOBODY) {
-        *counts.get_mut((message.intended / SECOND) as usize)?.get_mut(usize::from(message.member))? += 1.0;
+    for message in trial
+        .messages
+        .iter()
+        .filter(|message| message.member != NOBODY)
+    {
+        *counts
+            .get_mut((message.intended / SECOND) as usize)?
+            .get_mut(usize::from(message.member))? += 1.0;
     }
     let bars = Bars {
         title: title.to_owned(),
         x: AFTER.to_owned(),
         y: Axis::linear("messages/s in that second"),
-        parts: (0..members).map(|member| format!("member {member}")).collect(),
-        bars: counts.into_iter().enumerate().map(|(second, parts)| (second.to_string(), parts, None)).collect(),
+        parts: (0..members)
+            .map(|member| format!("member {member}"))
+            .collect(),
+        bars: counts
+            .into_iter()
+            .enumerate()
+            .map(|(second, parts)| (second.to_string(), parts, None))
+            .collect(),
         abreast: false,
         halves: Vec::new(),
     };
@@ -62,15 +90,26 @@ pub fn shares(trial: &Trial, title: &str) -> Drawn {
 }
 
 /// Bars in groups, on a logarithmic scale: a name, and a value with its half interval for each of `series`.
-pub fn bars(title: &str, (x, y): (&str, &str), series: &[String], groups: &[(String, Vec<(f64, f64)>)]) -> Drawn {
+pub fn bars(
+    title: &str,
+    (x, y): (&str, &str),
+    series: &[String],
+    groups: &[(String, Vec<(f64, f64)>)],
+) -> Drawn {
     let bars = Bars {
         title: title.to_owned(),
         x: x.to_owned(),
         y: Axis::log(y),
         parts: series.to_vec(),
-        bars: groups.iter().map(|(name, of)| (name.clone(), of.iter().map(|it| it.0).collect(), None)).collect(),
+        bars: groups
+            .iter()
+            .map(|(name, of)| (name.clone(), of.iter().map(|it| it.0).collect(), None))
+            .collect(),
         abreast: true,
-        halves: groups.iter().map(|(_, of)| of.iter().map(|it| it.1).collect()).collect(),
+        halves: groups
+            .iter()
+            .map(|(_, of)| of.iter().map(|it| it.1).collect())
+            .collect(),
     };
     bars.svg()
 }
@@ -110,11 +149,18 @@ mod tests {
                 &["member 0".to_owned()],
                 &[("score".to_owned(), vec![(3.0, 0.5)])],
             ),
-            lines("sweep", ("interval, s", "wait, ms"), &[("score".to_owned(), vec![(0.1, 3.0), (1.0, 30.0)])]),
+            lines(
+                "sweep",
+                ("interval, s", "wait, ms"),
+                &[("score".to_owned(), vec![(0.1, 3.0), (1.0, 30.0)])],
+            ),
         ];
         for svg in drawn {
             let svg = svg.expect("there is something to draw");
-            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+            assert!(
+                svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"),
+                "{svg}"
+            );
             assert!(!svg.contains("<script") && !svg.contains("NaN"));
         }
     }

@@ -34,7 +34,10 @@ impl<'a> Groups<'a> {
     /// Groups of the trials that count.
     pub fn of(trials: &'a [Trial]) -> Groups<'a> {
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for trial in trials.iter().filter(|trial| trial.verdict == Verdict::Valid) {
+        for trial in trials
+            .iter()
+            .filter(|trial| trial.verdict == Verdict::Valid)
+        {
             groups.entry(trial.cell()).or_default().push(trial);
         }
         Groups { groups }
@@ -42,7 +45,12 @@ impl<'a> Groups<'a> {
 
     /// The group of a cell, if any of its trials counts.
     pub fn get(&self, part: &str, scenario: &str, point: &str, variant: &str) -> Option<Group<'_>> {
-        let key = (part.to_owned(), scenario.to_owned(), point.to_owned(), variant.to_owned());
+        let key = (
+            part.to_owned(),
+            scenario.to_owned(),
+            point.to_owned(),
+            variant.to_owned(),
+        );
         self.groups.get(&key).map(|trials| Group { trials })
     }
 
@@ -52,7 +60,9 @@ impl<'a> Groups<'a> {
         self.groups
             .iter()
             .filter(move |((part, ..), _)| *part == is_of)
-            .map(|((_, scenario, point, variant), trials)| (&**scenario, &**point, &**variant, Group { trials }))
+            .map(|((_, scenario, point, variant), trials)| {
+                (&**scenario, &**point, &**variant, Group { trials })
+            })
     }
 
     /// The names of all parts.
@@ -110,7 +120,12 @@ impl Stat {
     /// The same mean and interval, multiplied.
     pub fn times(&self, factor: f64) -> Stat {
         let range = (self.range.0 * factor, self.range.1 * factor);
-        Stat { mean: self.mean * factor, half: self.half * factor, range, count: self.count }
+        Stat {
+            mean: self.mean * factor,
+            half: self.half * factor,
+            range,
+            count: self.count,
+        }
     }
 }
 
@@ -128,7 +143,11 @@ impl Stat {
     pub fn spread(&self) -> String {
         match self.count {
             0 | 1 => self.to_string(),
-            _ => format!("{self} ({} to {})", short(self.range.0), short(self.range.1)),
+            _ => format!(
+                "{self} ({} to {})",
+                short(self.range.0),
+                short(self.range.1)
+            ),
         }
     }
 }
@@ -156,7 +175,9 @@ mod tests {
         }
         trials[2].messages[0].taken = 2_300_000;
         let groups = Groups::of(&trials);
-        let group = groups.get("core", "S2", "d=10.44ms", "score").expect("two count");
+        let group = groups
+            .get("core", "S2", "d=10.44ms", "score")
+            .expect("two count");
         let stat = group.stat(Trial::wait_mean);
         assert_eq!((stat.count, stat.mean, stat.range), (2, 0.8, (0.3, 1.3)));
         assert!(groups.get("core", "S1", "d=10.44ms", "score").is_none());
@@ -165,15 +186,27 @@ mod tests {
 
     #[test]
     fn means_are_apart_only_beyond_both_intervals() {
-        let stat = |mean, half| Stat { mean, half, range: (mean, mean), count: 3 };
+        let stat = |mean, half| Stat {
+            mean,
+            half,
+            range: (mean, mean),
+            count: 3,
+        };
         assert_eq!(stat(10.0, 2.0).is_above(&stat(5.0, 2.0)), Some(true));
         assert_eq!(stat(5.0, 2.0).is_above(&stat(10.0, 2.0)), Some(false));
         assert_eq!(stat(10.0, 3.0).is_above(&stat(5.0, 2.0)), None);
-        assert_eq!(stat(10.0, f64::NAN).is_above(&stat(5.0, 2.0)), None, "one repeat has no interval");
+        assert_eq!(
+            stat(10.0, f64::NAN).is_above(&stat(5.0, 2.0)),
+            None,
+            "one repeat has no interval"
+        );
     }
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([1492.34, 27.44, 3.456, f64::NAN].map(short), ["1492", "27.4", "3.46", "-"]);
+        assert_eq!(
+            [1492.34, 27.44, 3.456, f64::NAN].map(short),
+            ["1492", "27.4", "3.46", "-"]
+        );
     }
 }

@@ -37,12 +37,30 @@ impl Row {
         let sum = |of: fn(&Trial) -> usize| group.trials().map(of).max().unwrap_or(0);
         Some(Row {
             name: name.to_owned(),
-            ratio: (group.stat(|trial| trial.ratio().0), group.stat(|trial| trial.ratio().1)),
+            ratio: (
+                group.stat(|trial| trial.ratio().0),
+                group.stat(|trial| trial.ratio().1),
+            ),
             bar: group.trials().find_map(|trial| trial.bars)?,
-            limit: (group.stat(|trial| trial.limit_ms.0).mean, group.stat(|trial| trial.limit_ms.1).mean),
+            limit: (
+                group.stat(|trial| trial.limit_ms.0).mean,
+                group.stat(|trial| trial.limit_ms.1).mean,
+            ),
             simulated: (
-                group.stat(|trial| trial.virtual_ms.map_or(f64::NAN, |it| it.0 / trial.limit_ms.0)).mean,
-                group.stat(|trial| trial.virtual_ms.map_or(f64::NAN, |it| it.1 / trial.limit_ms.1)).mean,
+                group
+                    .stat(|trial| {
+                        trial
+                            .virtual_ms
+                            .map_or(f64::NAN, |it| it.0 / trial.limit_ms.0)
+                    })
+                    .mean,
+                group
+                    .stat(|trial| {
+                        trial
+                            .virtual_ms
+                            .map_or(f64::NAN, |it| it.1 / trial.limit_ms.1)
+                    })
+                    .mean,
             ),
             trials: group.trials().count(),
             lost: sum(Trial::lost),
@@ -58,7 +76,11 @@ impl Row {
     }
 
     fn verdict(&self) -> String {
-        if self.is_held() { "held".to_owned() } else { "above the bar".to_owned() }
+        if self.is_held() {
+            "held".to_owned()
+        } else {
+            "above the bar".to_owned()
+        }
     }
 }
 
@@ -79,8 +101,14 @@ pub struct Findings {
 pub fn findings(run: &Run) -> Findings {
     let groups = Groups::of(&run.trials);
     let checks = study::checks(&groups);
-    let rows: Vec<Row> = groups.part("bars").filter_map(|(name, _, _, group)| Row::of(name, &group)).collect();
-    let mut document = Document { title: "E5: state-aware shared subscriptions".to_owned(), ..Document::default() };
+    let rows: Vec<Row> = groups
+        .part("bars")
+        .filter_map(|(name, _, _, group)| Row::of(name, &group))
+        .collect();
+    let mut document = Document {
+        title: "E5: state-aware shared subscriptions".to_owned(),
+        ..Document::default()
+    };
     about(run, &mut document);
     verdicts(&checks, &mut document);
     beside_the_thesis(&groups, &mut document);
@@ -95,7 +123,12 @@ pub fn findings(run: &Run) -> Findings {
         "cells": cells_json(&groups),
         "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
     });
-    Findings { checks, rows, document, json }
+    Findings {
+        checks,
+        rows,
+        document,
+        json,
+    }
 }
 
 fn about(run: &Run, document: &mut Document) {
@@ -104,8 +137,16 @@ fn about(run: &Run, document: &mut Document) {
         Value::Null => "?".to_owned(),
         other => other.to_string(),
     };
-    let valid = run.trials.iter().filter(|trial| trial.verdict == Verdict::Valid).count();
-    let cpu = |who: &str| run.about["cpu_s"][who].as_f64().map_or("?".to_owned(), |seconds| format!("{seconds:.0}"));
+    let valid = run
+        .trials
+        .iter()
+        .filter(|trial| trial.verdict == Verdict::Valid)
+        .count();
+    let cpu = |who: &str| {
+        run.about["cpu_s"][who]
+            .as_f64()
+            .map_or("?".to_owned(), |seconds| format!("{seconds:.0}"))
+    };
     document.text(format!(
         "Thalweg {} ({}), {} of {} trials count, seed {}, budget {}. {} with {} cores, kernel {}; load before: {}. It took \
          {} s; processor time {} s in the broker, {} s in its clients. Broker: {}.",
@@ -164,13 +205,17 @@ fn beside_the_thesis(groups: &Groups<'_>, document: &mut Document) {
         "99 %",
         "repeats",
     ]);
-    let core: Vec<_> =
-        groups.part("core").filter(|(scenario, point, ..)| (*scenario, *point) == ("S2", POINT)).collect();
+    let core: Vec<_> = groups
+        .part("core")
+        .filter(|(scenario, point, ..)| (*scenario, *point) == ("S2", POINT))
+        .collect();
     for (_, _, variant, group) in &core {
         let (thesis, reckoned) = OVERALL
             .iter()
             .find(|(name, ..)| name == variant)
-            .map_or(("-".to_owned(), "-"), |(_, mean, reckoned)| (mean.to_string(), *reckoned));
+            .map_or(("-".to_owned(), "-"), |(_, mean, reckoned)| {
+                (mean.to_string(), *reckoned)
+            });
         let wait = group.stat(Trial::wait_mean);
         table.row([
             (*variant).to_owned(),
@@ -188,21 +233,47 @@ fn beside_the_thesis(groups: &Groups<'_>, document: &mut Document) {
     document.text(
         "Messages 500 to 1000 (tables 7 and 8 of the thesis), by member; ours is the mean over repeats of each figure.",
     );
-    let head = ["strategy", "member", "", "messages", "least", "greatest", "mean", "standard deviation"];
+    let head = [
+        "strategy",
+        "member",
+        "",
+        "messages",
+        "least",
+        "greatest",
+        "mean",
+        "standard deviation",
+    ];
     let mut table = Table::new(&head);
     for (variant, theirs) in STEADY {
-        let Some(group) = groups.get("core", "S2", POINT, variant) else { continue };
+        let Some(group) = groups.get("core", "S2", POINT, variant) else {
+            continue;
+        };
         for (member, theirs) in theirs.iter().enumerate() {
             let names = [variant.to_owned(), member.to_string()];
             table.row(
-                names.clone().into_iter().chain(["thesis".to_owned()]).chain(theirs.iter().map(|it| it.to_string())),
+                names
+                    .clone()
+                    .into_iter()
+                    .chain(["thesis".to_owned()])
+                    .chain(theirs.iter().map(|it| it.to_string())),
             );
-            let ours = (0..5).map(|at| group.stat(|trial| study::steady(trial, member as u16)[at]).mean);
-            table.row(names.into_iter().chain(["ours".to_owned()]).chain(ours.map(short)));
+            let ours = (0..5).map(|at| {
+                group
+                    .stat(|trial| study::steady(trial, member as u16)[at])
+                    .mean
+            });
+            table.row(
+                names
+                    .into_iter()
+                    .chain(["ours".to_owned()])
+                    .chain(ours.map(short)),
+            );
         }
     }
     for variant in ["adaptive", "adaptive+events", "adaptive+qos1"] {
-        let Some(group) = groups.get("core", "S2", POINT, variant) else { continue };
+        let Some(group) = groups.get("core", "S2", POINT, variant) else {
+            continue;
+        };
         for member in 0..3 {
             let names = [variant.to_owned(), member.to_string(), "ours".to_owned()];
             let ours = (0..5).map(|at| group.stat(|trial| study::steady(trial, member)[at]).mean);
@@ -248,12 +319,24 @@ fn core(groups: &Groups<'_>, document: &mut Document) {
 }
 
 /// What is drawn, in this order.
-const DRAWN: [&str; 6] = ["random", "round-robin", "score", "adaptive", "adaptive+events", "adaptive+qos1"];
+const DRAWN: [&str; 6] = [
+    "random",
+    "round-robin",
+    "score",
+    "adaptive",
+    "adaptive+events",
+    "adaptive+qos1",
+];
 
 fn figures(groups: &Groups<'_>, document: &mut Document) {
     let typical: Vec<(&str, &Trial)> = DRAWN
         .into_iter()
-        .filter_map(|variant| Some((variant, groups.get("core", "S2", POINT, variant)?.typical()?)))
+        .filter_map(|variant| {
+            Some((
+                variant,
+                groups.get("core", "S2", POINT, variant)?.typical()?,
+            ))
+        })
         .collect();
     if typical.is_empty() {
         return;
@@ -266,25 +349,45 @@ fn figures(groups: &Groups<'_>, document: &mut Document) {
     }
     for (variant, trial) in &typical {
         if let Some(svg) = drawings::shares(trial, &format!("{variant}: share per second")) {
-            document.chart(svg, "Messages by the second in which they were published, and by who got them.", "");
+            document.chart(
+                svg,
+                "Messages by the second in which they were published, and by who got them.",
+                "",
+            );
         }
     }
     let means = |trial: &Trial, member: u16| {
-        mean(trial.messages.iter().filter(|message| message.member == member).filter_map(|message| message.wait_ms()))
+        mean(
+            trial
+                .messages
+                .iter()
+                .filter(|message| message.member == member)
+                .filter_map(|message| message.wait_ms()),
+        )
     };
     let bars: Vec<(String, Vec<(f64, f64)>)> = DRAWN
         .into_iter()
         .filter_map(|variant| {
             let group = groups.get("core", "S2", POINT, variant)?;
             let stats = (0..3).map(|member| group.stat(move |trial| means(trial, member)));
-            Some((variant.to_owned(), stats.map(|stat| (stat.mean, stat.half)).collect()))
+            Some((
+                variant.to_owned(),
+                stats.map(|stat| (stat.mean, stat.half)).collect(),
+            ))
         })
         .collect();
     let members = ["member 0, 25 ms", "member 1, 25 ms", "member 2, 50 ms"].map(str::to_owned);
-    if let Some(svg) =
-        drawings::bars("Mean wait by member, all repeats", ("strategy", "mean wait, ms"), &members, &bars)
-    {
-        document.chart(svg, "Logarithmic. The lines are 95 % intervals over repeats.", "");
+    if let Some(svg) = drawings::bars(
+        "Mean wait by member, all repeats",
+        ("strategy", "mean wait, ms"),
+        &members,
+        &bars,
+    ) {
+        document.chart(
+            svg,
+            "Logarithmic. The lines are 95 % intervals over repeats.",
+            "",
+        );
     }
 }
 
@@ -293,14 +396,20 @@ fn caption(variant: &str) -> &'static str {
         "round-robin" => {
             "In the thesis the slow member's latency rises along a straight line to 6250 ms at message 1000."
         }
-        "score" => "In the thesis most messages wait for less than 13 ms, those of the slow member up to 71 ms.",
+        "score" => {
+            "In the thesis most messages wait for less than 13 ms, those of the slow member up to 71 ms."
+        }
         "random" => "In the thesis: 1400.7 ms on average.",
         _ => "Not in the thesis.",
     }
 }
 
 fn sweeps(groups: &Groups<'_>, document: &mut Document) {
-    for part in groups.parts().into_iter().filter(|part| !["core", "bars"].contains(part)) {
+    for part in groups
+        .parts()
+        .into_iter()
+        .filter(|part| !["core", "bars"].contains(part))
+    {
         document.heading(format!("Sweep: {part}"));
         if let Some(note) = note(part) {
             document.text(note);
@@ -321,7 +430,11 @@ fn sweeps(groups: &Groups<'_>, document: &mut Document) {
         for (scenario, point, variant, group) in groups.part(part) {
             let wait = group.stat(Trial::wait_mean);
             let tail = group.stat(|trial| {
-                let mut waits: Vec<f64> = trial.messages.iter().filter_map(|message| message.wait_ms()).collect();
+                let mut waits: Vec<f64> = trial
+                    .messages
+                    .iter()
+                    .filter_map(|message| message.wait_ms())
+                    .collect();
                 quantile(&mut waits, 0.99)
             });
             table.row([
@@ -335,7 +448,10 @@ fn sweeps(groups: &Groups<'_>, document: &mut Document) {
                 short(group.stat(|trial| trial.ratio().1).mean),
                 short(
                     group
-                        .stat(|trial| trial.reports as f64 / (trial.messages.len() as f64 * trial.period_ms * 1e-3))
+                        .stat(|trial| {
+                            trial.reports as f64
+                                / (trial.messages.len() as f64 * trial.period_ms * 1e-3)
+                        })
                         .mean,
                 ),
                 group.trials().map(Trial::lost).sum::<usize>().to_string(),
@@ -348,9 +464,11 @@ fn sweeps(groups: &Groups<'_>, document: &mut Document) {
                 .into_iter()
                 .map(|variant| (variant.to_owned(), by_interval(groups, variant)))
                 .collect();
-            if let Some(svg) =
-                drawings::lines("Mean wait by report interval", ("report interval, s", "mean wait, ms"), &series)
-            {
+            if let Some(svg) = drawings::lines(
+                "Mean wait by report interval",
+                ("report interval, s", "mean wait, ms"),
+                &series,
+            ) {
                 document.chart(svg, "Scenario 2, d = 10.44 ms, QoS 0.", "");
             }
         }
@@ -362,7 +480,11 @@ fn by_interval(groups: &Groups<'_>, variant: &str) -> Vec<(f64, f64)> {
         .part("report interval")
         .filter(|(_, _, name, _)| *name == variant)
         .filter_map(|(_, point, _, group)| {
-            let every = point.strip_prefix("every=")?.strip_suffix('s')?.parse().ok()?;
+            let every = point
+                .strip_prefix("every=")?
+                .strip_suffix('s')?
+                .parse()
+                .ok()?;
             Some((every, group.stat(Trial::wait_mean).mean))
         })
         .collect();
@@ -380,8 +502,12 @@ fn note(part: &str) -> Option<&'static str> {
             "One connection is reset after 5 s and comes back after 10 s; what it had and had not processed is lost with QoS 0 \
              and goes to the others with QoS 1."
         }
-        "heterogeneity" => "95 % of the capacity, two members of 25 ms and one that takes so many times as long.",
-        "group" => "80 % of the capacity, half of the members twice as fast, exponential service, Poisson arrivals.",
+        "heterogeneity" => {
+            "95 % of the capacity, two members of 25 ms and one that takes so many times as long."
+        }
+        "group" => {
+            "80 % of the capacity, half of the members twice as fast, exponential service, Poisson arrivals."
+        }
         _ => return None,
     })
 }
@@ -435,10 +561,19 @@ fn against_the_limit(rows: &[Row], document: &mut Document) {
 fn what_does_not_count(run: &Run, document: &mut Document) {
     document.heading("What does not count, and how well this machine kept time");
     let of = |of: fn(&Trial) -> f64| {
-        let mut values: Vec<f64> = run.trials.iter().map(of).filter(|value| value.is_finite()).collect();
+        let mut values: Vec<f64> = run
+            .trials
+            .iter()
+            .map(of)
+            .filter(|value| value.is_finite())
+            .collect();
         (quantile(&mut values, 0.5), quantile(&mut values, 0.99))
     };
-    let (lag, wake, tail) = (of(|trial| trial.lag_p99_us), of(|trial| trial.wake_us.0), of(|trial| trial.wake_us.1));
+    let (lag, wake, tail) = (
+        of(|trial| trial.lag_p99_us),
+        of(|trial| trial.wake_us.0),
+        of(|trial| trial.wake_us.1),
+    );
     document.text(format!(
         "A trial counts if at least 99 % of the intended rate was sent, 99 % of the messages left at most 1 ms or a tenth of \
          the period late, and workers woke late by at most 2 % of the shortest service time on average and 10 % in 99 of 100 \
@@ -451,8 +586,14 @@ fn what_does_not_count(run: &Run, document: &mut Document) {
         short(tail.0),
         short(tail.1),
     ));
-    let mut table = Table::new(&["verdict", "part", "scenario", "point", "strategy", "repeat", "why"]);
-    for trial in run.trials.iter().filter(|trial| trial.verdict != Verdict::Valid) {
+    let mut table = Table::new(&[
+        "verdict", "part", "scenario", "point", "strategy", "repeat", "why",
+    ]);
+    for trial in run
+        .trials
+        .iter()
+        .filter(|trial| trial.verdict != Verdict::Valid)
+    {
         table.row([
             trial.verdict.word().to_owned(),
             trial.part.clone(),

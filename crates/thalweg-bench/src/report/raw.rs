@@ -39,7 +39,11 @@ impl Writer {
     pub fn write(&mut self, trial: &Trial, breathe: &mut dyn FnMut()) -> io::Result<()> {
         writeln!(self.trials, "{}", trial_line(trial))?;
         for (number, message) in trial.messages.iter().enumerate() {
-            writeln!(self.messages, "{}", message_line(trial.number, number, message))?;
+            writeln!(
+                self.messages,
+                "{}",
+                message_line(trial.number, number, message)
+            )?;
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1 {
                 breathe();
             }
@@ -70,7 +74,8 @@ pub fn read(folder: &Path) -> io::Result<Run> {
     trials.sort_by_key(|trial: &Trial| trial.number);
     for line in lines(folder, "messages.csv", MESSAGE_HEAD)? {
         let line = line?;
-        let (number, message) = message_of(&line).ok_or_else(|| broken(folder, "messages.csv", &line))?;
+        let (number, message) =
+            message_of(&line).ok_or_else(|| broken(folder, "messages.csv", &line))?;
         if let Ok(at) = trials.binary_search_by_key(&number, |trial| trial.number)
             && let Some(trial) = trials.get_mut(at)
         {
@@ -80,21 +85,34 @@ pub fn read(folder: &Path) -> io::Result<Run> {
     Ok(Run { about, trials })
 }
 
-fn lines(folder: &Path, name: &str, head: &str) -> io::Result<impl Iterator<Item = io::Result<String>> + use<>> {
+fn lines(
+    folder: &Path,
+    name: &str,
+    head: &str,
+) -> io::Result<impl Iterator<Item = io::Result<String>> + use<>> {
     let file = File::open(folder.join(name)).map_err(|error| named(error, folder, name))?;
     let mut lines = BufReader::new(file).lines();
     match lines.next() {
         Some(Ok(first)) if first == head => Ok(lines),
-        _ => Err(io::Error::other(format!("{}/{name} has other columns than this version writes", folder.display()))),
+        _ => Err(io::Error::other(format!(
+            "{}/{name} has other columns than this version writes",
+            folder.display()
+        ))),
     }
 }
 
 fn named(error: io::Error, folder: &Path, name: &str) -> io::Error {
-    io::Error::new(error.kind(), format!("{}/{name}: {error}", folder.display()))
+    io::Error::new(
+        error.kind(),
+        format!("{}/{name}: {error}", folder.display()),
+    )
 }
 
 fn broken(folder: &Path, name: &str, line: &str) -> io::Error {
-    io::Error::other(format!("{}/{name}: this line is no line of it: {line}", folder.display()))
+    io::Error::other(format!(
+        "{}/{name}: this line is no line of it: {line}",
+        folder.display()
+    ))
 }
 
 /// Lines that are written without a pause.
@@ -111,8 +129,14 @@ t_again_us,marked,t_resent_us,processed";
 
 fn trial_line(trial: &Trial) -> String {
     let service: Vec<String> = trial.service_ms.iter().map(f64::to_string).collect();
-    let maybe = |pair: Option<(f64, f64)>| pair.map_or(String::new(), |(mean, p99)| format!("{mean};{p99}"));
-    let delivered = trial.messages.iter().filter(|message| message.deliveries > 0).count();
+    let maybe = |pair: Option<(f64, f64)>| {
+        pair.map_or(String::new(), |(mean, p99)| format!("{mean};{p99}"))
+    };
+    let delivered = trial
+        .messages
+        .iter()
+        .filter(|message| message.deliveries > 0)
+        .count();
     let (mean, p99) = trial.response();
     let (ratio_mean, ratio_p99) = trial.ratio();
     let fields = [
@@ -160,7 +184,10 @@ fn trial_of(line: &str) -> Option<Trial> {
     let fields: Vec<&str> = line.split(',').collect();
     let mut fields = fields.into_iter();
     let mut next = || fields.next();
-    let pair = |text: &str| text.split_once(';').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let pair = |text: &str| {
+        text.split_once(';')
+            .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)))
+    };
     Some(Trial {
         number: next()?.parse().ok()?,
         part: next()?.to_owned(),
@@ -171,7 +198,10 @@ fn trial_of(line: &str) -> Option<Trial> {
         seed: next()?.parse().ok()?,
         qos: next()?.parse().ok()?,
         period_ms: next()?.parse().ok()?,
-        service_ms: next()?.split(';').map(|each| each.parse().ok()).collect::<Option<_>>()?,
+        service_ms: next()?
+            .split(';')
+            .map(|each| each.parse().ok())
+            .collect::<Option<_>>()?,
         counted: pair(next()?)?,
         bars: pair(next()?),
         limit_ms: (next()?.parse().ok()?, next()?.parse().ok()?),
@@ -179,12 +209,18 @@ fn trial_of(line: &str) -> Option<Trial> {
         virtual_ms: pair(next()?),
         verdict: {
             let word = next()?;
-            Verdict::ALL.into_iter().find(|verdict| verdict.word() == word)?
+            Verdict::ALL
+                .into_iter()
+                .find(|verdict| verdict.word() == word)?
         },
         why: next()?.to_owned(),
         achieved: next()?.parse().ok()?,
         lag_p99_us: next()?.parse().ok()?,
-        wake_us: (next()?.parse().ok()?, next()?.parse().ok()?, next()?.parse().ok()?),
+        wake_us: (
+            next()?.parse().ok()?,
+            next()?.parse().ok()?,
+            next()?.parse().ok()?,
+        ),
         reports: next()?.parse().ok()?,
         worker_bytes: next()?.parse().ok()?,
         closed: next()?.parse().ok()?,
@@ -194,7 +230,11 @@ fn trial_of(line: &str) -> Option<Trial> {
 }
 
 fn message_line(trial: u32, number: usize, message: &Message) -> String {
-    let member = if message.member == NOBODY { String::new() } else { message.member.to_string() };
+    let member = if message.member == NOBODY {
+        String::new()
+    } else {
+        message.member.to_string()
+    };
     format!(
         "{trial},{number},{},{},{},{},{},{member},{},{},{},{},{}",
         micros(message.intended),
@@ -236,11 +276,19 @@ fn message_of(line: &str) -> Option<(u32, Message)> {
 
 /// Microseconds; nothing for what did not happen.
 fn micros(nanos: u64) -> String {
-    if nanos == NEVER { String::new() } else { (nanos / 1000).to_string() }
+    if nanos == NEVER {
+        String::new()
+    } else {
+        (nanos / 1000).to_string()
+    }
 }
 
 fn nanos(micros: &str) -> Option<u64> {
-    if micros.is_empty() { Some(NEVER) } else { micros.parse::<u64>().ok()?.checked_mul(1000) }
+    if micros.is_empty() {
+        Some(NEVER)
+    } else {
+        micros.parse::<u64>().ok()?.checked_mul(1000)
+    }
 }
 
 /// Words without what separates columns and lines.
@@ -309,7 +357,10 @@ pub(crate) mod tests {
         let _ = fs::remove_dir_all(&folder);
         let [mut first, mut second] = trials;
         (first.why, second.why) = ("late  very late".to_owned(), "late  very late".to_owned());
-        assert_eq!((run.about["seed"].as_u64(), run.trials), (Some(1), vec![first, second]));
+        assert_eq!(
+            (run.about["seed"].as_u64(), run.trials),
+            (Some(1), vec![first, second])
+        );
     }
 
     #[test]

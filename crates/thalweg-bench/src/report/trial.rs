@@ -148,7 +148,12 @@ pub struct Trial {
 impl Trial {
     /// What all repeats of a cell have in common.
     pub fn cell(&self) -> (String, String, String, String) {
-        (self.part.clone(), self.scenario.clone(), self.point.clone(), self.variant.clone())
+        (
+            self.part.clone(),
+            self.scenario.clone(),
+            self.point.clone(),
+            self.variant.clone(),
+        )
     }
 
     /// Mean wait in milliseconds: publish until taken from the worker's queue, of all messages that were.
@@ -160,7 +165,12 @@ impl Trial {
     pub fn response(&self) -> (f64, f64) {
         let (from, to) = self.counted;
         let counts = |message: &&Message| (from..to).contains(&(message.intended as f64 * 1e-9));
-        let mut took: Vec<f64> = self.messages.iter().filter(counts).filter_map(Message::response_ms).collect();
+        let mut took: Vec<f64> = self
+            .messages
+            .iter()
+            .filter(counts)
+            .filter_map(Message::response_ms)
+            .collect();
         (mean(took.iter().copied()), quantile(&mut took, 0.99))
     }
 
@@ -172,23 +182,34 @@ impl Trial {
 
     /// Messages that were sent and never processed.
     pub fn lost(&self) -> usize {
-        self.messages.iter().filter(|message| message.sent != NEVER && message.done == NEVER).count()
+        self.messages
+            .iter()
+            .filter(|message| message.sent != NEVER && message.done == NEVER)
+            .count()
     }
 
     /// Messages that were delivered more than once.
     pub fn repeated(&self) -> usize {
-        self.messages.iter().filter(|message| message.deliveries > 1).count()
+        self.messages
+            .iter()
+            .filter(|message| message.deliveries > 1)
+            .count()
     }
 
     /// Messages that were processed more than once.
     pub fn processed_twice(&self) -> usize {
-        self.messages.iter().filter(|message| message.processed > 1).count()
+        self.messages
+            .iter()
+            .filter(|message| message.processed > 1)
+            .count()
     }
 
     /// Messages that were with somebody who did not do them: somebody else got them, or the same one again. Those of which
     /// nobody heard the first time are known by their mark.
     pub fn exposed(&self) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(|message| message.marked > 0 || message.deliveries > 1)
+        self.messages
+            .iter()
+            .filter(|message| message.marked > 0 || message.deliveries > 1)
     }
 
     /// Longest time until a message that was with a member when something happened to it, or was sent there afterwards,
@@ -196,34 +217,50 @@ impl Trial {
     pub fn resent_after_ms(&self) -> f64 {
         let after = |message: &Message| {
             // Without a mark it is a fault, but it came.
-            ms(message.resent.min(message.again).saturating_sub(message.intended.max(self.incident)))
+            ms(message
+                .resent
+                .min(message.again)
+                .saturating_sub(message.intended.max(self.incident)))
         };
         self.exposed().map(after).fold(0.0, f64::max)
     }
 
     /// Messages that came again without a mark.
     pub fn unmarked(&self) -> usize {
-        self.messages.iter().filter(|message| message.deliveries > 1 && message.marked + 1 < message.deliveries).count()
+        self.messages
+            .iter()
+            .filter(|message| message.deliveries > 1 && message.marked + 1 < message.deliveries)
+            .count()
     }
 
     /// Messages 500 to 1000, by member: the steady part of the thesis.
     pub fn steady(&self, member: u16) -> Vec<f64> {
         let steady = self.messages.iter().skip(500).take(500);
-        steady.filter(|message| message.member == member).filter_map(Message::wait_ms).collect()
+        steady
+            .filter(|message| message.member == member)
+            .filter_map(Message::wait_ms)
+            .collect()
     }
 }
 
 /// The mean; not a number for nothing.
 pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
-    if count == 0 { f64::NAN } else { sum / count as f64 }
+    if count == 0 {
+        f64::NAN
+    } else {
+        sum / count as f64
+    }
 }
 
 /// The value that so large a part is not above; sorts.
 pub fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = (values.len() as f64 * part) as usize;
-    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    values
+        .get(at.min(values.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 /// Half of the 95 % confidence interval of a mean, by Student's t.
@@ -233,10 +270,16 @@ pub fn half_interval(values: &[f64]) -> f64 {
         return f64::NAN;
     }
     let middle = mean(values.iter().copied());
-    let variance = values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (count - 1) as f64;
+    let variance = values
+        .iter()
+        .map(|value| (value - middle).powi(2))
+        .sum::<f64>()
+        / (count - 1) as f64;
     // For 1, 2, … degrees of freedom.
-    const T: [f64; 15] =
-        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
+    const T: [f64; 15] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131,
+    ];
     T.get(count - 2).copied().unwrap_or(2.0) * (variance / count as f64).sqrt()
 }
 

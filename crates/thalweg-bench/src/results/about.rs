@@ -23,11 +23,17 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
     about["program_hash"] = json!(program_hash());
     about["scenario_hash"] = json!(hash(cells));
     about["command_line"] = json!(std::env::args().collect::<Vec<_>>());
-    about["governor"] = json!(line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    about["clock_source"] = json!(line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    about["governor"] = json!(line_of(
+        "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+    ));
+    about["clock_source"] = json!(line_of(
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+    ));
     about["virtual_machine"] = json!(is_virtual());
-    about["sysctls"] =
-        SYSCTLS.iter().map(|name| (name.to_string(), json!(line_of(&sysctl_file(name))))).collect::<Value>();
+    about["sysctls"] = SYSCTLS
+        .iter()
+        .map(|name| (name.to_string(), json!(line_of(&sysctl_file(name)))))
+        .collect::<Value>();
     about["traces"] = json!(traces(cells));
     let mut seeds: Vec<u64> = cells.iter().map(|cell| cell.seed).collect();
     seeds.sort_unstable();
@@ -39,8 +45,15 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
 
 /// What tells these cells from others, whatever their order: 16 hexadecimal digits. Traces count with what is in them.
 pub fn hash(cells: &[Cell]) -> String {
-    let mut lines: Vec<String> = cells.iter().map(|cell| serde_json::to_string(cell).unwrap_or_default()).collect();
-    lines.extend(traces(cells).into_iter().map(|(file, hash)| format!("{file} {hash:?}")));
+    let mut lines: Vec<String> = cells
+        .iter()
+        .map(|cell| serde_json::to_string(cell).unwrap_or_default())
+        .collect();
+    lines.extend(
+        traces(cells)
+            .into_iter()
+            .map(|(file, hash)| format!("{file} {hash:?}")),
+    );
     lines.sort_unstable();
     format!("{:016x}", xxh3_64(lines.join("\n").as_bytes()))
 }
@@ -50,7 +63,11 @@ fn traces(cells: &[Cell]) -> BTreeMap<&str, Option<String>> {
     let mut traces = BTreeMap::new();
     for cell in cells {
         if let Workload::Trace { file } = &cell.workload {
-            let of_file = || fs::read(file).ok().map(|text| format!("{:016x}", xxh3_64(&text)));
+            let of_file = || {
+                fs::read(file)
+                    .ok()
+                    .map(|text| format!("{:016x}", xxh3_64(&text)))
+            };
             traces.entry(file.as_str()).or_insert_with(of_file);
         }
     }
@@ -60,7 +77,12 @@ fn traces(cells: &[Cell]) -> BTreeMap<&str, Option<String>> {
 /// Of the file that runs: the commit alone does not say how it was built.
 fn program_hash() -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    let of_file = || Some(format!("{:016x}", xxh3_64(&fs::read(std::env::current_exe().ok()?).ok()?)));
+    let of_file = || {
+        Some(format!(
+            "{:016x}",
+            xxh3_64(&fs::read(std::env::current_exe().ok()?).ok()?)
+        ))
+    };
     HASH.get_or_init(of_file).clone()
 }
 
@@ -73,7 +95,9 @@ fn sysctl_file(name: &str) -> String {
 }
 
 fn line_of(file: &str) -> Option<String> {
-    fs::read_to_string(file).ok().map(|text| text.trim().replace('\t', " "))
+    fs::read_to_string(file)
+        .ok()
+        .map(|text| text.trim().replace('\t', " "))
 }
 
 /// Settings of the kernel that move figures.

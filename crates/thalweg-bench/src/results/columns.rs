@@ -1,6 +1,8 @@
 //! The columns of `trials.csv`: a table that the head, the lines and `columns.md` are made of.
 
-use crate::cell::{CallCounter, Calls, Cell, Driver, Engine, Load, Protocol, Quantiles, Row, Standing, Workload};
+use crate::cell::{
+    CallCounter, Calls, Cell, Driver, Engine, Load, Protocol, Quantiles, Row, Standing, Workload,
+};
 
 /// A column.
 struct Column {
@@ -12,19 +14,32 @@ struct Column {
 
 /// The first line.
 pub fn head() -> String {
-    COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+    COLUMNS
+        .iter()
+        .map(|column| column.name)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The line of a trial.
 pub fn line(cell: &Cell, row: &Row) -> String {
-    COLUMNS.iter().map(|column| quoted(&(column.of)(cell, row))).collect::<Vec<_>>().join(",")
+    COLUMNS
+        .iter()
+        .map(|column| quoted(&(column.of)(cell, row)))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// What the columns are, for people.
 pub fn described() -> String {
     let rows: String = COLUMNS
         .iter()
-        .map(|column| format!("| `{}` | {} | {} |\n", column.name, column.unit, column.meaning))
+        .map(|column| {
+            format!(
+                "| `{}` | {} | {} |\n",
+                column.name, column.unit, column.meaning
+            )
+        })
         .collect();
     format!(
         "# Columns\n\n## trials.csv\n\nA line per trial. Empty: does not apply.\n\n| column | unit | meaning |\n|---|---|---|\n{rows}{OTHERS}"
@@ -52,12 +67,20 @@ fn maybe<T: ToString>(value: Option<T>) -> String {
 }
 
 fn per_second(count: u64, row: &Row) -> String {
-    if row.seconds > 0.0 { number(count as f64 / row.seconds) } else { String::new() }
+    if row.seconds > 0.0 {
+        number(count as f64 / row.seconds)
+    } else {
+        String::new()
+    }
 }
 
 /// A quantile, empty where nothing was received.
 fn of(quantiles: &Quantiles, value: f64) -> String {
-    if quantiles.count > 0 { number(value) } else { String::new() }
+    if quantiles.count > 0 {
+        number(value)
+    } else {
+        String::new()
+    }
 }
 
 fn protocol(protocol: Protocol) -> String {
@@ -65,7 +88,10 @@ fn protocol(protocol: Protocol) -> String {
 }
 
 fn pairs<K: ToString, V: ToString>(pairs: impl Iterator<Item = (K, V)>) -> String {
-    pairs.map(|(name, value)| format!("{}={}", name.to_string(), value.to_string())).collect::<Vec<_>>().join(";")
+    pairs
+        .map(|(name, value)| format!("{}={}", name.to_string(), value.to_string()))
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 macro_rules! columns {

@@ -8,7 +8,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::interval_log::{IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag};
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+};
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,15 +28,21 @@ pub struct Latency {
 /// Latencies of the trial of that key.
 pub fn histogram(folder: &Path, key: &str) -> io::Result<Latency> {
     let file = path(folder, key, "hlog");
-    let text = fs::read(&file).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    let text = fs::read(&file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
     let broken = |what: &str| io::Error::other(format!("{}: {what}", file.display()));
     let (mut response, mut service) = (None, None);
     for entry in IntervalLogIterator::new(&text) {
         let entry = entry.map_err(|_| broken("this is no histogram log"))?;
-        let LogEntry::Interval(interval) = entry else { continue };
-        let bytes = STANDARD.decode(interval.encoded_histogram()).map_err(|_| broken("no base64"))?;
-        let mut found: Histogram<u64> =
-            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|_| broken("no V2 histogram"))?;
+        let LogEntry::Interval(interval) = entry else {
+            continue;
+        };
+        let bytes = STANDARD
+            .decode(interval.encoded_histogram())
+            .map_err(|_| broken("no base64"))?;
+        let mut found: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|_| broken("no V2 histogram"))?;
         // One that was read would refuse to take longer times from another.
         found.auto(true);
         match interval.tag().map(|tag| tag.as_str()) {
@@ -58,15 +66,24 @@ pub fn write(folder: &Path, key: &str, lasted: Duration, latency: &Latency) -> i
             .add_comment("thalweg bench; nanoseconds; both histograms are of the measured phase")
             .with_max_value_divisor(1e6)
             .begin_log_with(&mut log, &mut serializer)?;
-        for (name, histogram) in [("response", &latency.response), ("service", &latency.service)] {
+        for (name, histogram) in [
+            ("response", &latency.response),
+            ("service", &latency.service),
+        ] {
             writer
                 .write_histogram(histogram, Duration::ZERO, lasted, Tag::new(name))
                 .map_err(|error| io::Error::other(format!("{error:?}")))?;
         }
     }
     replace(&path(folder, key, "hlog"), &log)?;
-    replace(&path(folder, key, "hgrm"), percentiles(&latency.response).as_bytes())?;
-    replace(&path(folder, key, "service.hgrm"), percentiles(&latency.service).as_bytes())
+    replace(
+        &path(folder, key, "hgrm"),
+        percentiles(&latency.response).as_bytes(),
+    )?;
+    replace(
+        &path(folder, key, "service.hgrm"),
+        percentiles(&latency.service).as_bytes(),
+    )
 }
 
 /// The percentiles in microseconds, as HdrHistogram's programs print them.
@@ -78,14 +95,25 @@ pub fn percentiles(histogram: &Histogram<u64>) -> String {
 }
 
 fn write_percentiles(histogram: &Histogram<u64>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:>14} {:>17} {:>10} {:>14}\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")?;
+    writeln!(
+        out,
+        "{:>14} {:>17} {:>10} {:>14}\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    )?;
     for point in histogram.iter_quantiles(TICKS) {
-        let (value, quantile) = (point.value_iterated_to() as f64 / 1e3, point.quantile_iterated_to());
+        let (value, quantile) = (
+            point.value_iterated_to() as f64 / 1e3,
+            point.quantile_iterated_to(),
+        );
         // The last value may be the end of its bucket, beyond anything recorded.
         let value = value.min(histogram.max() as f64 / 1e3);
         let count = histogram.count_between(0, point.value_iterated_to());
         match quantile < 1.0 {
-            true => writeln!(out, "{value:>14.3} {quantile:>17.12} {count:>10} {:>14.2}", 1.0 / (1.0 - quantile))?,
+            true => writeln!(
+                out,
+                "{value:>14.3} {quantile:>17.12} {count:>10} {:>14.2}",
+                1.0 / (1.0 - quantile)
+            )?,
             false => {
                 writeln!(out, "{value:>14.3} {quantile:>17.12} {count:>10}")?;
                 break;
@@ -93,21 +121,41 @@ fn write_percentiles(histogram: &Histogram<u64>, out: &mut dyn Write) -> io::Res
         }
     }
     let buckets = 64 - histogram.high().leading_zeros().min(63);
-    writeln!(out, "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]", histogram.mean() / 1e3, histogram.stdev() / 1e3)?;
-    writeln!(out, "#[Max     = {:>12.3}, Total count    = {:>12}]", histogram.max() as f64 / 1e3, histogram.len())?;
-    writeln!(out, "#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]", 2048)
+    writeln!(
+        out,
+        "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]",
+        histogram.mean() / 1e3,
+        histogram.stdev() / 1e3
+    )?;
+    writeln!(
+        out,
+        "#[Max     = {:>12.3}, Total count    = {:>12}]",
+        histogram.max() as f64 / 1e3,
+        histogram.len()
+    )?;
+    writeln!(
+        out,
+        "#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]",
+        2048
+    )
 }
 
 /// The name of a trial's files without the ending: its key, shortened where file systems end.
 pub fn file_name(key: &str) -> String {
     match key.char_indices().nth(NAME_CHARS_MAX) {
         None => key.to_owned(),
-        Some((end, _)) => format!("{}-{:016x}", key.get(..end).unwrap_or_default(), xxh3_64(key.as_bytes())),
+        Some((end, _)) => format!(
+            "{}-{:016x}",
+            key.get(..end).unwrap_or_default(),
+            xxh3_64(key.as_bytes())
+        ),
     }
 }
 
 fn path(folder: &Path, key: &str, ending: &str) -> PathBuf {
-    folder.join("latency").join(format!("{}.{ending}", file_name(key)))
+    folder
+        .join("latency")
+        .join(format!("{}.{ending}", file_name(key)))
 }
 
 /// Lines for each halving of what is left above, as HdrHistogram's programs have it.

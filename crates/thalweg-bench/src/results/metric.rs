@@ -54,7 +54,11 @@ impl Unit {
 
     /// A value as it is written.
     pub fn written(self, value: f64) -> String {
-        let number = if self == Unit::Part { value * 100.0 } else { value };
+        let number = if self == Unit::Part {
+            value * 100.0
+        } else {
+            value
+        };
         let digits = match number.abs() {
             _ if number == number.trunc() && number.abs() < 1e15 => 0,
             size if size >= 1000.0 => 0,

@@ -24,7 +24,10 @@ pub fn read(folder: &Path) -> io::Result<Results> {
     let about = text(folder, "run.json")?;
     let about = serde_json::from_str(&about)
         .map_err(|error| io::Error::other(format!("{}/run.json: {error}", folder.display())))?;
-    Ok(Results { about, trials: trials(folder)? })
+    Ok(Results {
+        about,
+        trials: trials(folder)?,
+    })
 }
 
 /// A line of `cells.jsonl`.
@@ -42,22 +45,37 @@ pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
     let mut trials = Vec::new();
     for (number, line) in whole_lines(&text).enumerate() {
         let line: Line = serde_json::from_str(line).map_err(|error| {
-            io::Error::other(format!("{}/cells.jsonl: line {}: {error}", folder.display(), number + 1))
+            io::Error::other(format!(
+                "{}/cells.jsonl: line {}: {error}",
+                folder.display(),
+                number + 1
+            ))
         })?;
         let standing = verdict::of_stored(&line.cell, &line.row);
-        trials.push((line.cell, Row { standing, ..line.row }));
+        trials.push((
+            line.cell,
+            Row {
+                standing,
+                ..line.row
+            },
+        ));
     }
     Ok(trials)
 }
 
 /// Lines that end.
 pub fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
+    text.split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n'))
 }
 
 fn text(folder: &Path, name: &str) -> io::Result<String> {
-    let bytes = fs::read(folder.join(name))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}/{name}: {error}", folder.display())))?;
+    let bytes = fs::read(folder.join(name)).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}/{name}: {error}", folder.display()),
+        )
+    })?;
     // A torn line may end within a character.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -22,17 +22,30 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     let names = COLUMNS.iter().chain(is_asked.then_some(&CALLS));
     let columns: Vec<&Metric> = names.filter_map(|name| metric(name)).collect();
     let heads: Vec<&str> = columns.iter().map(|metric| metric.name).collect();
-    let mut text =
-        format!("# {name}\n\n| point | n | {} |\n|---|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    let mut text = format!(
+        "# {name}\n\n| point | n | {} |\n|---|---|{}\n",
+        heads.join(" | "),
+        "---|".repeat(heads.len())
+    );
     let mut json = json!({ "name": name, "points": [] });
     for (point, cell, rows) in &points {
-        let value =
-            |metric: &Metric| median(&rows.iter().filter_map(|row| (metric.of)(cell, row)).collect::<Vec<f64>>());
-        let written =
-            |metric: &&Metric| value(metric).map_or_else(|| "-".to_owned(), |value| metric.unit.written(value));
+        let value = |metric: &Metric| {
+            median(
+                &rows
+                    .iter()
+                    .filter_map(|row| (metric.of)(cell, row))
+                    .collect::<Vec<f64>>(),
+            )
+        };
+        let written = |metric: &&Metric| {
+            value(metric).map_or_else(|| "-".to_owned(), |value| metric.unit.written(value))
+        };
         let cells: Vec<String> = columns.iter().map(written).collect();
         text += &format!("| {point} | {} | {} |\n", rows.len(), cells.join(" | "));
-        let figures: Value = columns.iter().map(|metric| (metric.name.to_owned(), json!(value(metric)))).collect();
+        let figures: Value = columns
+            .iter()
+            .map(|metric| (metric.name.to_owned(), json!(value(metric))))
+            .collect();
         if let Some(list) = json["points"].as_array_mut() {
             list.push(json!({ "axes": cell.axes, "system": cell.system, "trials": rows.len(), "median": figures }));
         }
@@ -42,12 +55,25 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     if !others.is_empty() {
         text += "\nThese do not count:\n\n";
         for (cell, row) in &others {
-            text += &format!("- {}: {}: {}\n", cell.key(), row.standing.word(), row.standing.why());
+            text += &format!(
+                "- {}: {}: {}\n",
+                cell.key(),
+                row.standing.word(),
+                row.standing.why()
+            );
         }
     }
     fs::write(folder.join("summary.md"), &text)?;
-    let outcome = if points.is_empty() { Outcome::Invalid } else { Outcome::Done };
-    Ok(Found { summary: text, json, outcome })
+    let outcome = if points.is_empty() {
+        Outcome::Invalid
+    } else {
+        Outcome::Done
+    };
+    Ok(Found {
+        summary: text,
+        json,
+        outcome,
+    })
 }
 
 /// A point: its name, a cell of it, its rows.
@@ -63,8 +89,16 @@ fn points(trials: &[(Cell, Row)]) -> (Vec<Point<'_>>, Vec<&(Cell, Row)>) {
             others.push(trial);
             continue;
         }
-        let name: Vec<String> = cell.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let name = if name.is_empty() { "all".to_owned() } else { name.join(" ") };
+        let name: Vec<String> = cell
+            .axes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let name = if name.is_empty() {
+            "all".to_owned()
+        } else {
+            name.join(" ")
+        };
         match points.iter_mut().find(|(other, ..)| *other == name) {
             Some((.., rows)) => rows.push(row),
             None => points.push((name, cell, vec![row])),
@@ -77,5 +111,14 @@ fn points(trials: &[(Cell, Row)]) -> (Vec<Point<'_>>, Vec<&(Cell, Row)>) {
 /// If they were to be counted.
 const CALLS: &str = "calls_per_msg";
 /// What fits on a line.
-const COLUMNS: [&str; 9] =
-    ["achieved", "delivered", "delivery", "p50", "p99", "bytes_per_msg", "cpu_broker", "rss", "lost"];
+const COLUMNS: [&str; 9] = [
+    "achieved",
+    "delivered",
+    "delivery",
+    "p50",
+    "p99",
+    "bytes_per_msg",
+    "cpu_broker",
+    "rss",
+    "lost",
+];

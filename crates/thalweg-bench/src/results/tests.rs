@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 
 use super::*;
 use crate::cell::{
-    Calls, Cell, Driver, Engine, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row, Second, Standing,
-    Workload,
+    Calls, Cell, Driver, Engine, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row,
+    Second, Standing, Workload,
 };
 
 /// A folder of its own that goes away.
@@ -17,7 +17,8 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("thalweg-bench-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("thalweg-bench-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         Folder(path)
     }
@@ -31,7 +32,12 @@ impl Drop for Folder {
 
 /// A cell that differs by one axis and the repeat.
 pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
-    let leg = Leg { protocol: Protocol::Mqtt, qos: 1, version: 5, window: 20 };
+    let leg = Leg {
+        protocol: Protocol::Mqtt,
+        qos: 1,
+        version: 5,
+        window: 20,
+    };
     Cell {
         experiment: "test".to_owned(),
         axes: BTreeMap::from([("size".to_owned(), axis.to_owned())]),
@@ -55,8 +61,17 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
             engine: Engine::Auto,
         },
         workload: Workload::Fixed { bytes: 60 },
-        load: Load::Open { rate: 10.0, flows: 2, arrivals: "periodic".to_owned() },
-        phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 5_000_000_000, drain_ns: 0 },
+        load: Load::Open {
+            rate: 10.0,
+            flows: 2,
+            arrivals: "periodic".to_owned(),
+        },
+        phases: Phases {
+            settle_ns: 0,
+            warmup_ns: 0,
+            measure_ns: 5_000_000_000,
+            drain_ns: 0,
+        },
         fan_out: 1,
         calls: None,
         extras: Default::default(),
@@ -80,7 +95,13 @@ pub(crate) fn measured(scale: u64) -> Measured {
         p999: us(response.value_at_quantile(0.999)),
         max: us(response.max()),
     };
-    let second = Second { sent: 20, received: 20, response_p50_us: 1.0, rss_broker_kib: 9, ..Second::default() };
+    let second = Second {
+        sent: 20,
+        received: 20,
+        response_p50_us: 1.0,
+        rss_broker_kib: 9,
+        ..Second::default()
+    };
     Measured {
         row: Row {
             standing: Standing::Valid,
@@ -128,26 +149,62 @@ fn what_was_written_is_read_again() {
     assert!(writer.write(&cells[0], &measured(1)).is_err(), "twice");
     writer.finish(false).expect("writable");
     let found = read(&folder.0).expect("just written");
-    let rows: Vec<_> = cells.iter().cloned().zip([measured(1).row, measured(2).row]).collect();
+    let rows: Vec<_> = cells
+        .iter()
+        .cloned()
+        .zip([measured(1).row, measured(2).row])
+        .collect();
     assert_eq!(found.trials, rows);
     assert_eq!(found.about["systems"]["thalweg"], "thalweg 0.1.0");
     assert_eq!(found.about["trials"], 2);
-    for key in ["commit", "version", "kernel", "seeds", "cell_order", "command_line", "sysctls", "finished_unix_s"] {
+    for key in [
+        "commit",
+        "version",
+        "kernel",
+        "seeds",
+        "cell_order",
+        "command_line",
+        "sysctls",
+        "finished_unix_s",
+    ] {
         assert!(!found.about[key].is_null(), "{key}");
     }
     let latency = histogram(&folder.0, &cells[1].key()).expect("written");
-    assert_eq!((latency.response, latency.service), (measured(2).response, measured(2).service));
-    let table = fs::read_to_string(folder.0.join("trials.csv")).expect("written");
-    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
-    assert!(lines.len() == 3 && lines.iter().all(|line| line.len() == lines[0].len()));
-    let value = |name: &str| lines[1][lines[0].iter().position(|column| *column == name).expect("a column")];
     assert_eq!(
-        (value("offered"), value("delivered"), value("loss"), value("bytes_l2")),
+        (latency.response, latency.service),
+        (measured(2).response, measured(2).service)
+    );
+    let table = fs::read_to_string(folder.0.join("trials.csv")).expect("written");
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert!(lines.len() == 3 && lines.iter().all(|line| line.len() == lines[0].len()));
+    let value = |name: &str| {
+        lines[1][lines[0]
+            .iter()
+            .position(|column| *column == name)
+            .expect("a column")]
+    };
+    assert_eq!(
+        (
+            value("offered"),
+            value("delivered"),
+            value("loss"),
+            value("bytes_l2")
+        ),
         ("20", "19.8", "0.05", "55400")
     );
-    assert_eq!((value("more"), value("axes"), value("delay_us")), ("ack_frames=3", "size=1", "1.5"));
+    assert_eq!(
+        (value("more"), value("axes"), value("delay_us")),
+        ("ack_frames=3", "size=1", "1.5")
+    );
     let described = fs::read_to_string(folder.0.join("columns.md")).expect("written");
-    assert!(lines[0].iter().all(|column| described.contains(&format!("`{column}`"))));
+    assert!(
+        lines[0]
+            .iter()
+            .all(|column| described.contains(&format!("`{column}`")))
+    );
 }
 
 #[test]
@@ -162,22 +219,46 @@ fn a_killed_run_is_resumed_where_its_last_whole_line_is() {
     let before = read(&folder.0).expect("written").trials;
     // At each byte of the last line the process might have been killed; the other tables are ahead of it.
     let whole = fs::read(folder.0.join("cells.jsonl")).expect("written");
-    let first = whole.iter().position(|byte| *byte == b'\n').expect("two lines") + 1;
+    let first = whole
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("two lines")
+        + 1;
     for end in [first, first + 1, (first + whole.len()) / 2, whole.len() - 1] {
         fs::write(folder.0.join("cells.jsonl"), &whole[..end]).expect("writable");
-        assert_eq!(read(&folder.0).expect("whole lines only").trials, before[..1], "cut at {end}");
-        assert!(Writer::open(&folder.0, &about, false).is_err(), "there are results");
+        assert_eq!(
+            read(&folder.0).expect("whole lines only").trials,
+            before[..1],
+            "cut at {end}"
+        );
+        assert!(
+            Writer::open(&folder.0, &about, false).is_err(),
+            "there are results"
+        );
         let mut writer = Writer::open(&folder.0, &about, true).expect("resumed");
-        assert_eq!([0, 1, 2].map(|at| writer.has(&cells[at])), [true, false, false]);
+        assert_eq!(
+            [0, 1, 2].map(|at| writer.has(&cells[at])),
+            [true, false, false]
+        );
         writer.write(&cells[1], &measured(1)).expect("writable");
         writer.finish(false).expect("writable");
         assert_eq!(read(&folder.0).expect("written").trials, before);
-        for (name, lines) in [("trials.csv", 3), ("timeseries.csv", 11), ("resources.csv", 21), ("events.jsonl", 2)] {
+        for (name, lines) in [
+            ("trials.csv", 3),
+            ("timeseries.csv", 11),
+            ("resources.csv", 21),
+            ("events.jsonl", 2),
+        ] {
             let text = fs::read_to_string(folder.0.join(name)).expect("written");
             assert_eq!(text.lines().count(), lines, "{name} cut at {end}");
         }
     }
-    assert_eq!(read(&folder.0).expect("written").about["resumed"].as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        read(&folder.0).expect("written").about["resumed"]
+            .as_array()
+            .map(Vec::len),
+        Some(4)
+    );
 }
 
 #[test]
@@ -186,14 +267,23 @@ fn a_folder_of_another_scenario_is_refused() {
     let ours = about("test", &[cell("1", 0)]);
     drop(Writer::open(&folder.0, &ours, false).expect("a new folder"));
     let other = about("test", &[cell("2", 0)]);
-    let refusal = Writer::open(&folder.0, &other, true).expect_err("another scenario").to_string();
+    let refusal = Writer::open(&folder.0, &other, true)
+        .expect_err("another scenario")
+        .to_string();
     assert!(refusal.contains("another scenario"), "{refusal}");
     let shuffled = [cell("1", 1), cell("1", 0)];
-    assert_eq!(hash(&shuffled), hash(&[cell("1", 0), cell("1", 1)]), "the order does not count");
+    assert_eq!(
+        hash(&shuffled),
+        hash(&[cell("1", 0), cell("1", 1)]),
+        "the order does not count"
+    );
     let strange = Folder::new("results-strange");
     fs::create_dir_all(&strange.0).expect("writable");
     fs::write(strange.0.join("letter.txt"), "dear").expect("writable");
-    assert!(Writer::open(&strange.0, &ours, true).is_err(), "a folder of something else");
+    assert!(
+        Writer::open(&strange.0, &ours, true).is_err(),
+        "a folder of something else"
+    );
 }
 
 #[test]
@@ -203,11 +293,29 @@ fn percentiles_are_written_as_other_programs_read_them() {
         .lines()
         .skip(2)
         .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split_whitespace().map(|field| field.parse().expect("a number")).collect())
+        .map(|line| {
+            line.split_whitespace()
+                .map(|field| field.parse().expect("a number"))
+                .collect()
+        })
         .collect();
-    let at = |q: f64| values.iter().find(|line| line[1] >= q).map(|line| line[0]).expect("a line");
-    assert!((at(0.5) - 1.0).abs() < 0.01 && (at(0.9) - 1.8).abs() < 0.03, "{text}");
-    assert!(values.last().is_some_and(|line| line[1] == 1.0 && line[2] == 100.0 && line.len() == 3), "{text}");
+    let at = |q: f64| {
+        values
+            .iter()
+            .find(|line| line[1] >= q)
+            .map(|line| line[0])
+            .expect("a line")
+    };
+    assert!(
+        (at(0.5) - 1.0).abs() < 0.01 && (at(0.9) - 1.8).abs() < 0.03,
+        "{text}"
+    );
+    assert!(
+        values
+            .last()
+            .is_some_and(|line| line[1] == 1.0 && line[2] == 100.0 && line.len() == 3),
+        "{text}"
+    );
     assert!(text.contains("Total count    =          100]"), "{text}");
     assert!(percentiles(&Histogram::new(3).expect("3 digits")).contains("Total count"));
 }

@@ -85,28 +85,64 @@ impl Writer {
             about = before;
             about["resumed"] = json!(earlier);
         } else if folder.read_dir()?.next().is_some() {
-            return Err(io::Error::other(format!("{} is not empty and has no results", folder.display())));
+            return Err(io::Error::other(format!(
+                "{} is not empty and has no results",
+                folder.display()
+            )));
         }
         let measured: BTreeSet<String> = trials.iter().map(|(cell, _)| cell.key()).collect();
-        let lines = trials.iter().map(|(cell, row)| line_of(cell, row)).collect::<io::Result<Vec<_>>>()?;
-        let table = trials.iter().map(|(cell, row)| columns::line(cell, row)).collect::<Vec<_>>();
+        let lines = trials
+            .iter()
+            .map(|(cell, row)| line_of(cell, row))
+            .collect::<io::Result<Vec<_>>>()?;
+        let table = trials
+            .iter()
+            .map(|(cell, row)| columns::line(cell, row))
+            .collect::<Vec<_>>();
         // All tables are written anew: whatever belongs to a trial that did not end is dropped.
         let cells = begin(folder, "cells.jsonl", None, lines)?;
         let trials = begin(folder, "trials.csv", Some(&columns::head()), table)?;
-        let kept =
-            |name: &str| kept(folder, name, |line| line.split(',').next().is_some_and(|key| measured.contains(key)));
-        let seconds = begin(folder, "timeseries.csv", Some(SECONDS_HEAD), kept("timeseries.csv")?)?;
-        let resources = begin(folder, "resources.csv", Some(RESOURCES_HEAD), kept("resources.csv")?)?;
+        let kept = |name: &str| {
+            kept(folder, name, |line| {
+                line.split(',')
+                    .next()
+                    .is_some_and(|key| measured.contains(key))
+            })
+        };
+        let seconds = begin(
+            folder,
+            "timeseries.csv",
+            Some(SECONDS_HEAD),
+            kept("timeseries.csv")?,
+        )?;
+        let resources = begin(
+            folder,
+            "resources.csv",
+            Some(RESOURCES_HEAD),
+            kept("resources.csv")?,
+        )?;
         let events = super::writer::kept(folder, "events.jsonl", |line| {
             let event = serde_json::from_str::<Value>(line).unwrap_or_default();
             // Those without a key are of the run.
-            event["what"].is_string() && event["key"].as_str().is_none_or(|key| measured.contains(key))
+            event["what"].is_string()
+                && event["key"]
+                    .as_str()
+                    .is_none_or(|key| measured.contains(key))
         })?;
         let events = begin(folder, "events.jsonl", None, events)?;
         fs::create_dir_all(folder.join("latency"))?;
         replace(&folder.join("columns.md"), columns::described().as_bytes())?;
         let folder = folder.to_owned();
-        let mut writer = Writer { folder, about, measured, cells, trials, seconds, resources, events };
+        let mut writer = Writer {
+            folder,
+            about,
+            measured,
+            cells,
+            trials,
+            seconds,
+            resources,
+            events,
+        };
         writer.write_about()?;
         Ok(writer)
     }
@@ -129,23 +165,37 @@ impl Writer {
                 "{key} has been written already: two cells differ in nothing but settings"
             )));
         }
-        let latency = Latency { response: measured.response.clone(), service: measured.service.clone() };
+        let latency = Latency {
+            response: measured.response.clone(),
+            service: measured.service.clone(),
+        };
         let lasted = Duration::try_from_secs_f64(measured.row.seconds).unwrap_or_default();
-        latency::write(&self.folder, &key, lasted, &latency).map_err(named(&self.folder.join("latency")))?;
-        self.seconds.append(seconds(&key, &measured.seconds).as_bytes())?;
-        self.resources.append(resources(&key, &measured.seconds).as_bytes())?;
+        latency::write(&self.folder, &key, lasted, &latency)
+            .map_err(named(&self.folder.join("latency")))?;
+        self.seconds
+            .append(seconds(&key, &measured.seconds).as_bytes())?;
+        self.resources
+            .append(resources(&key, &measured.seconds).as_bytes())?;
         let mut events = String::new();
         let mut systems = false;
         for (at, what) in &measured.events {
-            events += &format!("{}\n", json!({ "key": key, "at_s": *at as f64 / 1e9, "what": what }));
-            if let Some((name, version)) = what.strip_prefix("broker ").and_then(|rest| rest.split_once(": ")) {
+            events += &format!(
+                "{}\n",
+                json!({ "key": key, "at_s": *at as f64 / 1e9, "what": what })
+            );
+            if let Some((name, version)) = what
+                .strip_prefix("broker ")
+                .and_then(|rest| rest.split_once(": "))
+            {
                 systems |= self.about["systems"][name] != version;
                 self.about["systems"][name] = json!(version);
             }
         }
         self.events.append(events.as_bytes())?;
-        self.trials.append(format!("{}\n", columns::line(cell, &measured.row)).as_bytes())?;
-        self.cells.append(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
+        self.trials
+            .append(format!("{}\n", columns::line(cell, &measured.row)).as_bytes())?;
+        self.cells
+            .append(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
         self.measured.insert(key);
         if systems { self.write_about() } else { Ok(()) }
     }
@@ -186,7 +236,10 @@ pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 fn line_of(cell: &Cell, row: &crate::cell::Row) -> io::Result<String> {
-    Ok(serde_json::to_string(&Line { cell: cell.clone(), row: row.clone() })?)
+    Ok(serde_json::to_string(&Line {
+        cell: cell.clone(),
+        row: row.clone(),
+    })?)
 }
 
 /// Writes a table with these lines and opens it to go on.
@@ -198,8 +251,14 @@ fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> i
         text.push('\n');
     }
     replace(&file, text.as_bytes())?;
-    let open = OpenOptions::new().append(true).open(&file).map_err(named(&file))?;
-    Ok(Table { path: file, file: open })
+    let open = OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .map_err(named(&file))?;
+    Ok(Table {
+        path: file,
+        file: open,
+    })
 }
 
 /// The lines of a table that may stay.
@@ -207,7 +266,10 @@ fn kept(folder: &Path, name: &str, stays: impl Fn(&str) -> bool) -> io::Result<V
     match fs::read(folder.join(name)) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            Ok(whole_lines(&text).filter(|line| stays(line)).map(str::to_owned).collect())
+            Ok(whole_lines(&text)
+                .filter(|line| stays(line))
+                .map(str::to_owned)
+                .collect())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -217,8 +279,17 @@ fn kept(folder: &Path, name: &str, stays: impl Fn(&str) -> bool) -> io::Result<V
 fn seconds(key: &str, seconds: &[Second]) -> String {
     let mut text = String::new();
     for (number, second) in seconds.iter().enumerate() {
-        let Second { sent, received, response_p50_us, response_p99_us, wire_bytes, .. } = second;
-        text += &format!("{key},{number},{sent},{received},{response_p50_us:.1},{response_p99_us:.1},{wire_bytes}\n");
+        let Second {
+            sent,
+            received,
+            response_p50_us,
+            response_p99_us,
+            wire_bytes,
+            ..
+        } = second;
+        text += &format!(
+            "{key},{number},{sent},{received},{response_p50_us:.1},{response_p99_us:.1},{wire_bytes}\n"
+        );
     }
     text
 }
@@ -226,7 +297,10 @@ fn seconds(key: &str, seconds: &[Second]) -> String {
 fn resources(key: &str, seconds: &[Second]) -> String {
     let mut text = String::new();
     for (number, second) in seconds.iter().enumerate() {
-        text += &format!("{key},{number},broker,{:.6},{}\n", second.cpu_broker_s, second.rss_broker_kib);
+        text += &format!(
+            "{key},{number},broker,{:.6},{}\n",
+            second.cpu_broker_s, second.rss_broker_kib
+        );
         text += &format!("{key},{number},client,{:.6},\n", second.cpu_client_s);
     }
     text
@@ -243,8 +317,17 @@ mod tests {
     fn a_full_disk_is_told_with_the_path() {
         // A device that is always full (full(4)).
         let path = PathBuf::from("/dev/full");
-        let file = OpenOptions::new().write(true).open(&path).expect("Linux has it");
-        let error = Table { path, file }.append(b"x").expect_err("it is full").to_string();
-        assert!(error.starts_with("/dev/full: No space left on device"), "{error}");
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("Linux has it");
+        let error = Table { path, file }
+            .append(b"x")
+            .expect_err("it is full")
+            .to_string();
+        assert!(
+            error.starts_with("/dev/full: No space left on device"),
+            "{error}"
+        );
     }
 }

@@ -26,9 +26,15 @@ pub fn run(
     let mut subscriber = drivers::subscriber(driver, job).map_err(io::Error::other)?;
     say.settings(&[
         ("driver", json!(driver)),
-        ("receives", json!(format!("{} by {}", job.subscribe_at, leg(&job.subscribe)))),
+        (
+            "receives",
+            json!(format!("{} by {}", job.subscribe_at, leg(&job.subscribe))),
+        ),
         ("filters", json!(job.subscribe_topic(0))),
-        ("publishes", json!(format!("{} by {}", job.publish_at, leg(&job.publish)))),
+        (
+            "publishes",
+            json!(format!("{} by {}", job.publish_at, leg(&job.publish))),
+        ),
         ("topics", json!(job.publish_topic(0))),
         ("flows", json!(job.flows)),
     ])?;
@@ -41,7 +47,12 @@ pub fn run(
     let is_enough = |answered: u64| count.is_some_and(|count| answered >= count);
     while !stop.load(Ordering::Relaxed) && clock::now() < end && !is_enough(answered) {
         // What waits for room is looked after soon; else there is time until something comes.
-        let until = clock::now() + if waiting.is_empty() && publisher.unsettled() == 0 { LOOK_UP } else { ROOM };
+        let until = clock::now()
+            + if waiting.is_empty() && publisher.unsettled() == 0 {
+                LOOK_UP
+            } else {
+                ROOM
+            };
         let heard = subscriber.receive(until, &mut |message| match message
             .topic
             .rsplit('/')
@@ -56,8 +67,13 @@ pub fn run(
         });
         heard.map_err(io::Error::other)?;
         for _ in 0..waiting.len() {
-            let Some((flow, payload)) = waiting.pop_front() else { break };
-            match publisher.publish(flow, &payload).map_err(io::Error::other)? {
+            let Some((flow, payload)) = waiting.pop_front() else {
+                break;
+            };
+            match publisher
+                .publish(flow, &payload)
+                .map_err(io::Error::other)?
+            {
                 Gave::Taken => answered += 1,
                 Gave::Full => {
                     // In order: who is behind it waits, too.
@@ -66,7 +82,9 @@ pub fn run(
                 }
             }
         }
-        publisher.turn(0, false, &mut |_| {}).map_err(io::Error::other)?;
+        publisher
+            .turn(0, false, &mut |_| {})
+            .map_err(io::Error::other)?;
         if clock::now() >= next {
             say.second(&[
                 ("s", json!((next - begun) / SECOND)),
@@ -81,16 +99,29 @@ pub fn run(
     // What was given leaves before the end.
     let deadline = clock::now() + SECOND;
     while publisher.unsettled() > 0 && clock::now() < deadline {
-        publisher.turn(clock::now() + ROOM, true, &mut |_| {}).map_err(io::Error::other)?;
+        publisher
+            .turn(clock::now() + ROOM, true, &mut |_| {})
+            .map_err(io::Error::other)?;
     }
     say.end(&[
         ("received", json!(received)),
         ("answered", json!(answered)),
-        ("unacknowledged", json!(if job.publish.qos > 0 { publisher.unacknowledged() } else { 0 })),
+        (
+            "unacknowledged",
+            json!(if job.publish.qos > 0 {
+                publisher.unacknowledged()
+            } else {
+                0
+            }),
+        ),
         ("of_others", json!(strangers)),
         ("seconds", json!((clock::now() - begun) as f64 / 1e9)),
     ])?;
-    Ok(if stop.load(Ordering::Relaxed) { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if stop.load(Ordering::Relaxed) {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done
+    })
 }
 
 /// How long one waits for messages before other things are looked after, nanoseconds.

@@ -167,8 +167,15 @@ impl PaceArgs {
         };
         match (self.flood, self.closed) {
             (true, _) => Load::Flood { flows },
-            (false, Some(pause)) => Load::Closed { think_ns: pause.as_nanos() as u64, flows },
-            (false, None) => Load::Open { rate: self.rate.unwrap_or(1.0), flows, arrivals: arrivals.to_owned() },
+            (false, Some(pause)) => Load::Closed {
+                think_ns: pause.as_nanos() as u64,
+                flows,
+            },
+            (false, None) => Load::Open {
+                rate: self.rate.unwrap_or(1.0),
+                flows,
+                arrivals: arrivals.to_owned(),
+            },
         }
     }
 }
@@ -186,13 +193,26 @@ impl RoleArgs {
     pub fn leg(&self, url: &BrokerUrl) -> Result<Leg, String> {
         let protocol = protocol(url)?;
         speaks(self.driver(), protocol)?;
-        Ok(Leg { protocol, qos: self.qos, version: self.version, window: self.window.max(1) })
+        Ok(Leg {
+            protocol,
+            qos: self.qos,
+            version: self.version,
+            window: self.window.max(1),
+        })
     }
 
     /// As a cell: what is published where, received where, and when.
-    pub fn cell(&self, publish: &BrokerUrl, subscribe: &BrokerUrl, load: Load, copies: u32) -> Result<Cell, String> {
+    pub fn cell(
+        &self,
+        publish: &BrokerUrl,
+        subscribe: &BrokerUrl,
+        load: Load,
+        copies: u32,
+    ) -> Result<Cell, String> {
         if self.size < PAYLOAD_MIN {
-            return Err(format!("a payload has at least {PAYLOAD_MIN} bytes: the number of its message"));
+            return Err(format!(
+                "a payload has at least {PAYLOAD_MIN} bytes: the number of its message"
+            ));
         }
         Ok(Cell {
             experiment: "role".to_owned(),
@@ -213,7 +233,9 @@ impl RoleArgs {
             phases: Phases {
                 settle_ns: 0,
                 warmup_ns: 0,
-                measure_ns: self.duration.map_or(FOR_EVER, |duration| duration.as_nanos() as u64),
+                measure_ns: self
+                    .duration
+                    .map_or(FOR_EVER, |duration| duration.as_nanos() as u64),
                 drain_ns: DRAIN,
             },
             fan_out: copies,
@@ -223,11 +245,20 @@ impl RoleArgs {
     }
 
     /// Who connects where.
-    pub fn job(&self, cell: &Cell, publish: &BrokerUrl, subscribe: &BrokerUrl, role: &str) -> Result<Job, String> {
+    pub fn job(
+        &self,
+        cell: &Cell,
+        publish: &BrokerUrl,
+        subscribe: &BrokerUrl,
+        role: &str,
+    ) -> Result<Job, String> {
         let mut job = Job::of(cell, self.run, address(publish)?, address(subscribe)?);
         let login = |url: &BrokerUrl| {
             let password = url.password.clone().unwrap_or_default();
-            Some((url.user.clone()?, String::from_utf8_lossy(&password).into_owned()))
+            Some((
+                url.user.clone()?,
+                String::from_utf8_lossy(&password).into_owned(),
+            ))
         };
         job.login = login(publish).or_else(|| login(subscribe));
         // Only our own broker can do that, and it says so.
@@ -244,15 +275,20 @@ pub fn protocol(url: &BrokerUrl) -> Result<Protocol, String> {
         Scheme::Coap => Ok(Protocol::Coap),
         Scheme::Amqp => Ok(Protocol::Amqp),
         Scheme::Stomp => Ok(Protocol::Stomp),
-        other => Err(format!("{other:?} is not measured: mqtt, coap, amqp or stomp")),
+        other => Err(format!(
+            "{other:?} is not measured: mqtt, coap, amqp or stomp"
+        )),
     }
 }
 
 /// Where that is.
 fn address(url: &BrokerUrl) -> Result<SocketAddr, String> {
-    let mut found =
-        (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| format!("{}: {error}", url.host))?;
-    found.next().ok_or_else(|| format!("{} has no address", url.host))
+    let mut found = (url.host.as_str(), url.port)
+        .to_socket_addrs()
+        .map_err(|error| format!("{}: {error}", url.host))?;
+    found
+        .next()
+        .ok_or_else(|| format!("{} has no address", url.host))
 }
 
 /// Reads `100/s`, `0.05/s`, `6/min`.
@@ -291,13 +327,20 @@ mod tests {
     #[test]
     fn rates_have_units() {
         assert_eq!((rate("100/s"), rate("6/min")), (Ok(100.0), Ok(0.1)));
-        assert!(["100", "0/s", "-1/s", "x/s", "1/d", "inf/s"].iter().all(|text| rate(text).is_err()));
+        assert!(
+            ["100", "0/s", "-1/s", "x/s", "1/d", "inf/s"]
+                .iter()
+                .all(|text| rate(text).is_err())
+        );
     }
 
     #[test]
     fn what_cannot_be_measured_is_refused() {
         let of = |text: &str| protocol(&text.parse().expect("a URL"));
-        assert_eq!((of("coap://x"), of("amqp://x")), (Ok(Protocol::Coap), Ok(Protocol::Amqp)));
+        assert_eq!(
+            (of("coap://x"), of("amqp://x")),
+            (Ok(Protocol::Coap), Ok(Protocol::Amqp))
+        );
         assert!(of("wss://x").is_err());
     }
 }

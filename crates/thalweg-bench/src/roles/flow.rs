@@ -27,10 +27,16 @@ pub fn run(
 ) -> io::Result<Outcome> {
     let plan = Plan::of(cell).map_err(io::Error::other)?;
     // Subscribers first, so that nothing is missed.
-    let mut subscriber =
-        roles.receives.then(|| drivers::subscriber(cell.driver, job)).transpose().map_err(io::Error::other)?;
-    let mut publisher =
-        roles.sends.then(|| drivers::publisher(cell.driver, job)).transpose().map_err(io::Error::other)?;
+    let mut subscriber = roles
+        .receives
+        .then(|| drivers::subscriber(cell.driver, job))
+        .transpose()
+        .map_err(io::Error::other)?;
+    let mut publisher = roles
+        .sends
+        .then(|| drivers::publisher(cell.driver, job))
+        .transpose()
+        .map_err(io::Error::other)?;
     say.settings(&settings(cell, job, roles))?;
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
@@ -47,7 +53,8 @@ pub fn run(
             of_publisher.map(|publisher| {
                 let seen = &mut |sent: &Sent| {
                     if last.is_over() {
-                        let _ = show_too.send(Shown::Sent(sent.all, sent.lag.value_at_quantile(0.99)));
+                        let _ =
+                            show_too.send(Shown::Sent(sent.all, sent.lag.value_at_quantile(0.99)));
                     }
                 };
                 send(pacer, publisher.as_mut(), ours, &told, seen)
@@ -60,9 +67,16 @@ pub fn run(
                 let seen = &mut |got: &Got| {
                     let second = got.seconds.iter().rev().nth(1).or(got.seconds.last());
                     if last.is_over() {
-                        let quantile = |q: f64| second.map_or(0, |second| second.response.value_at_quantile(q));
+                        let quantile = |q: f64| {
+                            second.map_or(0, |second| second.response.value_at_quantile(q))
+                        };
                         let twice = got.duplicates;
-                        let _ = show.send(Shown::Got { all: got.all, twice, p50: quantile(0.5), p99: quantile(0.99) });
+                        let _ = show.send(Shown::Got {
+                            all: got.all,
+                            twice,
+                            p50: quantile(0.5),
+                            p99: quantile(0.99),
+                        });
                     }
                 };
                 receive(got, subscriber.as_mut(), ours, tell, seen)
@@ -82,39 +96,79 @@ pub fn run(
                 next += SECOND;
             }
             let has_all = count.is_some_and(|count| !roles.sends && lines.received >= count);
-            let is_through = roles.sends && if roles.receives { ours.is_complete() } else { ours.is_settled() };
-            let is_late = now >= if roles.sends { times.give_up } else { times.end };
-            if stop.load(Ordering::Relaxed) || ours.is_troubled() || has_all || is_through || is_late {
+            let is_through = roles.sends
+                && if roles.receives {
+                    ours.is_complete()
+                } else {
+                    ours.is_settled()
+                };
+            let is_late = now
+                >= if roles.sends {
+                    times.give_up
+                } else {
+                    times.end
+                };
+            if stop.load(Ordering::Relaxed)
+                || ours.is_troubled()
+                || has_all
+                || is_through
+                || is_late
+            {
                 break now;
             }
         };
         shared.end();
-        let sent = sending.join().ok().flatten().unwrap_or_else(|| Sent::new(times));
-        let got = receiving.join().ok().flatten().unwrap_or_else(|| Got::new(times, job.flows, job.copies));
+        let sent = sending
+            .join()
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Sent::new(times));
+        let got = receiving
+            .join()
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Got::new(times, job.flows, job.copies));
         (sent, got, ended)
     });
     let mut row = Books { sent, got }.row(job.copies, Standing::Valid);
     row.seconds = ended.min(times.end).saturating_sub(times.begin) as f64 / 1e9;
-    row.unacknowledged = publisher.as_ref().filter(|_| job.publish.qos > 0).map_or(0, |it| it.unacknowledged());
+    row.unacknowledged = publisher
+        .as_ref()
+        .filter(|_| job.publish.qos > 0)
+        .map_or(0, |it| it.unacknowledged());
     if let Some((_, trouble)) = shared.trouble() {
         row.standing = Standing::Invalid(trouble.clone());
         say.summary(&row, roles)?;
         return Err(io::Error::other(trouble));
     }
     say.summary(&row, roles)?;
-    Ok(if stop.load(Ordering::Relaxed) { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if stop.load(Ordering::Relaxed) {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done
+    })
 }
 
 fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
     let mut said = Vec::new();
     if roles.sends {
-        said.push(("publishes", json!(format!("to {} by {}", job.publish_at, leg(&job.publish)))));
+        said.push((
+            "publishes",
+            json!(format!("to {} by {}", job.publish_at, leg(&job.publish))),
+        ));
         said.push(("topics", json!(format!("{}…", job.publish_topic(0)))));
         said.push(("load", json!(load(&cell.load))));
         said.push(("workload", json!(format!("{:?}", cell.workload))));
     }
     if roles.receives {
-        said.push(("receives", json!(format!("from {} by {}", job.subscribe_at, leg(&job.subscribe)))));
+        said.push((
+            "receives",
+            json!(format!(
+                "from {} by {}",
+                job.subscribe_at,
+                leg(&job.subscribe)
+            )),
+        ));
         said.push(("filters", json!(format!("{}…", job.subscribe_topic(0)))));
         said.push(("copies", json!(job.copies)));
     }
@@ -122,7 +176,11 @@ fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
     said.push(("driver", json!(cell.driver)));
     said.push((
         "connections",
-        json!(if cell.driver == Driver::Bare { job.flows * job.copies } else { job.connections }),
+        json!(if cell.driver == Driver::Bare {
+            job.flows * job.copies
+        } else {
+            job.connections
+        }),
     ));
     said.push(("run", json!(job.run)));
     said.push(("seed", json!(job.seed)));
@@ -132,9 +190,15 @@ fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
 /// A load in words.
 fn load(load: &Load) -> String {
     match load {
-        Load::Open { rate, arrivals, .. } => format!("{rate}/s of each flow, {arrivals}, by a schedule"),
-        Load::Closed { think_ns, .. } => format!("closed loop, pauses of {} ms", *think_ns as f64 / 1e6),
-        Load::Replay { speed, rate_scale, .. } => {
+        Load::Open { rate, arrivals, .. } => {
+            format!("{rate}/s of each flow, {arrivals}, by a schedule")
+        }
+        Load::Closed { think_ns, .. } => {
+            format!("closed loop, pauses of {} ms", *think_ns as f64 / 1e6)
+        }
+        Load::Replay {
+            speed, rate_scale, ..
+        } => {
             format!("a trace, {speed} times as fast, {rate_scale} of its messages")
         }
         Load::Flood { .. } => "as fast as it goes".to_owned(),
@@ -143,15 +207,28 @@ fn load(load: &Load) -> String {
 
 /// A leg in words.
 pub fn leg(leg: &crate::cell::Leg) -> String {
-    let version = if leg.protocol == crate::cell::Protocol::Mqtt { format!(" {}", leg.version) } else { String::new() };
-    let window = if leg.qos > 0 { format!(", {} under way", leg.window) } else { String::new() };
+    let version = if leg.protocol == crate::cell::Protocol::Mqtt {
+        format!(" {}", leg.version)
+    } else {
+        String::new()
+    };
+    let window = if leg.qos > 0 {
+        format!(", {} under way", leg.window)
+    } else {
+        String::new()
+    };
     format!("{:?}{version} at QoS {}{window}", leg.protocol, leg.qos)
 }
 
 /// What threads show of their books.
 enum Shown {
     Sent(u64, u64),
-    Got { all: u64, twice: u64, p50: u64, p99: u64 },
+    Got {
+        all: u64,
+        twice: u64,
+        p50: u64,
+        p99: u64,
+    },
 }
 
 /// The numbers of the last second.
@@ -170,7 +247,12 @@ impl Lines {
     fn take(&mut self, shown: &Shown) {
         match *shown {
             Shown::Sent(sent, lag) => (self.sent, self.lag) = (sent, lag),
-            Shown::Got { all, twice, p50, p99 } => {
+            Shown::Got {
+                all,
+                twice,
+                p50,
+                p99,
+            } => {
                 (self.received, self.twice, self.response) = (all, twice, (p50, p99));
             }
         }

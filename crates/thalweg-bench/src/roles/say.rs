@@ -67,7 +67,11 @@ impl<'a> Say<'a> {
             )?;
         }
         if roles.receives {
-            let lost = if roles.sends { format!("{} lost, ", row.lost) } else { String::new() };
+            let lost = if roles.sends {
+                format!("{} lost, ", row.lost)
+            } else {
+                String::new()
+            };
             writeln!(
                 self.out,
                 "received  {}, {:.1}/s, {} bytes, {lost}{} twice, {} behind a later one, {} of others",
@@ -106,13 +110,24 @@ fn quantiles(of: &Quantiles) -> String {
 pub type Named = (&'static str, Value);
 
 fn object(values: &[Named]) -> Value {
-    values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    values
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
 }
 
 /// Names and values, two blanks between.
 fn words(values: &[Named]) -> String {
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    values.iter().map(|(name, value)| format!("{name} {}", word(value))).collect::<Vec<_>>().join("  ")
+    let word = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    values
+        .iter()
+        .map(|(name, value)| format!("{name} {}", word(value)))
+        .collect::<Vec<_>>()
+        .join("  ")
 }
 
 #[cfg(test)]
@@ -122,12 +137,26 @@ mod tests {
 
     #[test]
     fn a_summary_has_the_halves_that_mean_something() {
-        let row = Row { sent: 7, intended: 8, delivered: 6, seconds: 2.0, ..Row::blank(Standing::Valid) };
+        let row = Row {
+            sent: 7,
+            intended: 8,
+            delivered: 6,
+            seconds: 2.0,
+            ..Row::blank(Standing::Valid)
+        };
         for (sends, receives) in [(true, false), (false, true), (true, true)] {
             let mut out = Vec::new();
-            Say::new(&mut out, false, true).summary(&row, Roles { sends, receives }).expect("a Vec takes it");
+            Say::new(&mut out, false, true)
+                .summary(&row, Roles { sends, receives })
+                .expect("a Vec takes it");
             let text = String::from_utf8(out).expect("it is text");
-            assert_eq!((text.contains("sent      7 of 8"), text.contains("received  6, 3.0/s")), (sends, receives));
+            assert_eq!(
+                (
+                    text.contains("sent      7 of 8"),
+                    text.contains("received  6, 3.0/s")
+                ),
+                (sends, receives)
+            );
             assert_eq!(text.contains("lost"), sends && receives);
         }
     }
@@ -138,8 +167,20 @@ mod tests {
         let mut say = Say::new(&mut out, true, false);
         say.settings(&[("rate", json!(1))]).expect("a Vec takes it");
         say.second(&[("sent", json!(1))]).expect("a Vec takes it");
-        say.summary(&Row::blank(Standing::Valid), Roles { sends: true, receives: true }).expect("a Vec takes it");
+        say.summary(
+            &Row::blank(Standing::Valid),
+            Roles {
+                sends: true,
+                receives: true,
+            },
+        )
+        .expect("a Vec takes it");
         let text = String::from_utf8(out).expect("it is text");
-        assert_eq!(text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).count(), 3);
+        assert_eq!(
+            text.lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+                .count(),
+            3
+        );
     }
 }

@@ -59,8 +59,15 @@ pub fn run(
     stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Ended> {
-    let left: Vec<Cell> = cells.iter().filter(|cell| !writer.has(cell)).cloned().collect();
-    let mut ended = Ended { kept: cells.len() - left.len(), ..Ended::default() };
+    let left: Vec<Cell> = cells
+        .iter()
+        .filter(|cell| !writer.has(cell))
+        .cloned()
+        .collect();
+    let mut ended = Ended {
+        kept: cells.len() - left.len(),
+        ..Ended::default()
+    };
     let all = left.len();
     let mut queue = Queue::new(left, manner.side_by_side);
     let mut voice = Voice::new(all, manner.is_quiet);
@@ -74,7 +81,10 @@ pub fn run(
                 && let Some(cell) = queue.begin()
             {
                 let tell = tell.clone();
-                ends.insert(cell.key(), Instant::now() + Duration::from_secs_f64(cell.lasts()));
+                ends.insert(
+                    cell.key(),
+                    Instant::now() + Duration::from_secs_f64(cell.lasts()),
+                );
                 scope.spawn(move || {
                     let measured = trial(&cell, stop);
                     // Nobody listens any more only after an error that is told.
@@ -99,7 +109,10 @@ pub fn run(
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let now = Instant::now();
-            let running = ends.values().map(|end| end.saturating_duration_since(now).as_secs_f64()).fold(0.0, f64::max);
+            let running = ends
+                .values()
+                .map(|end| end.saturating_duration_since(now).as_secs_f64())
+                .fold(0.0, f64::max);
             let waiting = queue.seconds_left();
             voice.say(&State {
                 over: ended.measured,
@@ -112,7 +125,8 @@ pub fn run(
             });
         }
     });
-    ended.is_interrupted = stop.load(Ordering::Relaxed) && ended.kept + ended.measured < cells.len();
+    ended.is_interrupted =
+        stop.load(Ordering::Relaxed) && ended.kept + ended.measured < cells.len();
     result.map(|()| ended)
 }
 
@@ -132,7 +146,12 @@ fn take(
     if *standing != Standing::Valid {
         ended.invalid += 1;
         if ended.invalid <= COMPLAINTS_MAX {
-            voice.tell(&format!("{}: {}: {}", cell.key(), standing.word(), standing.why()));
+            voice.tell(&format!(
+                "{}: {}: {}",
+                cell.key(),
+                standing.word(),
+                standing.why()
+            ));
         }
     }
     writer.write(cell, measured)
@@ -151,7 +170,10 @@ impl Signals {
         let stop = Arc::new(AtomicBool::new(false));
         let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
         let ids = signals.map(|signal| signal_hook::flag::register(signal, Arc::clone(&stop)));
-        Ok(Signals { stop, ids: ids.into_iter().collect::<io::Result<_>>()? })
+        Ok(Signals {
+            stop,
+            ids: ids.into_iter().collect::<io::Result<_>>()?,
+        })
     }
 
     /// Whether to stop.

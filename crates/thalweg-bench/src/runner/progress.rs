@@ -29,8 +29,11 @@ impl State {
     pub fn left(&self, elapsed: Duration) -> f64 {
         // Set-up, brokers that start slowly and drains that end early are in no plan: what is over tells. Trials that were
         // refused at once must not make the rest look short.
-        let seen =
-            if self.over >= 3 && self.planned_over > 0.0 { elapsed.as_secs_f64() / self.planned_over } else { 1.1 };
+        let seen = if self.over >= 3 && self.planned_over > 0.0 {
+            elapsed.as_secs_f64() / self.planned_over
+        } else {
+            1.1
+        };
         (self.waiting + self.planned_running) * seen.clamp(0.8, 5.0)
     }
 
@@ -40,8 +43,15 @@ impl State {
             0 => String::new(),
             count => format!(", {count} do not count"),
         };
-        let left = if self.over < self.all { format!(", {} left", span(self.left(elapsed))) } else { String::new() };
-        format!("{}/{} trials, {} running{invalid}{left}", self.over, self.all, self.running)
+        let left = if self.over < self.all {
+            format!(", {} left", span(self.left(elapsed)))
+        } else {
+            String::new()
+        };
+        format!(
+            "{}/{} trials, {} running{invalid}{left}",
+            self.over, self.all, self.running
+        )
     }
 }
 
@@ -73,7 +83,12 @@ impl Voice {
             }
             bar
         });
-        Voice { bar, is_quiet, begun: Instant::now(), said: String::new() }
+        Voice {
+            bar,
+            is_quiet,
+            begun: Instant::now(),
+            said: String::new(),
+        }
     }
 
     /// Where it is now; the same words are not said twice where there is no terminal.
@@ -126,12 +141,33 @@ mod tests {
             planned_over: 50.0,
         };
         assert!((state.left(Duration::from_secs(75)) - 150.0).abs() < 1e-9);
-        assert_eq!(state.words(Duration::from_secs(75)), "10/20 trials, 2 running, 1 do not count, 2 min left");
-        let new = State { over: 0, invalid: 0, ..state };
+        assert_eq!(
+            state.words(Duration::from_secs(75)),
+            "10/20 trials, 2 running, 1 do not count, 2 min left"
+        );
+        let new = State {
+            over: 0,
+            invalid: 0,
+            ..state
+        };
         assert!((new.left(Duration::ZERO) - 110.0).abs() < 1e-9);
-        assert!((state.left(Duration::from_secs(1)) - 80.0).abs() < 1e-9, "trials that were refused at once");
-        let end = State { over: 20, running: 0, invalid: 0, ..state };
-        assert_eq!(end.words(Duration::from_secs(75)), "20/20 trials, 0 running");
-        assert_eq!((span(45.0), span(7200.0)), ("45 s".to_owned(), "2.0 h".to_owned()));
+        assert!(
+            (state.left(Duration::from_secs(1)) - 80.0).abs() < 1e-9,
+            "trials that were refused at once"
+        );
+        let end = State {
+            over: 20,
+            running: 0,
+            invalid: 0,
+            ..state
+        };
+        assert_eq!(
+            end.words(Duration::from_secs(75)),
+            "20/20 trials, 0 running"
+        );
+        assert_eq!(
+            (span(45.0), span(7200.0)),
+            ("45 s".to_owned(), "2.0 h".to_owned())
+        );
     }
 }

@@ -16,8 +16,15 @@ pub struct Queue {
 impl Queue {
     /// Cells in their order, of which so many tiny ones may be measured side by side. Those that have to be alone come first.
     pub fn new(cells: impl IntoIterator<Item = Cell>, side_by_side: usize) -> Queue {
-        let (beside, alone) = cells.into_iter().partition(|cell| side_by_side > 1 && is_tiny(cell));
-        Queue { alone, beside, running: Vec::new(), side_by_side }
+        let (beside, alone) = cells
+            .into_iter()
+            .partition(|cell| side_by_side > 1 && is_tiny(cell));
+        Queue {
+            alone,
+            beside,
+            running: Vec::new(),
+            side_by_side,
+        }
     }
 
     /// The next one, if it may begin now: it runs then.
@@ -29,7 +36,8 @@ impl Queue {
                 let rate = |cell: &Cell| cell.rate().unwrap_or(f64::INFINITY);
                 let together: f64 = self.running.iter().map(rate).sum();
                 let fits = |cell: &Cell| {
-                    let room = self.running.len() < self.side_by_side && together + rate(cell) <= RATE_MAX;
+                    let room =
+                        self.running.len() < self.side_by_side && together + rate(cell) <= RATE_MAX;
                     room && self.running.iter().all(|other| !meets(cell, other))
                 };
                 let at = self.beside.iter().position(fits)?;
@@ -42,7 +50,11 @@ impl Queue {
 
     /// It is over.
     pub fn ended(&mut self, cell: &Cell) {
-        if let Some(at) = self.running.iter().position(|other| other.key() == cell.key()) {
+        if let Some(at) = self
+            .running
+            .iter()
+            .position(|other| other.key() == cell.key())
+        {
             self.running.swap_remove(at);
         }
     }
@@ -66,7 +78,8 @@ impl Queue {
 
 /// So little load that others beside it do not see it, and a broker that starts without being seen.
 fn is_tiny(cell: &Cell) -> bool {
-    let light = ["thalweg", "mosquitto", "libcoap", "nats", "zmq-proxy"].contains(&cell.system.as_str());
+    let light =
+        ["thalweg", "mosquitto", "libcoap", "nats", "zmq-proxy"].contains(&cell.system.as_str());
     light && cell.rate().is_some_and(|rate| rate <= RATE_MAX / 2.0)
 }
 
@@ -85,25 +98,50 @@ mod tests {
     use crate::results::tests::cell;
 
     fn open(name: &str, rate: f64) -> Cell {
-        Cell { load: Load::Open { rate, flows: 1, arrivals: "periodic".to_owned() }, ..cell(name, 0) }
+        Cell {
+            load: Load::Open {
+                rate,
+                flows: 1,
+                arrivals: "periodic".to_owned(),
+            },
+            ..cell(name, 0)
+        }
     }
 
     #[test]
     fn tiny_ones_run_side_by_side_and_big_ones_alone() {
-        let cells = [open("tiny1", 10.0), open("big", 5000.0), open("tiny2", 10.0), open("tiny3", 10.0)];
-        let flood = Cell { load: Load::Flood { flows: 1 }, ..cell("flood", 0) };
+        let cells = [
+            open("tiny1", 10.0),
+            open("big", 5000.0),
+            open("tiny2", 10.0),
+            open("tiny3", 10.0),
+        ];
+        let flood = Cell {
+            load: Load::Flood { flows: 1 },
+            ..cell("flood", 0)
+        };
         let mut queue = Queue::new(cells.into_iter().chain([flood]), 2);
         let name = |cell: Option<Cell>| cell.map(|cell| cell.axes["size"].clone());
         let big = queue.begin().expect("the first");
         assert_eq!((big.axes["size"].as_str(), queue.begin()), ("big", None));
         queue.ended(&big);
         let flood = queue.begin().expect("the second");
-        assert_eq!((flood.axes["size"].as_str(), queue.begin()), ("flood", None));
+        assert_eq!(
+            (flood.axes["size"].as_str(), queue.begin()),
+            ("flood", None)
+        );
         queue.ended(&flood);
         let first = queue.begin().expect("a tiny one");
-        assert_eq!((name(queue.begin()), name(queue.begin())), (Some("tiny2".to_owned()), None), "two at once");
+        assert_eq!(
+            (name(queue.begin()), name(queue.begin())),
+            (Some("tiny2".to_owned()), None),
+            "two at once"
+        );
         queue.ended(&first);
-        assert_eq!((name(queue.begin()), queue.waiting(), queue.running()), (Some("tiny3".to_owned()), 0, 2));
+        assert_eq!(
+            (name(queue.begin()), queue.waiting(), queue.running()),
+            (Some("tiny3".to_owned()), 0, 2)
+        );
     }
 
     #[test]

@@ -8,7 +8,10 @@ use super::*;
 use crate::results::tests::{Folder, cell, measured};
 use crate::results::{about, read};
 
-const MANNER: Manner = Manner { side_by_side: 4, is_quiet: true };
+const MANNER: Manner = Manner {
+    side_by_side: 4,
+    is_quiet: true,
+};
 
 fn cells() -> Vec<Cell> {
     (0..12).map(|n| cell(&(n % 4).to_string(), n / 4)).collect()
@@ -18,7 +21,11 @@ fn cells() -> Vec<Cell> {
 fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
     let (folder, cells) = (Folder::new("runner-all"), cells());
     let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
-    let (now, most, seen) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (now, most, seen) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        Mutex::new(Vec::new()),
+    );
     let trial = |cell: &Cell, _: &AtomicBool| {
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         seen.lock().expect("no panic").push(cell.key());
@@ -27,10 +34,19 @@ fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
         measured(1)
     };
     let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
-    assert_eq!(ended, Ended { measured: 12, ..Ended::default() });
+    assert_eq!(
+        ended,
+        Ended {
+            measured: 12,
+            ..Ended::default()
+        }
+    );
     let keys: BTreeSet<String> = cells.iter().map(Cell::key).collect();
     let mut seen = seen.into_inner().expect("no panic");
-    assert_eq!((seen.len(), seen.drain(..).collect::<BTreeSet<_>>()), (12, keys));
+    assert_eq!(
+        (seen.len(), seen.drain(..).collect::<BTreeSet<_>>()),
+        (12, keys)
+    );
     assert!(most.into_inner() <= 4);
     assert_eq!(read(&folder.0).expect("written").trials.len(), 12);
 }
@@ -56,14 +72,39 @@ fn an_interrupted_run_keeps_what_counts_and_is_resumed() {
     let ended = run(&cells, &mut writer, MANNER, &stop, &trial).expect("it ran");
     writer.finish(true).expect("writable");
     drop(writer);
-    assert!(ended.is_interrupted && ended.measured >= 1 && ended.measured <= 5, "{ended:?}");
+    assert!(
+        ended.is_interrupted && ended.measured >= 1 && ended.measured <= 5,
+        "{ended:?}"
+    );
     let found = read(&folder.0).expect("a valid partial result");
-    assert!(found.trials.iter().all(|(_, row)| row.standing == Standing::Valid));
-    assert_eq!((found.trials.len(), &found.about["interrupted"]), (ended.measured, &serde_json::json!(true)));
+    assert!(
+        found
+            .trials
+            .iter()
+            .all(|(_, row)| row.standing == Standing::Valid)
+    );
+    assert_eq!(
+        (found.trials.len(), &found.about["interrupted"]),
+        (ended.measured, &serde_json::json!(true))
+    );
 
     let mut writer = Writer::open(&folder.0, &about, true).expect("resumed");
-    let again = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &|_, _| measured(1)).expect("it ran");
-    assert_eq!(again, Ended { kept: ended.measured, measured: 12 - ended.measured, ..Ended::default() });
+    let again = run(
+        &cells,
+        &mut writer,
+        MANNER,
+        &AtomicBool::new(false),
+        &|_, _| measured(1),
+    )
+    .expect("it ran");
+    assert_eq!(
+        again,
+        Ended {
+            kept: ended.measured,
+            measured: 12 - ended.measured,
+            ..Ended::default()
+        }
+    );
     assert_eq!(read(&folder.0).expect("whole").trials.len(), 12);
 }
 
@@ -79,7 +120,10 @@ fn what_does_not_count_is_written_and_counted() {
         found
     };
     let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
-    assert_eq!((ended.measured, ended.invalid, ended.is_interrupted), (12, 4, false));
+    assert_eq!(
+        (ended.measured, ended.invalid, ended.is_interrupted),
+        (12, 4, false)
+    );
 }
 
 #[test]

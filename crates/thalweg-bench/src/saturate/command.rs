@@ -64,11 +64,23 @@ pub fn run(args: &SaturateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 }
 
 /// The same with something else that measures.
-pub fn run_with(args: &SaturateArgs, out: &mut dyn Write, signals: &Signals, trial: &Trial<'_>) -> io::Result<Outcome> {
+pub fn run_with(
+    args: &SaturateArgs,
+    out: &mut dyn Write,
+    signals: &Signals,
+    trial: &Trial<'_>,
+) -> io::Result<Outcome> {
     let scenario = args.changes.of(&args.scenario)?;
     // A search has its own repeats.
-    let points: Vec<Cell> = scenario.cells.into_iter().filter(|cell| cell.repeat == 0).collect();
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let points: Vec<Cell> = scenario
+        .cells
+        .into_iter()
+        .filter(|cell| cell.repeat == 0)
+        .collect();
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
     let mut about = results::about(&scenario.name, &points);
     let asked = json!({
         "loss": args.loss, "p99_us": args.p99.map(|nanos| nanos as f64 / 1e3), "tolerance": args.tol,
@@ -77,21 +89,39 @@ pub fn run_with(args: &SaturateArgs, out: &mut dyn Write, signals: &Signals, tri
     about["scenario_hash"] = json!(format!("{} {asked}", results::hash(&points)));
     about["saturate"] = asked;
     let mut writer = Writer::open(&folder, &about, args.resume)?;
-    let before: HashMap<String, Row> =
-        results::read(&folder)?.trials.into_iter().map(|(cell, row)| (cell.key(), row)).collect();
+    let before: HashMap<String, Row> = results::read(&folder)?
+        .trials
+        .into_iter()
+        .map(|(cell, row)| (cell.key(), row))
+        .collect();
     let mut found = Vec::new();
     for point in &points {
-        let Some(ended) = search(args, point, &before, &mut writer, signals, trial)? else { break };
+        let Some(ended) = search(args, point, &before, &mut writer, signals, trial)? else {
+            break;
+        };
         found.push((name_of(point), ended));
-        writer.set("saturation", found.iter().map(|(name, found)| told(name, found)).collect())?;
+        writer.set(
+            "saturation",
+            found
+                .iter()
+                .map(|(name, found)| told(name, found))
+                .collect(),
+        )?;
     }
     let is_interrupted = found.len() < points.len();
     writer.finish(is_interrupted)?;
     page(&folder)?;
     match args.json {
         true => {
-            let list: Vec<Value> = found.iter().map(|(name, found)| told(name, found)).collect();
-            writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "saturation": list }))?)?;
+            let list: Vec<Value> = found
+                .iter()
+                .map(|(name, found)| told(name, found))
+                .collect();
+            writeln!(
+                out,
+                "{}",
+                serde_json::to_string_pretty(&json!({ "saturation": list }))?
+            )?;
         }
         false => table(&found, out)?,
     }
@@ -115,13 +145,21 @@ fn search(
     trial: &Trial<'_>,
 ) -> io::Result<Option<Found>> {
     let flows = f64::from(point.load.flows());
-    let start = if let Load::Open { rate, .. } = point.load { rate * flows } else { START * flows };
+    let start = if let Load::Open { rate, .. } = point.load {
+        rate * flows
+    } else {
+        START * flows
+    };
     let mut search = Search::new(Goal {
         start,
         most: args.most,
         tolerance: args.tol,
         confirmations: CONFIRMATIONS,
-        loss: args.loss.unwrap_or(if point.publish.qos == 0 { BEST_EFFORT } else { 0.0 }),
+        loss: args.loss.unwrap_or(if point.publish.qos == 0 {
+            BEST_EFFORT
+        } else {
+            0.0
+        }),
         slope: SLOPE_MAX,
         p99_us: args.p99.map(|nanos| nanos as f64 / 1e3),
     });
@@ -130,8 +168,9 @@ fn search(
             Step::Measure { rate, is_long } => (rate, is_long),
             Step::End(found) => return Ok(Some(found)),
         };
-        let cell = cell_at(point, number, rate, is_long, args.short)
-            .ok_or_else(|| io::Error::other("load.model: only open and flood have a rate to search for"))?;
+        let cell = cell_at(point, number, rate, is_long, args.short).ok_or_else(|| {
+            io::Error::other("load.model: only open and flood have a rate to search for")
+        })?;
         let seen = match before.get(&cell.key()) {
             Some(row) => shown_by(rate, row),
             None => {
@@ -154,7 +193,15 @@ fn search(
 
 fn say(point: &Cell, number: usize, is_long: bool, seen: &Shown) {
     let kind = if is_long { "long" } else { "short" };
-    let Shown { rate, delivered, loss, slope, p99_us, is_valid, is_taken } = seen;
+    let Shown {
+        rate,
+        delivered,
+        loss,
+        slope,
+        p99_us,
+        is_valid,
+        is_taken,
+    } = seen;
     let invalid = match (is_valid, is_taken) {
         (false, _) => ", does not count",
         (true, false) => ", the rest held back",
@@ -175,8 +222,13 @@ fn table(found: &[(String, Found)], out: &mut dyn Write) -> io::Result<()> {
         "| point | sustained /s | up to 0.5 % lost /s | peak delivered /s | stopped by | trials |\n|---|---|---|---|---|---|"
     )?;
     for (name, found) in found {
-        let maybe = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let at_least = if is_lower_bound(found.limit) { "at least " } else { "" };
+        let maybe =
+            |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
+        let at_least = if is_lower_bound(found.limit) {
+            "at least "
+        } else {
+            ""
+        };
         writeln!(
             out,
             "| {name} | {at_least}{} | {} | {:.0} | {} | {} |",
@@ -228,11 +280,17 @@ mod tests {
 
     /// A broker that passes on so many a second.
     fn broker(cell: &Cell, capacity: f64) -> Measured {
-        let Load::Open { rate, flows, .. } = cell.load else { panic!("an open loop") };
+        let Load::Open { rate, flows, .. } = cell.load else {
+            panic!("an open loop")
+        };
         let (rate, seconds) = (rate * f64::from(flows), cell.phases.measure_ns as f64 / 1e9);
         let passed = rate.min(capacity);
         let mut found = measured(1);
-        let second = Second { sent: rate.round() as u64, received: passed.round() as u64, ..Second::default() };
+        let second = Second {
+            sent: rate.round() as u64,
+            received: passed.round() as u64,
+            ..Second::default()
+        };
         found.seconds = vec![second; (seconds + cell.phases.warmup_ns as f64 / 1e9) as usize];
         found.row.seconds = seconds;
         found.row.expected = (rate * seconds) as u64;
@@ -264,13 +322,22 @@ mod tests {
             quiet: true,
         };
         let (signals, count) = (Signals::new().expect("signals"), AtomicUsize::new(0));
-        let capacity = |cell: &Cell| if cell.system == "mosquitto" { 3000.0 } else { 5000.0 };
+        let capacity = |cell: &Cell| {
+            if cell.system == "mosquitto" {
+                3000.0
+            } else {
+                5000.0
+            }
+        };
         let stopping = |cell: &Cell, stop: &AtomicBool| {
             stop.store(count.fetch_add(1, Ordering::SeqCst) == 6, Ordering::SeqCst);
             broker(cell, capacity(cell))
         };
         let mut out = Vec::new();
-        assert_eq!(run_with(&args, &mut out, &signals, &stopping).expect("it ran"), Outcome::Interrupted);
+        assert_eq!(
+            run_with(&args, &mut out, &signals, &stopping).expect("it ran"),
+            Outcome::Interrupted
+        );
         signals.stop().store(false, Ordering::SeqCst);
         args.resume = true;
         let (again, mut out) = (AtomicUsize::new(0), Vec::new());
@@ -278,27 +345,52 @@ mod tests {
             again.fetch_add(1, Ordering::SeqCst);
             broker(cell, capacity(cell))
         };
-        assert_eq!(run_with(&args, &mut out, &signals, &going_on).expect("it ran"), Outcome::Done);
+        assert_eq!(
+            run_with(&args, &mut out, &signals, &going_on).expect("it ran"),
+            Outcome::Done
+        );
         let found: Value = serde_json::from_slice(&out).expect("JSON");
         let mut trials = 0;
         for point in found["saturation"].as_array().expect("a list") {
-            let capacity = if point["point"] == "name=mosquitto" { 3000.0 } else { 5000.0 };
+            let capacity = if point["point"] == "name=mosquitto" {
+                3000.0
+            } else {
+                5000.0
+            };
             let sustained = point["sustained_per_s"].as_f64().expect("found");
-            assert!(sustained / capacity > 0.965 && sustained / capacity < 1.006, "{point}");
+            assert!(
+                sustained / capacity > 0.965 && sustained / capacity < 1.006,
+                "{point}"
+            );
             assert_eq!(point["limit"], "backlog");
             trials += point["trials"].as_u64().expect("a count");
         }
         assert_eq!(trials as usize, 6 + again.into_inner(), "six were there");
-        assert_eq!(results::read(&folder.0.join("out")).expect("written").trials.len() as u64, trials);
+        assert_eq!(
+            results::read(&folder.0.join("out"))
+                .expect("written")
+                .trials
+                .len() as u64,
+            trials
+        );
         // Of these, `recommend` takes the three of each point that confirmed.
-        let source = crate::recommend::Source::open(&folder.0.join("out")).expect("it reads searches");
+        let source =
+            crate::recommend::Source::open(&folder.0.join("out")).expect("it reads searches");
         assert_eq!(source.trials.len(), 2 * CONFIRMATIONS as usize);
-        assert!(source.trials.iter().all(|(cell, _)| matches!(cell.load, Load::Flood { flows: 10 })));
+        assert!(
+            source
+                .trials
+                .iter()
+                .all(|(cell, _)| matches!(cell.load, Load::Flood { flows: 10 }))
+        );
     }
 
     #[test]
     fn growth_is_the_slope_of_what_is_under_way() {
         assert!((super::super::slope(&[1.0, 3.0, 5.0, 7.0]) - 2.0).abs() < 1e-12);
-        assert_eq!((super::super::slope(&[5.0]), super::super::slope(&[])), (0.0, 0.0));
+        assert_eq!(
+            (super::super::slope(&[5.0]), super::super::slope(&[])),
+            (0.0, 0.0)
+        );
     }
 }

@@ -60,7 +60,9 @@ impl Goal {
         if shown.slope > self.slope {
             return Some("backlog");
         }
-        self.p99_us.is_some_and(|bound| shown.p99_us > bound).then_some("p99")
+        self.p99_us
+            .is_some_and(|bound| shown.p99_us > bound)
+            .then_some("p99")
     }
 }
 
@@ -132,16 +134,35 @@ impl Search {
     /// A search that has not begun.
     pub fn new(goal: Goal) -> Search {
         let rate = goal.start.min(goal.most);
-        let stage = Stage::Ramp { rate, low: None, high: None };
-        Search { goal, stage, shown: Vec::new(), limit: "most", is_second: false }
+        let stage = Stage::Ramp {
+            rate,
+            low: None,
+            high: None,
+        };
+        Search {
+            goal,
+            stage,
+            shown: Vec::new(),
+            limit: "most",
+            is_second: false,
+        }
     }
 
     /// What is next. The same until something is shown.
     pub fn next_step(&self) -> Step {
         match self.stage {
-            Stage::Ramp { rate, .. } => Step::Measure { rate, is_long: false },
-            Stage::Bisect { low, high } => Step::Measure { rate: (low * high).sqrt(), is_long: false },
-            Stage::Confirm { rate, .. } => Step::Measure { rate, is_long: true },
+            Stage::Ramp { rate, .. } => Step::Measure {
+                rate,
+                is_long: false,
+            },
+            Stage::Bisect { low, high } => Step::Measure {
+                rate: (low * high).sqrt(),
+                is_long: false,
+            },
+            Stage::Confirm { rate, .. } => Step::Measure {
+                rate,
+                is_long: true,
+            },
             Stage::Over { sustained } => Step::End(self.found(sustained)),
         }
     }
@@ -167,37 +188,76 @@ impl Search {
             (Stage::Ramp { rate, high, .. }, true) => match high {
                 Some(high) => self.between(rate, high),
                 None if rate >= self.goal.most => confirm(rate),
-                None => Stage::Ramp { rate: (2.0 * rate).min(self.goal.most), low: Some(rate), high },
+                None => Stage::Ramp {
+                    rate: (2.0 * rate).min(self.goal.most),
+                    low: Some(rate),
+                    high,
+                },
             },
             (Stage::Ramp { rate, low, .. }, false) => match low {
                 Some(low) => self.between(low, rate),
                 None if rate < RATE_MIN => Stage::Over { sustained: None },
-                None => Stage::Ramp { rate: rate / 2.0, low, high: Some(rate) },
+                None => Stage::Ramp {
+                    rate: rate / 2.0,
+                    low,
+                    high: Some(rate),
+                },
             },
             (Stage::Bisect { low, high }, true) => self.between((low * high).sqrt(), high),
             (Stage::Bisect { low, high }, false) => self.between(low, (low * high).sqrt()),
-            (Stage::Confirm { rate, passed, steps }, true) => match passed + 1 >= self.goal.confirmations {
-                true => Stage::Over { sustained: Some(rate) },
-                false => Stage::Confirm { rate, passed: passed + 1, steps },
+            (
+                Stage::Confirm {
+                    rate,
+                    passed,
+                    steps,
+                },
+                true,
+            ) => match passed + 1 >= self.goal.confirmations {
+                true => Stage::Over {
+                    sustained: Some(rate),
+                },
+                false => Stage::Confirm {
+                    rate,
+                    passed: passed + 1,
+                    steps,
+                },
             },
-            (Stage::Confirm { steps: STEPS_MAX, .. }, false) => Stage::Over { sustained: None },
-            (Stage::Confirm { rate, steps, .. }, false) => {
-                Stage::Confirm { rate: rate / (1.0 + self.goal.tolerance), passed: 0, steps: steps + 1 }
-            }
+            (
+                Stage::Confirm {
+                    steps: STEPS_MAX, ..
+                },
+                false,
+            ) => Stage::Over { sustained: None },
+            (Stage::Confirm { rate, steps, .. }, false) => Stage::Confirm {
+                rate: rate / (1.0 + self.goal.tolerance),
+                passed: 0,
+                steps: steps + 1,
+            },
             (Stage::Over { sustained }, _) => Stage::Over { sustained },
         }
     }
 
     fn between(&self, low: f64, high: f64) -> Stage {
-        if high / low <= 1.0 + self.goal.tolerance { confirm(low) } else { Stage::Bisect { low, high } }
+        if high / low <= 1.0 + self.goal.tolerance {
+            confirm(low)
+        } else {
+            Stage::Bisect { low, high }
+        }
     }
 
     fn found(&self, sustained: Option<f64>) -> Found {
-        let partial = self.shown.iter().filter(|shown| shown.is_valid && shown.is_taken && shown.loss <= PARTIAL_DROP);
+        let partial = self
+            .shown
+            .iter()
+            .filter(|shown| shown.is_valid && shown.is_taken && shown.loss <= PARTIAL_DROP);
         Found {
             sustained,
             partial_drop: partial.map(|shown| shown.rate).reduce(f64::max),
-            peak_delivered: self.shown.iter().map(|shown| shown.delivered).fold(0.0, f64::max),
+            peak_delivered: self
+                .shown
+                .iter()
+                .map(|shown| shown.delivered)
+                .fold(0.0, f64::max),
             limit: self.limit,
             trials: self.shown.len() as u32,
         }
@@ -205,7 +265,11 @@ impl Search {
 }
 
 fn confirm(rate: f64) -> Stage {
-    Stage::Confirm { rate, passed: 0, steps: 0 }
+    Stage::Confirm {
+        rate,
+        passed: 0,
+        steps: 0,
+    }
 }
 
 /// How a trial that does not count is called.
@@ -224,12 +288,20 @@ mod tests {
     use super::*;
     use crate::sim::random::Random;
 
-    const GOAL: Goal =
-        Goal { start: 100.0, most: 1e7, tolerance: 0.03, confirmations: 3, loss: 0.001, slope: 0.005, p99_us: None };
+    const GOAL: Goal = Goal {
+        start: 100.0,
+        most: 1e7,
+        tolerance: 0.03,
+        confirmations: 3,
+        loss: 0.001,
+        slope: 0.005,
+        p99_us: None,
+    };
 
     /// One server of constant service time (M/D/1) with a queue for so many, at Poisson arrivals for some seconds.
     fn server(capacity: f64, room: usize, rate: f64, seconds: f64, random: &mut Random) -> Shown {
-        let (mut now, mut free, mut waits, mut lost, mut count, mut done) = (0.0, 0.0_f64, Vec::new(), 0, 0, 0);
+        let (mut now, mut free, mut waits, mut lost, mut count, mut done) =
+            (0.0, 0.0_f64, Vec::new(), 0, 0, 0);
         let mut under_way = Vec::new();
         let mut next_sample = 1.0;
         loop {
@@ -256,7 +328,10 @@ mod tests {
             delivered: f64::from(done) / seconds,
             loss: f64::from(lost) / f64::from(count.max(1)),
             slope: super::super::slope(&under_way) / rate,
-            p99_us: waits.get(waits.len() * 99 / 100).copied().unwrap_or_default(),
+            p99_us: waits
+                .get(waits.len() * 99 / 100)
+                .copied()
+                .unwrap_or_default(),
             is_valid: true,
             is_taken: true,
         }
@@ -279,34 +354,69 @@ mod tests {
             let mut random = Random::new(seed);
             let capacity = 500.0 * (1.0 + random.unit() * 20.0);
             let found = search(GOAL, |rate, is_long| {
-                server(capacity, 2000, rate, if is_long { 20.0 } else { 4.0 }, &mut random)
+                server(
+                    capacity,
+                    2000,
+                    rate,
+                    if is_long { 20.0 } else { 4.0 },
+                    &mut random,
+                )
             });
             let sustained = found.sustained.expect("it has a capacity");
             // At Poisson arrivals the backlog wanders: some percent below the capacity is what lasts.
-            assert!((0.90..=1.01).contains(&(sustained / capacity)), "seed {seed}: {found:?} of {capacity}");
-            assert!((0.95..=1.05).contains(&(found.peak_delivered / capacity)), "seed {seed}: {found:?} of {capacity}");
-            assert!(found.trials < 60 && ["backlog", "loss"].contains(&found.limit), "seed {seed}: {found:?}");
+            assert!(
+                (0.90..=1.01).contains(&(sustained / capacity)),
+                "seed {seed}: {found:?} of {capacity}"
+            );
+            assert!(
+                (0.95..=1.05).contains(&(found.peak_delivered / capacity)),
+                "seed {seed}: {found:?} of {capacity}"
+            );
+            assert!(
+                found.trials < 60 && ["backlog", "loss"].contains(&found.limit),
+                "seed {seed}: {found:?}"
+            );
         }
     }
 
     #[test]
     fn a_bound_of_the_99th_percentile_ends_it_earlier() {
         // p99 of M/D/1 in units of the service time: about 1 + 4.6 ρ/(2(1-ρ)); at 10 it is ρ = 0.8.
-        let goal = Goal { p99_us: Some(10.0 * 1e6 / 2000.0), ..GOAL };
+        let goal = Goal {
+            p99_us: Some(10.0 * 1e6 / 2000.0),
+            ..GOAL
+        };
         for seed in 0..4 {
             let mut random = Random::new(seed);
             let found = search(goal, |rate, is_long| {
-                server(2000.0, 100_000, rate, if is_long { 30.0 } else { 5.0 }, &mut random)
+                server(
+                    2000.0,
+                    100_000,
+                    rate,
+                    if is_long { 30.0 } else { 5.0 },
+                    &mut random,
+                )
             });
             let load = found.sustained.expect("it has one") / 2000.0;
-            assert!((0.70..=0.86).contains(&load) && found.limit == "p99", "seed {seed}: {load} {found:?}");
+            assert!(
+                (0.70..=0.86).contains(&load) && found.limit == "p99",
+                "seed {seed}: {load} {found:?}"
+            );
         }
     }
 
     /// Passes up to a rate, whatever happens.
     fn sharp(limit: f64, rate: f64) -> Shown {
         let loss = (1.0 - limit / rate).max(0.0);
-        Shown { rate, delivered: rate.min(limit), loss, slope: 0.0, p99_us: 100.0, is_valid: true, is_taken: true }
+        Shown {
+            rate,
+            delivered: rate.min(limit),
+            loss,
+            slope: 0.0,
+            p99_us: 100.0,
+            is_valid: true,
+            is_taken: true,
+        }
     }
 
     #[test]
@@ -314,8 +424,16 @@ mod tests {
         for start in [1.0, 100.0, 777.0, 1e6] {
             let found = search(Goal { start, ..GOAL }, |rate, _| sharp(777.0, rate));
             let sustained = found.sustained.expect("it has one");
-            assert!((777.0 / 1.031..=777.0 * 1.002).contains(&sustained), "{start}: {found:?}");
-            assert!(found.partial_drop.is_some_and(|rate| rate >= sustained && rate <= 777.0 * 1.006), "{found:?}");
+            assert!(
+                (777.0 / 1.031..=777.0 * 1.002).contains(&sustained),
+                "{start}: {found:?}"
+            );
+            assert!(
+                found
+                    .partial_drop
+                    .is_some_and(|rate| rate >= sustained && rate <= 777.0 * 1.006),
+                "{found:?}"
+            );
             assert_eq!((found.limit, found.peak_delivered), ("loss", 777.0));
         }
     }
@@ -325,32 +443,79 @@ mod tests {
         let mut trials = 0;
         let found = search(GOAL, |rate, _| {
             trials += 1;
-            if trials == 2 { Shown { loss: 0.5, ..sharp(777.0, rate) } } else { sharp(777.0, rate) }
+            if trials == 2 {
+                Shown {
+                    loss: 0.5,
+                    ..sharp(777.0, rate)
+                }
+            } else {
+                sharp(777.0, rate)
+            }
         });
-        assert!(found.sustained.is_some_and(|rate| rate > 750.0), "{found:?}");
+        assert!(
+            found.sustained.is_some_and(|rate| rate > 750.0),
+            "{found:?}"
+        );
         // Long trials stand less than short ones.
-        let found = search(GOAL, |rate, is_long| sharp(if is_long { 700.0 } else { 777.0 }, rate));
-        assert!(found.sustained.is_some_and(|rate| rate <= 700.7 && rate > 675.0), "{found:?}");
-        let found = search(GOAL, |rate, is_long| sharp(if is_long { 1.0 } else { 777.0 }, rate));
+        let found = search(GOAL, |rate, is_long| {
+            sharp(if is_long { 700.0 } else { 777.0 }, rate)
+        });
+        assert!(
+            found
+                .sustained
+                .is_some_and(|rate| rate <= 700.7 && rate > 675.0),
+            "{found:?}"
+        );
+        let found = search(GOAL, |rate, is_long| {
+            sharp(if is_long { 1.0 } else { 777.0 }, rate)
+        });
         assert_eq!(found.sustained, None, "it never lasts");
     }
 
     #[test]
     fn the_generators_limit_is_told_and_the_highest_rate_is_kept() {
         // A window that is used up: all that was sent is delivered, and nothing grows.
-        let found = search(GOAL, |rate, _| Shown { is_taken: rate < 5000.0, ..sharp(1e9, rate) });
-        assert!(found.limit == HELD_BACK && found.sustained.is_some_and(|rate| rate < 5000.0), "{found:?}");
-        let found = search(GOAL, |rate, _| Shown { is_valid: rate < 5000.0, ..sharp(1e9, rate) });
-        assert!(found.limit == NOT_VALID && found.sustained.is_some_and(|rate| rate < 5000.0), "{found:?}");
+        let found = search(GOAL, |rate, _| Shown {
+            is_taken: rate < 5000.0,
+            ..sharp(1e9, rate)
+        });
+        assert!(
+            found.limit == HELD_BACK && found.sustained.is_some_and(|rate| rate < 5000.0),
+            "{found:?}"
+        );
+        let found = search(GOAL, |rate, _| Shown {
+            is_valid: rate < 5000.0,
+            ..sharp(1e9, rate)
+        });
+        assert!(
+            found.limit == NOT_VALID && found.sustained.is_some_and(|rate| rate < 5000.0),
+            "{found:?}"
+        );
         let mut trials = 0;
         let found = search(GOAL, |rate, is_long| {
             trials += 1;
-            Shown { is_valid: !is_long || trials % 2 == 0, ..sharp(777.0, rate) }
+            Shown {
+                is_valid: !is_long || trials % 2 == 0,
+                ..sharp(777.0, rate)
+            }
         });
-        assert!(found.sustained.is_some_and(|rate| rate > 750.0), "every other long trial does not count: {found:?}");
-        let found = search(Goal { most: 1000.0, ..GOAL }, |rate, _| sharp(1e9, rate));
+        assert!(
+            found.sustained.is_some_and(|rate| rate > 750.0),
+            "every other long trial does not count: {found:?}"
+        );
+        let found = search(
+            Goal {
+                most: 1000.0,
+                ..GOAL
+            },
+            |rate, _| sharp(1e9, rate),
+        );
         assert_eq!((found.sustained, found.limit), (Some(1000.0), "most"));
         let found = search(GOAL, |rate, _| sharp(1e-9, rate));
-        assert_eq!((found.sustained, found.partial_drop), (None, None), "nothing passes");
+        assert_eq!(
+            (found.sustained, found.partial_drop),
+            (None, None),
+            "nothing passes"
+        );
     }
 }

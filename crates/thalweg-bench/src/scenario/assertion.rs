@@ -63,7 +63,11 @@ impl Assertion {
         let points = points(trials, &self.conditions);
         let (left, right) = (values(&self.left, &points), values(&self.right, &points));
         let apart = apart(&left, &right);
-        let mut judged = Judged { text: self.text.clone(), compared: 0, failed: Vec::new() };
+        let mut judged = Judged {
+            text: self.text.clone(),
+            compared: 0,
+            failed: Vec::new(),
+        };
         for one in &left {
             for other in &right {
                 if !one.agrees(other, &apart) {
@@ -71,7 +75,11 @@ impl Assertion {
                 }
                 judged.compared += 1;
                 if !self.compare.holds(one.value, other.value) {
-                    let unit = self.left.unit().or(self.right.unit()).unwrap_or(Unit::Number);
+                    let unit = self
+                        .left
+                        .unit()
+                        .or(self.right.unit())
+                        .unwrap_or(Unit::Number);
                     let written = |value| unit.written(value);
                     let at = one.name().or(other.name()).unwrap_or_default();
                     judged.failed.push(format!(
@@ -91,7 +99,11 @@ impl Assertion {
 #[derive(Clone, Debug)]
 enum Side {
     Constant(f64),
-    Figure { factor: f64, metric: &'static Metric, words: Vec<String> },
+    Figure {
+        factor: f64,
+        metric: &'static Metric,
+        words: Vec<String>,
+    },
 }
 
 impl Side {
@@ -168,9 +180,9 @@ impl Condition {
         ours.is_some_and(|ours| match self.compare {
             Compare::Equal => *ours == self.value,
             Compare::Unequal => *ours != self.value,
-            compare => {
-                quantity(ours).zip(quantity(&self.value)).is_some_and(|(ours, asked)| compare.holds(ours, asked))
-            }
+            compare => quantity(ours)
+                .zip(quantity(&self.value))
+                .is_some_and(|(ours, asked)| compare.holds(ours, asked)),
         })
     }
 }
@@ -189,21 +201,39 @@ struct Valued<'a> {
 
 impl Valued<'_> {
     fn agrees(&self, other: &Valued<'_>, apart: &BTreeSet<String>) -> bool {
-        let (Some(ours), Some(theirs)) = (self.cell, other.cell) else { return true };
-        ours.axes.iter().all(|(name, value)| apart.contains(name) || theirs.axes.get(name) == Some(value))
+        let (Some(ours), Some(theirs)) = (self.cell, other.cell) else {
+            return true;
+        };
+        ours.axes
+            .iter()
+            .all(|(name, value)| apart.contains(name) || theirs.axes.get(name) == Some(value))
     }
 
     fn name(&self) -> Option<String> {
         let axes = &self.cell?.axes;
-        Some(axes.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+        Some(
+            axes.iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
     }
 }
 
 fn points<'a>(trials: &'a [(Cell, Row)], conditions: &[Condition]) -> Vec<Point<'a>> {
     let mut points: BTreeMap<&BTreeMap<String, String>, Point<'a>> = BTreeMap::new();
     for (cell, row) in trials {
-        if row.standing == Standing::Valid && conditions.iter().all(|condition| condition.holds(cell)) {
-            points.entry(&cell.axes).or_insert_with(|| Point { cell, rows: Vec::new() }).rows.push(row);
+        if row.standing == Standing::Valid
+            && conditions.iter().all(|condition| condition.holds(cell))
+        {
+            points
+                .entry(&cell.axes)
+                .or_insert_with(|| Point {
+                    cell,
+                    rows: Vec::new(),
+                })
+                .rows
+                .push(row);
         }
     }
     points.into_values().collect()
@@ -211,15 +241,29 @@ fn points<'a>(trials: &'a [(Cell, Row)], conditions: &[Condition]) -> Vec<Point<
 
 fn values<'a>(side: &Side, points: &[Point<'a>]) -> Vec<Valued<'a>> {
     match side {
-        Side::Constant(value) => vec![Valued { cell: None, value: *value }],
-        Side::Figure { factor, metric, words } => {
+        Side::Constant(value) => vec![Valued {
+            cell: None,
+            value: *value,
+        }],
+        Side::Figure {
+            factor,
+            metric,
+            words,
+        } => {
             let chosen = points.iter().filter(|point| {
                 let labels = labels(point.cell);
                 words.iter().all(|word| labels.contains(word.as_str()))
             });
             let value = |point: &Point<'a>| {
-                let figures: Vec<f64> = point.rows.iter().filter_map(|row| (metric.of)(point.cell, row)).collect();
-                Some(Valued { cell: Some(point.cell), value: factor * median(&figures)? })
+                let figures: Vec<f64> = point
+                    .rows
+                    .iter()
+                    .filter_map(|row| (metric.of)(point.cell, row))
+                    .collect();
+                Some(Valued {
+                    cell: Some(point.cell),
+                    value: factor * median(&figures)?,
+                })
             };
             chosen.filter_map(value).collect()
         }
@@ -229,10 +273,18 @@ fn values<'a>(side: &Side, points: &[Point<'a>]) -> Vec<Valued<'a>> {
 /// Axes of which the sides have no value in common.
 fn apart(left: &[Valued<'_>], right: &[Valued<'_>]) -> BTreeSet<String> {
     let of = |side: &[Valued<'_>], name: &str| {
-        side.iter().filter_map(|valued| valued.cell?.axes.get(name).cloned()).collect::<BTreeSet<_>>()
+        side.iter()
+            .filter_map(|valued| valued.cell?.axes.get(name).cloned())
+            .collect::<BTreeSet<_>>()
     };
-    let names = left.iter().filter_map(|valued| valued.cell).flat_map(|cell| cell.axes.keys());
-    names.filter(|name| of(left, name).is_disjoint(&of(right, name))).cloned().collect()
+    let names = left
+        .iter()
+        .filter_map(|valued| valued.cell)
+        .flat_map(|cell| cell.axes.keys());
+    names
+        .filter(|name| of(left, name).is_disjoint(&of(right, name)))
+        .cloned()
+        .collect()
 }
 
 /// Words that choose a point.
@@ -274,7 +326,9 @@ fn field(cell: &Cell, name: &str) -> Option<f64> {
         "reorder" => cell.link.reorder,
         "duplicate" => cell.link.duplicate,
         "size" => match cell.workload {
-            Workload::Fixed { bytes } | Workload::Json { bytes } | Workload::Beside { bytes, .. } => f64::from(bytes),
+            Workload::Fixed { bytes }
+            | Workload::Json { bytes }
+            | Workload::Beside { bytes, .. } => f64::from(bytes),
             Workload::Trace { .. } | Workload::Class { .. } => return None,
         },
         "rate" => match cell.load {
@@ -312,7 +366,9 @@ fn constant(text: &str, unit: Unit) -> Result<f64, String> {
         Unit::Kibibytes => Ok(f64::from(bytes(text)?) / 1024.0),
         Unit::PerSecond if text.trim_start_matches('0') == "/s" => Ok(0.0),
         Unit::PerSecond => frequency(text),
-        Unit::Count | Unit::Number => text.parse().map_err(|_| format!("{text}: a bare number is expected")),
+        Unit::Count | Unit::Number => text
+            .parse()
+            .map_err(|_| format!("{text}: a bare number is expected")),
     }
 }
 
@@ -324,25 +380,57 @@ fn parse(text: &str) -> Result<Assertion, String> {
     let (left, compare, right) = split(claim)?;
     let (figure, other) = (figure(left)?, figure(right)?);
     let (left, right) = match (figure, other) {
-        (Some(one), Some(two)) if one.unit() != two.unit() => return Err("the sides have different units".to_owned()),
+        (Some(one), Some(two)) if one.unit() != two.unit() => {
+            return Err("the sides have different units".to_owned());
+        }
         (Some(one), Some(two)) => (one, two),
-        (Some(Side::Figure { factor, metric, words }), None) => {
-            (Side::Figure { factor, metric, words }, Side::Constant(constant(right, metric.unit)?))
-        }
-        (None, Some(Side::Figure { factor, metric, words })) => {
-            (Side::Constant(constant(left, metric.unit)?), Side::Figure { factor, metric, words })
-        }
+        (
+            Some(Side::Figure {
+                factor,
+                metric,
+                words,
+            }),
+            None,
+        ) => (
+            Side::Figure {
+                factor,
+                metric,
+                words,
+            },
+            Side::Constant(constant(right, metric.unit)?),
+        ),
+        (
+            None,
+            Some(Side::Figure {
+                factor,
+                metric,
+                words,
+            }),
+        ) => (
+            Side::Constant(constant(left, metric.unit)?),
+            Side::Figure {
+                factor,
+                metric,
+                words,
+            },
+        ),
         _ => {
             let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
             let hint = nearest(left.split('[').next().unwrap_or_default().trim(), &names);
-            let hint =
-                hint.map_or_else(|| format!("there are {}", names.join(", ")), |name| format!("did you mean {name}?"));
+            let hint = hint.map_or_else(
+                || format!("there are {}", names.join(", ")),
+                |name| format!("did you mean {name}?"),
+            );
             return Err(format!("no figure is compared: {hint}"));
         }
     };
     let conditions = conditions.replace(" and ", ",");
     let mut pieces: Vec<String> = Vec::new();
-    for piece in conditions.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
+    for piece in conditions
+        .split(',')
+        .map(str::trim)
+        .filter(|piece| !piece.is_empty())
+    {
         match pieces.last_mut() {
             // A value of an axis may have commas: `protocol==coap,con`.
             Some(last) if split(piece).is_err() => *last += &format!(",{piece}"),
@@ -352,7 +440,11 @@ fn parse(text: &str) -> Result<Assertion, String> {
     let conditions = pieces.iter();
     let conditions = conditions.map(|condition| {
         let (name, compare, value) = split(condition)?;
-        Ok(Condition { name: name.to_owned(), compare, value: value.to_owned() })
+        Ok(Condition {
+            name: name.to_owned(),
+            compare,
+            value: value.to_owned(),
+        })
     });
     Ok(Assertion {
         text: text.to_owned(),
@@ -370,9 +462,13 @@ fn split(text: &str) -> Result<(&str, Compare, &str), String> {
         depth += i32::from(c == '[') - i32::from(c == ']');
         let rest = text.get(at..).unwrap_or_default();
         if depth == 0
-            && let Some((sign, compare)) = Compare::ALL.iter().find(|(sign, _)| rest.starts_with(sign))
+            && let Some((sign, compare)) =
+                Compare::ALL.iter().find(|(sign, _)| rest.starts_with(sign))
         {
-            let (left, right) = (text.get(..at).unwrap_or_default(), rest.get(sign.len()..).unwrap_or_default());
+            let (left, right) = (
+                text.get(..at).unwrap_or_default(),
+                rest.get(sign.len()..).unwrap_or_default(),
+            );
             return Ok((left.trim(), *compare, right.trim()));
         }
     }
@@ -384,22 +480,40 @@ fn figure(text: &str) -> Result<Option<Side>, String> {
     let (factor, rest) = match text.split_once('*') {
         Some((factor, rest)) => {
             let factor = factor.trim();
-            (factor.parse::<f64>().map_err(|_| format!("{factor}: a number is expected before *"))?, rest.trim())
+            (
+                factor
+                    .parse::<f64>()
+                    .map_err(|_| format!("{factor}: a number is expected before *"))?,
+                rest.trim(),
+            )
         }
         None => (1.0, text),
     };
     let (name, words) = match rest.split_once('[') {
         Some((name, words)) => {
-            let words = words.strip_suffix(']').ok_or_else(|| format!("{rest}: ] is missing"))?;
-            (name.trim(), words.split(',').map(|word| word.trim().to_owned()).collect())
+            let words = words
+                .strip_suffix(']')
+                .ok_or_else(|| format!("{rest}: ] is missing"))?;
+            (
+                name.trim(),
+                words
+                    .split(',')
+                    .map(|word| word.trim().to_owned())
+                    .collect(),
+            )
         }
         None => (rest, Vec::new()),
     };
     match metric(name) {
-        Some(metric) => Ok(Some(Side::Figure { factor, metric, words })),
+        Some(metric) => Ok(Some(Side::Figure {
+            factor,
+            metric,
+            words,
+        })),
         None if rest.contains('[') => {
             let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-            let hint = nearest(name, &names).map_or_else(String::new, |name| format!("; did you mean {name}?"));
+            let hint = nearest(name, &names)
+                .map_or_else(String::new, |name| format!("; did you mean {name}?"));
             Err(format!("{name}: there is no such figure{hint}"))
         }
         None => Ok(None),

@@ -88,8 +88,11 @@ pub enum Budget {
 impl Changes {
     /// The scenario with them.
     pub fn of(&self, file: &Path) -> io::Result<Scenario> {
-        let budget = self.budget.map(|budget| format!("{budget:?}").to_lowercase());
-        let mut scenario = super::read(file, &self.set, budget.as_deref()).map_err(io::Error::other)?;
+        let budget = self
+            .budget
+            .map(|budget| format!("{budget:?}").to_lowercase());
+        let mut scenario =
+            super::read(file, &self.set, budget.as_deref()).map_err(io::Error::other)?;
         self.counting.apply(&mut scenario.cells);
         Ok(scenario)
     }
@@ -111,7 +114,10 @@ pub fn run_with(
 ) -> io::Result<Outcome> {
     let scenario = args.changes.of(&args.scenario)?;
     if must_sweep && scenario.axes.is_empty() {
-        return Err(io::Error::other(format!("{}: nothing is swept; use run", args.scenario.display())));
+        return Err(io::Error::other(format!(
+            "{}: nothing is swept; use run",
+            args.scenario.display()
+        )));
     }
     measure(&scenario, args, out, signals, trial)
 }
@@ -124,27 +130,43 @@ pub fn measure(
     signals: &Signals,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
     let mut about = results::about(&scenario.name, &scenario.cells);
     about["scenario"] = json!(args.scenario.display().to_string());
     about["metrics"] = json!(scenario.metrics);
     about["axes"] = json!(scenario.axes);
     let mut writer = Writer::open(&folder, &about, args.resume)?;
-    let manner = Manner { side_by_side: args.side_by_side, is_quiet: args.quiet };
+    let manner = Manner {
+        side_by_side: args.side_by_side,
+        is_quiet: args.quiet,
+    };
     let ended = runner::run(&scenario.cells, &mut writer, manner, signals.stop(), trial)?;
     let measured = results::read(&folder)?.trials;
-    let judged: Vec<Judged> = scenario.assertions.iter().map(|assertion| assertion.judge(&measured)).collect();
+    let judged: Vec<Judged> = scenario
+        .assertions
+        .iter()
+        .map(|assertion| assertion.judge(&measured))
+        .collect();
     writer.set("assertions", judged.iter().map(told).collect())?;
     writer.finish(ended.is_interrupted)?;
-    let valid = measured.iter().filter(|(_, row)| row.standing == Standing::Valid).count();
+    let valid = measured
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+        .count();
     let lacking = lacking(scenario, &measured);
     let page = page(&folder)?;
     match args.json {
         true => {
             let mut json = page.json;
             json["assertions"] = judged.iter().map(told).collect();
-            json["not_measured"] =
-                lacking.iter().map(|(point, why)| json!({ "point": point, "why": why })).collect::<Vec<_>>().into();
+            json["not_measured"] = lacking
+                .iter()
+                .map(|(point, why)| json!({ "point": point, "why": why }))
+                .collect::<Vec<_>>()
+                .into();
             json["trials"] = json!({ "planned": scenario.cells.len(), "measured": measured.len(), "valid": valid });
             writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
         }
@@ -160,7 +182,12 @@ pub fn measure(
         }
     }
     if !args.quiet {
-        eprintln!("{} of {} trials count; written: {}", valid, scenario.cells.len(), folder.display());
+        eprintln!(
+            "{} of {} trials count; written: {}",
+            valid,
+            scenario.cells.len(),
+            folder.display()
+        );
     }
     Ok(match () {
         () if ended.is_interrupted => Outcome::Interrupted,
@@ -176,9 +203,20 @@ pub fn measure(
 fn lacking(scenario: &Scenario, measured: &[(Cell, Row)]) -> Vec<(String, String)> {
     let mut points: Vec<(String, Vec<&Row>)> = Vec::new();
     for planned in &scenario.cells {
-        let rows = measured.iter().filter(|(cell, _)| cell.key() == planned.key()).map(|(_, row)| row);
-        let axes: Vec<String> = planned.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let name = if axes.is_empty() { scenario.name.clone() } else { axes.join(" ") };
+        let rows = measured
+            .iter()
+            .filter(|(cell, _)| cell.key() == planned.key())
+            .map(|(_, row)| row);
+        let axes: Vec<String> = planned
+            .axes
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let name = if axes.is_empty() {
+            scenario.name.clone()
+        } else {
+            axes.join(" ")
+        };
         match points.iter_mut().find(|(other, _)| *other == name) {
             Some((_, all)) => all.extend(rows),
             None => points.push((name, rows.collect())),
@@ -194,7 +232,10 @@ fn lacking(scenario: &Scenario, measured: &[(Cell, Row)]) -> Vec<(String, String
         Some(row) => format!("{}: {}", row.standing.word(), row.standing.why()),
         None => "no trial ended".to_owned(),
     };
-    points.iter().map(|(name, rows)| (name.clone(), why(rows))).collect()
+    points
+        .iter()
+        .map(|(name, rows)| (name.clone(), why(rows)))
+        .collect()
 }
 
 /// Renders what was measured.
@@ -218,7 +259,10 @@ fn words(judged: &[Judged]) -> String {
         let found = match (judged.compared, judged.failed.len()) {
             (0, _) => "**not shown**: there is nothing to compare".to_owned(),
             (compared, 0) => format!("holds at {compared} of {compared}"),
-            (compared, failed) => format!("**does not hold** at {failed} of {compared}: {}", judged.failed.join("; ")),
+            (compared, failed) => format!(
+                "**does not hold** at {failed} of {compared}: {}",
+                judged.failed.join("; ")
+            ),
         };
         text += &format!("- `{}`: {found}\n", judged.text);
     }
@@ -227,6 +271,8 @@ fn words(judged: &[Judged]) -> String {
 
 /// `KEY=VALUE`
 pub fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text}: KEY=VALUE is expected"))?;
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text}: KEY=VALUE is expected"))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }

@@ -52,7 +52,11 @@ pub fn cells(file: &Path, set: &[(String, String)]) -> Result<Vec<Cell>, String>
 }
 
 /// Reads a scenario with what `budgets` says of a budget, then `--set`.
-pub fn read(file: &Path, set: &[(String, String)], budget: Option<&str>) -> Result<Scenario, String> {
+pub fn read(
+    file: &Path,
+    set: &[(String, String)],
+    budget: Option<&str>,
+) -> Result<Scenario, String> {
     let named = |why: String| format!("{}: {why}", file.display());
     let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
     let mut scenario = parse(&text, set, budget).map_err(named)?;
@@ -77,7 +81,11 @@ pub fn read(file: &Path, set: &[(String, String)], budget: Option<&str>) -> Resu
 }
 
 /// The same from its text.
-pub fn parse(text: &str, set: &[(String, String)], budget: Option<&str>) -> Result<Scenario, String> {
+pub fn parse(
+    text: &str,
+    set: &[(String, String)],
+    budget: Option<&str>,
+) -> Result<Scenario, String> {
     let mut scenario = Node::read(text)?;
     let budgets = scenario.take("budgets");
     apply_budget(&mut scenario, budgets.as_ref(), budget)?;
@@ -102,7 +110,11 @@ pub fn parse(text: &str, set: &[(String, String)], budget: Option<&str>) -> Resu
         points.push(cell);
     }
     let frame = frame.ok_or("sweep: there is no point")?;
-    let assertions = frame.assertions.iter().map(|text| Assertion::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let assertions = frame
+        .assertions
+        .iter()
+        .map(|text| Assertion::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut random = Random::new(base.unwrap_or_default());
     let mut cells = Vec::new();
     for repeat in 0..frame.repeats {
@@ -116,7 +128,13 @@ pub fn parse(text: &str, set: &[(String, String)], budget: Option<&str>) -> Resu
     }
     check_keys(&cells)?;
     let axes = axes.into_iter().map(|axis| axis.name).collect();
-    Ok(Scenario { name: frame.name, axes, metrics: frame.metrics, assertions, cells })
+    Ok(Scenario {
+        name: frame.name,
+        axes,
+        metrics: frame.metrics,
+        assertions,
+        cells,
+    })
 }
 
 /// Puts things into an order drawn from a stream.
@@ -130,7 +148,9 @@ impl Cell {
     /// Messages a second that it publishes and delivers together, if that can be said before.
     pub fn rate(&self) -> Option<f64> {
         match self.load {
-            Load::Open { rate, flows, .. } => Some(rate * f64::from(flows) * f64::from(1 + self.fan_out)),
+            Load::Open { rate, flows, .. } => {
+                Some(rate * f64::from(flows) * f64::from(1 + self.fan_out))
+            }
             Load::Closed { .. } | Load::Replay { .. } | Load::Flood { .. } => None,
         }
     }
@@ -149,7 +169,11 @@ struct Axis {
     values: Vec<Node>,
 }
 
-fn apply_budget(scenario: &mut Node, budgets: Option<&Node>, budget: Option<&str>) -> Result<(), String> {
+fn apply_budget(
+    scenario: &mut Node,
+    budgets: Option<&Node>,
+    budget: Option<&str>,
+) -> Result<(), String> {
     let entries = match budgets.map(|budgets| &budgets.kind) {
         None => &[][..],
         Some(Kind::Map(entries)) => entries.as_slice(),
@@ -157,17 +181,28 @@ fn apply_budget(scenario: &mut Node, budgets: Option<&Node>, budget: Option<&str
     };
     for (name, node) in entries {
         if !BUDGETS.contains(&name.as_str()) {
-            return Err(format!("budgets.{name}{}: there are {}", place(node), BUDGETS.join(", ")));
+            return Err(format!(
+                "budgets.{name}{}: there are {}",
+                place(node),
+                BUDGETS.join(", ")
+            ));
         }
     }
     let Some(budget) = budget else { return Ok(()) };
     let Some((_, node)) = entries.iter().find(|(name, _)| name == budget) else {
-        return Err(format!("budgets.{budget}: this scenario says nothing of it"));
+        return Err(format!(
+            "budgets.{budget}: this scenario says nothing of it"
+        ));
     };
     let Kind::Map(changes) = &node.kind else {
-        return Err(format!("budgets.{budget}{}: a mapping of paths is expected", place(node)));
+        return Err(format!(
+            "budgets.{budget}{}: a mapping of paths is expected",
+            place(node)
+        ));
     };
-    changes.iter().try_for_each(|(path, value)| put(scenario, path, value.clone()))
+    changes
+        .iter()
+        .try_for_each(|(path, value)| put(scenario, path, value.clone()))
 }
 
 fn apply_set(scenario: &mut Node, path: &str, value: &str) -> Result<(), String> {
@@ -179,7 +214,10 @@ fn apply_set(scenario: &mut Node, path: &str, value: &str) -> Result<(), String>
 /// `sweep.` has paths as keys; whatever is set is swept no longer.
 fn put(scenario: &mut Node, path: &str, value: Node) -> Result<(), String> {
     if let Some(axis) = path.strip_prefix("sweep.") {
-        let mut sweep = scenario.take("sweep").unwrap_or(Node { line: 0, kind: Kind::Map(Vec::new()) });
+        let mut sweep = scenario.take("sweep").unwrap_or(Node {
+            line: 0,
+            kind: Kind::Map(Vec::new()),
+        });
         sweep.take(axis);
         if let Kind::Map(entries) = &mut sweep.kind {
             entries.push((axis.to_owned(), value));
@@ -194,24 +232,39 @@ fn put(scenario: &mut Node, path: &str, value: Node) -> Result<(), String> {
 }
 
 fn axes(sweep: Option<Node>) -> Result<Vec<Axis>, String> {
-    let Some(sweep) = sweep else { return Ok(Vec::new()) };
-    let Kind::Map(entries) = sweep.kind else { return Err(format!("sweep{}: a mapping is expected", place(&sweep))) };
+    let Some(sweep) = sweep else {
+        return Ok(Vec::new());
+    };
+    let Kind::Map(entries) = sweep.kind else {
+        return Err(format!("sweep{}: a mapping is expected", place(&sweep)));
+    };
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let lasts: Vec<String> = entries.iter().map(|(path, _)| last(path)).collect();
     let mut axes = Vec::new();
     for (path, node) in entries {
         let root = path.split('.').next().unwrap_or_default();
         if !SWEPT.contains(&root) {
-            let hint = nearest(root, &SWEPT).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            return Err(format!("sweep.{path}{}: {} can be swept{hint}", place(&node), SWEPT.join(", ")));
+            let hint = nearest(root, &SWEPT)
+                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            return Err(format!(
+                "sweep.{path}{}: {} can be swept{hint}",
+                place(&node),
+                SWEPT.join(", ")
+            ));
         }
         let line = place(&node);
-        let Kind::List(values) = node.kind else { return Err(format!("sweep.{path}{line}: a list is expected")) };
+        let Kind::List(values) = node.kind else {
+            return Err(format!("sweep.{path}{line}: a list is expected"));
+        };
         if values.is_empty() {
             return Err(format!("sweep.{path}{line}: the list is empty"));
         }
         let end = last(&path);
-        let name = if lasts.iter().filter(|other| **other == end).count() > 1 { path.clone() } else { end };
+        let name = if lasts.iter().filter(|other| **other == end).count() > 1 {
+            path.clone()
+        } else {
+            end
+        };
         axes.push(Axis { name, path, values });
     }
     Ok(axes)
@@ -223,7 +276,11 @@ fn product(axes: &[Axis]) -> Vec<Vec<&Node>> {
     for axis in axes {
         let mut more = Vec::new();
         for choice in &choices {
-            more.extend(axis.values.iter().map(|value| choice.iter().copied().chain([value]).collect::<Vec<_>>()));
+            more.extend(
+                axis.values
+                    .iter()
+                    .map(|value| choice.iter().copied().chain([value]).collect::<Vec<_>>()),
+            );
         }
         choices = more;
     }
@@ -235,13 +292,20 @@ fn check_keys(cells: &[Cell]) -> Result<(), String> {
     let mut seen = BTreeMap::new();
     for cell in cells {
         if let Some(other) = seen.insert(cell.key(), cell) {
-            return Err(format!("sweep: {:?} and {:?} have one name, {}", other.axes, cell.axes, cell.key()));
+            return Err(format!(
+                "sweep: {:?} and {:?} have one name, {}",
+                other.axes,
+                cell.axes,
+                cell.key()
+            ));
         }
     }
     Ok(())
 }
 
 /// What may stand in `sweep`.
-const SWEPT: [&str; 6] = ["topology", "system", "protocol", "workload", "load", "phases"];
+const SWEPT: [&str; 6] = [
+    "topology", "system", "protocol", "workload", "load", "phases",
+];
 /// What may stand in `budgets`.
 const BUDGETS: [&str; 3] = ["quick", "standard", "paper"];

@@ -11,62 +11,113 @@ pub struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The whole scenario, or a section of it. No other than the known keys may be in it.
-    pub fn new(path: &str, node: &'a Node, known: &'static [&'static str]) -> Result<Section<'a>, String> {
+    pub fn new(
+        path: &str,
+        node: &'a Node,
+        known: &'static [&'static str],
+    ) -> Result<Section<'a>, String> {
         let Kind::Map(entries) = &node.kind else {
             return Err(format!("{path}{}: a mapping is expected", place(node)));
         };
-        let section = Section { path: path.to_owned(), entries, known };
-        let Some((key, node)) = entries.iter().find(|(name, _)| !known.contains(&name.as_str())) else {
+        let section = Section {
+            path: path.to_owned(),
+            entries,
+            known,
+        };
+        let Some((key, node)) = entries
+            .iter()
+            .find(|(name, _)| !known.contains(&name.as_str()))
+        else {
             return Ok(section);
         };
         let hint = match nearest(key, known) {
             Some(nearest) => format!("; did you mean {nearest}?"),
             None => format!("; there are {}", known.join(", ")),
         };
-        Err(format!("{}{}: there is no such key{hint}", section.path_of(key), place(node)))
+        Err(format!(
+            "{}{}: there is no such key{hint}",
+            section.path_of(key),
+            place(node)
+        ))
     }
 
     /// A section of this one; none has the defaults.
-    pub fn section(&self, key: &'static str, known: &'static [&'static str]) -> Result<Section<'a>, String> {
+    pub fn section(
+        &self,
+        key: &'static str,
+        known: &'static [&'static str],
+    ) -> Result<Section<'a>, String> {
         let path = self.path_of(key);
         match self.node(key) {
             Some(node) => Section::new(&path, node, known),
-            None => Ok(Section { path, entries: &[], known }),
+            None => Ok(Section {
+                path,
+                entries: &[],
+                known,
+            }),
         }
     }
 
     /// What is there as it stands.
     fn node(&self, key: &'static str) -> Option<&'a Node> {
-        debug_assert!(self.known.contains(&key), "{key} is read and would be refused");
-        self.entries.iter().find(|(name, _)| name == key).map(|(_, node)| node)
+        debug_assert!(
+            self.known.contains(&key),
+            "{key} is read and would be refused"
+        );
+        self.entries
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, node)| node)
     }
 
     /// A value; `read` says what it is.
-    pub fn maybe<T>(&self, key: &'static str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    pub fn maybe<T>(
+        &self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
         let path = self.path_of(key);
-        let Some(node) = self.node(key) else { return Ok(None) };
+        let Some(node) = self.node(key) else {
+            return Ok(None);
+        };
         match &node.kind {
-            Kind::Scalar(text) => read(text).map(Some).map_err(|why| format!("{path}{}: {why}", place(node))),
+            Kind::Scalar(text) => read(text)
+                .map(Some)
+                .map_err(|why| format!("{path}{}: {why}", place(node))),
             _ => Err(format!("{path}{}: one value is expected", place(node))),
         }
     }
 
     /// A value, or its default.
-    pub fn or<T>(&self, key: &'static str, default: T, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    pub fn or<T>(
+        &self,
+        key: &'static str,
+        default: T,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, String> {
         Ok(self.maybe(key, read)?.unwrap_or(default))
     }
 
     /// A value that there is no default for.
-    pub fn must<T>(&self, key: &'static str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    pub fn must<T>(
+        &self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, String> {
         let path = self.path_of(key);
-        self.maybe(key, read)?.ok_or_else(|| format!("{path}: it has no default and is missing"))
+        self.maybe(key, read)?
+            .ok_or_else(|| format!("{path}: it has no default and is missing"))
     }
 
     /// A list of words.
     pub fn words(&self, key: &'static str) -> Result<Vec<String>, String> {
         let path = self.path_of(key);
-        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
-        let Kind::List(nodes) = &node.kind else { return Err(format!("{path}{}: a list is expected", place(node))) };
+        let Some(node) = self.node(key) else {
+            return Ok(Vec::new());
+        };
+        let Kind::List(nodes) = &node.kind else {
+            return Err(format!("{path}{}: a list is expected", place(node)));
+        };
         let word = |node: &Node| match &node.kind {
             Kind::Scalar(text) => Ok(text.clone()),
             _ => Err(format!("{path}{}: words are expected", place(node))),
@@ -77,27 +128,43 @@ impl<'a> Section<'a> {
     /// A mapping whose keys may be any.
     pub fn free(&self, key: &'static str) -> Result<Vec<(String, &'a Node)>, String> {
         let path = self.path_of(key);
-        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let Some(node) = self.node(key) else {
+            return Ok(Vec::new());
+        };
         let Kind::Map(entries) = &node.kind else {
             return Err(format!("{path}{}: a mapping is expected", place(node)));
         };
-        Ok(entries.iter().map(|(name, node)| (name.clone(), node)).collect())
+        Ok(entries
+            .iter()
+            .map(|(name, node)| (name.clone(), node))
+            .collect())
     }
 
     /// The full name of a key, for errors.
     pub fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 }
 
 /// Where something stands, for errors.
 pub fn place(node: &Node) -> String {
-    if node.line == 0 { String::new() } else { format!(" (line {})", node.line) }
+    if node.line == 0 {
+        String::new()
+    } else {
+        format!(" (line {})", node.line)
+    }
 }
 
 /// The word that is nearest, if one is near: at most a third of its letters differ.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let (distance, nearest) = known.iter().map(|name| (distance(word, name), *name)).min()?;
+    let (distance, nearest) = known
+        .iter()
+        .map(|name| (distance(word, name), *name))
+        .min()?;
     (distance <= 1 + nearest.len() / 3).then_some(nearest)
 }
 
@@ -106,7 +173,10 @@ fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
     let at = |rows: &[Vec<usize>], i: usize, j: usize| {
-        rows.get(i).and_then(|row| row.get(j)).copied().unwrap_or(usize::MAX / 2)
+        rows.get(i)
+            .and_then(|row| row.get(j))
+            .copied()
+            .unwrap_or(usize::MAX / 2)
     };
     for (i, a) in from.iter().enumerate() {
         let mut row = vec![i + 1];
@@ -131,8 +201,18 @@ mod tests {
     #[test]
     fn the_nearest_word_is_found_and_a_far_one_is_not() {
         assert_eq!(nearest("los", &["rate", "delay", "loss"]), Some("loss"));
-        assert_eq!(nearest("protcol", &["phases", "protocol"]), Some("protocol"));
+        assert_eq!(
+            nearest("protcol", &["phases", "protocol"]),
+            Some("protocol")
+        );
         assert_eq!(nearest("colour", &["rate", "delay"]), None);
-        assert_eq!((distance("abc", "acb"), distance("", "ab"), distance("same", "same")), (1, 2, 0));
+        assert_eq!(
+            (
+                distance("abc", "acb"),
+                distance("", "ab"),
+                distance("same", "same")
+            ),
+            (1, 2, 0)
+        );
     }
 }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use super::section::Section;
 use super::tree::Node;
 use super::values::{
-    bits, bytes, core, count, driver, engine, factor, frequency, one_of, part, protocol, seed, some, switch, time, word,
+    bits, bytes, core, count, driver, engine, factor, frequency, one_of, part, protocol, seed,
+    some, switch, time, word,
 };
-use crate::cell::{CallCounter, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{
+    CallCounter, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload,
+};
 
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
@@ -32,25 +35,43 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         assertions: root.words("assert")?,
     };
     root.maybe("description", word)?;
-    root.or(
-        "version",
-        1,
-        |text| if text == "1" { Ok(1) } else { Err(format!("{text}: this program reads version 1")) },
-    )?;
+    root.or("version", 1, |text| {
+        if text == "1" {
+            Ok(1)
+        } else {
+            Err(format!("{text}: this program reads version 1"))
+        }
+    })?;
     for metric in &frame.metrics {
         one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
     }
     let link = link(root.section("topology", &["kind", "link"])?)?;
-    let system = root.section("system", &["name", "driver", "broker", "generator", "count_system_calls", "user"])?;
+    let system = root.section(
+        "system",
+        &[
+            "name",
+            "driver",
+            "broker",
+            "generator",
+            "count_system_calls",
+            "user",
+        ],
+    )?;
     let broker = system.section("broker", &["cpu", "settings"])?;
     let generator = system.section("generator", &["cpu"])?;
     let cpus = (broker.maybe("cpu", core)?, generator.maybe("cpu", core)?);
-    let broker_settings =
-        broker.free("settings")?.into_iter().map(|(name, node)| (name, node.label())).collect::<BTreeMap<_, _>>();
+    let broker_settings = broker
+        .free("settings")?
+        .into_iter()
+        .map(|(name, node)| (name, node.label()))
+        .collect::<BTreeMap<_, _>>();
     let named = system.or("name", "own".to_owned(), word)?;
     let driver = system.or("driver", Driver::Common, driver)?;
     let counter = system.maybe("count_system_calls", |text| {
-        one_of(text, &[("perf", CallCounter::Perf), ("strace", CallCounter::Strace)])
+        one_of(
+            text,
+            &[("perf", CallCounter::Perf), ("strace", CallCounter::Strace)],
+        )
     })?;
     let (publish, subscribe) = legs(root.section("protocol", &LEGS)?)?;
     let (workload, seed) = workload(root.section("workload", &WORKLOAD)?)?;
@@ -59,22 +80,37 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     let user = system.maybe("user", word)?;
     let (load, fan_out) = load(load_section, &workload)?;
     let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
-    let wire = frame.metrics.iter().any(|metric| metric == "wire" || metric == "energy");
+    let wire = frame
+        .metrics
+        .iter()
+        .any(|metric| metric == "wire" || metric == "energy");
     if wire && !link.namespaces {
-        return Err("metrics: bytes of the wire (wire, energy) are counted only with topology.kind: t3".to_owned());
+        return Err(
+            "metrics: bytes of the wire (wire, energy) are counted only with topology.kind: t3"
+                .to_owned(),
+        );
     }
-    if driver == Driver::Bare && (publish.protocol != Protocol::Mqtt || subscribe.protocol != Protocol::Mqtt) {
+    if driver == Driver::Bare
+        && (publish.protocol != Protocol::Mqtt || subscribe.protocol != Protocol::Mqtt)
+    {
         return Err("system.driver: bare speaks MQTT only".to_owned());
     }
     if idle > 0 && (publish.protocol != Protocol::Mqtt || driver == Driver::Stock) {
-        return Err("load.idle_connections: they speak MQTT, beside the common or the bare driver".to_owned());
+        return Err(
+            "load.idle_connections: they speak MQTT, beside the common or the bare driver"
+                .to_owned(),
+        );
     }
     let mut cell = Cell {
         experiment: frame.name.clone(),
         axes: BTreeMap::new(),
         repeat: 0,
         seed,
-        system: if named == "own" { "thalweg".to_owned() } else { named },
+        system: if named == "own" {
+            "thalweg".to_owned()
+        } else {
+            named
+        },
         broker_settings,
         cpus,
         driver,
@@ -95,7 +131,9 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
 }
 
 fn link(topology: Section<'_>) -> Result<Link, String> {
-    let namespaces = topology.or("kind", false, |text| one_of(text, &[("t3", true), ("loopback", false)]))?;
+    let namespaces = topology.or("kind", false, |text| {
+        one_of(text, &[("t3", true), ("loopback", false)])
+    })?;
     let link = topology.section("link", &LINK)?;
     let found = Link {
         namespaces,
@@ -108,9 +146,16 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
         engine: link.or("loss_engine", Engine::Auto, engine)?,
         bridged: false,
     };
-    let plain = Link { namespaces, engine: found.engine, ..Link::LOOPBACK };
+    let plain = Link {
+        namespaces,
+        engine: found.engine,
+        ..Link::LOOPBACK
+    };
     if !namespaces && found != plain {
-        return Err("topology.link: a loopback has no losses, delays and rates; topology.kind: t3 has".to_owned());
+        return Err(
+            "topology.link: a loopback has no losses, delays and rates; topology.kind: t3 has"
+                .to_owned(),
+        );
     }
     Ok(found)
 }
@@ -121,21 +166,39 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
     let qos = section.maybe("qos", count)?;
     let con = section.maybe("con", switch)?;
     let subscribe_qos = section.maybe("subscribe_qos", count)?;
-    let version = section.or("version", 5, |text| one_of(text, &[("5", 5), ("3", 3), ("3.1.1", 3)]))?;
+    let version = section.or("version", 5, |text| {
+        one_of(text, &[("5", 5), ("3", 3), ("3.1.1", 3)])
+    })?;
     let window = section.or("window", 20, some)?;
     let path = section.path_of("qos");
     let asked = match (qos, con) {
-        (Some(_), Some(_)) => return Err(format!("{path}: qos or con, not both: con: true is qos: 1")),
+        (Some(_), Some(_)) => {
+            return Err(format!("{path}: qos or con, not both: con: true is qos: 1"));
+        }
         (qos, con) => qos.or(con.map(u32::from)).unwrap_or(0),
     };
     let leg = |protocol: Protocol, qos: u32| {
-        let most = if matches!(protocol, Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp) { 2 } else { 1 };
+        let most = if matches!(protocol, Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp) {
+            2
+        } else {
+            1
+        };
         match u8::try_from(qos) {
-            Ok(qos) if qos <= most => Ok(Leg { protocol, qos, version, window }),
-            _ => Err(format!("{path}: {qos} is more than {protocol:?} has: 0 to {most}")),
+            Ok(qos) if qos <= most => Ok(Leg {
+                protocol,
+                qos,
+                version,
+                window,
+            }),
+            _ => Err(format!(
+                "{path}: {qos} is more than {protocol:?} has: 0 to {most}"
+            )),
         }
     };
-    Ok((leg(first, asked)?, leg(second, subscribe_qos.unwrap_or(asked))?))
+    Ok((
+        leg(first, asked)?,
+        leg(second, subscribe_qos.unwrap_or(asked))?,
+    ))
 }
 
 fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
@@ -152,17 +215,28 @@ fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
     })?;
     let (size, file) = (section.maybe("size", bytes)?, section.maybe("file", word)?);
     let seed = section.or("seed", 42, seed)?;
-    let inline = section.or("header", false, |text| one_of(text, &[("inline", true), ("auto", false)]))?;
+    let inline = section.or("header", false, |text| {
+        one_of(text, &[("inline", true), ("auto", false)])
+    })?;
     if inline && size.is_some_and(|size| size < HEADER_BYTES) {
-        return Err(format!("workload.header: an inline header takes {HEADER_BYTES}B; header: auto does without"));
+        return Err(format!(
+            "workload.header: an inline header takes {HEADER_BYTES}B; header: auto does without"
+        ));
     }
     let workload = match (class, size, file) {
         (Class::Fixed, Some(bytes), None) => Workload::Fixed { bytes },
         (Class::Json, Some(bytes), None) => Workload::Json { bytes },
         (Class::Trace, None, Some(file)) => Workload::Trace { file },
-        (Class::Study(name), None, None) => Workload::Class { name: name.to_owned(), seed },
-        (Class::Study(_), ..) => return Err("workload: this class has sizes of its own, and takes no file".to_owned()),
-        (Class::Trace, _, _) => return Err("workload: class trace takes file, and sizes come from it".to_owned()),
+        (Class::Study(name), None, None) => Workload::Class {
+            name: name.to_owned(),
+            seed,
+        },
+        (Class::Study(_), ..) => {
+            return Err("workload: this class has sizes of its own, and takes no file".to_owned());
+        }
+        (Class::Trace, _, _) => {
+            return Err("workload: class trace takes file, and sizes come from it".to_owned());
+        }
         (_, _, _) => return Err("workload: this class takes size, and no file".to_owned()),
     };
     Ok((workload, seed))
@@ -170,38 +244,85 @@ fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
 
 fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String> {
     let model = section.or("model", Model::Open, |text| {
-        let models =
-            [("open", Model::Open), ("closed", Model::Closed), ("replay", Model::Replay), ("flood", Model::Flood)];
+        let models = [
+            ("open", Model::Open),
+            ("closed", Model::Closed),
+            ("replay", Model::Replay),
+            ("flood", Model::Flood),
+        ];
         one_of(text, &models)
     })?;
     let flows = section.or("flows", 1, some)?;
     let fan_out = section.or("fan_out", 1, some)?;
     let rate = section.maybe("rate", frequency)?;
     let arrivals = section.maybe("arrivals", |text| {
-        one_of(text, &[("periodic", "periodic"), ("poisson", "poisson"), ("burst", "burst")])
+        one_of(
+            text,
+            &[
+                ("periodic", "periodic"),
+                ("poisson", "poisson"),
+                ("burst", "burst"),
+            ],
+        )
     })?;
-    let (think, speed) = (section.maybe("think", time)?, section.maybe("speed", factor)?);
+    let (think, speed) = (
+        section.maybe("think", time)?,
+        section.maybe("speed", factor)?,
+    );
     let rate_scale = section.maybe("rate_scale", factor)?;
     let strange = match model {
-        Model::Open => [("think", think.is_some()), ("speed", speed.is_some()), ("", false)],
-        Model::Closed => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("speed", speed.is_some())],
-        Model::Replay => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("think", think.is_some())],
-        Model::Flood => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("think", think.is_some())],
+        Model::Open => [
+            ("think", think.is_some()),
+            ("speed", speed.is_some()),
+            ("", false),
+        ],
+        Model::Closed => [
+            ("rate", rate.is_some()),
+            ("arrivals", arrivals.is_some()),
+            ("speed", speed.is_some()),
+        ],
+        Model::Replay => [
+            ("rate", rate.is_some()),
+            ("arrivals", arrivals.is_some()),
+            ("think", think.is_some()),
+        ],
+        Model::Flood => [
+            ("rate", rate.is_some()),
+            ("arrivals", arrivals.is_some()),
+            ("think", think.is_some()),
+        ],
     };
     let is_scaled = rate_scale.is_some() && !matches!(model, Model::Replay);
-    if let Some((key, _)) = strange.iter().chain([&("rate_scale", is_scaled)]).find(|(_, is_there)| *is_there) {
+    if let Some((key, _)) = strange
+        .iter()
+        .chain([&("rate_scale", is_scaled)])
+        .find(|(_, is_there)| *is_there)
+    {
         return Err(format!("load.{key}: this model has none"));
     }
     let load = match model {
         Model::Open => {
             let rate = rate.ok_or("load.rate: it has no default and is missing")?;
-            Load::Open { rate, flows, arrivals: arrivals.unwrap_or("periodic").to_owned() }
+            Load::Open {
+                rate,
+                flows,
+                arrivals: arrivals.unwrap_or("periodic").to_owned(),
+            }
         }
-        Model::Closed => Load::Closed { think_ns: think.unwrap_or(0), flows },
+        Model::Closed => Load::Closed {
+            think_ns: think.unwrap_or(0),
+            flows,
+        },
         Model::Replay if !matches!(workload, Workload::Trace { .. } | Workload::Class { .. }) => {
-            return Err("load.model: replay needs workload.class: trace, or a class of study A".to_owned());
+            return Err(
+                "load.model: replay needs workload.class: trace, or a class of study A".to_owned(),
+            );
         }
-        Model::Replay => Load::Replay { speed: speed.unwrap_or(1.0), flows, rate_scale: rate_scale.unwrap_or(1.0) },
+        Model::Replay => Load::Replay {
+            speed: speed.unwrap_or(1.0),
+            flows,
+            rate_scale: rate_scale.unwrap_or(1.0),
+        },
         Model::Flood => Load::Flood { flows },
     };
     Ok((load, fan_out))
@@ -254,10 +375,35 @@ const ROOT: [&str; 12] = [
     "metrics",
     "assert",
 ];
-const LINK: [&str; 7] = ["rate", "delay", "jitter", "loss", "reorder", "duplicate", "loss_engine"];
-const LEGS: [&str; 7] = ["publish", "subscribe", "qos", "con", "subscribe_qos", "version", "window"];
+const LINK: [&str; 7] = [
+    "rate",
+    "delay",
+    "jitter",
+    "loss",
+    "reorder",
+    "duplicate",
+    "loss_engine",
+];
+const LEGS: [&str; 7] = [
+    "publish",
+    "subscribe",
+    "qos",
+    "con",
+    "subscribe_qos",
+    "version",
+    "window",
+];
 const WORKLOAD: [&str; 5] = ["class", "size", "file", "seed", "header"];
-const LOAD: [&str; 9] =
-    ["model", "rate", "flows", "fan_out", "arrivals", "think", "speed", "rate_scale", "idle_connections"];
+const LOAD: [&str; 9] = [
+    "model",
+    "rate",
+    "flows",
+    "fan_out",
+    "arrivals",
+    "think",
+    "speed",
+    "rate_scale",
+    "idle_connections",
+];
 /// What a scenario may ask for.
 const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];

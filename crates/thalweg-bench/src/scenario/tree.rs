@@ -25,12 +25,18 @@ pub enum Kind {
 impl Node {
     /// Reads a document. Anchors, aliases and tags are refused, and so are keys that come twice.
     pub fn read(text: &str) -> Result<Node, String> {
-        let mut parser = Events { parser: Parser::new_from_str(text), depth: 0 };
+        let mut parser = Events {
+            parser: Parser::new_from_str(text),
+            depth: 0,
+        };
         let mut found = None;
         loop {
             let (event, line) = parser.next()?;
             match event {
-                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd
+                | Event::Nothing => {}
                 Event::StreamEnd => break,
                 _ if found.is_some() => return Err(format!("line {line}: a second document")),
                 event => found = Some(parser.node(event, line)?),
@@ -41,9 +47,13 @@ impl Node {
 
     /// Puts something at a path; mappings on the way are made.
     pub fn set(&mut self, path: &str, value: Node) -> Result<(), String> {
-        let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+        let (key, rest) = path
+            .split_once('.')
+            .map_or((path, None), |(key, rest)| (key, Some(rest)));
         let Kind::Map(entries) = &mut self.kind else {
-            return Err(format!("{path}: there is a value, not a mapping, before it"));
+            return Err(format!(
+                "{path}: there is a value, not a mapping, before it"
+            ));
         };
         let at = entries.iter().position(|(name, _)| name == key);
         match (rest, at.and_then(|at| entries.get_mut(at))) {
@@ -51,7 +61,10 @@ impl Node {
             (None, None) => entries.push((key.to_owned(), value)),
             (Some(rest), Some((_, node))) => node.set(rest, value)?,
             (Some(rest), None) => {
-                let mut node = Node { line: value.line, kind: Kind::Map(Vec::new()) };
+                let mut node = Node {
+                    line: value.line,
+                    kind: Kind::Map(Vec::new()),
+                };
                 node.set(rest, value)?;
                 entries.push((key.to_owned(), node));
             }
@@ -61,7 +74,9 @@ impl Node {
 
     /// Takes a key out of a mapping.
     pub fn take(&mut self, key: &str) -> Option<Node> {
-        let Kind::Map(entries) = &mut self.kind else { return None };
+        let Kind::Map(entries) = &mut self.kind else {
+            return None;
+        };
         let at = entries.iter().position(|(name, _)| name == key)?;
         Some(entries.remove(at).1)
     }
@@ -71,7 +86,11 @@ impl Node {
         match &self.kind {
             Kind::Scalar(text) => text.clone(),
             Kind::List(nodes) => nodes.iter().map(Node::label).collect::<Vec<_>>().join(","),
-            Kind::Map(entries) => entries.iter().map(|(key, node)| labelled(key, node)).collect::<Vec<_>>().join(","),
+            Kind::Map(entries) => entries
+                .iter()
+                .map(|(key, node)| labelled(key, node))
+                .collect::<Vec<_>>()
+                .join(","),
         }
     }
 }
@@ -119,7 +138,11 @@ impl<'a> Events<'a> {
                 Kind::List(nodes)
             }
             Event::MappingStart(0, None) => Kind::Map(self.entries()?),
-            _ => return Err(format!("line {line}: anchors, aliases and tags are not taken")),
+            _ => {
+                return Err(format!(
+                    "line {line}: anchors, aliases and tags are not taken"
+                ));
+            }
         };
         self.depth -= 1;
         Ok(Node { line, kind })

@@ -18,12 +18,21 @@ pub fn time(text: &str) -> Result<u64, String> {
 
 /// Bytes from `60B`, `2kB` (1,000), `4KiB` (1,024); up to 16 MB.
 pub fn bytes(text: &str) -> Result<u32, String> {
-    let sizes = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("kB", 1e3), ("MB", 1e6), ("B", 1.0)];
-    let bytes =
-        sizes.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor));
+    let sizes = [
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("B", 1.0),
+    ];
+    let bytes = sizes.iter().find_map(|(unit, factor)| {
+        Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor)
+    });
     match bytes {
         Some(bytes) if (0.0..=16_777_216.0).contains(&bytes) => Ok(bytes.round() as u32),
-        _ => Err(format!("{text}: a size is a number and B, kB (1000 B), KiB (1024 B), MB or MiB, at most 16MiB")),
+        _ => Err(format!(
+            "{text}: a size is a number and B, kB (1000 B), KiB (1024 B), MB or MiB, at most 16MiB"
+        )),
     }
 }
 
@@ -39,17 +48,25 @@ pub fn frequency(text: &str) -> Result<f64, String> {
 
 /// A count.
 pub fn count(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text}: a count is expected"))
+    text.parse()
+        .map_err(|_| format!("{text}: a count is expected"))
 }
 
 /// A count from 1.
 pub fn some(text: &str) -> Result<u32, String> {
-    count(text).and_then(|count| if count > 0 { Ok(count) } else { Err("0: at least 1".to_owned()) })
+    count(text).and_then(|count| {
+        if count > 0 {
+            Ok(count)
+        } else {
+            Err("0: at least 1".to_owned())
+        }
+    })
 }
 
 /// A seed.
 pub fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text}: a seed is a count"))
+    text.parse()
+        .map_err(|_| format!("{text}: a seed is a count"))
 }
 
 /// A number without a unit.
@@ -62,7 +79,8 @@ pub fn factor(text: &str) -> Result<f64, String> {
 
 /// A core.
 pub fn core(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("{text}: a core is a number from 0"))
+    text.parse()
+        .map_err(|_| format!("{text}: a core is a number from 0"))
 }
 
 /// A switch.
@@ -76,7 +94,11 @@ pub fn switch(text: &str) -> Result<bool, String> {
 
 /// Any word.
 pub fn word(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
+    if text.is_empty() {
+        Err("it is empty".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// A protocol.
@@ -97,17 +119,34 @@ pub fn protocol(text: &str) -> Result<Protocol, String> {
 
 /// Whose client speaks.
 pub fn driver(text: &str) -> Result<Driver, String> {
-    one_of(text, &[("common", Driver::Common), ("bare", Driver::Bare), ("stock", Driver::Stock)])
+    one_of(
+        text,
+        &[
+            ("common", Driver::Common),
+            ("bare", Driver::Bare),
+            ("stock", Driver::Stock),
+        ],
+    )
 }
 
 /// What carries a link out.
 pub fn engine(text: &str) -> Result<Engine, String> {
-    one_of(text, &[("auto", Engine::Auto), ("kernel", Engine::Kernel), ("emulator", Engine::Emulator)])
+    one_of(
+        text,
+        &[
+            ("auto", Engine::Auto),
+            ("kernel", Engine::Kernel),
+            ("emulator", Engine::Emulator),
+        ],
+    )
 }
 
 /// One of these words.
 pub fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    let found = known
+        .iter()
+        .find(|(name, _)| *name == text)
+        .map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         format!("{text}: one of {} is expected", names.join(", "))
@@ -128,7 +167,17 @@ mod tests {
             (time("50ms"), time("0ms"), part("5%"), frequency("0.05/s")),
             (Ok(50_000_000), Ok(0), Ok(0.05), Ok(0.05))
         );
-        assert!(bytes("60").is_err() && time("0").is_err() && time("5").is_err() && part("0.05").is_err());
-        assert!(bits("100").is_err() && frequency("5").is_err() && some("0").is_err() && bytes("17MiB").is_err());
+        assert!(
+            bytes("60").is_err()
+                && time("0").is_err()
+                && time("5").is_err()
+                && part("0.05").is_err()
+        );
+        assert!(
+            bits("100").is_err()
+                && frequency("5").is_err()
+                && some("0").is_err()
+                && bytes("17MiB").is_err()
+        );
     }
 }

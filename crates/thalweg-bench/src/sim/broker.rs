@@ -3,9 +3,10 @@
 use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Draft, Effects, Fetch, Grants, GroupPolicy, GroupStrategy, Handover,
-    Kernel, LastValueWish, Limits, LinkId, LoadReport, OpenSession, OrderKey, Refusal, Safety, Sent, SessionId,
-    Settled, Settlement, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd, Wish, WorkTerms,
+    Answer, CloseReason, Closing, Delivery, Draft, Effects, Fetch, Grants, GroupPolicy,
+    GroupStrategy, Handover, Kernel, LastValueWish, Limits, LinkId, LoadReport, OpenSession,
+    OrderKey, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId, ShardMessage, Spot,
+    Tag, Taken, Ticket, WatchEnd, Wish, WorkTerms,
 };
 use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
 
@@ -21,7 +22,12 @@ const KEYS_MAX: u64 = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     /// A message for a worker.
-    Deliver { worker: usize, job: usize, tag: Tag, redelivered: bool },
+    Deliver {
+        worker: usize,
+        job: usize,
+        tag: Tag,
+        redelivered: bool,
+    },
     /// The second step of an exactly-once message.
     Release { worker: usize, tag: Tag },
     /// A worker's connection is closed.
@@ -58,13 +64,21 @@ impl Broker {
         seed: u64,
         now: Time,
     ) -> Self {
-        let mut limits = Limits { group_strategy: strategy, group_messages_max: 10_000_000, ..Limits::default() };
+        let mut limits = Limits {
+            group_strategy: strategy,
+            group_messages_max: 10_000_000,
+            ..Limits::default()
+        };
         limits.group_bytes_max = 1 << 34;
         limits.journal = is_journaled;
         // Its bars are for members that hang, too.
         limits.group_adaptive_eviction = true;
         if let (Some(_), Ok(filter)) = (order, Filter::new(FILTER)) {
-            limits.group_policies = [GroupPolicy { order, ..GroupPolicy::new(filter) }].into();
+            limits.group_policies = [GroupPolicy {
+                order,
+                ..GroupPolicy::new(filter)
+            }]
+            .into();
         }
         let mut broker = Broker {
             kernel: Kernel::new(limits, ShardId(0), 1, seed),
@@ -74,10 +88,18 @@ impl Broker {
             payload: Vec::new(),
             ticket: 0,
             workers,
-            expiry: if is_journaled { Span::from_secs(3600) } else { Span::ZERO },
+            expiry: if is_journaled {
+                Span::from_secs(3600)
+            } else {
+                Span::ZERO
+            },
         };
         for key in 0..keys.clamp(1, KEYS_MAX) {
-            let publisher = broker.open(&format!("publisher-{key}"), workers as u32 + key as u32, now);
+            let publisher = broker.open(
+                &format!("publisher-{key}"),
+                workers as u32 + key as u32,
+                now,
+            );
             broker.publishers.push(publisher);
             broker.addresses.push(format!("e5/{key}"));
         }
@@ -89,7 +111,11 @@ impl Broker {
             client,
             link: LinkId(link),
             fresh: true,
-            expiry: if (link as usize) < self.workers { self.expiry } else { Span::ZERO },
+            expiry: if (link as usize) < self.workers {
+                self.expiry
+            } else {
+                Span::ZERO
+            },
             in_flight_max: Some(u16::MAX),
             will: None,
             access: Access::ALL,
@@ -99,13 +125,22 @@ impl Broker {
             known_as: None,
             grants: Grants::default(),
         };
-        let opened = self.kernel.open_session(open, now, &mut self.outbox).expect("sessions are not that many");
+        let opened = self
+            .kernel
+            .open_session(open, now, &mut self.outbox)
+            .expect("sessions are not that many");
         self.kernel.start(opened.session, now, &mut self.outbox);
         opened.session
     }
 
     /// A worker connects and joins the group.
-    pub(super) fn join(&mut self, worker: usize, reliability: Reliability, terms: WorkTerms, now: Time) -> SessionId {
+    pub(super) fn join(
+        &mut self,
+        worker: usize,
+        reliability: Reliability,
+        terms: WorkTerms,
+        now: Time,
+    ) -> SessionId {
         let session = self.open(&format!("worker-{worker}"), worker as u32, now);
         if terms != WorkTerms::default() {
             self.kernel.set_work_terms(session, None, terms, now);
@@ -119,13 +154,21 @@ impl Broker {
             last_values: LastValueWish::Never,
             id: 0,
         };
-        self.kernel.subscribe(session, 1, &[wish], now, &mut self.outbox);
+        self.kernel
+            .subscribe(session, 1, &[wish], now, &mut self.outbox);
         session
     }
 
     /// A worker's connection has ended.
     pub(super) fn leave(&mut self, worker: usize, session: SessionId, how: Closing, now: Time) {
-        self.kernel.close_link(session, LinkId(worker as u32), how, None, now, &mut self.outbox);
+        self.kernel.close_link(
+            session,
+            LinkId(worker as u32),
+            how,
+            None,
+            now,
+            &mut self.outbox,
+        );
     }
 
     /// The network of a worker's connection was measured.
@@ -134,14 +177,28 @@ impl Broker {
     }
 
     /// A message is published.
-    pub(super) fn publish(&mut self, number: usize, job: &Job, reliability: Reliability, now: Time) {
+    pub(super) fn publish(
+        &mut self,
+        number: usize,
+        job: &Job,
+        reliability: Reliability,
+        now: Time,
+    ) {
         self.payload.clear();
-        self.payload.extend_from_slice(&(number as u64).to_le_bytes());
+        self.payload
+            .extend_from_slice(&(number as u64).to_le_bytes());
         self.payload.resize((job.size as usize).max(8), 0);
         let at = (job.key % KEYS_MAX) as usize;
-        let (Some(&publisher), Some(address)) = (self.publishers.get(at), self.addresses.get(at)) else { return };
+        let (Some(&publisher), Some(address)) = (self.publishers.get(at), self.addresses.get(at))
+        else {
+            return;
+        };
         if reliability == Reliability::ExactlyOnce {
-            self.ticket = if self.ticket == Ticket::MAX { 1 } else { self.ticket + 1 };
+            self.ticket = if self.ticket == Ticket::MAX {
+                1
+            } else {
+                self.ticket + 1
+            };
         }
         let draft = Draft {
             address,
@@ -157,13 +214,21 @@ impl Broker {
         };
         self.kernel.publish(publisher, draft, now, &mut self.outbox);
         if reliability == Reliability::ExactlyOnce {
-            self.kernel.release(publisher, self.ticket, &mut self.outbox);
+            self.kernel
+                .release(publisher, self.ticket, &mut self.outbox);
         }
     }
 
     /// A worker says what became of a message.
-    pub(super) fn settle(&mut self, session: SessionId, tag: Tag, said: Settlement, now: Time) -> Settled {
-        self.kernel.settle(session, tag, said, now, &mut self.outbox)
+    pub(super) fn settle(
+        &mut self,
+        session: SessionId,
+        tag: Tag,
+        said: Settlement,
+        now: Time,
+    ) -> Settled {
+        self.kernel
+            .settle(session, tag, said, now, &mut self.outbox)
     }
 
     /// What a worker's connection held of a message has left.
@@ -173,7 +238,8 @@ impl Broker {
 
     /// A worker says what it has to do.
     pub(super) fn report(&mut self, session: SessionId, report: &LoadReport, now: Time) {
-        self.kernel.report_load(session, report, now, &mut self.outbox);
+        self.kernel
+            .report_load(session, report, now, &mut self.outbox);
     }
 
     /// Time has passed.
@@ -211,7 +277,9 @@ impl Broker {
 
 /// The number of the job in a payload.
 fn number(payload: &[u8]) -> usize {
-    payload.first_chunk().map_or(usize::MAX, |bytes| u64::from_le_bytes(*bytes) as usize)
+    payload
+        .first_chunk()
+        .map_or(usize::MAX, |bytes| u64::from_le_bytes(*bytes) as usize)
 }
 
 impl Effects for Outbox {
@@ -226,13 +294,19 @@ impl Effects for Outbox {
     }
 
     fn release(&mut self, link: LinkId, tag: Tag) {
-        self.0.push(Asked::Release { worker: link.0 as usize, tag });
+        self.0.push(Asked::Release {
+            worker: link.0 as usize,
+            tag,
+        });
     }
 
     fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
-        self.0.push(Asked::Close { worker: link.0 as usize, why });
+        self.0.push(Asked::Close {
+            worker: link.0 as usize,
+            why,
+        });
     }
 
     // One shard, no queues with names, no last values: nothing of the rest is ever asked for.
@@ -254,11 +328,16 @@ impl Effects for Outbox {
     fn forget(&mut self, _: u64, _: u64, _: Tag) {}
 
     fn hold(&mut self, link: LinkId) {
-        self.0.push(Asked::Hold { worker: link.0 as usize });
+        self.0.push(Asked::Hold {
+            worker: link.0 as usize,
+        });
     }
 
     fn tell_when_left(&mut self, link: LinkId, tag: Tag) {
-        self.0.push(Asked::Tell { worker: link.0 as usize, tag });
+        self.0.push(Asked::Tell {
+            worker: link.0 as usize,
+            tag,
+        });
     }
 
     fn fetch(&mut self, _: Fetch) {}

@@ -91,15 +91,39 @@ pub fn run(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         let scenario = args.scenario(seed);
         let (ours, bound) = (simulate(&scenario, args.alg), limit(&scenario));
         let ratios = (ours.mean / bound.mean, ours.p99 / bound.p99);
-        let line =
-            [ours.mean * 1e3, ours.p50 * 1e3, ours.p99 * 1e3, bound.mean * 1e3, bound.p99 * 1e3, ratios.0, ratios.1];
+        let line = [
+            ours.mean * 1e3,
+            ours.p50 * 1e3,
+            ours.p99 * 1e3,
+            bound.mean * 1e3,
+            bound.p99 * 1e3,
+            ratios.0,
+            ratios.1,
+        ];
         sums.iter_mut().zip(line).for_each(|(sum, it)| *sum += it);
         let all: usize = ours.shares.iter().sum();
-        let shares = ours.shares.iter().map(|share| format!("{:.1}%", 100.0 * *share as f64 / all.max(1) as f64));
-        let lost = if ours.lost > 0 { format!("  {} lost", ours.lost) } else { String::new() };
-        figures(out, &seed.to_string(), line, &format!("{}{lost}", shares.collect::<Vec<_>>().join(" ")))?;
+        let shares = ours
+            .shares
+            .iter()
+            .map(|share| format!("{:.1}%", 100.0 * *share as f64 / all.max(1) as f64));
+        let lost = if ours.lost > 0 {
+            format!("  {} lost", ours.lost)
+        } else {
+            String::new()
+        };
+        figures(
+            out,
+            &seed.to_string(),
+            line,
+            &format!("{}{lost}", shares.collect::<Vec<_>>().join(" ")),
+        )?;
     }
-    figures(out, "all", sums.map(|sum| sum / args.seeds.max(1) as f64), "")?;
+    figures(
+        out,
+        "all",
+        sums.map(|sum| sum / args.seeds.max(1) as f64),
+        "",
+    )?;
     Ok(Outcome::Done)
 }
 
@@ -115,7 +139,15 @@ fn whole(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let rows = table(args.seeds, args.messages);
     let number = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.2}"));
     for row in &rows {
-        let Row { condition, figure, unit, ours, bar, verdict, .. } = row;
+        let Row {
+            condition,
+            figure,
+            unit,
+            ours,
+            bar,
+            verdict,
+            ..
+        } = row;
         let (paper, limit, ratio) = (number(row.paper), number(row.limit), number(row.ratio));
         writeln!(
             out,
@@ -124,7 +156,11 @@ fn whole(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         )?;
     }
     let missed = rows.iter().any(|row| row.verdict == Verdict::Missed);
-    Ok(if missed { Outcome::ShapeFailed } else { Outcome::Done })
+    Ok(if missed {
+        Outcome::ShapeFailed
+    } else {
+        Outcome::Done
+    })
 }
 
 impl ShareArgs {
@@ -143,7 +179,9 @@ impl ShareArgs {
             reports,
             ..worker(*mean)
         };
-        let scenario = Scenario::of(self.members.0.iter().map(make).collect()).at(self.qos).with_law(self.service);
+        let scenario = Scenario::of(self.members.0.iter().map(make).collect())
+            .at(self.qos)
+            .with_law(self.service);
         let mut scenario = scenario.at_load(self.load);
         if let Some(period) = self.period {
             scenario.rate = 1.0 / period;
@@ -158,12 +196,21 @@ impl ShareArgs {
 }
 
 fn strategy(text: &str) -> Result<GroupStrategy, String> {
-    GroupStrategy::named(text).ok_or_else(|| format!("is none of {}", GroupStrategy::WORDS.join(", ")))
+    GroupStrategy::named(text)
+        .ok_or_else(|| format!("is none of {}", GroupStrategy::WORDS.join(", ")))
 }
 
 fn time(text: &str) -> Result<f64, String> {
-    let units = [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0)];
-    let found = units.iter().find_map(|(unit, length)| text.strip_suffix(unit).map(|number| (number, length)));
+    let units = [
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("min", 60.0),
+        ("s", 1.0),
+    ];
+    let found = units
+        .iter()
+        .find_map(|(unit, length)| text.strip_suffix(unit).map(|number| (number, length)));
     let (number, length) = found.ok_or("needs a unit: us, ms, s or min")?;
     match number.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number * length),
@@ -183,7 +230,12 @@ fn members(text: &str) -> Result<Members, String> {
     for part in text.split(',') {
         let (count, each) = match part.split_once('x') {
             None => (1, part),
-            Some((count, each)) => (count.parse::<usize>().map_err(|_| format!("{count} is no number"))?, each),
+            Some((count, each)) => (
+                count
+                    .parse::<usize>()
+                    .map_err(|_| format!("{count} is no number"))?,
+                each,
+            ),
         };
         all.extend(std::iter::repeat_n(time(each)?, count.min(10_000)));
     }
@@ -201,7 +253,11 @@ fn law(text: &str) -> Result<Law, String> {
         "pareto" => Law::Pareto(1.5, PARETO_CUT),
         "bimodal" => Law::Bimodal(0.05, 20.0),
         "size" => Law::Size,
-        _ => return Err("is none of deterministic, exponential, log-normal, pareto, bimodal, size".into()),
+        _ => {
+            return Err(
+                "is none of deterministic, exponential, log-normal, pareto, bimodal, size".into(),
+            );
+        }
     })
 }
 
@@ -242,14 +298,22 @@ mod tests {
         assert_eq!(time("10.44ms"), Ok(0.01044));
         assert_eq!(time("2s"), Ok(2.0));
         assert_eq!(time("1min"), Ok(60.0));
-        assert!(time("10").is_err() && time("-1ms").is_err() && time("NaNs").is_err() && time("s").is_err());
+        assert!(
+            time("10").is_err()
+                && time("-1ms").is_err()
+                && time("NaNs").is_err()
+                && time("s").is_err()
+        );
         assert_eq!(percent("95%"), Ok(0.95));
         assert!(percent("0.95").is_err());
     }
 
     #[test]
     fn members_are_listed_or_counted() {
-        assert_eq!(members("25ms,25ms,50ms"), Ok(Members(vec![0.025, 0.025, 0.05])));
+        assert_eq!(
+            members("25ms,25ms,50ms"),
+            Ok(Members(vec![0.025, 0.025, 0.05]))
+        );
         assert_eq!(members("2x10ms,1s"), Ok(Members(vec![0.01, 0.01, 1.0])));
         assert!(members("").is_err() && members("0x1s").is_err() && members("x1s").is_err());
     }

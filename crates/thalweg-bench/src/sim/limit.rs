@@ -21,8 +21,13 @@ enum Threshold {
 
 /// The best mean, the best 99th percentile and the best mean wait of the family, for the same arrivals and demands.
 pub fn limit(scenario: &Scenario) -> Outcome {
-    let family =
-        [Threshold::Fixed(0.1), Threshold::Fixed(0.25), Threshold::Fixed(0.5), Threshold::Fixed(1.0), Threshold::Load];
+    let family = [
+        Threshold::Fixed(0.1),
+        Threshold::Fixed(0.25),
+        Threshold::Fixed(0.5),
+        Threshold::Fixed(1.0),
+        Threshold::Load,
+    ];
     let jobs = scenario.jobs();
     let first = scenario.workers.first().map_or(0.0, |worker| worker.mean);
     let equal = scenario.workers.iter().all(|worker| worker.mean == first);
@@ -66,7 +71,12 @@ fn central(scenario: &Scenario, jobs: &[Job], threshold: Threshold) -> Outcome {
     let mut events: BinaryHeap<Reverse<(u64, u8, usize, u64)>> = BinaryHeap::new();
     let mut changes: Vec<(f64, usize, bool, f64)> = Vec::new();
     for incident in &scenario.incidents {
-        let Incident { what, worker, at, lasts } = *incident;
+        let Incident {
+            what,
+            worker,
+            at,
+            lasts,
+        } = *incident;
         match what {
             What::Freeze | What::Stuck => {
                 changes.push((at, worker, false, 1.0));
@@ -115,11 +125,24 @@ fn central(scenario: &Scenario, jobs: &[Job], threshold: Threshold) -> Outcome {
             }
         }
         while let Some(&job) = queue.front() {
-            let free =
-                |server: &usize| servers[*server].alive && servers[*server].began.len() < servers[*server].handlers;
-            let Some(rank) = order.iter().position(free) else { break };
+            let free = |server: &usize| {
+                servers[*server].alive && servers[*server].began.len() < servers[*server].handlers
+            };
+            let Some(rank) = order.iter().position(free) else {
+                break;
+            };
             let chosen = order[rank];
-            if rank > 0 && waits(scenario, &servers, &order[..rank], chosen, queue.len(), threshold, now) {
+            if rank > 0
+                && waits(
+                    scenario,
+                    &servers,
+                    &order[..rank],
+                    chosen,
+                    queue.len(),
+                    threshold,
+                    now,
+                )
+            {
                 break;
             }
             queue.pop_front();
@@ -144,11 +167,17 @@ fn waits(
     now: f64,
 ) -> bool {
     let own = servers[chosen].mean;
-    let faster = faster.iter().map(|at| &servers[*at]).filter(|server| server.alive && server.mean < own);
+    let faster = faster
+        .iter()
+        .map(|at| &servers[*at])
+        .filter(|server| server.alive && server.mean < own);
     let part = match threshold {
         Threshold::Fixed(part) => part,
         Threshold::Load => {
-            let capacity: f64 = faster.clone().map(|server| server.handlers as f64 / server.mean).sum();
+            let capacity: f64 = faster
+                .clone()
+                .map(|server| server.handlers as f64 / server.mean)
+                .sum();
             (1.0 - scenario.rate / capacity.max(1e-9)).clamp(0.0, 1.0)
         }
     };
@@ -163,7 +192,11 @@ fn waits(
                 _ => server.mean,
             };
             let theirs = left + server.mean;
-            if theirs < own { 1.0 + ((own - theirs) / server.mean).floor() } else { 0.0 }
+            if theirs < own {
+                1.0 + ((own - theirs) / server.mean).floor()
+            } else {
+                0.0
+            }
         })
         .sum();
     messages * part >= queued as f64

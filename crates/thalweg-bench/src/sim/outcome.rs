@@ -55,10 +55,19 @@ impl Outcome {
             .map(|(_, (job, done))| done - job.at)
             .collect();
         took.sort_by(f64::total_cmp);
-        let waits = jobs.iter().zip(started).filter(|(_, started)| started.is_finite());
-        let (sum, count) =
-            waits.fold((0.0, 0_usize), |(sum, count), (job, started)| (sum + started - job.at, count + 1));
-        let quantile = |part: usize| took.get(took.len() * part / 100).or(took.last()).copied().unwrap_or(f64::NAN);
+        let waits = jobs
+            .iter()
+            .zip(started)
+            .filter(|(_, started)| started.is_finite());
+        let (sum, count) = waits.fold((0.0, 0_usize), |(sum, count), (job, started)| {
+            (sum + started - job.at, count + 1)
+        });
+        let quantile = |part: usize| {
+            took.get(took.len() * part / 100)
+                .or(took.last())
+                .copied()
+                .unwrap_or(f64::NAN)
+        };
         Outcome {
             mean: took.iter().sum::<f64>() / took.len().max(1) as f64,
             p50: quantile(50),

@@ -212,8 +212,14 @@ impl Scenario {
     /// `count` workers, half of them `ratio` times as slow as the others, at a part `load` of what they can do.
     pub fn base(load: f64, count: usize, ratio: f64) -> Self {
         let fast = count.div_ceil(2);
-        let workers = (0..count).map(|at| worker(if at < fast { 0.010 } else { 0.010 * ratio })).collect();
-        Scenario { quiet: 0.1, ..Scenario::of(workers) }.at_load(load)
+        let workers = (0..count)
+            .map(|at| worker(if at < fast { 0.010 } else { 0.010 * ratio }))
+            .collect();
+        Scenario {
+            quiet: 0.1,
+            ..Scenario::of(workers)
+        }
+        .at_load(load)
     }
 
     /// Exponential work for these, as nothing else is said.
@@ -240,7 +246,10 @@ impl Scenario {
 
     /// Messages per second that the workers can do.
     pub fn capacity(&self) -> f64 {
-        self.workers.iter().map(|worker| f64::from(worker.handlers) / worker.mean).sum()
+        self.workers
+            .iter()
+            .map(|worker| f64::from(worker.handlers) / worker.mean)
+            .sum()
     }
 
     /// At this part of what the workers can do.
@@ -263,7 +272,12 @@ impl Scenario {
 
     /// With something that happens to a worker.
     pub fn with(mut self, what: What, worker: usize, at: f64, lasts: f64) -> Self {
-        self.incidents.push(Incident { what, worker, at, lasts });
+        self.incidents.push(Incident {
+            what,
+            worker,
+            at,
+            lasts,
+        });
         self
     }
 
@@ -285,7 +299,8 @@ impl Scenario {
 
     /// Reports instead of acknowledgements.
     pub fn at_most_once(self, reports: Reports) -> Self {
-        self.at(Reliability::AtMostOnce).each(|worker| worker.reports = reports)
+        self.at(Reliability::AtMostOnce)
+            .each(|worker| worker.reports = reports)
     }
 
     /// The messages, the same for every strategy.
@@ -297,14 +312,25 @@ impl Scenario {
             let (gap, count) = match self.arrivals {
                 Arrivals::Poisson => (random.exponential() / self.rate, 1),
                 Arrivals::Periodic => (1.0 / self.rate, 1),
-                Arrivals::Publisher(part) => ((1.0 + part * (2.0 * random.unit() - 1.0)) / self.rate, 1),
+                Arrivals::Publisher(part) => {
+                    ((1.0 + part * (2.0 * random.unit() - 1.0)) / self.rate, 1)
+                }
                 Arrivals::Bursts => {
                     // 0.4 * 2.5 = 1: nothing comes outside of bursts.
                     let gap = random.exponential() / (2.5 * self.rate);
                     let inside = (at + gap).rem_euclid(5.0) < 2.0;
-                    (if inside { gap } else { gap + 5.0 - (at + gap).rem_euclid(5.0) }, 1)
+                    (
+                        if inside {
+                            gap
+                        } else {
+                            gap + 5.0 - (at + gap).rem_euclid(5.0)
+                        },
+                        1,
+                    )
                 }
-                Arrivals::Batches(count) => (random.exponential() * f64::from(count) / self.rate, count),
+                Arrivals::Batches(count) => {
+                    (random.exponential() * f64::from(count) / self.rate, count)
+                }
             };
             at += gap;
             for _ in 0..count {
@@ -330,15 +356,28 @@ impl Scenario {
                 let variance = (1.0 + variation * variation).ln();
                 (random.normal() * variance.sqrt() - variance / 2.0).exp()
             }
-            Law::Pareto(shape, cut) => (random.unit().powf(-1.0 / shape) * (shape - 1.0) / shape).min(cut),
-            Law::Bimodal(part, times) => (if random.unit() < part { times } else { 1.0 }) / (1.0 - part + part * times),
+            Law::Pareto(shape, cut) => {
+                (random.unit().powf(-1.0 / shape) * (shape - 1.0) / shape).min(cut)
+            }
+            Law::Bimodal(part, times) => {
+                (if random.unit() < part { times } else { 1.0 }) / (1.0 - part + part * times)
+            }
             Law::Size => {
                 let big = 0.05 + random.exponential();
                 size = (1000.0 * big) as u32;
                 big / 1.05 * (0.8 + 0.4 * random.unit())
             }
         };
-        let key = if self.keys == 0 { 0 } else { random.draw() % self.keys };
-        Job { at, work, size, key }
+        let key = if self.keys == 0 {
+            0
+        } else {
+            random.draw() % self.keys
+        };
+        Job {
+            at,
+            work,
+            size,
+            key,
+        }
     }
 }

@@ -102,7 +102,13 @@ impl fmt::Display for Verdict {
 }
 
 impl Row {
-    fn new(source: Source, condition: impl Into<String>, figure: &'static str, unit: &'static str, ours: f64) -> Row {
+    fn new(
+        source: Source,
+        condition: impl Into<String>,
+        figure: &'static str,
+        unit: &'static str,
+        ours: f64,
+    ) -> Row {
         Row {
             source,
             condition: condition.into(),
@@ -162,7 +168,11 @@ pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
 
 /// The rows of one condition.
 pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
-    let source = if condition.is_asked { Source::Issue } else { Source::Balancing };
+    let source = if condition.is_asked {
+        Source::Issue
+    } else {
+        Source::Balancing
+    };
     let row = |figure, ours: f64| Row::new(source, condition.name, figure, "ms", ours * 1e3);
     let mean = Row {
         limit: Some(measured.limit.0 * 1e3),
@@ -178,18 +188,39 @@ pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
         stretch: condition.stretch.map(|stretch| stretch.1),
         ..row("99th percentile", average(&measured.runs, |run| run.p99))
     };
-    let mut rows = vec![mean.bar(Bar::RatioAtMost(condition.bar.0)), p99.bar(Bar::RatioAtMost(condition.bar.1))];
+    let mut rows = vec![
+        mean.bar(Bar::RatioAtMost(condition.bar.0)),
+        p99.bar(Bar::RatioAtMost(condition.bar.1)),
+    ];
     let count = |figure, of: fn(&Outcome) -> usize| {
         let worst = measured.runs.iter().map(of).max().unwrap_or_default();
         Row::new(source, condition.name, figure, "messages", worst as f64)
     };
-    if condition.scenario.incidents.iter().any(|it| matches!(it.what, What::Freeze | What::Death | What::Stuck)) {
+    if condition
+        .scenario
+        .incidents
+        .iter()
+        .any(|it| matches!(it.what, What::Freeze | What::Death | What::Stuck))
+    {
         // One that is stuck comes back at once, and may be given something, and evicted, again.
-        rows.push(count("exposed", |run| run.moved.div_ceil(run.stalls.max(1))).bar(Bar::AtMost(2.0)));
-        let after = measured.runs.iter().map(|run| run.moved_after).fold(0.0, f64::max);
-        rows.push(Row::new(source, condition.name, "resent after", "s", after).bar(Bar::AtMost(2.2)));
+        rows.push(
+            count("exposed", |run| run.moved.div_ceil(run.stalls.max(1))).bar(Bar::AtMost(2.0)),
+        );
+        let after = measured
+            .runs
+            .iter()
+            .map(|run| run.moved_after)
+            .fold(0.0, f64::max);
+        rows.push(
+            Row::new(source, condition.name, "resent after", "s", after).bar(Bar::AtMost(2.2)),
+        );
     }
-    if condition.scenario.incidents.iter().any(|it| matches!(it.what, What::Crash | What::Cut)) {
+    if condition
+        .scenario
+        .incidents
+        .iter()
+        .any(|it| matches!(it.what, What::Crash | What::Cut))
+    {
         rows.push(count("duplicates", |run| run.processed_twice).bar(Bar::AtMost(2.0)));
         rows.push(count("duplicates not flagged", |run| run.unflagged).bar(Bar::AtMost(0.0)));
     }
@@ -209,43 +240,93 @@ fn average(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
 /// What is not a ratio to the limit.
 pub fn rules(messages: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    let issue = |condition: &str, figure, unit, ours| Row::new(Source::Issue, condition, figure, unit, ours);
+    let issue = |condition: &str, figure, unit, ours| {
+        Row::new(Source::Issue, condition, figure, unit, ours)
+    };
     for (name, acks) in [
-        ("QoS 2, done at PUBCOMP, a member frozen for 10 s", Acks::Processed),
-        ("QoS 2, done at PUBREC, a member frozen for 10 s", Acks::Recorded),
+        (
+            "QoS 2, done at PUBCOMP, a member frozen for 10 s",
+            Acks::Processed,
+        ),
+        (
+            "QoS 2, done at PUBREC, a member frozen for 10 s",
+            Acks::Recorded,
+        ),
     ] {
         let got = run(&exactly_once(acks), GroupStrategy::Adaptive);
-        rows.push(issue(name, "sent to a second member", "messages", got.moved as f64).bar(Bar::AtMost(0.0)));
+        rows.push(
+            issue(
+                name,
+                "sent to a second member",
+                "messages",
+                got.moved as f64,
+            )
+            .bar(Bar::AtMost(0.0)),
+        );
         rows.push(issue(name, "exposed", "messages", got.exposed as f64).bar(Bar::AtMost(1.0)));
     }
     for (name, liars, reports) in [
-        ("a member that always claims to be idle", 1, Reports::Idle(0.1)),
-        ("two members that always claim to be idle", 2, Reports::Idle(0.1)),
+        (
+            "a member that always claims to be idle",
+            1,
+            Reports::Idle(0.1),
+        ),
+        (
+            "two members that always claim to be idle",
+            2,
+            Reports::Idle(0.1),
+        ),
         ("a member whose reports are nonsense", 1, Reports::Wild(0.1)),
     ] {
         let mut scenario = Scenario::base(0.6, 10, 2.0).at_most_once(Reports::Every(1.0));
-        scenario.workers.iter_mut().take(liars).for_each(|liar| liar.reports = reports);
+        scenario
+            .workers
+            .iter_mut()
+            .take(liars)
+            .for_each(|liar| liar.reports = reports);
         let got = run(&scenario, GroupStrategy::Adaptive);
         let all: usize = got.shares.iter().sum();
         let fair = all as f64 / got.shares.len() as f64;
-        let most = got.shares.iter().take(liars).max().copied().unwrap_or_default() as f64;
-        rows.push(issue(name, "its share in terms of a fair one", "", most / fair).bar(Bar::AtMost(3.0)));
+        let most = got
+            .shares
+            .iter()
+            .take(liars)
+            .max()
+            .copied()
+            .unwrap_or_default() as f64;
+        rows.push(
+            issue(name, "its share in terms of a fair one", "", most / fair).bar(Bar::AtMost(3.0)),
+        );
     }
     for (name, load, ratio) in [
-        ("no acknowledgement, no report, 80 %, equal members", 0.8, 1.0),
+        (
+            "no acknowledgement, no report, 80 %, equal members",
+            0.8,
+            1.0,
+        ),
         ("no acknowledgement, no report, 50 %, speeds 1:2", 0.5, 2.0),
     ] {
         let scenario = Scenario::base(load, 10, ratio).at_most_once(Reports::Never);
-        let [turn, ours] = [GroupStrategy::RoundRobin, GroupStrategy::Adaptive].map(|it| run(&scenario, it).mean);
-        rows.push(issue(name, "mean in terms of round robin", "", ours / turn).bar(Bar::AtMost(1.02)));
+        let [turn, ours] =
+            [GroupStrategy::RoundRobin, GroupStrategy::Adaptive].map(|it| run(&scenario, it).mean);
+        rows.push(
+            issue(name, "mean in terms of round robin", "", ours / turn).bar(Bar::AtMost(1.02)),
+        );
     }
     let seconds = if messages >= 100_000 { 600.0 } else { 10.0 };
     let got = run(&churn(1000.0, seconds), GroupStrategy::Adaptive);
     let name = format!("1,000 members leave and 1,000 join each second for {seconds} s, 90 % load");
-    let idle =
-        Row::new(Source::Issue, name.clone(), "longest idle while something waits", "ms", 1e3 * got.idle_while_waiting);
+    let idle = Row::new(
+        Source::Issue,
+        name.clone(),
+        "longest idle while something waits",
+        "ms",
+        1e3 * got.idle_while_waiting,
+    );
     rows.push(idle.bar(Bar::AtMost(50.0)));
-    rows.push(Row::new(Source::Issue, name, "lost", "messages", got.lost as f64).bar(Bar::AtMost(0.0)));
+    rows.push(
+        Row::new(Source::Issue, name, "lost", "messages", got.lost as f64).bar(Bar::AtMost(0.0)),
+    );
     rows
 }
 
@@ -257,67 +338,143 @@ pub fn study(runs: u64) -> Vec<Row> {
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
     let most = |all: &[f64]| all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let least = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
-    let row = |condition: &str, figure, unit, ours| Row::new(Source::Study, condition, figure, unit, ours);
+    let row = |condition: &str, figure, unit, ours| {
+        Row::new(Source::Study, condition, figure, unit, ours)
+    };
     let mut rows = Vec::new();
-    let (turn, score, random, adaptive) =
-        (GroupStrategy::RoundRobin, GroupStrategy::Score, GroupStrategy::Random, GroupStrategy::Adaptive);
+    let (turn, score, random, adaptive) = (
+        GroupStrategy::RoundRobin,
+        GroupStrategy::Score,
+        GroupStrategy::Random,
+        GroupStrategy::Adaptive,
+    );
 
     let of_one = |strategy| over(&|seed| wait(&one(PERIOD, Seen::Reports, seed), strategy));
-    let (one_turn, one_score, one_random, one_adaptive) =
-        (of_one(turn), of_one(score), of_one(random), of_one(adaptive));
-    let apart: Vec<f64> = one_score.iter().zip(&one_turn).map(|(a, b)| (a - b).abs()).collect();
-    rows.push(
-        row("S5.1 scenario 1: score and round robin", "difference, worst run", "ms", most(&apart))
-            .bar(Bar::AtMost(1.0)),
+    let (one_turn, one_score, one_random, one_adaptive) = (
+        of_one(turn),
+        of_one(score),
+        of_one(random),
+        of_one(adaptive),
     );
-    let apart: Vec<f64> = one_adaptive.iter().zip(&one_turn).map(|(a, b)| (a - b).abs()).collect();
+    let apart: Vec<f64> = one_score
+        .iter()
+        .zip(&one_turn)
+        .map(|(a, b)| (a - b).abs())
+        .collect();
     rows.push(
-        row("S5.1 scenario 1: adaptive and round robin", "difference, worst run", "ms", most(&apart))
-            .bar(Bar::AtMost(1.0)),
+        row(
+            "S5.1 scenario 1: score and round robin",
+            "difference, worst run",
+            "ms",
+            most(&apart),
+        )
+        .bar(Bar::AtMost(1.0)),
     );
-    let worse: Vec<f64> = one_random.iter().zip(&one_turn).map(|(a, b)| a - b).collect();
+    let apart: Vec<f64> = one_adaptive
+        .iter()
+        .zip(&one_turn)
+        .map(|(a, b)| (a - b).abs())
+        .collect();
     rows.push(
-        row("S5.1 scenario 1: random over round robin", "least over runs", "ms", least(&worse)).bar(Bar::AtLeast(10.0)),
+        row(
+            "S5.1 scenario 1: adaptive and round robin",
+            "difference, worst run",
+            "ms",
+            most(&apart),
+        )
+        .bar(Bar::AtMost(1.0)),
+    );
+    let worse: Vec<f64> = one_random
+        .iter()
+        .zip(&one_turn)
+        .map(|(a, b)| a - b)
+        .collect();
+    rows.push(
+        row(
+            "S5.1 scenario 1: random over round robin",
+            "least over runs",
+            "ms",
+            least(&worse),
+        )
+        .bar(Bar::AtLeast(10.0)),
     );
 
-    let two_runs =
-        |strategy, seen, period| seeds().map(|seed| run(&two(period, seen, seed), strategy)).collect::<Vec<Outcome>>();
+    let two_runs = |strategy, seen, period| {
+        seeds()
+            .map(|seed| run(&two(period, seen, seed), strategy))
+            .collect::<Vec<Outcome>>()
+    };
     let two_turn = two_runs(turn, Seen::Reports, PERIOD);
     let two_score = two_runs(score, Seen::Reports, PERIOD);
     let name = "S5.2 scenario 2, 10.44 ms";
-    let waits = |runs: &[Outcome]| runs.iter().map(|run| run.wait_mean * 1e3).collect::<Vec<f64>>();
+    let waits = |runs: &[Outcome]| {
+        runs.iter()
+            .map(|run| run.wait_mean * 1e3)
+            .collect::<Vec<f64>>()
+    };
     let turn_waits = waits(&two_turn);
     rows.push(
-        row(name, "round robin, mean wait", "ms", mean(&turn_waits)).paper(1492.3).bar(Bar::Between(1343.0, 1641.5)),
+        row(name, "round robin, mean wait", "ms", mean(&turn_waits))
+            .paper(1492.3)
+            .bar(Bar::Between(1343.0, 1641.5)),
     );
-    let part: Vec<f64> =
-        waits(&two_score).iter().zip(&turn_waits).map(|(score, turn)| 100.0 * (1.0 - score / turn)).collect();
+    let part: Vec<f64> = waits(&two_score)
+        .iter()
+        .zip(&turn_waits)
+        .map(|(score, turn)| 100.0 * (1.0 - score / turn))
+        .collect();
     rows.push(
-        row(name, "score below round robin, least over runs", "%", least(&part)).paper(98.2).bar(Bar::AtLeast(95.0)),
+        row(
+            name,
+            "score below round robin, least over runs",
+            "%",
+            least(&part),
+        )
+        .paper(98.2)
+        .bar(Bar::AtLeast(95.0)),
     );
     rows.push(row(name, "score, mean wait", "ms", mean(&waits(&two_score))).paper(27.4));
     let random_waits = waits(&two_runs(random, Seen::Reports, PERIOD));
     rows.push(row(name, "random, mean wait", "ms", mean(&random_waits)).paper(1400.7));
     let of_member = |runs: &[Outcome], member, of: fn(super::thesis::Steady) -> f64| {
-        runs.iter().map(|run| of(steady(run, member))).collect::<Vec<f64>>()
+        runs.iter()
+            .map(|run| of(steady(run, member)))
+            .collect::<Vec<f64>>()
     };
     let slow = of_member(&two_turn, 2, |it| it.mean);
     rows.push(
-        row(name, "round robin, slow member, mean wait when steady", "ms", mean(&slow))
-            .paper(4664.1)
-            .bar(Bar::Between(4197.7, 5130.5)),
+        row(
+            name,
+            "round robin, slow member, mean wait when steady",
+            "ms",
+            mean(&slow),
+        )
+        .paper(4664.1)
+        .bar(Bar::Between(4197.7, 5130.5)),
     );
 
     let name = "S5.3 scenario 2, 10.44 ms, score when steady";
     for (member, paper_n, paper_wait) in [(0, 39.8, 3.4), (1, 39.8, 3.7), (2, 20.4, 34.8)] {
         let (share, wait) = [
-            ("share of the first, worst run", "mean wait of the first, worst run"),
-            ("share of the second, worst run", "mean wait of the second, worst run"),
-            ("share of the slow one, worst run", "mean wait of the slow one, worst run"),
+            (
+                "share of the first, worst run",
+                "mean wait of the first, worst run",
+            ),
+            (
+                "share of the second, worst run",
+                "mean wait of the second, worst run",
+            ),
+            (
+                "share of the slow one, worst run",
+                "mean wait of the slow one, worst run",
+            ),
         ][member];
         let middle = if member == 2 { 20.0 } else { 40.0 };
         let shares = of_member(&two_score, member, |it| it.messages as f64 / 5.0);
-        let worst = shares.iter().copied().max_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
+        let worst = shares
+            .iter()
+            .copied()
+            .max_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
         rows.push(
             row(name, share, "%", worst.unwrap_or(f64::NAN))
                 .paper(paper_n)
@@ -325,50 +482,144 @@ pub fn study(runs: u64) -> Vec<Row> {
         );
         let waits = of_member(&two_score, member, |it| it.mean);
         let bar = if member == 2 { 60.0 } else { 20.9 };
-        rows.push(row(name, wait, "ms", most(&waits)).paper(paper_wait).bar(Bar::AtMost(bar)));
+        rows.push(
+            row(name, wait, "ms", most(&waits))
+                .paper(paper_wait)
+                .bar(Bar::AtMost(bar)),
+        );
     }
     let longest = of_member(&two_score, 2, |it| it.longest);
     rows.push(
-        row(name, "longest wait of the slow one, worst run", "ms", most(&longest)).paper(71.0).bar(Bar::AtMost(120.0)),
+        row(
+            name,
+            "longest wait of the slow one, worst run",
+            "ms",
+            most(&longest),
+        )
+        .paper(71.0)
+        .bar(Bar::AtMost(120.0)),
     );
     let within = longest.iter().filter(|it| **it <= 120.0).count();
-    rows.push(row(name, "runs whose longest wait is within 120 ms", "%", 100.0 * within as f64 / longest.len() as f64));
+    rows.push(row(
+        name,
+        "runs whose longest wait is within 120 ms",
+        "%",
+        100.0 * within as f64 / longest.len() as f64,
+    ));
 
     let off = closed_form();
-    rows.push(row("S5.4 round robin against k(50 - 3d)", "furthest message", "ms", off).bar(Bar::AtMost(2.0)));
+    rows.push(
+        row(
+            "S5.4 round robin against k(50 - 3d)",
+            "furthest message",
+            "ms",
+            off,
+        )
+        .bar(Bar::AtMost(2.0)),
+    );
 
-    let of_every = |every, strategy| mean(&over(&|seed| wait(&two(PERIOD, Seen::ReportsEvery(every), seed), strategy)));
-    for (strategy, name) in
-        [(score, "S5.5 score, pings every 0.1 to 5 s"), (adaptive, "S5.5 adaptive, pings every 0.1 to 5 s")]
-    {
-        let all: Vec<f64> = PINGS.iter().map(|every| of_every(*every, strategy)).collect();
-        let worse = all.windows(2).map(|pair| pair[0] - pair[1]).fold(f64::NEG_INFINITY, f64::max);
-        rows.push(row(name, "shorter is worse than longer by, at the most", "ms", worse).bar(Bar::AtMost(0.0)));
+    let of_every = |every, strategy| {
+        mean(&over(&|seed| {
+            wait(&two(PERIOD, Seen::ReportsEvery(every), seed), strategy)
+        }))
+    };
+    for (strategy, name) in [
+        (score, "S5.5 score, pings every 0.1 to 5 s"),
+        (adaptive, "S5.5 adaptive, pings every 0.1 to 5 s"),
+    ] {
+        let all: Vec<f64> = PINGS
+            .iter()
+            .map(|every| of_every(*every, strategy))
+            .collect();
+        let worse = all
+            .windows(2)
+            .map(|pair| pair[0] - pair[1])
+            .fold(f64::NEG_INFINITY, f64::max);
+        rows.push(
+            row(
+                name,
+                "shorter is worse than longer by, at the most",
+                "ms",
+                worse,
+            )
+            .bar(Bar::AtMost(0.0)),
+        );
     }
     let two_adaptive = two_runs(adaptive, Seen::Reports, PERIOD);
-    let differ: Vec<f64> = two_adaptive.iter().map(|run| (steady(run, 0).mean - steady(run, 1).mean).abs()).collect();
+    let differ: Vec<f64> = two_adaptive
+        .iter()
+        .map(|run| (steady(run, 0).mean - steady(run, 1).mean).abs())
+        .collect();
     rows.push(
-        row("S5.5 adaptive: members of equal speed", "difference, worst run", "ms", most(&differ))
-            .bar(Bar::AtMost(2.0)),
+        row(
+            "S5.5 adaptive: members of equal speed",
+            "difference, worst run",
+            "ms",
+            most(&differ),
+        )
+        .bar(Bar::AtMost(2.0)),
     );
-    let gains = |of: &dyn Fn(u64, GroupStrategy) -> f64| least(&over(&|seed| of(seed, score) - of(seed, adaptive)));
-    let burst = gains(&|seed, strategy| wait(&two(CELL, Seen::Reports, seed).with_burst(7.3, 100), strategy));
+    let gains = |of: &dyn Fn(u64, GroupStrategy) -> f64| {
+        least(&over(&|seed| of(seed, score) - of(seed, adaptive)))
+    };
+    let burst = gains(&|seed, strategy| {
+        wait(
+            &two(CELL, Seen::Reports, seed).with_burst(7.3, 100),
+            strategy,
+        )
+    });
     rows.push(
-        row("S5.5 a burst of 100 between pings: adaptive before score", "least over runs", "ms", burst)
-            .bar(Bar::AtLeast(0.0)),
+        row(
+            "S5.5 a burst of 100 between pings: adaptive before score",
+            "least over runs",
+            "ms",
+            burst,
+        )
+        .bar(Bar::AtLeast(0.0)),
     );
-    let slowed =
-        gains(&|seed, strategy| wait(&one(CELL, Seen::Reports, seed).with(What::Slow(4.0), 1, 5.0, 5.0), strategy));
+    let slowed = gains(&|seed, strategy| {
+        wait(
+            &one(CELL, Seen::Reports, seed).with(What::Slow(4.0), 1, 5.0, 5.0),
+            strategy,
+        )
+    });
     rows.push(
-        row("S5.5 a member slows down: adaptive before score", "least over runs", "ms", slowed).bar(Bar::AtLeast(0.0)),
+        row(
+            "S5.5 a member slows down: adaptive before score",
+            "least over runs",
+            "ms",
+            slowed,
+        )
+        .bar(Bar::AtLeast(0.0)),
     );
 
     let scenario = two(PERIOD, Seen::Silent, 101);
-    let order = |strategy| run(&scenario, strategy).taken.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let order = |strategy| {
+        run(&scenario, strategy)
+            .taken
+            .iter()
+            .map(|(at, _)| *at)
+            .collect::<Vec<_>>()
+    };
     let expected = order(turn);
-    for (strategy, name) in [(score, "S5.6 score without reports"), (adaptive, "S5.6 adaptive without reports")] {
-        let off = order(strategy).iter().zip(&expected).filter(|(a, b)| a != b).count();
-        rows.push(row(name, "messages not in the order of round robin", "messages", off as f64).bar(Bar::AtMost(0.0)));
+    for (strategy, name) in [
+        (score, "S5.6 score without reports"),
+        (adaptive, "S5.6 adaptive without reports"),
+    ] {
+        let off = order(strategy)
+            .iter()
+            .zip(&expected)
+            .filter(|(a, b)| a != b)
+            .count();
+        rows.push(
+            row(
+                name,
+                "messages not in the order of round robin",
+                "messages",
+                off as f64,
+            )
+            .bar(Bar::AtMost(0.0)),
+        );
     }
 
     for period in [PERIOD, PERIOD_OF_TABLE_7] {
@@ -379,7 +630,11 @@ pub fn study(runs: u64) -> Vec<Row> {
             (Seen::Acknowledges, "QoS 1, mean wait", 4.0),
         ] {
             let waits = waits(&two_runs(adaptive, seen, period));
-            let paper = if seen == Seen::Reports { Some(27.4) } else { None };
+            let paper = if seen == Seen::Reports {
+                Some(27.4)
+            } else {
+                None
+            };
             rows.push(Row {
                 source: Source::Issue,
                 paper,
@@ -403,7 +658,13 @@ pub fn closed_form() -> f64 {
         slow.mean = 0.050;
     }
     let outcome = run(&scenario, GroupStrategy::RoundRobin);
-    let waits = outcome.taken.iter().filter(|(at, wait)| *at == 2 && wait.is_finite()).map(|(_, wait)| *wait);
-    let off = waits.enumerate().map(|(k, wait)| (wait - k as f64 * (0.050 - 3.0 * PERIOD)).abs());
+    let waits = outcome
+        .taken
+        .iter()
+        .filter(|(at, wait)| *at == 2 && wait.is_finite())
+        .map(|(_, wait)| *wait);
+    let off = waits
+        .enumerate()
+        .map(|(k, wait)| (wait - k as f64 * (0.050 - 3.0 * PERIOD)).abs());
     off.fold(0.0, f64::max) * 1e3
 }

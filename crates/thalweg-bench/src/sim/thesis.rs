@@ -48,9 +48,16 @@ fn scenario(third: f64, period: f64, seen: Seen, seed: u64) -> Scenario {
             Seen::Acknowledges => (Reliability::AtLeastOnce, Reports::Never),
             Seen::Silent => (Reliability::AtMostOnce, Reports::Never),
         };
-        Worker { rtt: 0.0014, acks: Acks::Processed, reliability, reports, ..worker }
+        Worker {
+            rtt: 0.0014,
+            acks: Acks::Processed,
+            reliability,
+            reports,
+            ..worker
+        }
     };
-    let mut scenario = Scenario::of([FAST, FAST, third].map(worker).map(see).to_vec()).with_law(Law::Nearly(0.003));
+    let mut scenario = Scenario::of([FAST, FAST, third].map(worker).map(see).to_vec())
+        .with_law(Law::Nearly(0.003));
     scenario.arrivals = Arrivals::Publisher(0.03);
     scenario.rate = 1.0 / period;
     scenario.messages = (14.5 / period) as usize;
@@ -72,7 +79,12 @@ pub struct Steady {
 
 /// Tables 7 and 8 of the thesis: messages 500 to 1000, by member.
 pub fn steady(outcome: &Outcome, member: usize) -> Steady {
-    let own = outcome.taken.iter().skip(500).take(500).filter(|(at, _)| *at == member);
+    let own = outcome
+        .taken
+        .iter()
+        .skip(500)
+        .take(500)
+        .filter(|(at, _)| *at == member);
     let waits: Vec<f64> = own.map(|(_, wait)| *wait * 1e3).collect();
     let messages = waits.len();
     Steady {

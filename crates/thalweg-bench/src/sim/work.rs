@@ -104,7 +104,10 @@ fn clock(now: Time) -> Duration {
 impl World<'_> {
     /// Everything that a worker had is gone, and it with it.
     pub(super) fn end(&mut self, worker: usize) {
-        self.clients[worker] = Client { alive: false, ..Client::new(&self.scenario.workers[worker]) };
+        self.clients[worker] = Client {
+            alive: false,
+            ..Client::new(&self.scenario.workers[worker])
+        };
     }
 
     /// A worker has a connection. Its reports are somewhere in their interval.
@@ -116,9 +119,10 @@ impl World<'_> {
             Reports::Every(every) | Reports::Idle(every) | Reports::Wild(every) => {
                 Some(ReportRules::every(Duration::from_secs_f64(every)))
             }
-            Reports::Events(every) => {
-                Some(ReportRules { on_events: true, ..ReportRules::every(Duration::from_secs_f64(every)) })
-            }
+            Reports::Events(every) => Some(ReportRules {
+                on_events: true,
+                ..ReportRules::every(Duration::from_secs_f64(every))
+            }),
         };
         let client = &mut self.clients[worker];
         client.alive = true;
@@ -127,7 +131,14 @@ impl World<'_> {
         client.unsettled.clear();
         client.recorded.clear();
         client.reporter = rules.map(|rules| {
-            let rules = ReportRules { concurrency: if spec.declares { spec.handlers as u16 } else { 1 }, ..rules };
+            let rules = ReportRules {
+                concurrency: if spec.declares {
+                    spec.handlers as u16
+                } else {
+                    1
+                },
+                ..rules
+            };
             let every = rules.every.unwrap_or_default();
             Reporter::new(rules, now.saturating_sub(every.mul_f64(phase)))
         });
@@ -152,7 +163,14 @@ impl World<'_> {
                     self.say(worker, connection, Word::Recorded(tag));
                     return;
                 }
-                self.take(worker, Held { job, tag, connection });
+                self.take(
+                    worker,
+                    Held {
+                        job,
+                        tag,
+                        connection,
+                    },
+                );
             }
             Word::Released(tag) => {
                 let recorded = &mut self.clients[worker].recorded;
@@ -161,7 +179,14 @@ impl World<'_> {
                     return self.say(worker, connection, Word::Settled(tag));
                 };
                 let (job, tag) = recorded.remove(at);
-                self.take(worker, Held { job, tag, connection });
+                self.take(
+                    worker,
+                    Held {
+                        job,
+                        tag,
+                        connection,
+                    },
+                );
             }
             Word::Closed => {
                 // What it has it goes on with; nobody hears of it.
@@ -174,7 +199,9 @@ impl World<'_> {
     }
 
     fn is_exactly_once(&self, worker: usize, tag: Tag) -> bool {
-        let reliability = self.scenario.workers[worker].reliability.min(self.scenario.reliability);
+        let reliability = self.scenario.workers[worker]
+            .reliability
+            .min(self.scenario.reliability);
         tag != 0 && reliability == Reliability::ExactlyOnce
     }
 
@@ -201,21 +228,34 @@ impl World<'_> {
         if held.tag == 0 || self.clients[worker].connection != Some(held.connection) {
             return;
         }
-        if let Some(entry) = self.clients[worker].unsettled.iter_mut().find(|(tag, _)| *tag == held.tag) {
+        if let Some(entry) = self.clients[worker]
+            .unsettled
+            .iter_mut()
+            .find(|(tag, _)| *tag == held.tag)
+        {
             entry.1 = true;
         }
-        let records = self.scenario.workers[worker].acks == Acks::Recorded && self.is_exactly_once(worker, held.tag);
+        let records = self.scenario.workers[worker].acks == Acks::Recorded
+            && self.is_exactly_once(worker, held.tag);
         while let Some((tag, true)) = self.clients[worker].unsettled.front().copied() {
             self.clients[worker].unsettled.pop_front();
-            let word = if records { Word::Recorded(tag) } else { Word::Settled(tag) };
+            let word = if records {
+                Word::Recorded(tag)
+            } else {
+                Word::Settled(tag)
+            };
             self.say(worker, held.connection, word);
         }
     }
 
     fn begin(&mut self, worker: usize) {
         let spec = self.scenario.workers[worker];
-        while self.clients[worker].is_active() && self.clients[worker].busy.len() < spec.handlers as usize {
-            let Some(held) = self.clients[worker].queue.pop_front() else { break };
+        while self.clients[worker].is_active()
+            && self.clients[worker].busy.len() < spec.handlers as usize
+        {
+            let Some(held) = self.clients[worker].queue.pop_front() else {
+                break;
+            };
             self.note_begin(worker, held.job);
             let client = &mut self.clients[worker];
             if let Some(reporter) = &mut client.reporter {
@@ -225,7 +265,12 @@ impl World<'_> {
             let ends = self.now.max(client.stuck_until) + span(spent);
             client.number += 1;
             let number = client.number;
-            client.busy.push(Busy { number, held, ends, spent });
+            client.busy.push(Busy {
+                number,
+                held,
+                ends,
+                spent,
+            });
             self.at(ends, Event::Done { worker, number });
             if spec.acks == Acks::Started {
                 self.may_settle(worker, held);
@@ -251,7 +296,13 @@ impl World<'_> {
         let (now, now_seconds) = (self.now, seconds(self.now));
         let client = &mut self.clients[worker];
         // It may have been put off.
-        let Some(at) = client.busy.iter().position(|busy| busy.number == number && busy.ends == now) else { return };
+        let Some(at) = client
+            .busy
+            .iter()
+            .position(|busy| busy.number == number && busy.ends == now)
+        else {
+            return;
+        };
         if client.frozen {
             return;
         }
@@ -266,7 +317,10 @@ impl World<'_> {
             self.done[held.job] = now_seconds;
             self.undone -= 1;
         }
-        if matches!(self.scenario.workers[worker].acks, Acks::Processed | Acks::Recorded) {
+        if matches!(
+            self.scenario.workers[worker].acks,
+            Acks::Processed | Acks::Recorded
+        ) {
             self.may_settle(worker, held);
         }
         self.begin(worker);
@@ -277,8 +331,15 @@ impl World<'_> {
         let now = seconds(self.now);
         let client = &mut self.clients[worker];
         client.frozen = true;
-        client.left = client.busy.iter().map(|busy| (seconds(busy.ends) - now).max(0.0)).collect();
-        client.busy.iter_mut().for_each(|busy| busy.ends = Time::NEVER);
+        client.left = client
+            .busy
+            .iter()
+            .map(|busy| (seconds(busy.ends) - now).max(0.0))
+            .collect();
+        client
+            .busy
+            .iter_mut()
+            .for_each(|busy| busy.ends = Time::NEVER);
     }
 
     pub(super) fn thaw(&mut self, worker: usize) {
@@ -289,7 +350,11 @@ impl World<'_> {
         for (busy, left) in client.busy.iter_mut().zip(left) {
             busy.ends = now + span(left);
         }
-        let again: Vec<(u64, Time)> = client.busy.iter().map(|busy| (busy.number, busy.ends)).collect();
+        let again: Vec<(u64, Time)> = client
+            .busy
+            .iter()
+            .map(|busy| (busy.number, busy.ends))
+            .collect();
         let unread = std::mem::take(&mut client.unread);
         for (number, ends) in again {
             self.at(ends, Event::Done { worker, number });
@@ -306,8 +371,15 @@ impl World<'_> {
         let now = self.now;
         let client = &mut self.clients[worker];
         client.stuck_until = now + span(lasts);
-        client.busy.iter_mut().for_each(|busy| busy.ends += span(lasts));
-        let again: Vec<(u64, Time)> = client.busy.iter().map(|busy| (busy.number, busy.ends)).collect();
+        client
+            .busy
+            .iter_mut()
+            .for_each(|busy| busy.ends += span(lasts));
+        let again: Vec<(u64, Time)> = client
+            .busy
+            .iter()
+            .map(|busy| (busy.number, busy.ends))
+            .collect();
         for (number, ends) in again {
             self.at(ends, Event::Done { worker, number });
         }
@@ -317,7 +389,10 @@ impl World<'_> {
     fn plan_report(&mut self, worker: usize) {
         let now = self.now;
         let client = &mut self.clients[worker];
-        let due = client.reporter.as_ref().and_then(|reporter| reporter.poll_timeout(clock(now)));
+        let due = client
+            .reporter
+            .as_ref()
+            .and_then(|reporter| reporter.poll_timeout(clock(now)));
         let Some(due) = due else { return };
         let due = Time::from_nanos(due.as_nanos() as u64).max(now);
         if client.report_at.is_none_or(|at| due < at || at < now) {
@@ -333,15 +408,23 @@ impl World<'_> {
             return;
         }
         client.report_at = None;
-        let (Some(reporter), Some(connection)) = (&mut client.reporter, client.connection) else { return };
+        let (Some(reporter), Some(connection)) = (&mut client.reporter, client.connection) else {
+            return;
+        };
         if !client.alive {
             return;
         }
         if reporter.is_due(clock(now)) {
             let load = reporter.report(clock(now));
             let word = match spec.reports {
-                Reports::Idle(_) => Word::Report { waiting: 0, each: 1_000 },
-                _ => Word::Report { waiting: load.waiting.min(spec.counts_to), each: load.each.as_nanos() as u64 },
+                Reports::Idle(_) => Word::Report {
+                    waiting: 0,
+                    each: 1_000,
+                },
+                _ => Word::Report {
+                    waiting: load.waiting.min(spec.counts_to),
+                    each: load.each.as_nanos() as u64,
+                },
             };
             if !client.frozen {
                 self.say(worker, connection, word);

@@ -10,7 +10,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use thalweg_kernel::{CloseReason, Closing, GroupStrategy, LoadReport, SessionId, Settled, Settlement, Tag, WorkTerms};
+use thalweg_kernel::{
+    CloseReason, Closing, GroupStrategy, LoadReport, SessionId, Settled, Settlement, Tag, WorkTerms,
+};
 use thalweg_model::{Reliability, Span, Time};
 
 use super::broker::{Asked, Broker};
@@ -173,7 +175,10 @@ impl<'a> World<'a> {
             jobs,
             now,
             clients: scenario.workers.iter().map(Client::new).collect(),
-            outcome: Outcome { shares: vec![0; workers], ..Outcome::default() },
+            outcome: Outcome {
+                shares: vec![0; workers],
+                ..Outcome::default()
+            },
             done: vec![f64::NAN; count],
             started: vec![f64::NAN; count],
             begun: BTreeMap::new(),
@@ -202,7 +207,8 @@ impl<'a> World<'a> {
 
     pub(super) fn at(&mut self, when: Time, event: Event) {
         self.sequence += 1;
-        self.events.push(Reverse((when.max(self.now), self.sequence, event)));
+        self.events
+            .push(Reverse((when.max(self.now), self.sequence, event)));
     }
 
     pub(super) fn after(&mut self, length: f64, event: Event) {
@@ -211,7 +217,12 @@ impl<'a> World<'a> {
 
     fn run(mut self) -> Outcome {
         let scenario = self.scenario;
-        let joins_late = |worker| scenario.incidents.iter().any(|it| it.what == What::Join && it.worker == worker);
+        let joins_late = |worker| {
+            scenario
+                .incidents
+                .iter()
+                .any(|it| it.what == What::Join && it.worker == worker)
+        };
         for worker in 0..self.clients.len() {
             if !joins_late(worker) {
                 self.connect(worker);
@@ -220,7 +231,10 @@ impl<'a> World<'a> {
         for (index, incident) in scenario.incidents.iter().enumerate() {
             self.at(time(incident.at), Event::Incident(index));
             if incident.lasts > 0.0 {
-                self.at(time(incident.at + incident.lasts), Event::IncidentEnds(index));
+                self.at(
+                    time(incident.at + incident.lasts),
+                    Event::IncidentEnds(index),
+                );
             }
         }
         if scenario.churn.is_some() {
@@ -243,20 +257,47 @@ impl<'a> World<'a> {
         self.waits(0);
         let made = std::mem::take(&mut self.outcome);
         let figures = Outcome::of(scenario, &self.jobs, &self.done, &self.started);
-        let waits = self.started.iter().zip(&self.jobs).map(|(started, job)| started - job.at);
-        let taken = self.owner.iter().map(|owner| *owner as usize).zip(waits).collect();
-        let Outcome { mean, p50, p99, wait_mean, lost, .. } = figures;
-        Outcome { mean, p50, p99, wait_mean, lost, taken, ..made }
+        let waits = self
+            .started
+            .iter()
+            .zip(&self.jobs)
+            .map(|(started, job)| started - job.at);
+        let taken = self
+            .owner
+            .iter()
+            .map(|owner| *owner as usize)
+            .zip(waits)
+            .collect();
+        let Outcome {
+            mean,
+            p50,
+            p99,
+            wait_mean,
+            lost,
+            ..
+        } = figures;
+        Outcome {
+            mean,
+            p50,
+            p99,
+            wait_mean,
+            lost,
+            taken,
+            ..made
+        }
     }
 
     fn handle(&mut self, event: Event) {
         match event {
             Event::Publish(number) => {
-                let Some(job) = self.jobs.get(number).copied() else { return };
+                let Some(job) = self.jobs.get(number).copied() else {
+                    return;
+                };
                 if let Some(next) = self.jobs.get(number + 1) {
                     self.at(time(next.at), Event::Publish(number + 1));
                 }
-                self.broker.publish(number, &job, self.scenario.reliability, self.now);
+                self.broker
+                    .publish(number, &job, self.scenario.reliability, self.now);
                 self.heed();
             }
             Event::Kernel => {
@@ -266,15 +307,38 @@ impl<'a> World<'a> {
                     self.heed();
                 }
             }
-            Event::Arrives { worker, connection, word } => self.arrives(worker, connection, word),
-            Event::Said { worker, connection, word } => self.said(worker, connection, word),
-            Event::Leaves { worker, connection, word } => {
+            Event::Arrives {
+                worker,
+                connection,
+                word,
+            } => self.arrives(worker, connection, word),
+            Event::Said {
+                worker,
+                connection,
+                word,
+            } => self.said(worker, connection, word),
+            Event::Leaves {
+                worker,
+                connection,
+                word,
+            } => {
                 if self.seats[worker].connection == connection {
                     let at = self.arrival(worker, true);
-                    self.at(at, Event::Arrives { worker, connection, word });
+                    self.at(
+                        at,
+                        Event::Arrives {
+                            worker,
+                            connection,
+                            word,
+                        },
+                    );
                 }
             }
-            Event::Left { worker, connection, tag } => {
+            Event::Left {
+                worker,
+                connection,
+                tag,
+            } => {
                 let seat = &self.seats[worker];
                 if let Some(session) = seat.session.filter(|_| seat.connection == connection) {
                     self.broker.left(session, tag, self.now);
@@ -313,7 +377,12 @@ impl<'a> World<'a> {
     }
 
     fn incident(&mut self, index: usize) {
-        let Incident { what, worker, lasts, .. } = self.scenario.incidents[index];
+        let Incident {
+            what,
+            worker,
+            lasts,
+            ..
+        } = self.scenario.incidents[index];
         match what {
             What::Freeze => self.freeze(worker),
             What::Stuck => self.stick(worker, lasts),
@@ -338,7 +407,9 @@ impl<'a> World<'a> {
 
     /// The next in turn leaves, and comes back later.
     fn churn(&mut self, number: usize) {
-        let Some(churn) = self.scenario.churn else { return };
+        let Some(churn) = self.scenario.churn else {
+            return;
+        };
         let worker = number % self.clients.len();
         if self.seats[worker].session.is_some() {
             self.end(worker);
@@ -346,7 +417,10 @@ impl<'a> World<'a> {
             self.clients[worker].alive = true;
             self.after(churn.away, Event::Connects(worker));
         }
-        self.at(time(self.scenario.quiet + (number + 1) as f64 / churn.rate), Event::Quits(number + 1));
+        self.at(
+            time(self.scenario.quiet + (number + 1) as f64 / churn.rate),
+            Event::Quits(number + 1),
+        );
     }
 
     /// A worker is at the broker.
@@ -354,7 +428,10 @@ impl<'a> World<'a> {
         let spec = self.scenario.workers[worker];
         let every = match spec.reports {
             Reports::Never => None,
-            Reports::Every(every) | Reports::Events(every) | Reports::Idle(every) | Reports::Wild(every) => Some(every),
+            Reports::Every(every)
+            | Reports::Events(every)
+            | Reports::Idle(every)
+            | Reports::Wild(every) => Some(every),
         };
         let terms = WorkTerms {
             weight: spec.weight,
@@ -367,7 +444,8 @@ impl<'a> World<'a> {
         seat.connection += 1;
         (seat.unsettled, seat.idle_since) = (0, self.now);
         let connection = seat.connection;
-        self.seats[worker].session = Some(self.broker.join(worker, spec.reliability, terms, self.now));
+        self.seats[worker].session =
+            Some(self.broker.join(worker, spec.reliability, terms, self.now));
         let phase = self.random.unit();
         self.client_connected(worker, connection, phase);
         if self.scenario.measures_network {
@@ -379,13 +457,18 @@ impl<'a> World<'a> {
     /// What TCP knows of a connection: the shortest of some round trips, and how far they are off on average.
     fn measure(&mut self, worker: usize) {
         let spec = self.scenario.workers[worker];
-        let Some(session) = self.seats[worker].session else { return };
-        self.broker.measured(session, span(spec.rtt), span(spec.rtt * spec.jitter * 0.75));
+        let Some(session) = self.seats[worker].session else {
+            return;
+        };
+        self.broker
+            .measured(session, span(spec.rtt), span(spec.rtt * spec.jitter * 0.75));
     }
 
     /// The broker learns that a worker's connection has ended.
     fn lose(&mut self, worker: usize, how: Closing) {
-        let Some(session) = self.unseat(worker) else { return };
+        let Some(session) = self.unseat(worker) else {
+            return;
+        };
         self.broker.leave(worker, session, how, self.now);
         self.heed();
     }
@@ -407,22 +490,48 @@ impl<'a> World<'a> {
         }
         if !to_worker && spec.acks == Acks::Receipt {
             // A process has to wake up first, and now and then another one is before it.
-            let busy = if self.random.unit() < BUSY { BUSY_FOR } else { 0.0 };
+            let busy = if self.random.unit() < BUSY {
+                BUSY_FOR
+            } else {
+                0.0
+            };
             delay += WAKES * self.random.exponential() + busy;
         }
         let seat = &mut self.seats[worker];
-        let last = if to_worker { &mut seat.to } else { &mut seat.from };
+        let last = if to_worker {
+            &mut seat.to
+        } else {
+            &mut seat.from
+        };
         *last = (self.now + span(delay)).max(*last);
         *last
     }
 
     fn send(&mut self, worker: usize, word: Word) {
-        let Seat { connection, held_until, .. } = self.seats[worker];
+        let Seat {
+            connection,
+            held_until,
+            ..
+        } = self.seats[worker];
         if held_until > self.now {
-            return self.at(held_until, Event::Leaves { worker, connection, word });
+            return self.at(
+                held_until,
+                Event::Leaves {
+                    worker,
+                    connection,
+                    word,
+                },
+            );
         }
         let at = self.arrival(worker, true);
-        self.at(at, Event::Arrives { worker, connection, word });
+        self.at(
+            at,
+            Event::Arrives {
+                worker,
+                connection,
+                word,
+            },
+        );
     }
 
     /// When what is written down now is safe: one write at a time, and what comes meanwhile is in the next.
@@ -440,23 +549,37 @@ impl<'a> World<'a> {
     /// A worker says something on a connection that may be gone.
     pub(super) fn say(&mut self, worker: usize, connection: u32, word: Word) {
         let at = self.arrival(worker, false);
-        self.at(at, Event::Said { worker, connection, word });
+        self.at(
+            at,
+            Event::Said {
+                worker,
+                connection,
+                word,
+            },
+        );
     }
 
     fn said(&mut self, worker: usize, connection: u32, word: Word) {
         let seat = &self.seats[worker];
-        let Some(session) = seat.session.filter(|_| seat.connection == connection) else { return };
+        let Some(session) = seat.session.filter(|_| seat.connection == connection) else {
+            return;
+        };
         match word {
             Word::Settled(tag) => self.settled(worker, session, tag, Settlement::Settled),
             Word::Recorded(tag) => self.settled(worker, session, tag, Settlement::Received),
             Word::Report { waiting, each } => {
                 let spec = &self.scenario.workers[worker];
-                let concurrency = (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16);
+                let concurrency =
+                    (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16);
                 let (waiting, each_ms) = match spec.reports {
                     Reports::Wild(_) => WILD[self.outcome.reports % WILD.len()],
                     _ => (waiting as f64, each as f64 * 1e-6),
                 };
-                let report = LoadReport { waiting, each_ms, concurrency };
+                let report = LoadReport {
+                    waiting,
+                    each_ms,
+                    concurrency,
+                };
                 self.outcome.reports += 1;
                 self.broker.report(session, &report, self.now);
             }
@@ -480,16 +603,35 @@ impl<'a> World<'a> {
     fn heed(&mut self) {
         let mut asked = std::mem::take(&mut self.asked);
         self.broker.asked(&mut asked);
-        let holds = self.scenario.sync > 0.0 && asked.iter().any(|asked| matches!(asked, Asked::Hold { .. }));
+        let holds = self.scenario.sync > 0.0
+            && asked
+                .iter()
+                .any(|asked| matches!(asked, Asked::Hold { .. }));
         let safe_at = if holds { self.is_safe_at() } else { self.now };
         for asked in &asked {
             match *asked {
-                Asked::Deliver { worker, job, tag, redelivered } => self.deliver(worker, job, tag, redelivered),
+                Asked::Deliver {
+                    worker,
+                    job,
+                    tag,
+                    redelivered,
+                } => self.deliver(worker, job, tag, redelivered),
                 Asked::Release { worker, tag } => self.send(worker, Word::Released(tag)),
                 Asked::Hold { worker } => self.seats[worker].held_until = safe_at,
                 Asked::Tell { worker, tag } => {
-                    let Seat { connection, held_until, .. } = self.seats[worker];
-                    self.at(held_until, Event::Left { worker, connection, tag });
+                    let Seat {
+                        connection,
+                        held_until,
+                        ..
+                    } = self.seats[worker];
+                    self.at(
+                        held_until,
+                        Event::Left {
+                            worker,
+                            connection,
+                            tag,
+                        },
+                    );
                 }
                 Asked::Close { worker, why } => {
                     self.outcome.stalls += usize::from(why == CloseReason::Stalled);

@@ -59,12 +59,22 @@ pub enum Surety {
 pub fn run(command: &SpeedCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     match command {
         SpeedCommand::Sink { shift } => sinks(*shift, out),
-        SpeedCommand::Publish { url, messages, payload, topics, reliability } => {
+        SpeedCommand::Publish {
+            url,
+            messages,
+            payload,
+            topics,
+            reliability,
+        } => {
             let reliability = match reliability {
                 Surety::AtMostOnce => Reliability::AtMostOnce,
                 Surety::AtLeastOnce => Reliability::AtLeastOnce,
             };
-            writeln!(out, "{}", publish::run(url, *messages, *payload, *topics, reliability)?)?;
+            writeln!(
+                out,
+                "{}",
+                publish::run(url, *messages, *payload, *topics, reliability)?
+            )?;
             Ok(Outcome::Done)
         }
     }

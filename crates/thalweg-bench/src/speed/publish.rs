@@ -8,10 +8,22 @@ use serde_json::{Value, json};
 use thalweg_client::{Client, ClientError, Options, Reliability, blocking};
 
 /// Publishes so many messages as fast as the client takes them, and waits until all are gone or acknowledged.
-pub fn run(url: &str, messages: u64, size: usize, topics: u64, reliability: Reliability) -> io::Result<Value> {
+pub fn run(
+    url: &str,
+    messages: u64,
+    size: usize,
+    topics: u64,
+    reliability: Reliability,
+) -> io::Result<Value> {
     let words = |error: ClientError| io::Error::other(format!("the client: {error}"));
-    let client = Client::builder().broker(url).and_then(|builder| builder.connect_blocking()).map_err(words)?;
-    let options = Options { reliability, ..Options::default() };
+    let client = Client::builder()
+        .broker(url)
+        .and_then(|builder| builder.connect_blocking())
+        .map_err(words)?;
+    let options = Options {
+        reliability,
+        ..Options::default()
+    };
     let payload = vec![b'x'; size];
     let topics: Vec<String> = (1..=topics).map(|topic| format!("speed/{topic}")).collect();
     let mut in_turn = topics.iter().cycle();
@@ -23,7 +35,9 @@ pub fn run(url: &str, messages: u64, size: usize, topics: u64, reliability: Reli
         let topic = topic();
         match client.publish_message(&payload, "", topic, &options) {
             Ok(_) => {}
-            Err(ClientError::Full) => drop(client.give(&payload, "", topic, &options).map_err(words)?),
+            Err(ClientError::Full) => {
+                drop(client.give(&payload, "", topic, &options).map_err(words)?)
+            }
             Err(error) => return Err(words(error)),
         }
     }

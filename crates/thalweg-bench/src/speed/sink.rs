@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt,
 };
 use serde_json::{Value, json};
 
@@ -44,12 +45,19 @@ impl Clock {
     /// A line about it; none if nothing came.
     pub fn line(&self, protocol: &str) -> Option<Value> {
         let (first, last, messages) = self.seen?;
-        Some(json!({ "sink": protocol, "messages": messages, "seconds": (last - first).as_secs_f64() }))
+        Some(
+            json!({ "sink": protocol, "messages": messages, "seconds": (last - first).as_secs_f64() }),
+        )
     }
 }
 
 /// Serves one connection after the other, for ever.
-pub fn serve<S: Sink>(listener: &TcpListener, protocol: &str, make: fn() -> S, say: &dyn Fn(Value)) -> io::Result<()> {
+pub fn serve<S: Sink>(
+    listener: &TcpListener,
+    protocol: &str,
+    make: fn() -> S,
+    say: &dyn Fn(Value),
+) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
         let mut clock = Clock::default();
@@ -91,17 +99,25 @@ pub fn serve_datagrams(socket: &UdpSocket, say: &dyn Fn(Value)) -> io::Result<()
     let (mut clock, mut messages) = (Clock::default(), 0);
     loop {
         let mut slices = [io::IoSliceMut::new(&mut buffer)];
-        let came =
-            match recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut slices, Some(&mut control), MsgFlags::empty()) {
-                Ok(came) => {
-                    let segment = came.cmsgs()?.find_map(|control| match control {
-                        ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
-                        _ => None,
-                    });
-                    Ok((came.bytes, segment.unwrap_or(came.bytes).max(1), came.address))
-                }
-                Err(error) => Err(error),
-            };
+        let came = match recvmsg::<SockaddrStorage>(
+            socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            MsgFlags::empty(),
+        ) {
+            Ok(came) => {
+                let segment = came.cmsgs()?.find_map(|control| match control {
+                    ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
+                    _ => None,
+                });
+                Ok((
+                    came.bytes,
+                    segment.unwrap_or(came.bytes).max(1),
+                    came.address,
+                ))
+            }
+            Err(error) => Err(error),
+        };
         match came {
             Ok((length, segment, from)) => {
                 answer.clear();
@@ -129,12 +145,26 @@ pub fn serve_datagrams(socket: &UdpSocket, say: &dyn Fn(Value)) -> io::Result<()
 }
 
 /// Sends answers, each of which ends where it is said; together, if they are of one length.
-fn answer_all(socket: &UdpSocket, answers: &[u8], ends: &[usize], to: Option<SockaddrStorage>) -> io::Result<()> {
+fn answer_all(
+    socket: &UdpSocket,
+    answers: &[u8],
+    ends: &[usize],
+    to: Option<SockaddrStorage>,
+) -> io::Result<()> {
     let first = ends.first().copied().unwrap_or_default();
-    let is_alike = ends.iter().enumerate().all(|(at, end)| *end == first * (at + 1));
+    let is_alike = ends
+        .iter()
+        .enumerate()
+        .all(|(at, end)| *end == first * (at + 1));
     let send = |datagram: &[u8], control: &[ControlMessage<'_>]| {
         let slices = [io::IoSlice::new(datagram)];
-        match sendmsg(socket.as_raw_fd(), &slices, control, MsgFlags::empty(), to.as_ref()) {
+        match sendmsg(
+            socket.as_raw_fd(),
+            &slices,
+            control,
+            MsgFlags::empty(),
+            to.as_ref(),
+        ) {
             Ok(_) | Err(Errno::ECONNREFUSED) => Ok(()),
             Err(error) => Err(io::Error::from(error)),
         }
@@ -146,7 +176,9 @@ fn answer_all(socket: &UdpSocket, answers: &[u8], ends: &[usize], to: Option<Soc
         _ => {
             let mut start = 0;
             for end in ends {
-                let datagram = answers.get(std::mem::replace(&mut start, *end)..*end).unwrap_or_default();
+                let datagram = answers
+                    .get(std::mem::replace(&mut start, *end)..*end)
+                    .unwrap_or_default();
                 if !datagram.is_empty() {
                     send(datagram, &[])?;
                 }

@@ -18,7 +18,11 @@ impl Sink for Mqtt {
                 // CONNECT: the protocol's name, then its level.
                 1 => {
                     self.is_five = body.get(6) == Some(&5);
-                    out.extend_from_slice(if self.is_five { &[0x20, 3, 0, 0, 0] } else { &[0x20, 2, 0, 0] });
+                    out.extend_from_slice(if self.is_five {
+                        &[0x20, 3, 0, 0, 0]
+                    } else {
+                        &[0x20, 2, 0, 0]
+                    });
                 }
                 3 => {
                     self.messages += 1;
@@ -95,8 +99,10 @@ impl Sink for Amqp {
             taken += length;
             match kind {
                 1 => {
-                    let id =
-                        (u16::from_be_bytes(*body.first_chunk()?), u16::from_be_bytes(*body.get(2..)?.first_chunk()?));
+                    let id = (
+                        u16::from_be_bytes(*body.first_chunk()?),
+                        u16::from_be_bytes(*body.get(2..)?.first_chunk()?),
+                    );
                     if !self.method(id, channel, body, out) {
                         return None;
                     }
@@ -190,16 +196,21 @@ impl Sink for Stomp {
         let mut taken = 0;
         loop {
             let rest = input.get(taken..)?;
-            let beats = rest.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            let beats = rest
+                .iter()
+                .take_while(|byte| matches!(byte, b'\n' | b'\r'))
+                .count();
             let rest = rest.get(beats..)?;
-            let Some(head_end) = rest.windows(2).position(|pair| pair == b"\n\n") else { return Some(taken) };
+            let Some(head_end) = rest.windows(2).position(|pair| pair == b"\n\n") else {
+                return Some(taken);
+            };
             let head = rest.get(..head_end)?;
             let header = |name: &[u8]| {
                 let mut lines = head.split(|byte| *byte == b'\n');
                 lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))
             };
-            let length =
-                header(b"content-length").and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok());
+            let length = header(b"content-length")
+                .and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok());
             let body = rest.get(head_end + 2..)?;
             let end = match length {
                 Some(length) if body.len() > length => length,
@@ -212,7 +223,9 @@ impl Sink for Stomp {
             taken += beats + head_end + 2 + end + 1;
             let command = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
             match command {
-                b"CONNECT" | b"STOMP" => out.extend_from_slice(b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0"),
+                b"CONNECT" | b"STOMP" => {
+                    out.extend_from_slice(b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0")
+                }
                 b"SEND" => self.messages += 1,
                 _ => {}
             }
@@ -234,8 +247,12 @@ impl Sink for Stomp {
 
 /// CoAP over UDP: appends the answer to a datagram; whether it was a message.
 pub fn coap(datagram: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(&[first, code, high, low]) = datagram.first_chunk() else { return false };
-    let token = datagram.get(4..4 + usize::from(first & 0xf)).unwrap_or_default();
+    let Some(&[first, code, high, low]) = datagram.first_chunk() else {
+        return false;
+    };
+    let token = datagram
+        .get(4..4 + usize::from(first & 0xf))
+        .unwrap_or_default();
     let is_confirmable = first & 0x30 == 0;
     let is_message = matches!(code, 2 | 3);
     match (is_confirmable, code) {
@@ -243,7 +260,12 @@ pub fn coap(datagram: &[u8], out: &mut Vec<u8>) -> bool {
         (true, 0) => out.extend_from_slice(&[0x70, 0, high, low]),
         // 2.04, or 2.05 without payload, on the acknowledgement.
         (true, 1..=31) => {
-            out.extend_from_slice(&[0x60 | first & 0xf, if is_message { 0x44 } else { 0x45 }, high, low]);
+            out.extend_from_slice(&[
+                0x60 | first & 0xf,
+                if is_message { 0x44 } else { 0x45 },
+                high,
+                low,
+            ]);
             out.extend_from_slice(token);
         }
         _ => {}
@@ -261,7 +283,11 @@ mod tests {
         let connect = [0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60, 0, 0, 0];
         let publish = [0x32, 7, 0, 1, b't', 1, 2, 0, b'x'];
         let mut input = [&connect[..], &publish, &[0x30, 5]].concat();
-        assert_eq!(sink.take(&input, &mut out), Some(input.len() - 2), "a torn packet waits");
+        assert_eq!(
+            sink.take(&input, &mut out),
+            Some(input.len() - 2),
+            "a torn packet waits"
+        );
         assert_eq!(out, [0x20, 3, 0, 0, 0, 0x40, 2, 1, 2]);
         input = vec![0x30, 5, 0, 1, b't', 0, b'x', 0xe0, 0];
         out.clear();
@@ -278,7 +304,9 @@ mod tests {
         frame(1, &[0, 85, 0, 10, 0], &mut input);
         for _ in 0..3 {
             frame(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'r', 0], &mut input);
-            input.extend_from_slice(&[2, 0, 1, 0, 0, 0, 14, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xce]);
+            input.extend_from_slice(&[
+                2, 0, 1, 0, 0, 0, 14, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xce,
+            ]);
             input.extend_from_slice(&[3, 0, 1, 0, 0, 0, 2, b'h', b'i', 0xce]);
         }
         out.clear();

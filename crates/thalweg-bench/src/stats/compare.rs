@@ -24,10 +24,15 @@ pub fn welch(first: &[f64], second: &[f64]) -> Option<Welch> {
         return None;
     }
     let difference = mean(second) - mean(first);
-    let (a, b) = (sd(first).powi(2) / first.len() as f64, sd(second).powi(2) / second.len() as f64);
+    let (a, b) = (
+        sd(first).powi(2) / first.len() as f64,
+        sd(second).powi(2) / second.len() as f64,
+    );
     let error = (a + b).sqrt();
     let degrees = match a + b > 0.0 {
-        true => (a + b).powi(2) / (a * a / (first.len() - 1) as f64 + b * b / (second.len() - 1) as f64),
+        true => {
+            (a + b).powi(2) / (a * a / (first.len() - 1) as f64 + b * b / (second.len() - 1) as f64)
+        }
         false => (first.len() + second.len() - 2) as f64,
     };
     // Without any spread a difference is certain and no difference is, too.
@@ -36,7 +41,13 @@ pub fn welch(first: &[f64], second: &[f64]) -> Option<Welch> {
         (false, true) => 0.0,
         (false, false) => f64::INFINITY.copysign(difference),
     };
-    Some(Welch { difference, error, t, degrees, p: 2.0 * t_cdf(-t.abs(), degrees) })
+    Some(Welch {
+        difference,
+        error,
+        t,
+        degrees,
+        p: 2.0 * t_cdf(-t.abs(), degrees),
+    })
 }
 
 /// Whether one group tends to be greater (two-sided p): exact without ties and up to 20 numbers in all, else by the normal
@@ -96,7 +107,10 @@ fn exact_u(n: usize, m: usize, u: f64) -> f64 {
     }
     let counts = ways.pop().unwrap_or_default();
     let total: f64 = counts.iter().sum();
-    let below: f64 = counts.iter().take(u.min(most as f64 - u).round() as usize + 1).sum();
+    let below: f64 = counts
+        .iter()
+        .take(u.min(most as f64 - u).round() as usize + 1)
+        .sum();
     (2.0 * below / total).min(1.0)
 }
 
@@ -119,10 +133,14 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 /// Effect size: difference of means (second less first) in pooled standard deviations, corrected for small groups. Nothing
 /// without spread.
 pub fn hedges_g(first: &[f64], second: &[f64]) -> Option<f64> {
-    let degrees = (first.len() + second.len()).checked_sub(2).filter(|degrees| *degrees > 0)? as f64;
-    let squares = sd(first).powi(2) * (first.len() as f64 - 1.0) + sd(second).powi(2) * (second.len() as f64 - 1.0);
+    let degrees = (first.len() + second.len())
+        .checked_sub(2)
+        .filter(|degrees| *degrees > 0)? as f64;
+    let squares = sd(first).powi(2) * (first.len() as f64 - 1.0)
+        + sd(second).powi(2) * (second.len() as f64 - 1.0);
     let pooled = (squares / degrees).sqrt();
-    (pooled > 0.0).then(|| (mean(second) - mean(first)) / pooled * (1.0 - 3.0 / (4.0 * degrees - 1.0)))
+    (pooled > 0.0)
+        .then(|| (mean(second) - mean(first)) / pooled * (1.0 - 3.0 / (4.0 * degrees - 1.0)))
 }
 
 /// Second over first: ratio of geometric means with Welch's interval on the log scale. All numbers above zero, two in each.
@@ -168,11 +186,17 @@ pub fn tost_ratio(first: &[f64], second: &[f64], margin: f64) -> Option<Equality
         false if found.difference.abs() < bound => 0.0,
         false => 1.0,
     };
-    Some(Equality { ratio: found.difference.exp(), p })
+    Some(Equality {
+        ratio: found.difference.exp(),
+        p,
+    })
 }
 
 fn logs(numbers: &[f64]) -> Option<Vec<f64>> {
-    numbers.iter().map(|number| (*number > 0.0).then(|| number.ln())).collect()
+    numbers
+        .iter()
+        .map(|number| (*number > 0.0).then(|| number.ln()))
+        .collect()
 }
 
 /// Beyond it the normal approximation is good to a thousandth.
@@ -188,8 +212,8 @@ mod tests {
         // Reckoned beside this program, the tail by summing the density.
         let first = [19.8, 20.4, 19.6, 17.8, 18.5, 18.9, 18.3, 18.9, 19.5, 22.0];
         let second = [
-            28.2, 26.6, 20.1, 23.3, 25.2, 22.1, 17.7, 27.6, 20.6, 13.7, 23.2, 17.5, 20.6, 18.0, 23.9, 21.6, 24.3, 20.4,
-            23.9, 13.3,
+            28.2, 26.6, 20.1, 23.3, 25.2, 22.1, 17.7, 27.6, 20.6, 13.7, 23.2, 17.5, 20.6, 18.0,
+            23.9, 21.6, 24.3, 20.4, 23.9, 13.3,
         ];
         let found = welch(&first, &second).expect("enough");
         assert!((found.t.abs() - 2.225_5).abs() < 1e-3, "{found:?}");
@@ -213,7 +237,8 @@ mod tests {
         assert!((p - 14.0 / 70.0).abs() < 1e-12, "{p}");
         assert_eq!(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), Some(1.0));
         assert_eq!(mann_whitney(&[], &[1.0]), None);
-        let (many, more): (Vec<f64>, Vec<f64>) = (0..40).map(|n| (f64::from(n), f64::from(n) + 25.5)).unzip();
+        let (many, more): (Vec<f64>, Vec<f64>) =
+            (0..40).map(|n| (f64::from(n), f64::from(n) + 25.5)).unzip();
         assert!(mann_whitney(&many, &more).expect("some") < 1e-6);
     }
 
@@ -236,11 +261,26 @@ mod tests {
 
     #[test]
     fn equal_is_only_what_is_shown_to_be() {
-        let near = tost_ratio(&[100.0, 101.0, 99.0, 100.5], &[101.0, 102.0, 100.0, 101.5], 0.1).expect("enough");
-        assert!(near.is_shown() && (near.ratio - 1.01).abs() < 1e-3, "{near:?}");
+        let near = tost_ratio(
+            &[100.0, 101.0, 99.0, 100.5],
+            &[101.0, 102.0, 100.0, 101.5],
+            0.1,
+        )
+        .expect("enough");
+        assert!(
+            near.is_shown() && (near.ratio - 1.01).abs() < 1e-3,
+            "{near:?}"
+        );
         let wide = tost_ratio(&[100.0, 150.0, 60.0], &[100.0, 140.0, 70.0], 0.1).expect("enough");
-        assert!(!wide.is_shown(), "no difference was found, and that is not the same: {wide:?}");
-        assert!(!tost_ratio(&[100.0, 100.0], &[120.0, 120.0], 0.1).expect("enough").is_shown());
+        assert!(
+            !wide.is_shown(),
+            "no difference was found, and that is not the same: {wide:?}"
+        );
+        assert!(
+            !tost_ratio(&[100.0, 100.0], &[120.0, 120.0], 0.1)
+                .expect("enough")
+                .is_shown()
+        );
         assert!(tost_ratio(&[0.0, 1.0], &[1.0, 1.0], 0.1).is_none());
         let ratio = ratio_interval(&[10.0, 10.0, 10.0], &[20.0, 20.0, 20.0], 0.95).expect("enough");
         assert!((ratio.middle - 2.0).abs() < 1e-9 && (ratio.low - 2.0).abs() < 1e-9);
@@ -256,6 +296,9 @@ mod tests {
             alarms.0 += usize::from(welch(&first, &second).is_some_and(|found| found.p < 0.05));
             alarms.1 += usize::from(mann_whitney(&first, &second).is_some_and(|p| p < 0.05));
         }
-        assert!((60..=140).contains(&alarms.0) && (50..=130).contains(&alarms.1), "{alarms:?}");
+        assert!(
+            (60..=140).contains(&alarms.0) && (50..=130).contains(&alarms.1),
+            "{alarms:?}"
+        );
     }
 }

@@ -34,14 +34,22 @@ pub fn sd(numbers: &[f64]) -> f64 {
         return 0.0;
     }
     let middle = mean(numbers);
-    (numbers.iter().map(|number| (number - middle).powi(2)).sum::<f64>() / (numbers.len() - 1) as f64).sqrt()
+    (numbers
+        .iter()
+        .map(|number| (number - middle).powi(2))
+        .sum::<f64>()
+        / (numbers.len() - 1) as f64)
+        .sqrt()
 }
 
 /// The number below which a part `q` (0 to 1) lies, between neighbours in proportion; `sorted` ascends. Nothing for none.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
-    let (below, above) = (sorted.get(at.floor() as usize)?, sorted.get(at.ceil() as usize)?);
+    let (below, above) = (
+        sorted.get(at.floor() as usize)?,
+        sorted.get(at.ceil() as usize)?,
+    );
     Some(below + (above - below) * at.fract())
 }
 
@@ -60,7 +68,12 @@ pub fn mean_interval(numbers: &[f64], confidence: f64) -> Option<Interval> {
     let middle = mean(numbers);
     let t = t_quantile(0.5 + confidence / 2.0, (numbers.len() - 1) as f64);
     let half = t * sd(numbers) / (numbers.len() as f64).sqrt();
-    Some(Interval { middle, low: middle - half, high: middle + half, count: numbers.len() })
+    Some(Interval {
+        middle,
+        low: middle - half,
+        high: middle + half,
+        count: numbers.len(),
+    })
 }
 
 /// Median with a percentile bootstrap of 2,000 draws from the seed. From two numbers on.
@@ -73,7 +86,10 @@ pub fn median_interval(numbers: &[f64], confidence: f64, seed: u64) -> Option<In
     let mut drawn = vec![0.0; numbers.len()];
     for _ in 0..DRAWS {
         for place in &mut drawn {
-            *place = numbers.get(random.draw() as usize % numbers.len()).copied().unwrap_or_default();
+            *place = numbers
+                .get(random.draw() as usize % numbers.len())
+                .copied()
+                .unwrap_or_default();
         }
         drawn.sort_by(f64::total_cmp);
         medians.push(quantile(&drawn, 0.5)?);
@@ -97,7 +113,12 @@ pub fn wilson(hits: u64, all: u64, confidence: f64) -> Option<Interval> {
     let z = normal_quantile(0.5 + confidence / 2.0);
     let centre = (p + z * z / (2.0 * n)) / (1.0 + z * z / n);
     let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    Some(Interval { middle: p, low: (centre - half).max(0.0), high: (centre + half).min(1.0), count: all as usize })
+    Some(Interval {
+        middle: p,
+        low: (centre - half).max(0.0),
+        high: (centre + half).min(1.0),
+        count: all as usize,
+    })
 }
 
 /// Draws of a bootstrap: ends of an interval of 95 % are then known to about half a percentile.
@@ -114,7 +135,10 @@ mod tests {
         let found = mean_interval(&numbers, 0.95).expect("eight numbers");
         let half = 2.3646 * 2.138_09 / 8_f64.sqrt();
         assert!((found.middle - 5.0).abs() < 1e-12);
-        assert!((found.high - 5.0 - half).abs() < 1e-3 && (5.0 - found.low - half).abs() < 1e-3, "{found:?}");
+        assert!(
+            (found.high - 5.0 - half).abs() < 1e-3 && (5.0 - found.low - half).abs() < 1e-3,
+            "{found:?}"
+        );
         assert_eq!(mean_interval(&[1.0], 0.95), None);
     }
 
@@ -136,7 +160,8 @@ mod tests {
         let covered = (0..200)
             .filter(|seed| {
                 let sample: Vec<f64> = (0..25).map(|_| random.normal()).collect();
-                median_interval(&sample, 0.95, *seed).is_some_and(|found| found.low <= 0.0 && 0.0 <= found.high)
+                median_interval(&sample, 0.95, *seed)
+                    .is_some_and(|found| found.low <= 0.0 && 0.0 <= found.high)
             })
             .count();
         assert!((180..=200).contains(&covered), "{covered} of 200");
@@ -145,8 +170,14 @@ mod tests {
     #[test]
     fn wilsons_interval_is_the_known_one() {
         let found = wilson(8, 10, 0.95).expect("ten");
-        assert!((found.low - 0.4902).abs() < 5e-4 && (found.high - 0.9433).abs() < 5e-4, "{found:?}");
+        assert!(
+            (found.low - 0.4902).abs() < 5e-4 && (found.high - 0.9433).abs() < 5e-4,
+            "{found:?}"
+        );
         let none = wilson(0, 10, 0.95).expect("ten");
-        assert!(none.low == 0.0 && (none.high - 0.2775).abs() < 5e-4, "{none:?}");
+        assert!(
+            none.low == 0.0 && (none.high - 0.2775).abs() < 5e-4,
+            "{none:?}"
+        );
     }
 }

@@ -10,6 +10,8 @@ mod compare;
 mod describe;
 mod special;
 
-pub use compare::{Equality, Welch, hedges_g, holm, mann_whitney, ratio_interval, tost_ratio, welch};
+pub use compare::{
+    Equality, Welch, hedges_g, holm, mann_whitney, ratio_interval, tost_ratio, welch,
+};
 pub use describe::{Interval, mean, mean_interval, median, median_interval, quantile, sd, wilson};
 pub use special::{normal_cdf, normal_quantile, t_cdf, t_quantile};

@@ -40,7 +40,11 @@ fn inverse(p: f64, cdf: impl Fn(f64) -> f64) -> f64 {
     }
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
-        if cdf(middle) < p { low = middle } else { high = middle }
+        if cdf(middle) < p {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     0.5 * (low + high)
 }
@@ -82,7 +86,8 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
     // It converges quickly only on this side of the middle.
     if x > (a + 1.0) / (a + b + 2.0) {
         1.0 - front * beta_fraction(b, a, 1.0 - x) / b
@@ -120,7 +125,8 @@ fn ln_gamma(x: f64) -> f64 {
         x += 1.0;
     }
     let r = 1.0 / (x * x);
-    let series = (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0 - r / 1188.0)))) / x;
+    let series =
+        (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0 - r / 1188.0)))) / x;
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - down
 }
 
@@ -136,9 +142,12 @@ mod tests {
 
     #[test]
     fn the_normal_distribution_is_the_tabled_one() {
-        for (x, p) in
-            [(0.0, 0.5), (1.0, 0.841_344_746_068_543), (-1.96, 0.024_997_895_148_220), (3.0, 0.998_650_101_968_370)]
-        {
+        for (x, p) in [
+            (0.0, 0.5),
+            (1.0, 0.841_344_746_068_543),
+            (-1.96, 0.024_997_895_148_220),
+            (3.0, 0.998_650_101_968_370),
+        ] {
             assert!((normal_cdf(x) - p).abs() < 1e-12, "{x}: {}", normal_cdf(x));
         }
         assert!((normal_quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-9);
@@ -147,9 +156,20 @@ mod tests {
 
     #[test]
     fn students_distribution_is_the_tabled_one() {
-        let table = [(1.0, 12.7062), (2.0, 4.3027), (4.0, 2.7764), (7.0, 2.3646), (29.0, 2.0452), (120.0, 1.9799)];
+        let table = [
+            (1.0, 12.7062),
+            (2.0, 4.3027),
+            (4.0, 2.7764),
+            (7.0, 2.3646),
+            (29.0, 2.0452),
+            (120.0, 1.9799),
+        ];
         for (degrees, t) in table {
-            assert!((t_quantile(0.975, degrees) - t).abs() < 5e-5, "{degrees}: {}", t_quantile(0.975, degrees));
+            assert!(
+                (t_quantile(0.975, degrees) - t).abs() < 5e-5,
+                "{degrees}: {}",
+                t_quantile(0.975, degrees)
+            );
             assert!((t_cdf(-t, degrees) - 0.025).abs() < 1e-5);
         }
         assert!((t_cdf(1.0, 1.0) - 0.75).abs() < 1e-12);

@@ -30,9 +30,19 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     if let Err(why) = nest::enter() {
         eprintln!("E2, E2d, E3 and E4: {}", nest::told(&why));
     }
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("all-{}", unix_seconds())));
-    if !args.resume && folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(io::Error::other(format!("{} is not empty; --resume goes on with it", folder.display())));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("all-{}", unix_seconds())));
+    if !args.resume
+        && folder
+            .read_dir()
+            .is_ok_and(|mut entries| entries.next().is_some())
+    {
+        return Err(io::Error::other(format!(
+            "{} is not empty; --resume goes on with it",
+            folder.display()
+        )));
     }
     fs::create_dir_all(&folder)?;
     let mut about = machine();
@@ -54,21 +64,38 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         if let Err(error) = run(&there) {
             eprintln!("{name}: {error}");
             let why = json!({ "suite": name, "why": error.to_string() });
-            failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+            failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(why);
         }
     };
     // What waits most of the time waits together; what wants the machine has it alone.
     thread::scope(|scope| {
         scope.spawn(|| {
-            begin("E2d", &mut |there| once(there, |there| e2::suite::run(&course(args, there), &mut io::sink())))
+            begin("E2d", &mut |there| {
+                once(there, |there| {
+                    e2::suite::run(&course(args, there), &mut io::sink())
+                })
+            })
         });
         // One message at a time, and a pause after each.
-        scope.spawn(|| begin("E4", &mut |there| super::suite::measure(Study::E4, args, there, &stop)));
-        begin("E2", &mut |there| super::suite::measure(Study::E2, args, there, &stop));
+        scope.spawn(|| {
+            begin("E4", &mut |there| {
+                super::suite::measure(Study::E4, args, there, &stop)
+            })
+        });
+        begin("E2", &mut |there| {
+            super::suite::measure(Study::E2, args, there, &stop)
+        });
     });
-    begin("E5", &mut |there| once(there, |there| punctual(&members(args, there))));
+    begin("E5", &mut |there| {
+        once(there, |there| punctual(&members(args, there)))
+    });
     for study in [Study::E1, Study::E3] {
-        begin(study.name(), &mut |there| super::suite::measure(study, args, there, &stop));
+        begin(study.name(), &mut |there| {
+            super::suite::measure(study, args, there, &stop)
+        });
     }
     about["failed"] = json!(failed.into_inner().unwrap_or_else(PoisonError::into_inner));
     about["finished_unix_s"] = json!(unix_seconds());
@@ -83,7 +110,9 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     if !args.quiet {
         eprintln!("written: {}", folder.join("report.html").display());
     }
-    let any_failed = about["failed"].as_array().is_some_and(|failed| !failed.is_empty());
+    let any_failed = about["failed"]
+        .as_array()
+        .is_some_and(|failed| !failed.is_empty());
     Ok(match (stop.load(Ordering::Relaxed), any_failed) {
         (true, _) => Outcome::Interrupted,
         (false, true) => Outcome::Failed,
@@ -94,8 +123,9 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 /// Pipelines that cannot be resumed: whole, or again.
 fn once(there: &Path, run: impl FnOnce(&Path) -> io::Result<Outcome>) -> io::Result<()> {
     let about = fs::read_to_string(there.join("run.json")).unwrap_or_default();
-    let is_whole = serde_json::from_str::<Value>(&about)
-        .is_ok_and(|about| about["finished_unix_s"].is_u64() && about["interrupted"] == json!(false));
+    let is_whole = serde_json::from_str::<Value>(&about).is_ok_and(|about| {
+        about["finished_unix_s"].is_u64() && about["interrupted"] == json!(false)
+    });
     if is_whole {
         return Ok(());
     }
@@ -108,7 +138,12 @@ fn once(there: &Path, run: impl FnOnce(&Path) -> io::Result<Outcome>) -> io::Res
 /// E2d as it fits into the budget.
 fn course(args: &SuiteArgs, there: &Path) -> SuiteArgs {
     let mut args = own(args, there);
-    args.course.step = by(args.budget, Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(120));
+    args.course.step = by(
+        args.budget,
+        Duration::from_secs(30),
+        Duration::from_secs(120),
+        Duration::from_secs(120),
+    );
     args.repeats = args.repeats.or(by(args.budget, None, Some(3), Some(5)));
     args
 }
@@ -118,7 +153,9 @@ fn members(args: &SuiteArgs, there: &Path) -> SuiteArgs {
     let mut args = own(args, there);
     if args.budget == Budget::Quick {
         args.only = vec![Part::Core, Part::Sweeps];
-        args.like = ["d=10.44ms", "report interval", "burst", "slow-down"].map(str::to_owned).to_vec();
+        args.like = ["d=10.44ms", "report interval", "burst", "slow-down"]
+            .map(str::to_owned)
+            .to_vec();
     }
     args
 }
@@ -130,15 +167,29 @@ fn punctual(args: &SuiteArgs) -> io::Result<Outcome> {
         let mut command = Command::new("chrt");
         command.args(["--fifo", "5"]).arg(program);
         // Whatever stands before `suite` on this command line.
-        command.args(std::env::args_os().skip(1).take_while(|word| word != "suite")).args(words(args));
+        command
+            .args(
+                std::env::args_os()
+                    .skip(1)
+                    .take_while(|word| word != "suite"),
+            )
+            .args(words(args));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         // Killed with this process, it takes its broker with it by a guard of its own.
         let _guard = Guard::of_process(child.id())?;
         child.wait()
     });
     let ended = child.ok().and_then(|status| status.code());
-    let outcomes = [Outcome::Done, Outcome::Invalid, Outcome::ShapeFailed, Outcome::Interrupted];
-    match outcomes.into_iter().find(|outcome| ended == Some(*outcome as i32)) {
+    let outcomes = [
+        Outcome::Done,
+        Outcome::Invalid,
+        Outcome::ShapeFailed,
+        Outcome::Interrupted,
+    ];
+    match outcomes
+        .into_iter()
+        .find(|outcome| ended == Some(*outcome as i32))
+    {
         Some(outcome) => Ok(outcome),
         None => {
             if let Some(there) = args.out.as_ref().filter(|there| there.exists()) {
@@ -153,7 +204,10 @@ fn punctual(args: &SuiteArgs) -> io::Result<Outcome> {
 fn words(args: &SuiteArgs) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["suite".into(), "E5".into()];
     let mut pair = |flag: &str, value: OsString| words.extend([flag.into(), value]);
-    pair("--budget", format!("{:?}", args.budget).to_lowercase().into());
+    pair(
+        "--budget",
+        format!("{:?}", args.budget).to_lowercase().into(),
+    );
     pair("--seed", args.seed.to_string().into());
     pair("--rate-max", args.rate_max.to_string().into());
     for part in &args.only {
@@ -178,8 +232,18 @@ fn words(args: &SuiteArgs) -> Vec<OsString> {
 }
 
 fn own(args: &SuiteArgs, there: &Path) -> SuiteArgs {
-    let program = args.program.clone().or_else(|| std::env::var_os("THALWEG_BIN").map(PathBuf::from));
-    SuiteArgs { out: Some(there.to_owned()), json: false, like: Vec::new(), broker: None, program, ..args.clone() }
+    let program = args
+        .program
+        .clone()
+        .or_else(|| std::env::var_os("THALWEG_BIN").map(PathBuf::from));
+    SuiteArgs {
+        out: Some(there.to_owned()),
+        json: false,
+        like: Vec::new(),
+        broker: None,
+        program,
+        ..args.clone()
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +261,10 @@ mod tests {
 
     fn read(words: &[OsString]) -> SuiteArgs {
         let line = std::iter::once(OsString::from("thalweg")).chain(words.iter().cloned());
-        match Line::try_parse_from(line).expect("it is a command line").command {
+        match Line::try_parse_from(line)
+            .expect("it is a command line")
+            .command
+        {
             BenchCommand::Suite(args) => args,
             other => panic!("{other:?}"),
         }
@@ -205,11 +272,30 @@ mod tests {
 
     #[test]
     fn the_command_line_of_e5_means_what_it_was_made_of() {
-        let asked =
-            ["suite", "all", "--budget", "quick", "--seed", "9", "--repeats", "2", "--quiet"].map(OsString::from);
+        let asked = [
+            "suite",
+            "all",
+            "--budget",
+            "quick",
+            "--seed",
+            "9",
+            "--repeats",
+            "2",
+            "--quiet",
+        ]
+        .map(OsString::from);
         let args = members(&read(&asked), Path::new("/tmp/there"));
         let again = read(&words(&args));
-        assert_eq!(format!("{again:?}"), format!("{:?}", SuiteArgs { suite: again.suite, ..args }));
+        assert_eq!(
+            format!("{again:?}"),
+            format!(
+                "{:?}",
+                SuiteArgs {
+                    suite: again.suite,
+                    ..args
+                }
+            )
+        );
         assert_eq!((again.like.len(), again.only.len(), again.seed), (4, 2, 9));
     }
 }

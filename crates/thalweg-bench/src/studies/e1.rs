@@ -18,9 +18,18 @@ struct Class {
 
 /// Sizes and distances of messages are those of `thalweg bench gen`, by this seed.
 const CLASSES: [Class; 3] = [
-    Class { name: "simple", calm: (40, 0.2) },
-    Class { name: "complex", calm: (100, 0.1) },
-    Class { name: "multimedia", calm: (34, 1.0) },
+    Class {
+        name: "simple",
+        calm: (40, 0.2),
+    },
+    Class {
+        name: "complex",
+        calm: (100, 0.1),
+    },
+    Class {
+        name: "multimedia",
+        calm: (34, 1.0),
+    },
 ];
 const CLASS_SEED: u64 = 1;
 
@@ -42,7 +51,11 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
     for (system, protocol) in SYSTEMS {
         // CoAP knows neither streams nor flow control: it is asked for latencies, not for floods.
         let floods = protocol != Protocol::Coap;
-        let leg = if protocol == Protocol::Mqtt { mqtt(0) } else { of(protocol, 0) };
+        let leg = if protocol == Protocol::Mqtt {
+            mqtt(0)
+        } else {
+            of(protocol, 0)
+        };
         for class in &CLASSES {
             if budget == Budget::Quick && !is_quick(protocol, class) {
                 continue;
@@ -75,7 +88,14 @@ fn driver(protocol: Protocol) -> Driver {
     }
 }
 
-fn throughput(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+fn throughput(
+    budget: Budget,
+    seed: u64,
+    system: &str,
+    leg: Leg,
+    class: &Class,
+    cells: &mut Vec<Cell>,
+) {
     let is_ours_beside = system == "thalweg" && leg.protocol != Protocol::Mqtt;
     if budget == Budget::Quick && (is_ours_beside || leg.protocol == Protocol::Xmpp) {
         return;
@@ -103,7 +123,11 @@ fn throughput(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, 
             .at("pairs", pairs)
             .with(|cell| {
                 // At true speed, so that each publisher begins at a place of the day of its own (A36).
-                cell.load = Load::Replay { speed: 1.0, flows: *pairs, rate_scale: scale };
+                cell.load = Load::Replay {
+                    speed: 1.0,
+                    flows: *pairs,
+                    rate_scale: scale,
+                };
                 cell.workload = class.workload();
                 cell.driver = driver(leg.protocol);
                 cell.phases = phases(0.3, warmup, measure, 2.0);
@@ -112,9 +136,20 @@ fn throughput(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, 
     }
 }
 
-fn ceiling(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+fn ceiling(
+    budget: Budget,
+    seed: u64,
+    system: &str,
+    leg: Leg,
+    class: &Class,
+    cells: &mut Vec<Cell>,
+) {
     // S1.1 is about intervals, and about small messages.
-    let quick = if class.name == "simple" && leg.protocol != Protocol::Xmpp { 2 } else { 1 };
+    let quick = if class.name == "simple" && leg.protocol != Protocol::Xmpp {
+        2
+    } else {
+        1
+    };
     let (warmup, measure, repeats) = by(budget, (0.5, 2.0, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
     cell("E1b", system, leg)
         .at("class", class.name)
@@ -128,7 +163,14 @@ fn ceiling(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cel
         .repeats(repeats, seed, cells);
 }
 
-fn latency(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+fn latency(
+    budget: Budget,
+    seed: u64,
+    system: &str,
+    leg: Leg,
+    class: &Class,
+    cells: &mut Vec<Cell>,
+) {
     // The study's day lasts 24 minutes here, as EXPERIMENTS E1c has it, in the paper budget.
     let (measure, repeats) = by(budget, (2.0, 1), (15.0, 3), (1440.0, 8));
     let (publishers, part) = class.calm;
@@ -145,7 +187,11 @@ fn latency(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cel
         .with(|cell| {
             // A whole day in this time: distances of messages are true, the hours are short.
             let speed = DAY_S / (warmup + measure);
-            cell.load = Load::Replay { speed, flows: publishers, rate_scale: part };
+            cell.load = Load::Replay {
+                speed,
+                flows: publishers,
+                rate_scale: part,
+            };
             cell.workload = class.workload();
             cell.driver = driver(leg.protocol);
             cell.phases = phases(0.3, warmup, measure, 3.0);
@@ -155,7 +201,10 @@ fn latency(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cel
 
 impl Class {
     fn workload(&self) -> Workload {
-        Workload::Class { name: self.name.to_owned(), seed: CLASS_SEED }
+        Workload::Class {
+            name: self.name.to_owned(),
+            seed: CLASS_SEED,
+        }
     }
 }
 
@@ -221,52 +270,87 @@ impl Peaks<'_> {
         let is_it = |group: &&Group| {
             group.cell.experiment == "E1b"
                 && (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
-                && group.cell.axes.get("class").is_some_and(|name| name == class)
+                && group
+                    .cell
+                    .axes
+                    .get("class")
+                    .is_some_and(|name| name == class)
         };
-        self.0.iter().find(is_it)?.delivered_per_s().filter(|stat| stat.mean > 0.0)
+        self.0
+            .iter()
+            .find(is_it)?
+            .delivered_per_s()
+            .filter(|stat| stat.mean > 0.0)
     }
 }
 
 fn order_of_peaks(peaks: &Peaks<'_>) -> Found {
-    let known: Vec<(Protocol, Stat)> =
-        BASELINES.iter().filter_map(|system| Some((system.1, peaks.of("simple", *system)?))).collect();
+    let known: Vec<(Protocol, Stat)> = BASELINES
+        .iter()
+        .filter_map(|system| Some((system.1, peaks.of("simple", *system)?)))
+        .collect();
     if known.len() < 2 {
         return Found::nothing();
     }
-    let figures: Vec<String> = known.iter().map(|(protocol, stat)| format!("{} {stat}", name(*protocol))).collect();
+    let figures: Vec<String> = known
+        .iter()
+        .map(|(protocol, stat)| format!("{} {stat}", name(*protocol)))
+        .collect();
     let (mut faults, mut open) = (Vec::new(), Vec::new());
     for pair in known.windows(2) {
-        let [(upper, more), (lower, less)] = pair else { continue };
+        let [(upper, more), (lower, less)] = pair else {
+            continue;
+        };
         match more.is_above(less) {
             Some(true) => {}
             Some(false) => faults.push(format!("{} is below {}", name(*upper), name(*lower))),
-            None => open.push(format!("the intervals of {} and {} overlap", name(*upper), name(*lower))),
+            None => open.push(format!(
+                "the intervals of {} and {} overlap",
+                name(*upper),
+                name(*lower)
+            )),
         }
     }
-    let is_missing = |system: &&(&str, Protocol)| known.iter().all(|(protocol, _)| *protocol != system.1);
-    let missing: Vec<String> =
-        BASELINES.iter().filter(is_missing).map(|system| format!("{}: no flood arrived", name(system.1))).collect();
+    let is_missing =
+        |system: &&(&str, Protocol)| known.iter().all(|(protocol, _)| *protocol != system.1);
+    let missing: Vec<String> = BASELINES
+        .iter()
+        .filter(is_missing)
+        .map(|system| format!("{}: no flood arrived", name(system.1)))
+        .collect();
     Found::weighed(format!("{}/s", figures.join(", ")), &faults, &open).without(&missing)
 }
 
 fn against_baselines(peaks: &Peaks<'_>) -> Found {
     let pairs = [(SYSTEMS[4], SYSTEMS[1]), (SYSTEMS[5], SYSTEMS[2])];
-    let (mut figures, mut faults, mut open, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut figures, mut faults, mut open, mut missing) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (ours, theirs) in pairs {
-        let (Some(mine), Some(other)) = (peaks.of("simple", ours), peaks.of("simple", theirs)) else {
-            missing.push(format!("{} beside {}: no flood of one of them arrived", name(ours.1), theirs.0));
+        let (Some(mine), Some(other)) = (peaks.of("simple", ours), peaks.of("simple", theirs))
+        else {
+            missing.push(format!(
+                "{} beside {}: no flood of one of them arrived",
+                name(ours.1),
+                theirs.0
+            ));
             continue;
         };
         figures.push(format!("{} {mine}, {} {other}", name(ours.1), theirs.0));
         match mine.is_above(&other) {
             Some(true) => {}
             Some(false) => faults.push(format!("{} is below {}", name(ours.1), theirs.0)),
-            None => open.push(format!("the intervals of {} and {} overlap", name(ours.1), theirs.0)),
+            None => open.push(format!(
+                "the intervals of {} and {} overlap",
+                name(ours.1),
+                theirs.0
+            )),
         }
     }
     match figures.is_empty() {
         true => Found::not_asked(&missing.join("; ")),
-        false => Found::weighed(format!("{}/s", figures.join("; ")), &faults, &open).without(&missing),
+        false => {
+            Found::weighed(format!("{}/s", figures.join("; ")), &faults, &open).without(&missing)
+        }
     }
 }
 
@@ -279,11 +363,18 @@ fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
                 Some(peak) => means.push(peak.mean),
                 // A quotient of other systems would be another figure.
                 None => {
-                    return Found::not_asked(&format!("{} {}: no flood arrived", name(system.1), class.name));
+                    return Found::not_asked(&format!(
+                        "{} {}: no flood arrived",
+                        name(system.1),
+                        class.name
+                    ));
                 }
             }
         }
-        let (most, least) = (means.iter().copied().fold(0.0, f64::max), means.iter().copied().fold(f64::MAX, f64::min));
+        let (most, least) = (
+            means.iter().copied().fold(0.0, f64::max),
+            means.iter().copied().fold(f64::MAX, f64::min),
+        );
         ratios.push(most / least);
     }
     let mut faults = Vec::new();
@@ -291,9 +382,19 @@ fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
         faults.push("it does not shrink from class to class".to_owned());
     }
     if ratios.last().is_some_and(|last| *last > 1.5) {
-        faults.push("images still differ by more than 1.5; here nobody is limited by what cameras offer".to_owned());
+        faults.push(
+            "images still differ by more than 1.5; here nobody is limited by what cameras offer"
+                .to_owned(),
+        );
     }
-    Found::judged(ratios.iter().map(|ratio| short(*ratio)).collect::<Vec<_>>().join(", "), &faults)
+    Found::judged(
+        ratios
+            .iter()
+            .map(|ratio| short(*ratio))
+            .collect::<Vec<_>>()
+            .join(", "),
+        &faults,
+    )
 }
 
 fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
@@ -311,14 +412,26 @@ fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
     Found::judged(format!("{}, {}", short(small), short(image)), &faults)
 }
 
-fn latencies(groups: &[Group], trials: &[(Cell, Row)], systems: &[(&str, Protocol)], all_as_mqtt: bool) -> Found {
-    let (mut figures, mut faults, mut open, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+fn latencies(
+    groups: &[Group],
+    trials: &[(Cell, Row)],
+    systems: &[(&str, Protocol)],
+    all_as_mqtt: bool,
+) -> Found {
+    let (mut figures, mut faults, mut open, mut missing) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (system, protocol) in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
         for class in &CLASSES {
             let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class);
             let who = format!("{} {}", name(*protocol), class.name);
-            if let Some((_, row)) = trials.iter().find(|(cell, row)| is_it(cell) && is_held_back(row)) {
-                faults.push(format!("{who}: the broker took {} of {} messages", row.sent, row.intended));
+            if let Some((_, row)) = trials
+                .iter()
+                .find(|(cell, row)| is_it(cell) && is_held_back(row))
+            {
+                faults.push(format!(
+                    "{who}: the broker took {} of {} messages",
+                    row.sent, row.intended
+                ));
             }
             let bars: &[(f64, f64)] = match (class.name, protocol) {
                 ("multimedia", _) => &[(90.0, 100e3)],
@@ -331,7 +444,11 @@ fn latencies(groups: &[Group], trials: &[(Cell, Row)], systems: &[(&str, Protoco
                     missing.push(who.clone());
                     break;
                 };
-                let within = if least == most { format!("{least:.1} %") } else { format!("{least:.1} to {most:.1} %") };
+                let within = if least == most {
+                    format!("{least:.1} %")
+                } else {
+                    format!("{least:.1} to {most:.1} %")
+                };
                 let words = format!("{who} {within} within {} ms", us * 1e-3);
                 if most < *percent {
                     faults.push(words.clone());
@@ -354,13 +471,19 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
         for class in &CLASSES {
             let who = format!("{system} {} {}", name(*protocol), class.name);
             let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-            for (cell, row) in trials.iter().filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class)) {
+            for (cell, row) in trials
+                .iter()
+                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class))
+            {
                 let rates = rates.entry(cell.load.flows()).or_default();
                 if row.standing == Standing::Valid || is_held_back(row) {
                     rates.extend(delivered_per_s(row));
                 }
             }
-            let points: Vec<(u32, Stat)> = rates.iter().filter_map(|(pairs, of)| Some((*pairs, stat(of)?))).collect();
+            let points: Vec<(u32, Stat)> = rates
+                .iter()
+                .filter_map(|(pairs, of)| Some((*pairs, stat(of)?)))
+                .collect();
             let all = rates.len();
             if points.len() < 2 {
                 if all > 0 {
@@ -381,7 +504,9 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
             match fall {
                 (part, Some(true)) if part > FALL_MAX => faults.push(words.clone()),
                 (part, _) if part > FALL_MAX => open.push(format!("{words}, within the intervals")),
-                _ if points.len() < all => open.push(format!("{who}: {} of {all} points count", points.len())),
+                _ if points.len() < all => {
+                    open.push(format!("{who}: {} of {all} points count", points.len()))
+                }
                 _ => {}
             }
             figures.push(words);
@@ -393,10 +518,18 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
 /// Part of the best throughput that more pairs may cost.
 const FALL_MAX: f64 = 0.2;
 
-fn is_of(cell: &Cell, experiment: &str, (system, protocol): (&str, Protocol), class: &Class) -> bool {
+fn is_of(
+    cell: &Cell,
+    experiment: &str,
+    (system, protocol): (&str, Protocol),
+    class: &Class,
+) -> bool {
     cell.experiment == experiment
         && (cell.system.as_str(), cell.publish.protocol) == (system, protocol)
-        && cell.axes.get("class").is_some_and(|name| name == class.name)
+        && cell
+            .axes
+            .get("class")
+            .is_some_and(|name| name == class.name)
 }
 
 fn is_held_back(row: &Row) -> bool {
@@ -411,12 +544,22 @@ mod tests {
     #[test]
     fn every_class_has_its_sizes_and_its_distances() {
         let cells = cells(Budget::Quick, 7);
-        assert!(cells.iter().all(|cell| matches!(cell.workload, Workload::Class { .. })));
+        assert!(
+            cells
+                .iter()
+                .all(|cell| matches!(cell.workload, Workload::Class { .. }))
+        );
         let of = |experiment: &str, class: &str| {
             let is_it = |cell: &&Cell| cell.experiment == experiment && cell.axes["class"] == class;
             cells.iter().find(is_it).expect("it is there")
         };
-        let sent = |cell: &Cell| Plan::of(cell).expect("a plan").schedule().expect("times").collect::<Vec<_>>();
+        let sent = |cell: &Cell| {
+            Plan::of(cell)
+                .expect("a plan")
+                .schedule()
+                .expect("times")
+                .collect::<Vec<_>>()
+        };
         let mean = |items: &[crate::load::Item]| {
             items.iter().map(|item| f64::from(item.size)).sum::<f64>() / items.len() as f64
         };
@@ -424,10 +567,21 @@ mod tests {
         let simple = sent(of("E1a", "simple"));
         assert!(simple.iter().all(|item| item.size == 36));
         let complex = sent(of("E1a", "complex"));
-        assert!((mean(&complex) / 727.0 - 1.0).abs() < 0.1, "{}", mean(&complex));
-        assert!(complex.iter().any(|item| item.size < 260) && complex.iter().any(|item| item.size > 1000));
+        assert!(
+            (mean(&complex) / 727.0 - 1.0).abs() < 0.1,
+            "{}",
+            mean(&complex)
+        );
+        assert!(
+            complex.iter().any(|item| item.size < 260)
+                && complex.iter().any(|item| item.size > 1000)
+        );
         let images = sent(of("E1a", "multimedia"));
-        assert!((mean(&images) / 54_000.0 - 1.0).abs() < 0.25, "{}", mean(&images));
+        assert!(
+            (mean(&images) / 54_000.0 - 1.0).abs() < 0.25,
+            "{}",
+            mean(&images)
+        );
         // Two repeats of a cell have the same day and other places in it.
         let mut again = of("E1a", "simple").clone();
         again.seed += 1;
@@ -437,9 +591,16 @@ mod tests {
         let items = sent(calm);
         let end = calm.phases.warmup_ns + calm.phases.measure_ns;
         let within = |from: f64, to: f64| {
-            let is_in = |item: &&crate::load::Item| (from..to).contains(&(item.at as f64 / end as f64 * 24.0));
+            let is_in = |item: &&crate::load::Item| {
+                (from..to).contains(&(item.at as f64 / end as f64 * 24.0))
+            };
             items.iter().filter(is_in).count() as f64 / (to - from)
         };
-        assert!(within(11.0, 14.0) > 1.8 * within(0.5, 4.5), "{} {}", within(11.0, 14.0), within(0.5, 4.5));
+        assert!(
+            within(11.0, 14.0) > 1.8 * within(0.5, 4.5),
+            "{} {}",
+            within(11.0, 14.0),
+            within(0.5, 4.5)
+        );
     }
 }

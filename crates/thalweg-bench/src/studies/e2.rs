@@ -13,18 +13,31 @@ pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 /// Sizes of E2c.
 pub const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];
 /// Ethernet bytes that EXPERIMENTS 3.2 reckons for 60 bytes without loss, both legs: QoS 0, 1, 2, CON, NON.
-pub const RECKONED_60: [(&str, f64); 5] =
-    [("MQTT QoS 0", 410.0), ("MQTT QoS 1", 554.0), ("MQTT QoS 2", 834.0), ("CoAP CON", 334.0), ("CoAP NON", 288.0)];
+pub const RECKONED_60: [(&str, f64); 5] = [
+    ("MQTT QoS 0", 410.0),
+    ("MQTT QoS 1", 554.0),
+    ("MQTT QoS 2", 834.0),
+    ("CoAP CON", 334.0),
+    ("CoAP NON", 288.0),
+];
 /// The same for QoS 1 and CON by [`SIZES`]; CON in IP fragments.
-pub const RECKONED_QOS1: [f64; 9] = [474.0, 554.0, 836.0, 1636.0, 2836.0, 4568.0, 8832.0, 17_360.0, 34_548.0];
+pub const RECKONED_QOS1: [f64; 9] = [
+    474.0, 554.0, 836.0, 1636.0, 2836.0, 4568.0, 8832.0, 17_360.0, 34_548.0,
+];
 /// CON in IP fragments, by [`SIZES`].
-pub const RECKONED_CON: [f64; 9] = [254.0, 334.0, 614.0, 1414.0, 2614.0, 4282.0, 8350.0, 16_554.0, 32_894.0];
+pub const RECKONED_CON: [f64; 9] = [
+    254.0, 334.0, 614.0, 1414.0, 2614.0, 4282.0, 8350.0, 16_554.0, 32_894.0,
+];
 
 /// The cells of E2a (delay), E2b (bytes) and E2c (sizes). E2a's and E2b's figures come from the same trials: named E2b.
 pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut wants = |experiment, system: &str, leg: Leg, bytes: u32, loss: f64| {
-        draft(budget, experiment, system, leg, bytes, loss).repeats(by(budget, 1, 3, 5), seed, &mut cells);
+        draft(budget, experiment, system, leg, bytes, loss).repeats(
+            by(budget, 1, 3, 5),
+            seed,
+            &mut cells,
+        );
     };
     let ways = [mqtt(0), mqtt(1), mqtt(2), coap(true), coap(false)];
     for loss in LOSSES {
@@ -42,49 +55,86 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         }
         wants("E2b", fragments::SYSTEM, coap(true), 2000, loss);
     }
-    let losses: &[f64] = if budget == Budget::Quick { &[0.0, 20.0] } else { &[0.0, 20.0, 25.0] };
+    let losses: &[f64] = if budget == Budget::Quick {
+        &[0.0, 20.0]
+    } else {
+        &[0.0, 20.0, 25.0]
+    };
     for loss in losses {
         // 60, 600 and 2,000 bytes are in E2b.
-        for bytes in SIZES.into_iter().filter(|bytes| ![60, 600, 2000].contains(bytes)) {
+        for bytes in SIZES
+            .into_iter()
+            .filter(|bytes| ![60, 600, 2000].contains(bytes))
+        {
             for leg in [mqtt(1), coap(true)] {
                 wants("E2c", "thalweg", leg, bytes, *loss);
-                if budget != Budget::Quick || (*loss == 0.0 && [200, 1200, 16_000].contains(&bytes)) {
+                if budget != Budget::Quick || (*loss == 0.0 && [200, 1200, 16_000].contains(&bytes))
+                {
                     wants("E2c", baseline(leg), leg, bytes, *loss);
                 }
             }
         }
         wants("E2c", fragments::SYSTEM, coap(true), 4000, *loss);
     }
-    for loss in by(budget, vec![0.0, 20.0, 25.0], LOSSES.to_vec(), LOSSES.to_vec()) {
+    for loss in by(
+        budget,
+        vec![0.0, 20.0, 25.0],
+        LOSSES.to_vec(),
+        LOSSES.to_vec(),
+    ) {
         for leg in [mqtt(1), coap(true)] {
             // One flow, ten a second: what waits behind a lost packet waits with it.
-            let quick = draft(budget, "E2a", "thalweg", leg, 60, loss).at("rate", "10/s").open(10.0, 1);
+            let quick = draft(budget, "E2a", "thalweg", leg, 60, loss)
+                .at("rate", "10/s")
+                .open(10.0, 1);
             quick.repeats(by(budget, 1, 3, 5), seed, &mut cells);
         }
         // A broker whose notifications wait for 2 s as RFC 7252 says, not as long as round trips suggest.
         let patient = draft(budget, "E2a", "thalweg", coap(true), 60, loss).at("timer", "rfc7252");
-        patient.with(unadapted).repeats(by(budget, 1, 3, 5), seed, &mut cells);
+        patient
+            .with(unadapted)
+            .repeats(by(budget, 1, 3, 5), seed, &mut cells);
     }
     cells
 }
 
-fn draft(budget: Budget, experiment: &str, system: &str, leg: Leg, bytes: u32, loss: f64) -> super::plan::Draft {
+fn draft(
+    budget: Budget,
+    experiment: &str,
+    system: &str,
+    leg: Leg,
+    bytes: u32,
+    loss: f64,
+) -> super::plan::Draft {
     // Many slow flows keep up the load without what RFC 7252's NSTART of 1 does to a quick one (EXPERIMENTS, E2).
-    let (flows, rate, measure, drain) =
-        by(budget, (100, 0.05, 40.0, 60.0), (100, 0.05, 120.0, 100.0), (100, 0.05, 600.0, 100.0));
-    cell(experiment, system, leg).at("loss", format!("{loss}%")).payload(bytes).open(rate, flows).with(|cell| {
-        cell.link = lossy(loss);
-        cell.phases = phases(1.0, 0.0, measure, drain);
-    })
+    let (flows, rate, measure, drain) = by(
+        budget,
+        (100, 0.05, 40.0, 60.0),
+        (100, 0.05, 120.0, 100.0),
+        (100, 0.05, 600.0, 100.0),
+    );
+    cell(experiment, system, leg)
+        .at("loss", format!("{loss}%"))
+        .payload(bytes)
+        .open(rate, flows)
+        .with(|cell| {
+            cell.link = lossy(loss);
+            cell.phases = phases(1.0, 0.0, measure, drain);
+        })
 }
 
 fn unadapted(cell: &mut Cell) {
-    cell.broker_settings.insert("coap.adaptive_timeout".to_owned(), "false".to_owned());
+    cell.broker_settings
+        .insert("coap.adaptive_timeout".to_owned(), "false".to_owned());
 }
 
 /// Whose broker stands for the study's.
 fn baseline(leg: Leg) -> &'static str {
-    if leg.protocol == Protocol::Coap { "libcoap" } else { "mosquitto" }
+    if leg.protocol == Protocol::Coap {
+        "libcoap"
+    } else {
+        "mosquitto"
+    }
 }
 
 /// One of the two columns.
@@ -124,7 +174,11 @@ impl<'g> Column<'g> {
     /// Bytes of CON in IP fragments, whose both ends are this laboratory's.
     fn fragments(self, bytes: u32, loss: f64) -> Option<Stat> {
         let is_of = |group: &&Group| {
-            (group.cell.system == fragments::SYSTEM, group.payload(), group.loss_percent()) == (true, Some(bytes), loss)
+            (
+                group.cell.system == fragments::SYSTEM,
+                group.payload(),
+                group.loss_percent(),
+            ) == (true, Some(bytes), loss)
         };
         self.groups.iter().find(is_of)?.wire_bytes()
     }
@@ -142,7 +196,13 @@ impl<'g> Column<'g> {
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let column = |is_ours| Column { groups, is_ours };
     let both = |judge: fn(Column<'_>) -> Found| (judge(column(false)), judge(column(true)));
-    let shape = |id, what, paper, (baseline, ours)| Shape { id, what, paper, baseline, ours };
+    let shape = |id, what, paper, (baseline, ours)| Shape {
+        id,
+        what,
+        paper,
+        baseline,
+        ours,
+    };
     vec![
         shape(
             "S2.0",
@@ -150,7 +210,12 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "100 % (MQTT 1 and CON)",
             both(delivery),
         ),
-        shape("S2.1", "60 B: the mean delay of QoS 1 and of CON grows with the loss", "figure only", both(growth)),
+        shape(
+            "S2.1",
+            "60 B: the mean delay of QoS 1 and of CON grows with the loss",
+            "figure only",
+            both(growth),
+        ),
         shape(
             "S2.2",
             "60 B: with little loss MQTT is quicker, with much loss CoAP",
@@ -187,11 +252,21 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
 fn delivery(column: Column<'_>) -> Found {
     let (mut figures, mut faults) = (Vec::new(), Vec::new());
     let mut is_confirmed = false;
-    for way in ["MQTT QoS 0", "MQTT QoS 1", "MQTT QoS 2", "CoAP CON", "CoAP NON"] {
+    for way in [
+        "MQTT QoS 0",
+        "MQTT QoS 1",
+        "MQTT QoS 2",
+        "CoAP CON",
+        "CoAP NON",
+    ] {
         let mut least: Option<(f64, f64)> = None;
         for loss in LOSSES {
-            let Some(group) = column.get(way, 60, loss) else { continue };
-            let Some(came) = group.delivered_percent() else { continue };
+            let Some(group) = column.get(way, 60, loss) else {
+                continue;
+            };
+            let Some(came) = group.delivered_percent() else {
+                continue;
+            };
             if least.is_none_or(|(percent, _)| came.mean < percent) {
                 least = Some((came.mean, loss));
             }
@@ -199,7 +274,9 @@ fn delivery(column: Column<'_>) -> Found {
                 let count: u64 = group.rows.iter().map(|row| row.expected).sum();
                 let through = 1.0 - loss / 100.0;
                 // 99 % of what chance does, and a message more.
-                let reach = |part: f64| 2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64;
+                let reach = |part: f64| {
+                    2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64
+                };
                 let (both, one) = (through * through, through);
                 let part = came.mean / 100.0;
                 if (part - both).abs() > reach(both) {
@@ -248,11 +325,15 @@ fn growth(column: Column<'_>) -> Found {
         if means.len() < 3 {
             continue;
         }
-        let words: Vec<String> =
-            means.iter().map(|(_, mean, error)| format!("{} ± {}", short(*mean), short(*error))).collect();
+        let words: Vec<String> = means
+            .iter()
+            .map(|(_, mean, error)| format!("{} ± {}", short(*mean), short(*error)))
+            .collect();
         figures.push(format!("{way} {} ms", words.join(", ")));
         for pair in means.windows(2) {
-            let [(_, less, one), (loss, more, two)] = pair else { continue };
+            let [(_, less, one), (loss, more, two)] = pair else {
+                continue;
+            };
             // Means of so few waits, most of them none, vary.
             if more + one.hypot(*two) < *less {
                 faults.push(format!("{way} is quicker at {loss} % than before it"));
@@ -261,7 +342,10 @@ fn growth(column: Column<'_>) -> Found {
         if let (Some(first), Some(last)) = (means.first(), means.last())
             && last.1 <= first.1 + first.2.hypot(last.2)
         {
-            faults.push(format!("{way} is not slower at {} % than at {} %", last.0, first.0));
+            faults.push(format!(
+                "{way} is not slower at {} % than at {} %",
+                last.0, first.0
+            ));
         }
     }
     match figures.is_empty() {
@@ -276,13 +360,26 @@ fn error_ms(group: &Group) -> f64 {
         let of = row.response.count as f64;
         (count + of, squares + of * (row.response.sd * 1e-3).powi(2))
     });
-    if count > 0.0 { 1.96 * (squares / count / count).sqrt() } else { 0.0 }
+    if count > 0.0 {
+        1.96 * (squares / count / count).sqrt()
+    } else {
+        0.0
+    }
 }
 
 fn crossing(column: Column<'_>) -> Found {
-    let pair = |loss| Some((column.delay("MQTT QoS 1", loss)?, column.delay("CoAP CON", loss)?));
-    let (Some(none), Some(much)) = (pair(0.0), pair(25.0)) else { return Found::nothing() };
-    let words = |(mqtt, coap): (Stat, Stat)| format!("MQTT {}, CoAP {} ms", short(mqtt.mean), short(coap.mean));
+    let pair = |loss| {
+        Some((
+            column.delay("MQTT QoS 1", loss)?,
+            column.delay("CoAP CON", loss)?,
+        ))
+    };
+    let (Some(none), Some(much)) = (pair(0.0), pair(25.0)) else {
+        return Found::nothing();
+    };
+    let words = |(mqtt, coap): (Stat, Stat)| {
+        format!("MQTT {}, CoAP {} ms", short(mqtt.mean), short(coap.mean))
+    };
     let mut figures = format!("0 %: {}; 25 %: {}", words(none), words(much));
     // Under which conditions CoAP is quicker, and under which it is not.
     let (mut quicker, mut slower, mut open) = (Vec::new(), Vec::new(), Vec::new());
@@ -291,17 +388,35 @@ fn crossing(column: Column<'_>) -> Found {
         Some(false) => slower.push(condition),
         None => open.push(format!("{condition}: the intervals overlap")),
     };
-    let waits = if column.is_ours { "waits that follow the round trip" } else { "RFC 7252's waits" };
+    let waits = if column.is_ours {
+        "waits that follow the round trip"
+    } else {
+        "RFC 7252's waits"
+    };
     weigh(format!("{waits}, 25 %"), much);
     for loss in [20.0, 25.0] {
         let variant = |way, axis| column.variant(way, axis, loss)?.mean_ms();
-        if let (Some(tcp), Some(coap)) = (variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate")) {
-            figures.push_str(&format!("; {loss} %, one flow of 10/s: {}", words((tcp, coap))));
+        if let (Some(tcp), Some(coap)) =
+            (variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate"))
+        {
+            figures.push_str(&format!(
+                "; {loss} %, one flow of 10/s: {}",
+                words((tcp, coap))
+            ));
             weigh(format!("one flow of 10/s, {loss} %"), (tcp, coap));
         }
-        if let (Some(tcp), Some(coap)) = (column.delay("MQTT QoS 1", loss), variant("CoAP CON", "timer")) {
-            figures.push_str(&format!("; {loss} %, a broker with RFC 7252's waits: CoAP {} ms", short(coap.mean)));
-            weigh(format!("a broker with RFC 7252's waits, {loss} %"), (tcp, coap));
+        if let (Some(tcp), Some(coap)) = (
+            column.delay("MQTT QoS 1", loss),
+            variant("CoAP CON", "timer"),
+        ) {
+            figures.push_str(&format!(
+                "; {loss} %, a broker with RFC 7252's waits: CoAP {} ms",
+                short(coap.mean)
+            ));
+            weigh(
+                format!("a broker with RFC 7252's waits, {loss} %"),
+                (tcp, coap),
+            );
         }
     }
     let mut faults = Vec::new();
@@ -318,7 +433,11 @@ fn crossing(column: Column<'_>) -> Found {
     let found = Found::weighed(figures, &faults, &open);
     match slower.is_empty() {
         true => found,
-        false => found.under(format!("CoAP is quicker with: {}; not with: {}", quicker.join(", "), slower.join(", "))),
+        false => found.under(format!(
+            "CoAP is quicker with: {}; not with: {}",
+            quicker.join(", "),
+            slower.join(", ")
+        )),
     }
 }
 
@@ -330,29 +449,43 @@ fn by_qos(column: Column<'_>) -> Found {
         let of = |way| Some(column.bytes(way, 60, loss)?.mean);
         Some([of("MQTT QoS 0")?, of("MQTT QoS 1")?, of("MQTT QoS 2")?])
     };
-    let Some(none) = at(0.0) else { return Found::nothing() };
-    let words =
-        |values: [f64; 3]| values.iter().rev().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(", ");
+    let Some(none) = at(0.0) else {
+        return Found::nothing();
+    };
+    let words = |values: [f64; 3]| {
+        values
+            .iter()
+            .rev()
+            .map(|value| format!("{value:.0}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let mut figures = format!("QoS 2, 1, 0: {} B without loss", words(none));
     let mut faults = Vec::new();
     let mut more = Vec::new();
     for ((way, reckoned), ours) in RECKONED_60.iter().zip(none) {
         // Reckoned are two pure acknowledgements of TCP, one on each leg. A receiver that is slow to answer, or not slow
         // enough, sends more of them, of 66 bytes each.
-        let acks = column
-            .get(way, 60, 0.0)
-            .and_then(|group| group.stat(|row| Some(row.more.get("ack_frames")? / row.delivered.max(1) as f64)));
+        let acks = column.get(way, 60, 0.0).and_then(|group| {
+            group.stat(|row| Some(row.more.get("ack_frames")? / row.delivered.max(1) as f64))
+        });
         let extra = acks.map_or(0.0, |acks| (acks.mean - 2.0).max(0.0));
         if extra >= 0.05 {
             more.push(format!("{way} {extra:.1}"));
         }
         let off = (ours - 66.0 * extra) / reckoned - 1.0;
         if off.abs() > NEAR {
-            faults.push(format!("{way} is {:+.0} % off what is reckoned", 100.0 * off));
+            faults.push(format!(
+                "{way} is {:+.0} % off what is reckoned",
+                100.0 * off
+            ));
         }
     }
     if !more.is_empty() {
-        figures.push_str(&format!("; of which pure acknowledgements beyond the two reckoned: {}", more.join(", ")));
+        figures.push_str(&format!(
+            "; of which pure acknowledgements beyond the two reckoned: {}",
+            more.join(", ")
+        ));
     }
     for (loss, values) in [(0.0, Some(none)), (5.0, at(5.0))] {
         let Some(values) = values else { continue };
@@ -373,7 +506,9 @@ fn small(column: Column<'_>) -> Found {
     let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for loss in LOSSES {
         let of = |way| column.bytes(way, 60, loss);
-        let (Some(mqtt), Some(coap)) = (of("MQTT QoS 1"), of("CoAP CON")) else { continue };
+        let (Some(mqtt), Some(coap)) = (of("MQTT QoS 1"), of("CoAP CON")) else {
+            continue;
+        };
         figures.push(format!("{:.2} at {loss} %", mqtt.mean / coap.mean));
         match mqtt.exceeds(&coap) {
             Some(true) => {}
@@ -383,16 +518,26 @@ fn small(column: Column<'_>) -> Found {
     }
     match figures.is_empty() {
         true => Found::nothing(),
-        false => Found::weighed(format!("times fewer: {}", figures.join(", ")), &faults, &open),
+        false => Found::weighed(
+            format!("times fewer: {}", figures.join(", ")),
+            &faults,
+            &open,
+        ),
     }
 }
 
 fn large(column: Column<'_>) -> Found {
-    let (mut figures, mut faults, mut open, mut blocks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut figures, mut faults, mut open, mut blocks) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for loss in [10.0, 15.0, 20.0, 25.0] {
         let of = |way| column.bytes(way, 2000, loss);
-        let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else { continue };
-        figures.push(format!("{loss} %: {:.0} and {:.0} B", mqtt.mean, fragments.mean));
+        let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else {
+            continue;
+        };
+        figures.push(format!(
+            "{loss} %: {:.0} and {:.0} B",
+            mqtt.mean, fragments.mean
+        ));
         match fragments.exceeds(&mqtt) {
             Some(true) => {}
             Some(false) => faults.push(format!("QoS 1 takes more at {loss} %")),
@@ -412,11 +557,15 @@ fn large(column: Column<'_>) -> Found {
     }
     let crossing = LOSSES.into_iter().find(|loss| {
         let of = |way| Some(column.bytes(way, 600, *loss)?.mean);
-        of("MQTT QoS 1").zip(of("CoAP CON")).is_some_and(|(mqtt, coap)| mqtt < coap)
+        of("MQTT QoS 1")
+            .zip(of("CoAP CON"))
+            .is_some_and(|(mqtt, coap)| mqtt < coap)
     });
     if column.get("CoAP CON", 600, 25.0).is_some() {
         figures.push_str(&match crossing {
-            Some(loss) => format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)"),
+            Some(loss) => {
+                format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)")
+            }
             None => "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
         });
     }
@@ -427,9 +576,16 @@ fn overhead(column: Column<'_>) -> Found {
     let (mut figures, mut faults) = (Vec::new(), Vec::new());
     let of = |way: &str, size: u32| Some(column.bytes(way, size, 0.0)?.mean / f64::from(size));
     let along = |ratios: &[(u32, f64)]| {
-        ratios.iter().map(|(size, ratio)| format!("{size} B {ratio:.2}")).collect::<Vec<_>>().join(", ")
+        ratios
+            .iter()
+            .map(|(size, ratio)| format!("{size} B {ratio:.2}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
-    let mqtt: Vec<(u32, f64)> = SIZES.into_iter().filter_map(|size| Some((size, of("MQTT QoS 1", size)?))).collect();
+    let mqtt: Vec<(u32, f64)> = SIZES
+        .into_iter()
+        .filter_map(|size| Some((size, of("MQTT QoS 1", size)?)))
+        .collect();
     // Above a block of 1,024 bytes the study's CON goes in fragments.
     let con: Vec<(u32, f64)> = SIZES
         .into_iter()
@@ -452,10 +608,16 @@ fn overhead(column: Column<'_>) -> Found {
             faults.push(format!("{way} at 16 kB is not near {AT_16_KB}"));
         }
     }
-    let blocks: Vec<(u32, f64)> =
-        SIZES.into_iter().filter(|size| *size > 1024).filter_map(|size| Some((size, of("CoAP CON", size)?))).collect();
+    let blocks: Vec<(u32, f64)> = SIZES
+        .into_iter()
+        .filter(|size| *size > 1024)
+        .filter_map(|size| Some((size, of("CoAP CON", size)?)))
+        .collect();
     if !blocks.is_empty() && !figures.is_empty() {
-        figures.push(format!("block-wise, which the study had not, stays at what a block costs: {}", along(&blocks)));
+        figures.push(format!(
+            "block-wise, which the study had not, stays at what a block costs: {}",
+            along(&blocks)
+        ));
     }
     match figures.is_empty() {
         true => Found::nothing(),

@@ -12,7 +12,10 @@ use crate::report::groups::{Stat, short};
 const PROTOCOLS: [Protocol; 3] = [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp];
 
 /// Namespaces, so that bytes are counted, and nothing else.
-const LAN: Link = Link { namespaces: true, ..Link::LOOPBACK };
+const LAN: Link = Link {
+    namespaces: true,
+    ..Link::LOOPBACK
+};
 
 /// The cells of E4a (sizes) and E4b (intervals).
 pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
@@ -21,22 +24,50 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         Budget::Standard => (200..=1000).step_by(100).collect(),
         Budget::Paper => (200..=1000).step_by(50).collect(),
     };
-    let intervals: &[u64] = by(budget, &[20, 100, 500], &[50, 100, 250, 500, 1000], &[50, 100, 250, 500, 1000]);
+    let intervals: &[u64] = by(
+        budget,
+        &[20, 100, 500],
+        &[50, 100, 250, 500, 1000],
+        &[50, 100, 250, 500, 1000],
+    );
     let mut cells = Vec::new();
     for system in ["thalweg", "rabbitmq"] {
         // RabbitMQ takes ten seconds of a processor to start: in a quick run, the ends only.
         let is_slow = system == "rabbitmq" && budget == Budget::Quick;
         for protocol in PROTOCOLS {
-            let drivers: &[Driver] = if is_slow { &[Driver::Stock] } else { &[Driver::Common, Driver::Stock] };
+            let drivers: &[Driver] = if is_slow {
+                &[Driver::Stock]
+            } else {
+                &[Driver::Common, Driver::Stock]
+            };
             for driver in drivers.iter().copied() {
-                for size in sizes.iter().filter(|size| !is_slow || [200, 1000].contains(*size)) {
+                for size in sizes
+                    .iter()
+                    .filter(|size| !is_slow || [200, 1000].contains(*size))
+                {
                     let interval = by(budget, 20, 100, 250);
-                    loops(budget, seed, "E4a", (system, protocol, driver), *size, interval, &mut cells);
+                    loops(
+                        budget,
+                        seed,
+                        "E4a",
+                        (system, protocol, driver),
+                        *size,
+                        interval,
+                        &mut cells,
+                    );
                 }
             }
             if system == "thalweg" || budget != Budget::Quick {
                 for interval in intervals {
-                    loops(budget, seed, "E4b", (system, protocol, Driver::Common), 1000, *interval, &mut cells);
+                    loops(
+                        budget,
+                        seed,
+                        "E4b",
+                        (system, protocol, Driver::Common),
+                        1000,
+                        *interval,
+                        &mut cells,
+                    );
                 }
             }
         }
@@ -55,22 +86,33 @@ fn loops(
 ) {
     // The study: 30 times 10 blocks of 10 messages.
     let is_ours = system == "thalweg";
-    let (messages, repeats) =
-        by(budget, (100, if is_ours { 3 } else { 2 }), (100, if is_ours { 5 } else { 3 }), (300, 10));
+    let (messages, repeats) = by(
+        budget,
+        (100, if is_ours { 3 } else { 2 }),
+        (100, if is_ours { 5 } else { 3 }),
+        (300, 10),
+    );
     let leg = match (protocol, system) {
         // RabbitMQ 3 speaks 3.1.1 only.
-        (Protocol::Mqtt, "rabbitmq") => Leg { version: 3, ..mqtt(1) },
+        (Protocol::Mqtt, "rabbitmq") => Leg {
+            version: 3,
+            ..mqtt(1)
+        },
         (Protocol::Mqtt, _) => mqtt(1),
         _ => of(protocol, 1),
     };
-    let measure = (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, by(budget, 8.0, 60.0, 300.0));
+    let measure =
+        (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, by(budget, 8.0, 60.0, 300.0));
     cell(experiment, system, leg)
         .at("driver", client(driver).replace(' ', "-"))
         .at("payload", size)
         .at("interval", format!("{interval_ms}ms"))
         .with(|cell| {
             cell.workload = Workload::Json { bytes: size };
-            cell.load = Load::Closed { think_ns: interval_ms * 1_000_000, flows: 1 };
+            cell.load = Load::Closed {
+                think_ns: interval_ms * 1_000_000,
+                flows: 1,
+            };
             cell.driver = driver;
             cell.link = LAN;
             cell.phases = phases(by(budget, 0.5, 2.0, 5.0), 0.3, measure, 3.0);
@@ -80,8 +122,15 @@ fn loops(
 
 /// What became of S4.1 to S4.4.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
-    let both = |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
-    let shape = |id, what, paper, (baseline, ours)| Shape { id, what, paper, baseline, ours };
+    let both =
+        |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
+    let shape = |id, what, paper, (baseline, ours)| Shape {
+        id,
+        what,
+        paper,
+        baseline,
+        ours,
+    };
     vec![
         shape(
             "S4.1",
@@ -112,7 +161,13 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     ]
 }
 
-fn of_size<'g>(groups: &'g [Group], system: &str, protocol: Protocol, driver: Driver, size: u32) -> Option<&'g Group> {
+fn of_size<'g>(
+    groups: &'g [Group],
+    system: &str,
+    protocol: Protocol,
+    driver: Driver,
+    size: u32,
+) -> Option<&'g Group> {
     groups.iter().find(|group| {
         group.cell.experiment == "E4a"
             && group.cell.system == system
@@ -125,13 +180,21 @@ fn of_size<'g>(groups: &'g [Group], system: &str, protocol: Protocol, driver: Dr
 fn flat(groups: &[Group], system: &str) -> Found {
     let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for driver in [Driver::Common, Driver::Stock] {
-        let median =
-            |protocol, size| of_size(groups, system, protocol, driver, size)?.stat(|row| Some(row.response.p50));
+        let median = |protocol, size| {
+            of_size(groups, system, protocol, driver, size)?.stat(|row| Some(row.response.p50))
+        };
         let mut order = Vec::new();
         for protocol in PROTOCOLS {
-            let (Some(short_one), Some(long_one)) = (median(protocol, 200), median(protocol, 1000)) else { continue };
+            let (Some(short_one), Some(long_one)) = (median(protocol, 200), median(protocol, 1000))
+            else {
+                continue;
+            };
             let slope = 100.0 * (long_one.mean / short_one.mean - 1.0);
-            let words = format!("{} with the {} grows by {slope:.0} %", name(protocol), client(driver));
+            let words = format!(
+                "{} with the {} grows by {slope:.0} %",
+                name(protocol),
+                client(driver)
+            );
             match long_one.exceeds(&short_one.times(1.0 + SLOPE_MAX)) {
                 Some(true) => faults.push(words),
                 Some(false) => {}
@@ -144,13 +207,18 @@ fn flat(groups: &[Group], system: &str) -> Found {
         if !order.is_empty() {
             let words: Vec<String> = order
                 .iter()
-                .map(|(protocol, stat, slope)| format!("{} {stat} us ({slope:+.0} %)", name(*protocol)))
+                .map(|(protocol, stat, slope)| {
+                    format!("{} {stat} us ({slope:+.0} %)", name(*protocol))
+                })
                 .collect();
             figures.push(format!("{}: {}", client(driver), words.join(" < ")));
         }
         let (mut sizes, mut held, mut against) = (0, 0, 0);
         for size in sizes_of(groups, system, driver) {
-            let medians: Vec<Stat> = ORDER.iter().filter_map(|protocol| median(*protocol, size)).collect();
+            let medians: Vec<Stat> = ORDER
+                .iter()
+                .filter_map(|protocol| median(*protocol, size))
+                .collect();
             if medians.len() < ORDER.len() {
                 continue;
             }
@@ -162,12 +230,17 @@ fn flat(groups: &[Group], system: &str) -> Found {
             }));
         }
         if sizes > 0 {
-            let words = format!("the study's order at {held} of {sizes} sizes with the {}", client(driver));
+            let words = format!(
+                "the study's order at {held} of {sizes} sizes with the {}",
+                client(driver)
+            );
             figures.push(words.clone());
             match (against, sizes - held) {
                 (0, 0) => {}
                 (0, _) => open.push(format!("{words}, within the intervals")),
-                (_, _) => faults.push(format!("{words}; another one beyond the intervals at {against}")),
+                (_, _) => faults.push(format!(
+                    "{words}; another one beyond the intervals at {against}"
+                )),
             }
         }
     }
@@ -181,18 +254,32 @@ const SLOPE_MAX: f64 = 0.10;
 
 fn sizes_of(groups: &[Group], system: &str, driver: Driver) -> BTreeSet<u32> {
     let is_of = |group: &&Group| {
-        (group.cell.experiment.as_str(), group.cell.system.as_str(), group.cell.driver) == ("E4a", system, driver)
+        (
+            group.cell.experiment.as_str(),
+            group.cell.system.as_str(),
+            group.cell.driver,
+        ) == ("E4a", system, driver)
     };
-    groups.iter().filter(is_of).filter_map(Group::payload).collect()
+    groups
+        .iter()
+        .filter(is_of)
+        .filter_map(Group::payload)
+        .collect()
 }
 
 /// A cost of a message; its name and unit.
 type Cost = (&'static str, fn(&Row) -> Option<f64>);
 
 const COSTS: [Cost; 3] = [
-    ("B", |row| Some(row.wire_bytes? as f64 / row.delivered.max(1) as f64)),
-    ("frames", |row| Some(row.wire_frames? as f64 / row.delivered.max(1) as f64)),
-    ("us of processor", |row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64)),
+    ("B", |row| {
+        Some(row.wire_bytes? as f64 / row.delivered.max(1) as f64)
+    }),
+    ("frames", |row| {
+        Some(row.wire_frames? as f64 / row.delivered.max(1) as f64)
+    }),
+    ("us of processor", |row| {
+        Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64)
+    }),
 ];
 
 fn frugal(groups: &[Group], system: &str) -> Found {
@@ -200,7 +287,13 @@ fn frugal(groups: &[Group], system: &str) -> Found {
     let mut points: Vec<(&str, Driver, String)> = groups
         .iter()
         .filter(|group| group.cell.experiment.starts_with("E4") && group.cell.system == system)
-        .map(|group| (group.cell.experiment.as_str(), group.cell.driver, point(group)))
+        .map(|group| {
+            (
+                group.cell.experiment.as_str(),
+                group.cell.driver,
+                point(group),
+            )
+        })
         .collect();
     points.sort_by(|a, b| (a.0, client(a.1), &a.2).cmp(&(b.0, client(b.1), &b.2)));
     points.dedup();
@@ -219,9 +312,13 @@ fn frugal(groups: &[Group], system: &str) -> Found {
                 .stat(cost)
         };
         for (unit, cost) in COSTS {
-            let Some(mqtt) = of(Protocol::Mqtt, cost) else { continue };
-            let others: Vec<(Protocol, Stat)> =
-                [Protocol::Amqp, Protocol::Stomp].into_iter().filter_map(|it| Some((it, of(it, cost)?))).collect();
+            let Some(mqtt) = of(Protocol::Mqtt, cost) else {
+                continue;
+            };
+            let others: Vec<(Protocol, Stat)> = [Protocol::Amqp, Protocol::Stomp]
+                .into_iter()
+                .filter_map(|it| Some((it, of(it, cost)?)))
+                .collect();
             for (other, stat) in &others {
                 seen += 1;
                 let words = || {
@@ -240,9 +337,15 @@ fn frugal(groups: &[Group], system: &str) -> Found {
                 }
             }
             if (at.as_str(), *driver, *experiment) == ("1000 B", Driver::Common, "E4a") {
-                let words: Vec<String> =
-                    others.iter().map(|(other, stat)| format!("{} {}", name(*other), short(stat.mean))).collect();
-                figures.push(format!("1000 B: MQTT {}, {} {unit}", short(mqtt.mean), words.join(", ")));
+                let words: Vec<String> = others
+                    .iter()
+                    .map(|(other, stat)| format!("{} {}", name(*other), short(stat.mean)))
+                    .collect();
+                figures.push(format!(
+                    "1000 B: MQTT {}, {} {unit}",
+                    short(mqtt.mean),
+                    words.join(", ")
+                ));
             }
         }
     }
@@ -266,12 +369,17 @@ fn point(group: &Group) -> String {
 }
 
 fn processor(groups: &[Group], system: &str) -> Found {
-    told(groups, system, "us a message", |row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
+    told(groups, system, "us a message", |row| {
+        Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64)
+    })
 }
 
 fn memory(groups: &[Group], system: &str) -> Found {
     told(groups, system, "KiB", |row| {
-        row.more.get("pss_client_kib").or_else(|| row.more.get("rss_client_kib")).copied()
+        row.more
+            .get("pss_client_kib")
+            .or_else(|| row.more.get("rss_client_kib"))
+            .copied()
     })
 }
 
@@ -282,18 +390,32 @@ fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>)
         for size in [200, 1000] {
             let mut order: Vec<(Protocol, Stat)> = PROTOCOLS
                 .into_iter()
-                .filter_map(|protocol| Some((protocol, of_size(groups, system, protocol, driver, size)?.stat(of)?)))
+                .filter_map(|protocol| {
+                    Some((
+                        protocol,
+                        of_size(groups, system, protocol, driver, size)?.stat(of)?,
+                    ))
+                })
                 .collect();
             order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
             if order.len() > 1 {
-                let words: Vec<String> =
-                    order.iter().map(|(protocol, stat)| format!("{} {stat}", name(*protocol))).collect();
-                figures.push(format!("{}, {size} B: {} {unit}", client(driver), words.join(" < ")));
+                let words: Vec<String> = order
+                    .iter()
+                    .map(|(protocol, stat)| format!("{} {stat}", name(*protocol)))
+                    .collect();
+                figures.push(format!(
+                    "{}, {size} B: {} {unit}",
+                    client(driver),
+                    words.join(" < ")
+                ));
             }
         }
     }
     match figures.is_empty() {
         true => Found::nothing(),
-        false => Found::told(figures.join("; "), "it belongs to the client, not to the protocol"),
+        false => Found::told(
+            figures.join("; "),
+            "it belongs to the client, not to the protocol",
+        ),
     }
 }

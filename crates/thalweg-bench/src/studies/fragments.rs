@@ -28,7 +28,9 @@ pub fn run(cell: &Cell, stop: &AtomicBool) -> Measured {
 }
 
 fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
-    let Load::Open { rate, flows, .. } = cell.load else { return Err(io::Error::other("an open loop is expected")) };
+    let Load::Open { rate, flows, .. } = cell.load else {
+        return Err(io::Error::other("an open loop is expected"));
+    };
     let bytes = super::group::payload(cell).unwrap_or_default();
     let name = format!("f{bytes}-{:.0}-{}", cell.link.loss * 1000.0, cell.repeat);
     let network = Network::up(&name_of_ours(&name), &Plan::of(&cell.link, cell.seed))?;
@@ -38,8 +40,10 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
         Ok(socket)
     };
     let relay = network.broker().within(|| open(BROKER_HOST, PORT))?;
-    let [publisher, subscriber] =
-        [network.client().within(|| open(CLIENT_HOST, 0))?, network.client().within(|| open(CLIENT_HOST, 0))?];
+    let [publisher, subscriber] = [
+        network.client().within(|| open(CLIENT_HOST, 0))?,
+        network.client().within(|| open(CLIENT_HOST, 0))?,
+    ];
     let listens = subscriber.local_addr()?;
     let relay_at: SocketAddr = relay.local_addr()?;
     let (before, lost_before) = (network.reading()?.sum(), lost(&network)?);
@@ -63,7 +67,9 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
             sent += 1;
         }
         let [first, second] = &mut legs;
-        first.repeat(now, |datagram| publisher.send_to(datagram, relay_at).map(drop))?;
+        first.repeat(now, |datagram| {
+            publisher.send_to(datagram, relay_at).map(drop)
+        })?;
         second.repeat(now, |datagram| relay.send_to(datagram, listens).map(drop))?;
         for (at, socket) in [&relay, &publisher, &subscriber].into_iter().enumerate() {
             while let Some((length, from)) = received(socket, &mut buffer)? {
@@ -128,7 +134,10 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
         link_lost: Some((lost_after.0 - lost_before.0, lost_after.1 - lost_before.1)),
         ..measured.row
     };
-    measured.events.push((0, "no broker: a publisher, a relay and a subscriber of this laboratory".to_owned()));
+    measured.events.push((
+        0,
+        "no broker: a publisher, a relay and a subscriber of this laboratory".to_owned(),
+    ));
     Ok(measured)
 }
 
@@ -142,7 +151,11 @@ struct Leg {
 
 impl Leg {
     fn new(seed: u64) -> Leg {
-        Leg { open: BTreeMap::new(), given_up: 0, random: Random::new(seed) }
+        Leg {
+            open: BTreeMap::new(),
+            given_up: 0,
+            random: Random::new(seed),
+        }
     }
 
     fn begin(&mut self, number: u16, datagram: Vec<u8>, now: Duration) {
@@ -154,7 +167,11 @@ impl Leg {
         self.open.remove(&number);
     }
 
-    fn repeat(&mut self, now: Duration, mut send: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    fn repeat(
+        &mut self,
+        now: Duration,
+        mut send: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut over = Vec::new();
         for (number, (datagram, tries, due, wait)) in &mut self.open {
             if now < *due {
@@ -180,7 +197,9 @@ impl Leg {
 /// CON PUT with a token of two bytes and the path `lab/NN`.
 fn put(number: u16, bytes: u32) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
-    let mut datagram = vec![0x42, PUT, high, low, high, low, 0xb3, b'l', b'a', b'b', 0x02];
+    let mut datagram = vec![
+        0x42, PUT, high, low, high, low, 0xb3, b'l', b'a', b'b', 0x02,
+    ];
     datagram.extend(format!("{:02}", number % 100).bytes());
     filled(datagram, bytes)
 }
@@ -188,7 +207,10 @@ fn put(number: u16, bytes: u32) -> Vec<u8> {
 /// CON 2.05 with the Observe option.
 fn notification(number: u16, bytes: u32) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
-    filled(vec![0x42, CONTENT, high, low, high, low, 0x63, 0, high, low], bytes)
+    filled(
+        vec![0x42, CONTENT, high, low, high, low, 0x63, 0, high, low],
+        bytes,
+    )
 }
 
 fn filled(mut datagram: Vec<u8>, bytes: u32) -> Vec<u8> {
@@ -209,7 +231,10 @@ fn received(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Option<(usize, 
 /// Packets lost by the link and packets that came to it, both directions.
 fn lost(network: &Network) -> io::Result<(u64, u64)> {
     let tallies = network.tallies()?.unwrap_or_default();
-    Ok((tallies.iter().map(|tally| tally.lost).sum(), tallies.iter().map(|tally| tally.came).sum()))
+    Ok((
+        tallies.iter().map(|tally| tally.lost).sum(),
+        tallies.iter().map(|tally| tally.came).sum(),
+    ))
 }
 
 fn quantiles(histogram: &hdrhistogram::Histogram<u64>) -> Quantiles {
@@ -255,7 +280,10 @@ mod tests {
         assert_eq!((times.len(), leg.given_up), (5, 1));
         let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(
-            (200..=301).contains(&gaps[0]) && gaps.windows(2).all(|pair| pair[1].abs_diff(2 * pair[0]) <= 2),
+            (200..=301).contains(&gaps[0])
+                && gaps
+                    .windows(2)
+                    .all(|pair| pair[1].abs_diff(2 * pair[0]) <= 2),
             "{gaps:?}"
         );
     }
@@ -265,7 +293,8 @@ mod tests {
         let mut leg = Leg::new(1);
         leg.begin(7, put(7, 10), Duration::ZERO);
         leg.end(7);
-        leg.repeat(Duration::from_secs(9), |_| panic!("it was acknowledged")).expect("nothing is sent");
+        leg.repeat(Duration::from_secs(9), |_| panic!("it was acknowledged"))
+            .expect("nothing is sent");
     }
 
     #[test]

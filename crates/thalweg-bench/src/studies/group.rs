@@ -21,13 +21,20 @@ pub struct Group {
 pub fn groups(trials: &[(Cell, Row)]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut places: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
-    for (cell, row) in trials.iter().filter(|(_, row)| row.standing == Standing::Valid) {
+    for (cell, row) in trials
+        .iter()
+        .filter(|(_, row)| row.standing == Standing::Valid)
+    {
         let name = name_of(cell);
         match places.get(&name).and_then(|at| groups.get_mut(*at)) {
             Some(group) => group.rows.push(row.clone()),
             None => {
                 places.insert(name, groups.len());
-                groups.push(Group { cell: cell.clone(), rows: vec![row.clone()], response: None });
+                groups.push(Group {
+                    cell: cell.clone(),
+                    rows: vec![row.clone()],
+                    response: None,
+                });
             }
         }
     }
@@ -37,13 +44,21 @@ pub fn groups(trials: &[(Cell, Row)]) -> Vec<Group> {
 /// What repeats of a cell have in common.
 pub fn name_of(cell: &Cell) -> String {
     let key = cell.key();
-    key.rsplit_once("-r").map_or(key.clone(), |(name, _)| name.to_owned())
+    key.rsplit_once("-r")
+        .map_or(key.clone(), |(name, _)| name.to_owned())
 }
 
 impl Group {
     /// The mean of something over the repeats that have it.
     pub fn stat(&self, of: impl Fn(&Row) -> Option<f64>) -> Option<Stat> {
-        stat(&self.rows.iter().filter_map(of).filter(|value| value.is_finite()).collect::<Vec<f64>>())
+        stat(
+            &self
+                .rows
+                .iter()
+                .filter_map(of)
+                .filter(|value| value.is_finite())
+                .collect::<Vec<f64>>(),
+        )
     }
 
     /// Messages that reached a subscriber in each second of the measured phase, whenever they were sent: a broker that is
@@ -90,18 +105,43 @@ impl Group {
     /// Percent of the messages that came within so many microseconds: at least, and at most. Both are equal where the
     /// distribution was kept; else they are what the quantiles of the rows leave possible.
     pub fn percent_within(&self, us: f64) -> Option<(f64, f64)> {
-        if let Some(histogram) = self.response.as_ref().filter(|histogram| !histogram.is_empty()) {
+        if let Some(histogram) = self
+            .response
+            .as_ref()
+            .filter(|histogram| !histogram.is_empty())
+        {
             let percent = histogram.percentile_below((us * 1e3) as u64);
             return Some((percent, percent));
         }
         let mut sums = (0.0, 0.0, 0.0);
-        for response in self.rows.iter().map(|row| &row.response).filter(|response| response.count > 0) {
-            let known = [(50.0, response.p50), (90.0, response.p90), (99.0, response.p99), (99.9, response.p999)];
+        for response in self
+            .rows
+            .iter()
+            .map(|row| &row.response)
+            .filter(|response| response.count > 0)
+        {
+            let known = [
+                (50.0, response.p50),
+                (90.0, response.p90),
+                (99.0, response.p99),
+                (99.9, response.p999),
+            ];
             let known = known.into_iter().chain([(100.0, response.max)]);
-            let least = known.clone().filter(|(_, at)| *at <= us).map(|(percent, _)| percent).fold(0.0, f64::max);
-            let most = known.filter(|(_, at)| *at > us).map(|(percent, _)| percent).fold(100.0, f64::min);
+            let least = known
+                .clone()
+                .filter(|(_, at)| *at <= us)
+                .map(|(percent, _)| percent)
+                .fold(0.0, f64::max);
+            let most = known
+                .filter(|(_, at)| *at > us)
+                .map(|(percent, _)| percent)
+                .fold(100.0, f64::min);
             let count = response.count as f64;
-            sums = (sums.0 + count * least, sums.1 + count * most, sums.2 + count);
+            sums = (
+                sums.0 + count * least,
+                sums.1 + count * most,
+                sums.2 + count,
+            );
         }
         (sums.2 > 0.0).then(|| (sums.0 / sums.2, sums.1 / sums.2))
     }
@@ -125,7 +165,9 @@ impl Group {
 /// Bytes of a payload, where all have the same size.
 pub fn payload(cell: &Cell) -> Option<u32> {
     match cell.workload {
-        Workload::Fixed { bytes } | Workload::Json { bytes } | Workload::Beside { bytes, .. } => Some(bytes),
+        Workload::Fixed { bytes } | Workload::Json { bytes } | Workload::Beside { bytes, .. } => {
+            Some(bytes)
+        }
         Workload::Trace { .. } | Workload::Class { .. } => None,
     }
 }

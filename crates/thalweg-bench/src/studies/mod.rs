@@ -83,7 +83,9 @@ impl Study {
         if groups.iter().all(|group| group.rows.len() < 2) {
             for shape in &mut shapes {
                 for found in [&mut shape.baseline, &mut shape.ours] {
-                    *found = found.clone().under("one repeat of each point: there are no intervals");
+                    *found = found
+                        .clone()
+                        .under("one repeat of each point: there are no intervals");
                 }
             }
         }

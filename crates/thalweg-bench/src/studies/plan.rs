@@ -14,7 +14,11 @@ pub struct Draft(Cell);
 pub fn cell(experiment: &str, system: &str, leg: Leg) -> Draft {
     Draft(Cell {
         experiment: experiment.to_owned(),
-        axes: [("system".to_owned(), system.to_owned()), ("way".to_owned(), short_way(&leg))].into(),
+        axes: [
+            ("system".to_owned(), system.to_owned()),
+            ("way".to_owned(), short_way(&leg)),
+        ]
+        .into(),
         repeat: 0,
         seed: 0,
         system: system.to_owned(),
@@ -25,7 +29,10 @@ pub fn cell(experiment: &str, system: &str, leg: Leg) -> Draft {
         subscribe: leg,
         link: Link::LOOPBACK,
         workload: Workload::Fixed { bytes: 60 },
-        load: Load::Closed { think_ns: 0, flows: 1 },
+        load: Load::Closed {
+            think_ns: 0,
+            flows: 1,
+        },
         phases: phases(0.3, 0.5, 3.0, 3.0),
         fan_out: 1,
         calls: None,
@@ -48,18 +55,29 @@ impl Draft {
 
     /// Payloads of this size.
     pub fn payload(self, bytes: u32) -> Draft {
-        self.at("payload", bytes).with(|cell| cell.workload = Workload::Fixed { bytes })
+        self.at("payload", bytes)
+            .with(|cell| cell.workload = Workload::Fixed { bytes })
     }
 
     /// Open loop: so many flows, so many messages a second of each.
     pub fn open(self, rate: f64, flows: u32) -> Draft {
-        self.with(|cell| cell.load = Load::Open { rate, flows, arrivals: "periodic".to_owned() })
+        self.with(|cell| {
+            cell.load = Load::Open {
+                rate,
+                flows,
+                arrivals: "periodic".to_owned(),
+            }
+        })
     }
 
     /// A number of repeats of it, each with a seed of its own.
     pub fn repeats(self, count: u32, seed: u64, cells: &mut Vec<Cell>) {
         for repeat in 0..count {
-            cells.push(Cell { repeat, seed: seed + u64::from(repeat), ..self.0.clone() });
+            cells.push(Cell {
+                repeat,
+                seed: seed + u64::from(repeat),
+                ..self.0.clone()
+            });
         }
     }
 }
@@ -67,27 +85,51 @@ impl Draft {
 /// Settle, warm-up, measure and drain in seconds.
 pub fn phases(settle: f64, warmup: f64, measure: f64, drain: f64) -> Phases {
     let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
-    Phases { settle_ns: ns(settle), warmup_ns: ns(warmup), measure_ns: ns(measure), drain_ns: ns(drain) }
+    Phases {
+        settle_ns: ns(settle),
+        warmup_ns: ns(warmup),
+        measure_ns: ns(measure),
+        drain_ns: ns(drain),
+    }
 }
 
 /// MQTT 5 with the window that is usual.
 pub fn mqtt(qos: u8) -> Leg {
-    Leg { protocol: Protocol::Mqtt, qos, version: 5, window: 20 }
+    Leg {
+        protocol: Protocol::Mqtt,
+        qos,
+        version: 5,
+        window: 20,
+    }
 }
 
 /// CoAP, confirmable or not.
 pub fn coap(is_confirmable: bool) -> Leg {
-    Leg { protocol: Protocol::Coap, qos: u8::from(is_confirmable), version: 5, window: 20 }
+    Leg {
+        protocol: Protocol::Coap,
+        qos: u8::from(is_confirmable),
+        version: 5,
+        window: 20,
+    }
 }
 
 /// Any other protocol.
 pub fn of(protocol: Protocol, qos: u8) -> Leg {
-    Leg { protocol, qos, version: 5, window: 20 }
+    Leg {
+        protocol,
+        qos,
+        version: 5,
+        window: 20,
+    }
 }
 
 /// Namespaces, and packets lost in both directions.
 pub fn lossy(percent: f64) -> Link {
-    Link { namespaces: true, loss: percent / 100.0, ..Link::LOOPBACK }
+    Link {
+        namespaces: true,
+        loss: percent / 100.0,
+        ..Link::LOOPBACK
+    }
 }
 
 /// One of three, by the budget.

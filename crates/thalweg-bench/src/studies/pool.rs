@@ -20,7 +20,10 @@ pub struct Room {
 
 impl Room {
     /// One after the other, whatever they take.
-    pub const ALONE: Room = Room { abreast: 1, busy_max: f64::INFINITY };
+    pub const ALONE: Room = Room {
+        abreast: 1,
+        busy_max: f64::INFINITY,
+    };
 }
 
 /// Measures all cells in their order and hands over what came of each, one at a time. Whoever takes them says whether it
@@ -33,12 +36,17 @@ pub fn drive(
     take: &mut (dyn FnMut(&Cell, Measured) -> bool + Send),
 ) {
     let (next, running) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let gate = Mutex::new(Gate { load: Load::default(), last: None });
+    let gate = Mutex::new(Gate {
+        load: Load::default(),
+        last: None,
+    });
     let take = Mutex::new(take);
     let is_over = AtomicBool::new(false);
     let run_some = || {
         loop {
-            if !admitted(&gate, room, &running, || stop.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed)) {
+            if !admitted(&gate, room, &running, || {
+                stop.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed)
+            }) {
                 return;
             }
             let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) else {
@@ -70,7 +78,12 @@ struct Gate {
 }
 
 /// Waits for a place; false if there will be none. Whoever is let in is counted as running.
-fn admitted(gate: &Mutex<Gate>, room: Room, running: &AtomicUsize, is_over: impl Fn() -> bool) -> bool {
+fn admitted(
+    gate: &Mutex<Gate>,
+    room: Room,
+    running: &AtomicUsize,
+    is_over: impl Fn() -> bool,
+) -> bool {
     loop {
         if is_over() {
             return false;
@@ -80,7 +93,9 @@ fn admitted(gate: &Mutex<Gate>, room: Room, running: &AtomicUsize, is_over: impl
             let is_alone = running.load(Ordering::Relaxed) == 0;
             // What has just begun is not seen in the load yet.
             let is_settled = gate.last.is_none_or(|last| last.elapsed() >= BETWEEN);
-            if is_alone || (is_settled && (room.busy_max.is_infinite() || gate.load.part() < room.busy_max)) {
+            if is_alone
+                || (is_settled && (room.busy_max.is_infinite() || gate.load.part() < room.busy_max))
+            {
                 gate.last = Some(Instant::now());
                 running.fetch_add(1, Ordering::Relaxed);
                 return true;
@@ -119,8 +134,16 @@ impl Load {
 fn family_ticks() -> f64 {
     let mut all: HashMap<u32, (u32, f64)> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
         if let Some(found) = parent_and_ticks(&text) {
             all.insert(id, found);
         }
@@ -137,7 +160,10 @@ fn family_ticks() -> f64 {
         }
         false
     };
-    all.iter().filter(|(id, _)| is_ours(**id)).map(|(_, (_, ticks))| ticks).sum()
+    all.iter()
+        .filter(|(id, _)| is_ours(**id))
+        .map(|(_, (_, ticks))| ticks)
+        .sum()
 }
 
 /// A line of /proc/PID/stat: the parent, and user and system time with those of ended children (proc(5), fields 4, 14 to 17).
@@ -146,7 +172,10 @@ fn parent_and_ticks(line: &str) -> Option<(u32, f64)> {
     let rest = line.rsplit_once(')')?.1;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let parent = fields.get(1)?.parse().ok()?;
-    let times = fields.get(11..15)?.iter().filter_map(|text| text.parse::<f64>().ok());
+    let times = fields
+        .get(11..15)?
+        .iter()
+        .filter_map(|text| text.parse::<f64>().ok());
     Some((parent, times.sum()))
 }
 
@@ -184,11 +213,20 @@ mod tests {
             barrier.wait();
             nothing()
         };
-        let room = Room { abreast: 2, busy_max: f64::INFINITY };
-        drive(&all, room, &AtomicBool::new(false), &measure, &mut |cell, _| {
-            taken.push(cell.repeat);
-            true
-        });
+        let room = Room {
+            abreast: 2,
+            busy_max: f64::INFINITY,
+        };
+        drive(
+            &all,
+            room,
+            &AtomicBool::new(false),
+            &measure,
+            &mut |cell, _| {
+                taken.push(cell.repeat);
+                true
+            },
+        );
         taken.sort_unstable();
         assert_eq!(taken, (0..8).collect::<Vec<_>>());
     }
@@ -203,7 +241,9 @@ mod tests {
         });
         assert_eq!(taken, [0, 1, 2]);
         stop.store(true, Ordering::Relaxed);
-        drive(&all, Room::ALONE, &stop, &|_| nothing(), &mut |_, _| panic!("it was stopped"));
+        drive(&all, Room::ALONE, &stop, &|_| nothing(), &mut |_, _| {
+            panic!("it was stopped")
+        });
     }
 
     #[test]

@@ -24,45 +24,190 @@ type Data = fn(&Cell) -> Option<Row>;
 /// Statement, column, trials that refute it, words of the verdict. The trials are cells of the study's standard budget, as far
 /// as the function has a row for them.
 const REFUTED: &[(&str, Column, Data, &str)] = &[
-    ("S1.1", Baseline, |it| e1b(it, |who| if who == "zmq-proxy" { 1e3 } else { 5e4 }), "ZMTP is below MQTT"),
-    ("S1.1", Ours, |it| e1b(it, |who| if who == "thalweg" { 1e3 } else { 5e4 }), "MQTT is below mosquitto"),
-    ("S1.2", Baseline, |it| e1b(it, |who| if who == "zmq-proxy" { 9e4 } else { 1e4 }), "images still differ"),
-    ("S1.2", Ours, |it| e1b(it, |_| 1e4).map(|row| skewed(it, row)), "images still differ"),
-    ("S1.3", Baseline, |it| e1b(it, |_| 1e4), "less than 10 times"),
-    ("S1.4", Baseline, |it| e1c(it, it.system != "thalweg"), "within 1 ms"),
-    ("S1.4", Ours, |it| e1c(it, it.system == "thalweg"), "within 1 ms"),
+    (
+        "S1.1",
+        Baseline,
+        |it| e1b(it, |who| if who == "zmq-proxy" { 1e3 } else { 5e4 }),
+        "ZMTP is below MQTT",
+    ),
+    (
+        "S1.1",
+        Ours,
+        |it| e1b(it, |who| if who == "thalweg" { 1e3 } else { 5e4 }),
+        "MQTT is below mosquitto",
+    ),
+    (
+        "S1.2",
+        Baseline,
+        |it| e1b(it, |who| if who == "zmq-proxy" { 9e4 } else { 1e4 }),
+        "images still differ",
+    ),
+    (
+        "S1.2",
+        Ours,
+        |it| e1b(it, |_| 1e4).map(|row| skewed(it, row)),
+        "images still differ",
+    ),
+    (
+        "S1.3",
+        Baseline,
+        |it| e1b(it, |_| 1e4),
+        "less than 10 times",
+    ),
+    (
+        "S1.4",
+        Baseline,
+        |it| e1c(it, it.system != "thalweg"),
+        "within 1 ms",
+    ),
+    (
+        "S1.4",
+        Ours,
+        |it| e1c(it, it.system == "thalweg"),
+        "within 1 ms",
+    ),
     ("S1.5", Baseline, falling, "falls by 60 %"),
     ("S1.5", Ours, falling, "falls by 60 %"),
     ("S2.0", Baseline, |it| e2(it).map(lost), "90.00 %"),
     ("S2.0", Ours, |it| e2(it).map(lost), "90.00 %"),
-    ("S2.1", Baseline, |it| e2(it).map(|row| Row { response: flat(100.0 / (1.0 + loss(it))), ..row }), "is quicker at"),
-    ("S2.1", Ours, |it| e2(it).map(|row| Row { response: flat(100.0 / (1.0 + loss(it))), ..row }), "is quicker at"),
+    (
+        "S2.1",
+        Baseline,
+        |it| {
+            e2(it).map(|row| Row {
+                response: flat(100.0 / (1.0 + loss(it))),
+                ..row
+            })
+        },
+        "is quicker at",
+    ),
+    (
+        "S2.1",
+        Ours,
+        |it| {
+            e2(it).map(|row| Row {
+                response: flat(100.0 / (1.0 + loss(it))),
+                ..row
+            })
+        },
+        "is quicker at",
+    ),
     ("S2.2", Baseline, slow_coap, "CoAP is never quicker"),
     ("S2.2", Ours, slow_coap, "CoAP is never quicker"),
-    ("S2.3", Baseline, |it| bytes(it, 60, 400.0), "another order at 0 %"),
-    ("S2.3", Ours, |it| bytes(it, 60, 400.0), "another order at 0 %"),
-    ("S2.4", Baseline, |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }), "CON takes as many or more"),
-    ("S2.4", Ours, |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }), "CON takes as many or more"),
-    ("S2.5", Baseline, |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }), "QoS 1 takes more"),
-    ("S2.5", Ours, |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }), "QoS 1 takes more"),
-    ("S2.6", Baseline, |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))), "does not fall"),
-    ("S2.6", Ours, |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))), "does not fall"),
-    ("S3.1", Baseline, |it| arrived(it, "E3a", 100.0), "less than 5 times"),
-    ("S3.1", Ours, |it| arrived(it, "E3a", 100.0), "less than 5 times"),
-    ("S3.2", Baseline, |it| arrived(it, "E3a", 100.0), "DDS 4096 B"),
+    (
+        "S2.3",
+        Baseline,
+        |it| bytes(it, 60, 400.0),
+        "another order at 0 %",
+    ),
+    (
+        "S2.3",
+        Ours,
+        |it| bytes(it, 60, 400.0),
+        "another order at 0 %",
+    ),
+    (
+        "S2.4",
+        Baseline,
+        |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }),
+        "CON takes as many or more",
+    ),
+    (
+        "S2.4",
+        Ours,
+        |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }),
+        "CON takes as many or more",
+    ),
+    (
+        "S2.5",
+        Baseline,
+        |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }),
+        "QoS 1 takes more",
+    ),
+    (
+        "S2.5",
+        Ours,
+        |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }),
+        "QoS 1 takes more",
+    ),
+    (
+        "S2.6",
+        Baseline,
+        |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))),
+        "does not fall",
+    ),
+    (
+        "S2.6",
+        Ours,
+        |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))),
+        "does not fall",
+    ),
+    (
+        "S3.1",
+        Baseline,
+        |it| arrived(it, "E3a", 100.0),
+        "less than 5 times",
+    ),
+    (
+        "S3.1",
+        Ours,
+        |it| arrived(it, "E3a", 100.0),
+        "less than 5 times",
+    ),
+    (
+        "S3.2",
+        Baseline,
+        |it| arrived(it, "E3a", 100.0),
+        "DDS 4096 B",
+    ),
     ("S3.3", Baseline, |it| arrived(it, "E3a", 1.0), "16384 B"),
     ("S3.3", Ours, |it| arrived(it, "E3a", 1.0), "16384 B"),
-    ("S3.4", Baseline, |it| arrived(it, "E3d", 100.0), "1.00 times"),
-    ("S3.5", Baseline, |it| arrived(it, "E3d", 100.0), "1.00 times"),
+    (
+        "S3.4",
+        Baseline,
+        |it| arrived(it, "E3d", 100.0),
+        "1.00 times",
+    ),
+    (
+        "S3.5",
+        Baseline,
+        |it| arrived(it, "E3d", 100.0),
+        "1.00 times",
+    ),
     ("S3.7", Baseline, slower_when_quick, "5.00 times"),
     ("S3.7", Ours, slower_when_quick, "5.00 times"),
     ("S3.8", Baseline, calm_mqtt, "is not above"),
     ("S3.8", Ours, calm_mqtt, "is not above"),
-    ("C, heartbeat", Baseline, |it| arrived(it, "E3d", 100.0), "against"),
-    ("S4.1", Baseline, |it| e4(it, |size| size, 1.0), "grows by 400 %"),
-    ("S4.1", Ours, |it| e4(it, |size| size, 1.0), "grows by 400 %"),
-    ("S4.2", Baseline, |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }), "MQTT 2000 B"),
-    ("S4.2", Ours, |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }), "MQTT 2000 B"),
+    (
+        "C, heartbeat",
+        Baseline,
+        |it| arrived(it, "E3d", 100.0),
+        "against",
+    ),
+    (
+        "S4.1",
+        Baseline,
+        |it| e4(it, |size| size, 1.0),
+        "grows by 400 %",
+    ),
+    (
+        "S4.1",
+        Ours,
+        |it| e4(it, |size| size, 1.0),
+        "grows by 400 %",
+    ),
+    (
+        "S4.2",
+        Baseline,
+        |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }),
+        "MQTT 2000 B",
+    ),
+    (
+        "S4.2",
+        Ours,
+        |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }),
+        "MQTT 2000 B",
+    ),
 ];
 
 /// Statements whose figures are shown and never judged.
@@ -72,21 +217,36 @@ const TOLD: [&str; 2] = ["S4.3", "S4.4"];
 fn every_verdict_says_no_to_data_that_refute_it() {
     for (id, column, data, words) in REFUTED {
         let ruling = found(id, *column, *data).ruling;
-        assert!(matches!(&ruling, Ruling::Not(why) if why.contains(words)), "{id} {column:?}: {ruling:?}");
+        assert!(
+            matches!(&ruling, Ruling::Not(why) if why.contains(words)),
+            "{id} {column:?}: {ruling:?}"
+        );
     }
 }
 
 #[test]
 fn no_statement_that_is_judged_lacks_data_that_refute_it() {
-    let refuted: BTreeSet<(&str, Column)> = REFUTED.iter().map(|(id, column, ..)| (*id, *column)).collect();
+    let refuted: BTreeSet<(&str, Column)> = REFUTED
+        .iter()
+        .map(|(id, column, ..)| (*id, *column))
+        .collect();
     for study in Study::ALL {
         for shape in study.shapes(&[], &[]) {
             for (column, empty) in [(Baseline, &shape.baseline), (Ours, &shape.ours)] {
-                assert_eq!(empty.ruling, Ruling::NotMeasured, "{} {column:?}: nothing was measured", shape.id);
+                assert_eq!(
+                    empty.ruling,
+                    Ruling::NotMeasured,
+                    "{} {column:?}: nothing was measured",
+                    shape.id
+                );
                 let is_judged = !refuted.contains(&(shape.id, column));
                 // What is not built, and what is only told, can come out no more than it can fail.
                 let can_say_yes = empty.is_asked() && !TOLD.contains(&shape.id);
-                assert!(!is_judged || !can_say_yes, "{} {column:?} has no data that refute it", shape.id);
+                assert!(
+                    !is_judged || !can_say_yes,
+                    "{} {column:?} has no data that refute it",
+                    shape.id
+                );
             }
         }
     }
@@ -97,7 +257,10 @@ fn what_is_only_told_is_never_reproduced() {
     for id in TOLD {
         for column in [Baseline, Ours] {
             let found = found(id, column, |it| e4(it, |_| 1.0, 1.0));
-            assert!(matches!(found.ruling, Ruling::NotJudged(_)) && found.figures.contains("1000 B"), "{id} {found:?}");
+            assert!(
+                matches!(found.ruling, Ruling::NotJudged(_)) && found.figures.contains("1000 B"),
+                "{id} {found:?}"
+            );
         }
     }
 }
@@ -107,13 +270,21 @@ fn what_is_only_told_is_never_reproduced() {
 fn a_flood_that_did_not_arrive_is_not_replaced_by_what_another_experiment_offered() {
     let of = |id, column| {
         found(id, column, |it| match it.experiment.as_str() {
-            "E1a" => Some(Row { delivered: 9000, seconds: 1.0, ..full() }),
+            "E1a" => Some(Row {
+                delivered: 9000,
+                seconds: 1.0,
+                ..full()
+            }),
             _ => e1b(it, |who| if who == "thalweg" { 1e6 } else { 0.0 }),
         })
     };
     assert_eq!(of("S1.1", Baseline), Found::nothing());
     let ours = of("S1.1", Ours);
-    assert!(ours.ruling == Ruling::NotMeasured && ours.figures.contains("no flood of one of them arrived"), "{ours:?}");
+    assert!(
+        ours.ruling == Ruling::NotMeasured
+            && ours.figures.contains("no flood of one of them arrived"),
+        "{ours:?}"
+    );
 }
 
 #[test]
@@ -137,7 +308,10 @@ fn a_point_at_which_the_broker_broke_down_is_a_part_of_the_curve() {
         Some(Row { standing, ..row })
     };
     let ruling = found("S1.5", Ours, data).ruling;
-    assert!(matches!(&ruling, Ruling::NotJudged(why) if why.contains("points count")), "{ruling:?}");
+    assert!(
+        matches!(&ruling, Ruling::NotJudged(why) if why.contains("points count")),
+        "{ruling:?}"
+    );
 }
 
 #[test]
@@ -148,19 +322,39 @@ fn intervals_that_overlap_leave_a_statement_open() {
         let factor = 1.0 + 0.5 * f64::from(it.repeat);
         let more = |count: Option<u64>| count.map(|count| (count as f64 * factor) as u64);
         let (wire_bytes, wire_frames) = (more(row.wire_bytes), more(row.wire_frames));
-        Some(Row { wire_bytes, wire_frames, cpu_client_s: row.cpu_client_s * factor, ..row })
+        Some(Row {
+            wire_bytes,
+            wire_frames,
+            cpu_client_s: row.cpu_client_s * factor,
+            ..row
+        })
     };
     let ruling = found("S4.2", Ours, noisy).ruling;
-    assert!(matches!(&ruling, Ruling::NotJudged(why) if why.contains("within the intervals")), "{ruling:?}");
+    assert!(
+        matches!(&ruling, Ruling::NotJudged(why) if why.contains("within the intervals")),
+        "{ruling:?}"
+    );
 }
 
 #[test]
 fn the_studys_order_has_to_appear() {
-    let another: Data =
-        |it| e4(it, |_| 1.0, 1.0).map(|row| Row { response: flat(if is_mqtt(it) { 1.0 } else { 2.0 }), ..row });
+    let another: Data = |it| {
+        e4(it, |_| 1.0, 1.0).map(|row| Row {
+            response: flat(if is_mqtt(it) { 1.0 } else { 2.0 }),
+            ..row
+        })
+    };
     let found = found("S4.1", Ours, another);
-    assert!(found.figures.contains("the study's order at 0 of 9 sizes"), "{}", found.figures);
-    assert!(matches!(&found.ruling, Ruling::Not(why) if why.contains("0 of 9 sizes")), "{:?}", found.ruling);
+    assert!(
+        found.figures.contains("the study's order at 0 of 9 sizes"),
+        "{}",
+        found.figures
+    );
+    assert!(
+        matches!(&found.ruling, Ruling::Not(why) if why.contains("0 of 9 sizes")),
+        "{:?}",
+        found.ruling
+    );
 }
 
 /// What a study says of trials.
@@ -176,7 +370,11 @@ fn found(id: &str, column: Column, data: Data) -> Found {
             .collect();
         for shape in study.shapes(&groups(&trials), &trials) {
             if shape.id == id {
-                return if column == Ours { shape.ours } else { shape.baseline };
+                return if column == Ours {
+                    shape.ours
+                } else {
+                    shape.baseline
+                };
             }
         }
     }
@@ -185,24 +383,43 @@ fn found(id: &str, column: Column, data: Data) -> Found {
 
 /// A thousand messages that all came.
 fn full() -> Row {
-    Row { intended: 1000, sent: 1000, expected: 1000, delivered: 1000, seconds: 1.0, ..Row::blank(Standing::Valid) }
+    Row {
+        intended: 1000,
+        sent: 1000,
+        expected: 1000,
+        delivered: 1000,
+        seconds: 1.0,
+        ..Row::blank(Standing::Valid)
+    }
 }
 
 fn more(name: &str, value: f64, row: Row) -> Row {
-    Row { more: [(name.to_owned(), value)].into(), ..row }
+    Row {
+        more: [(name.to_owned(), value)].into(),
+        ..row
+    }
 }
 
 fn e1b(cell: &Cell, rate: fn(&str) -> f64) -> Option<Row> {
     let rate = rate(&cell.system);
-    (cell.experiment == "E1b").then(|| more(ARRIVED, rate, full())).filter(|_| rate > 0.0)
+    (cell.experiment == "E1b")
+        .then(|| more(ARRIVED, rate, full()))
+        .filter(|_| rate > 0.0)
 }
 
 fn skewed(cell: &Cell, row: Row) -> Row {
-    if cell.publish.protocol == Protocol::Mqtt { more(ARRIVED, 9e4, row) } else { row }
+    if cell.publish.protocol == Protocol::Mqtt {
+        more(ARRIVED, 9e4, row)
+    } else {
+        row
+    }
 }
 
 fn e1c(cell: &Cell, is_slow: bool) -> Option<Row> {
-    (cell.experiment == "E1c").then(|| Row { response: flat(if is_slow { 2e6 } else { 1.0 }), ..full() })
+    (cell.experiment == "E1c").then(|| Row {
+        response: flat(if is_slow { 2e6 } else { 1.0 }),
+        ..full()
+    })
 }
 
 fn falling(cell: &Cell) -> Option<Row> {
@@ -211,11 +428,17 @@ fn falling(cell: &Cell) -> Option<Row> {
 }
 
 fn e2(cell: &Cell) -> Option<Row> {
-    cell.experiment.starts_with("E2").then(|| Row { response: flat(1.0), ..full() })
+    cell.experiment.starts_with("E2").then(|| Row {
+        response: flat(1.0),
+        ..full()
+    })
 }
 
 fn lost(row: Row) -> Row {
-    Row { delivered: 900, ..row }
+    Row {
+        delivered: 900,
+        ..row
+    }
 }
 
 fn loss(cell: &Cell) -> f64 {
@@ -223,8 +446,15 @@ fn loss(cell: &Cell) -> f64 {
 }
 
 fn slow_coap(cell: &Cell) -> Option<Row> {
-    let ms = if cell.publish.protocol == Protocol::Coap { 100.0 } else { 1.0 };
-    e2(cell).map(|row| Row { response: flat(ms), ..row })
+    let ms = if cell.publish.protocol == Protocol::Coap {
+        100.0
+    } else {
+        1.0
+    };
+    e2(cell).map(|row| Row {
+        response: flat(ms),
+        ..row
+    })
 }
 
 fn is_con(cell: &Cell) -> bool {
@@ -237,16 +467,31 @@ fn is_mqtt(cell: &Cell) -> bool {
 
 fn bytes(cell: &Cell, size: u32, each: f64) -> Option<Row> {
     let row = e2(cell).filter(|_| payload(cell) == Some(size))?;
-    Some(Row { wire_bytes: Some((each * row.delivered as f64) as u64), ..row })
+    Some(Row {
+        wire_bytes: Some((each * row.delivered as f64) as u64),
+        ..row
+    })
 }
 
 fn arrived(cell: &Cell, experiment: &str, rate: f64) -> Option<Row> {
-    (cell.experiment == experiment).then(|| more(ARRIVED, rate, Row { response: flat(1.0), ..full() }))
+    (cell.experiment == experiment).then(|| {
+        more(
+            ARRIVED,
+            rate,
+            Row {
+                response: flat(1.0),
+                ..full()
+            },
+        )
+    })
 }
 
 fn slower_when_quick(cell: &Cell) -> Option<Row> {
     let is_quick = cell.axes.get("rate").is_some_and(|rate| rate != "200/s");
-    (cell.experiment == "E3b").then(|| Row { response: flat(if is_quick { 5.0 } else { 1.0 }), ..full() })
+    (cell.experiment == "E3b").then(|| Row {
+        response: flat(if is_quick { 5.0 } else { 1.0 }),
+        ..full()
+    })
 }
 
 fn calm_mqtt(cell: &Cell) -> Option<Row> {
@@ -270,5 +515,14 @@ fn e4(cell: &Cell, ms: fn(f64) -> f64, cost: f64) -> Option<Row> {
 /// A distribution of one value, in milliseconds.
 fn flat(ms: f64) -> Quantiles {
     let us = ms * 1e3;
-    Quantiles { count: 1000, mean: us, sd: 0.0, p50: us, p90: us, p99: us, p999: us, max: us }
+    Quantiles {
+        count: 1000,
+        mean: us,
+        sd: 0.0,
+        p50: us,
+        p90: us,
+        p99: us,
+        p999: us,
+        max: us,
+    }
 }

@@ -29,17 +29,26 @@ pub struct Found {
 impl Found {
     /// Nothing was measured that it could be judged by.
     pub fn nothing() -> Found {
-        Found { figures: "-".to_owned(), ruling: Ruling::NotMeasured }
+        Found {
+            figures: "-".to_owned(),
+            ruling: Ruling::NotMeasured,
+        }
     }
 
     /// It does not apply to this column; why stands in place of figures.
     pub fn not_asked(why: &str) -> Found {
-        Found { figures: why.to_owned(), ruling: Ruling::NotMeasured }
+        Found {
+            figures: why.to_owned(),
+            ruling: Ruling::NotMeasured,
+        }
     }
 
     /// Figures that are shown and never judged, and why.
     pub fn told(figures: String, why: &str) -> Found {
-        Found { figures, ruling: Ruling::NotJudged(why.to_owned()) }
+        Found {
+            figures,
+            ruling: Ruling::NotJudged(why.to_owned()),
+        }
     }
 
     /// Whether it applies to this column, as far as [`Found::nothing`] tells it from [`Found::not_asked`].
@@ -55,19 +64,26 @@ impl Found {
 
     /// The same, and what the data leave open: one fault refutes; without any, whatever is open keeps it from being judged.
     pub fn weighed(figures: String, faults: &[String], open: &[String]) -> Found {
-        let ruling =
-            match (figures.is_empty() && faults.is_empty() && open.is_empty(), faults.is_empty(), open.is_empty()) {
-                (true, ..) => return Found::nothing(),
-                (_, false, _) => Ruling::Not(some(faults)),
-                (_, true, false) => Ruling::NotJudged(some(open)),
-                (_, true, true) => Ruling::Reproduced,
-            };
+        let ruling = match (
+            figures.is_empty() && faults.is_empty() && open.is_empty(),
+            faults.is_empty(),
+            open.is_empty(),
+        ) {
+            (true, ..) => return Found::nothing(),
+            (_, false, _) => Ruling::Not(some(faults)),
+            (_, true, false) => Ruling::NotJudged(some(open)),
+            (_, true, true) => Ruling::Reproduced,
+        };
         Found { figures, ruling }
     }
 
     /// The same, but if it came out then without these parts.
     pub fn without(self, missing: &[String]) -> Found {
-        if missing.is_empty() { self } else { self.under(format!("without {}", some(missing))) }
+        if missing.is_empty() {
+            self
+        } else {
+            self.under(format!("without {}", some(missing)))
+        }
     }
 
     /// The same, but if it came out then only under this condition.

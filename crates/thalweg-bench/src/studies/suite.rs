@@ -21,7 +21,10 @@ use crate::{paper, trial};
 
 /// Runs a study; the summary goes to `out`, progress to standard error.
 pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", study.name(), unix_seconds())));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{}-{}", study.name(), unix_seconds())));
     nest::enter_for(&cells(study, args))?;
     let stop = stopper();
     measure(study, args, &folder, &stop)?;
@@ -33,7 +36,11 @@ pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Ou
     if !args.quiet {
         eprintln!("written: {}", folder.join("report.html").display());
     }
-    Ok(if stop.load(Ordering::Relaxed) { Outcome::Interrupted } else { found.outcome })
+    Ok(if stop.load(Ordering::Relaxed) {
+        Outcome::Interrupted
+    } else {
+        found.outcome
+    })
 }
 
 /// The cells of a study as the command line wants them.
@@ -42,7 +49,11 @@ pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
     if let Some(repeats) = args.repeats {
         let firsts: Vec<Cell> = cells.into_iter().filter(|cell| cell.repeat == 0).collect();
         let again = |repeat: u32| {
-            firsts.iter().map(move |cell| Cell { repeat, seed: args.seed + u64::from(repeat), ..cell.clone() })
+            firsts.iter().map(move |cell| Cell {
+                repeat,
+                seed: args.seed + u64::from(repeat),
+                ..cell.clone()
+            })
         };
         cells = (0..repeats).flat_map(again).collect();
     }
@@ -50,7 +61,9 @@ pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
     if !args.like.is_empty() {
         cells.retain(|cell| {
             let key = cell.key();
-            args.like.iter().any(|like| key.contains(like.as_str()) || key.contains(&like.replace(' ', "_")))
+            args.like
+                .iter()
+                .any(|like| key.contains(like.as_str()) || key.contains(&like.replace(' ', "_")))
         });
     }
     cells
@@ -70,7 +83,10 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
     let due: Vec<Cell> = cells.into_iter().filter(|cell| !writer.has(cell)).collect();
     let room = match study.abreast() {
         1 => Room::ALONE,
-        abreast => Room { abreast, busy_max: BUSY_MAX },
+        abreast => Room {
+            abreast,
+            busy_max: BUSY_MAX,
+        },
     };
     let (begun, mut over) = (Instant::now(), 0);
     let mut failure = None;
@@ -83,7 +99,12 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
         if !args.quiet {
             let left = begun.elapsed().as_secs_f64() / over as f64 * (due.len() - over) as f64;
             let words = said(&measured);
-            eprintln!("{}/{}, {left:.0} s left: {}: {words}", over, due.len(), group::name_of(cell));
+            eprintln!(
+                "{}/{}, {left:.0} s left: {}: {words}",
+                over,
+                due.len(),
+                group::name_of(cell)
+            );
         }
         match writer.write(cell, &measured) {
             Ok(()) => true,
@@ -108,11 +129,18 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Measured {
 
 /// Adds what arrived in the whole seconds of the measured phase.
 fn counted(cell: &Cell, mut measured: Measured) -> Measured {
-    let (from, to) = (cell.phases.warmup_ns, cell.phases.warmup_ns + cell.phases.measure_ns);
+    let (from, to) = (
+        cell.phases.warmup_ns,
+        cell.phases.warmup_ns + cell.phases.measure_ns,
+    );
     let (first, end) = (from.div_ceil(SECOND) as usize, (to / SECOND) as usize);
-    if let Some(seconds) = measured.seconds.get(first..end.min(measured.seconds.len())).filter(|some| !some.is_empty())
+    if let Some(seconds) = measured
+        .seconds
+        .get(first..end.min(measured.seconds.len()))
+        .filter(|some| !some.is_empty())
     {
-        let arrived = seconds.iter().map(|second| second.received).sum::<u64>() as f64 / seconds.len() as f64;
+        let arrived =
+            seconds.iter().map(|second| second.received).sum::<u64>() as f64 / seconds.len() as f64;
         measured.row.more.insert(group::ARRIVED.to_owned(), arrived);
     }
     measured
@@ -133,7 +161,10 @@ pub(super) fn nothing(standing: Standing) -> Measured {
 fn said(measured: &Measured) -> String {
     let row = &measured.row;
     match &row.standing {
-        Standing::Valid => format!("{} of {}, p99 {:.0} us", row.delivered, row.expected, row.response.p99),
+        Standing::Valid => format!(
+            "{} of {}, p99 {:.0} us",
+            row.delivered, row.expected, row.response.p99
+        ),
         Standing::GeneratorLimited(why) => format!("generator-limited: {why}"),
         Standing::HeldBack(why) => format!("held-back: {why}"),
         Standing::Invalid(why) => format!("invalid: {why}"),
@@ -165,7 +196,13 @@ mod tests {
     #[test]
     fn a_seed_is_an_order() {
         for study in Study::ALL {
-            let keys = |seed| study.cells(Budget::Quick, seed).iter().map(Cell::key).collect::<Vec<_>>();
+            let keys = |seed| {
+                study
+                    .cells(Budget::Quick, seed)
+                    .iter()
+                    .map(Cell::key)
+                    .collect::<Vec<_>>()
+            };
             assert_eq!(keys(3), keys(3));
             assert_ne!(keys(3), keys(4));
         }
@@ -178,13 +215,22 @@ mod tests {
             let starts = if cell.system == "rabbitmq" { 8.0 } else { 1.0 };
             (phases.settle_ns + phases.warmup_ns + phases.measure_ns) as f64 * 1e-9 + starts
         };
-        study.cells(budget, 1).iter().filter(|cell| there(cell)).map(of).sum::<f64>() / study.abreast() as f64
+        study
+            .cells(budget, 1)
+            .iter()
+            .filter(|cell| there(cell))
+            .map(of)
+            .sum::<f64>()
+            / study.abreast() as f64
     }
 
     #[test]
     fn a_quick_run_of_what_runs_alone_ends_in_minutes() {
         let there = |cell: &Cell| cell.publish.protocol != Protocol::Xmpp;
-        let both = [Study::E1, Study::E3].map(|study| seconds(study, Budget::Quick, there)).iter().sum::<f64>();
+        let both = [Study::E1, Study::E3]
+            .map(|study| seconds(study, Budget::Quick, there))
+            .iter()
+            .sum::<f64>();
         assert!(both < 570.0, "{both} s of the 20 minutes");
     }
 
@@ -192,7 +238,13 @@ mod tests {
     fn a_standard_run_ends_in_hours() {
         let minutes = |study| seconds(study, Budget::Standard, |_| true) / 60.0;
         // E4 waits beside E2; E5 and E2d take half an hour.
-        let all = minutes(Study::E1) + minutes(Study::E3) + minutes(Study::E2).max(minutes(Study::E4)) + 30.0;
-        assert!(all < 220.0, "{all} minutes of four hours (EXPERIMENTS 4), and something for slow ends");
+        let all = minutes(Study::E1)
+            + minutes(Study::E3)
+            + minutes(Study::E2).max(minutes(Study::E4))
+            + 30.0;
+        assert!(
+            all < 220.0,
+            "{all} minutes of four hours (EXPERIMENTS 4), and something for slow ends"
+        );
     }
 }

@@ -58,7 +58,17 @@ impl Order {
         };
         let is_binned = matches!(class, Class::Simple | Class::Complex);
         let bytes = if class == Class::Json { 1000 } else { 100 };
-        Order { class, seed, hours: 24.0, sources, members, is_binned, rate: 1.0, bytes, burst: 10 }
+        Order {
+            class,
+            seed,
+            hours: 24.0,
+            sources,
+            members,
+            is_binned,
+            rate: 1.0,
+            bytes,
+            burst: 10,
+        }
     }
 
     fn kinds(&self) -> u32 {
@@ -81,7 +91,10 @@ pub fn generate(order: &Order) -> Result<Trace, String> {
         true => Body::Bins(bins(order)),
         false => Body::Messages(messages(order)),
     };
-    let class = order.class.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let class = order
+        .class
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned());
     let about = [
         ("class", class),
         ("seed", order.seed.to_string()),
@@ -89,9 +102,14 @@ pub fn generate(order: &Order) -> Result<Trace, String> {
         ("sources", order.sources.to_string()),
         ("members", order.members.to_string()),
     ];
-    let about: Vec<(String, String)> = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let about: Vec<(String, String)> = about
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
     match &body {
-        Body::Messages(messages) if messages.is_empty() => Err("no message in that time".to_owned()),
+        Body::Messages(messages) if messages.is_empty() => {
+            Err("no message in that time".to_owned())
+        }
         _ => Ok(Trace { about, body }),
     }
 }
@@ -111,9 +129,15 @@ fn expected(order: &Order) -> f64 {
 /// What one source of each kind does in each quarter of an hour, as seen in a simulation of some of its members.
 fn bins(order: &Order) -> Vec<Vec<Bin>> {
     let count = (order.hours * 3600.0 / BIN_S as f64).ceil() as u64;
-    let most = if order.class == Class::Complex { CARS_SEEN } else { MEMBERS_SEEN };
+    let most = if order.class == Class::Complex {
+        CARS_SEEN
+    } else {
+        MEMBERS_SEEN
+    };
     let members = order.members.clamp(1, most);
-    let mut sources: Vec<Source> = (0..order.kinds()).map(|kind| Source::new(order, kind, members)).collect();
+    let mut sources: Vec<Source> = (0..order.kinds())
+        .map(|kind| Source::new(order, kind, members))
+        .collect();
     let mut bins = Vec::new();
     for number in 0..count {
         let to = (number + 1) * BIN_S * SECOND_US;
@@ -121,12 +145,26 @@ fn bins(order: &Order) -> Vec<Vec<Bin>> {
             let mut all = Vec::new();
             source.run(to, &mut all);
             all.sort_unstable_by_key(|(at, _)| *at);
-            let mut gaps: Vec<f64> =
-                all.windows(2).map(|pair| if let [(a, _), (b, _)] = pair { (b - a) as f64 } else { 0.0 }).collect();
+            let mut gaps: Vec<f64> = all
+                .windows(2)
+                .map(|pair| {
+                    if let [(a, _), (b, _)] = pair {
+                        (b - a) as f64
+                    } else {
+                        0.0
+                    }
+                })
+                .collect();
             let mut sizes: Vec<f64> = all.iter().map(|(_, bytes)| f64::from(*bytes)).collect();
-            let bin = Quantiles::of(&mut gaps).and_then(|gaps| gaps.scaled()).zip(Quantiles::of(&mut sizes));
+            let bin = Quantiles::of(&mut gaps)
+                .and_then(|gaps| gaps.scaled())
+                .zip(Quantiles::of(&mut sizes));
             let share = f64::from(order.members) / f64::from(members);
-            bin.map(|(gaps, sizes)| Bin { rate: all.len() as f64 / BIN_S as f64 * share, gaps, sizes })
+            bin.map(|(gaps, sizes)| Bin {
+                rate: all.len() as f64 / BIN_S as f64 * share,
+                gaps,
+                sizes,
+            })
         };
         let kinds: Option<Vec<Bin>> = sources.iter_mut().map(seen).collect();
         // Fewer than three messages in a quarter of an hour: as in the one before.
@@ -142,7 +180,11 @@ fn messages(order: &Order) -> Vec<Message> {
         let mut source = Source::new(order, number, order.members.max(1));
         let mut all = Vec::new();
         source.run(end, &mut all);
-        messages.extend(all.into_iter().map(|(at_us, bytes)| Message { at_us, source: number, bytes }));
+        messages.extend(all.into_iter().map(|(at_us, bytes)| Message {
+            at_us,
+            source: number,
+            bytes,
+        }));
     }
     messages.sort_unstable_by_key(|message| (message.at_us, message.source, message.bytes));
     messages
@@ -151,31 +193,76 @@ fn messages(order: &Order) -> Vec<Message> {
 /// A publisher.
 enum Source {
     Gateway(Vec<Node>),
-    Fleet { cars: Vec<Car>, company: u32, random: Random },
-    Cameras { next_us: Vec<u64>, random: Random },
-    Plain { class: Class, rate: f64, bytes: u32, burst: u32, next_us: u64, sent: u32, random: Random },
+    Fleet {
+        cars: Vec<Car>,
+        company: u32,
+        random: Random,
+    },
+    Cameras {
+        next_us: Vec<u64>,
+        random: Random,
+    },
+    Plain {
+        class: Class,
+        rate: f64,
+        bytes: u32,
+        burst: u32,
+        next_us: u64,
+        sent: u32,
+        random: Random,
+    },
 }
 
 impl Source {
     fn new(order: &Order, number: u32, members: u32) -> Source {
         let mut random = Random::new(order.seed ^ (u64::from(number) << 32) ^ order.class as u64);
         match order.class {
-            Class::Simple => {
-                Source::Gateway((0..members).map(|_| Node::new(phase(&mut random, SECOND_US), random.draw())).collect())
-            }
+            Class::Simple => Source::Gateway(
+                (0..members)
+                    .map(|_| Node::new(phase(&mut random, SECOND_US), random.draw()))
+                    .collect(),
+            ),
             Class::Complex => {
-                let cars = (0..members).map(|_| Car { next_us: phase(&mut random, 60 * SECOND_US) }).collect();
-                Source::Fleet { cars, company: number % 2, random }
+                let cars = (0..members)
+                    .map(|_| Car {
+                        next_us: phase(&mut random, 60 * SECOND_US),
+                    })
+                    .collect();
+                Source::Fleet {
+                    cars,
+                    company: number % 2,
+                    random,
+                }
             }
             Class::Multimedia => {
-                let next_us = (0..members).map(|_| phase(&mut random, 30 * SECOND_US)).collect();
+                let next_us = (0..members)
+                    .map(|_| phase(&mut random, 30 * SECOND_US))
+                    .collect();
                 Source::Cameras { next_us, random }
             }
             class => {
-                let every = if order.rate > 0.0 { SECOND_US as f64 / order.rate } else { SECOND_US as f64 };
-                let next_us = if class == Class::Burst { 0 } else { phase(&mut random, every as u64) };
-                let Order { rate, bytes, burst, .. } = *order;
-                Source::Plain { class, rate, bytes, burst: burst.max(1), next_us, sent: 0, random }
+                let every = if order.rate > 0.0 {
+                    SECOND_US as f64 / order.rate
+                } else {
+                    SECOND_US as f64
+                };
+                let next_us = if class == Class::Burst {
+                    0
+                } else {
+                    phase(&mut random, every as u64)
+                };
+                let Order {
+                    rate, bytes, burst, ..
+                } = *order;
+                Source::Plain {
+                    class,
+                    rate,
+                    bytes,
+                    burst: burst.max(1),
+                    next_us,
+                    sent: 0,
+                    random,
+                }
             }
         }
     }
@@ -184,7 +271,11 @@ impl Source {
     fn run(&mut self, to: u64, out: &mut Vec<(u64, u32)>) {
         match self {
             Source::Gateway(nodes) => nodes.iter_mut().for_each(|node| node.run(to, out)),
-            Source::Fleet { cars, company, random } => {
+            Source::Fleet {
+                cars,
+                company,
+                random,
+            } => {
                 for car in cars {
                     while car.next_us < to {
                         if random.unit() < availability(hour_of(car.next_us)) {
@@ -200,7 +291,8 @@ impl Source {
                         if random.unit() >= DUPLICATES {
                             let mean = IMAGE_BYTES * image_factor(hour_of(*next));
                             // The mean of a log-normal is exp(μ + σ²/2).
-                            let spread = IMAGE_SIGMA * random.normal() - IMAGE_SIGMA * IMAGE_SIGMA / 2.0;
+                            let spread =
+                                IMAGE_SIGMA * random.normal() - IMAGE_SIGMA * IMAGE_SIGMA / 2.0;
                             out.push((*next, (mean * spread.exp()).round() as u32));
                         }
                         let jitter = (random.unit() * 2.0 - 1.0) * IMAGE_JITTER_S;
@@ -208,7 +300,15 @@ impl Source {
                     }
                 }
             }
-            Source::Plain { class, rate, bytes, burst, next_us, sent, random } => {
+            Source::Plain {
+                class,
+                rate,
+                bytes,
+                burst,
+                next_us,
+                sent,
+                random,
+            } => {
                 while *next_us < to {
                     out.push((*next_us, *bytes));
                     *sent += 1;
@@ -219,7 +319,8 @@ impl Source {
                         Class::Burst if is_last => (every * f64::from(*burst)) as u64,
                         Class::Burst => 0,
                         Class::Json if is_last => {
-                            INTERVAL_US + ((0.001 + random.unit() * 0.999) * SECOND_US as f64) as u64
+                            INTERVAL_US
+                                + ((0.001 + random.unit() * 0.999) * SECOND_US as f64) as u64
                         }
                         Class::Json => INTERVAL_US,
                         _ => every.max(1.0) as u64,
@@ -240,7 +341,12 @@ struct Node {
 
 impl Node {
     fn new(next_us: u64, seed: u64) -> Node {
-        Node { next_us, random: Random::new(seed), noise: [0.0; 4], sent: [0.0; 4] }
+        Node {
+            next_us,
+            random: Random::new(seed),
+            noise: [0.0; 4],
+            sent: [0.0; 4],
+        }
     }
 
     fn run(&mut self, to: u64, out: &mut Vec<(u64, u32)>) {
@@ -250,15 +356,23 @@ impl Node {
             let mut is_far = false;
             for (channel, (noise, sent)) in self.noise.iter_mut().zip(&self.sent).enumerate() {
                 // Ornstein-Uhlenbeck in steps of a second; clouds move light, and there is none at night.
-                let (step, swing) =
-                    if channel < 2 { (CLIMATE_STEP, CLIMATE_SWING) } else { (LIGHT_STEP * light, LIGHT_SWING) };
+                let (step, swing) = if channel < 2 {
+                    (CLIMATE_STEP, CLIMATE_SWING)
+                } else {
+                    (LIGHT_STEP * light, LIGHT_SWING)
+                };
                 *noise = *noise * PULL + step * self.random.normal();
                 is_far |= (*noise + swing * light - sent).abs() > 1.0;
             }
             if is_far {
                 // A message has all four channels.
                 for (channel, (noise, sent)) in self.noise.iter().zip(&mut self.sent).enumerate() {
-                    *sent = noise + if channel < 2 { CLIMATE_SWING } else { LIGHT_SWING } * light;
+                    *sent = noise
+                        + if channel < 2 {
+                            CLIMATE_SWING
+                        } else {
+                            LIGHT_SWING
+                        } * light;
                 }
                 out.push((self.next_us, SIMPLE_BYTES));
             }
@@ -272,13 +386,20 @@ struct Car {
 }
 
 fn report_bytes(company: u32, random: &mut Random) -> u32 {
-    let (mean, spread) = if company == 0 { (214.0, 12.0) } else { (1240.0, 60.0) };
-    (mean + spread * random.normal()).round().clamp(mean * 0.5, mean * 1.5) as u32
+    let (mean, spread) = if company == 0 {
+        (214.0, 12.0)
+    } else {
+        (1240.0, 60.0)
+    };
+    (mean + spread * random.normal())
+        .round()
+        .clamp(mean * 0.5, mean * 1.5) as u32
 }
 
 /// How much light there is: 0 from 20 to 5 h, 1 about noon.
 pub fn daylight(hour: f64) -> f64 {
-    (std::f64::consts::PI * (hour - 5.0) / 15.0).sin().max(0.0) * f64::from(u8::from((5.0..20.0).contains(&hour)))
+    (std::f64::consts::PI * (hour - 5.0) / 15.0).sin().max(0.0)
+        * f64::from(u8::from((5.0..20.0).contains(&hour)))
 }
 
 /// Part of the cars that are free: 1 at night, 0.75 at 9 h, 0.65 from 17 to 20 h.

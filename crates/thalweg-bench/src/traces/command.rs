@@ -78,7 +78,10 @@ pub fn generate_file(args: &GenArgs, out: &mut dyn Write) -> io::Result<Outcome>
     file.flush()?;
     match &trace.body {
         Body::Messages(messages) => {
-            let bytes: u64 = messages.iter().map(|message| u64::from(message.bytes)).sum();
+            let bytes: u64 = messages
+                .iter()
+                .map(|message| u64::from(message.bytes))
+                .sum();
             let count = messages.len() as f64;
             let rate = count / (order.hours * 3600.0);
             writeln!(
@@ -90,8 +93,15 @@ pub fn generate_file(args: &GenArgs, out: &mut dyn Write) -> io::Result<Outcome>
         }
         Body::Bins(bins) => {
             let rates = bins.iter().flatten().map(|bin| bin.rate);
-            let (low, high) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
-            writeln!(out, "{} quarters of an hour, {low:.3}/s to {high:.3}/s a source", bins.len())?;
+            let (low, high) = (
+                rates.clone().fold(f64::INFINITY, f64::min),
+                rates.fold(0.0, f64::max),
+            );
+            writeln!(
+                out,
+                "{} quarters of an hour, {low:.3}/s to {high:.3}/s a source",
+                bins.len()
+            )?;
         }
     }
     Ok(Outcome::Done)

@@ -12,7 +12,11 @@ pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
         "simple" => Class::Simple,
         "complex" => Class::Complex,
         "multimedia" => Class::Multimedia,
-        _ => return Err(format!("there is no class {name:?}: simple, complex, multimedia")),
+        _ => {
+            return Err(format!(
+                "there is no class {name:?}: simple, complex, multimedia"
+            ));
+        }
     };
     let mut days = DAYS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(day) = days.get(&(name.to_owned(), seed)) {
@@ -20,8 +24,16 @@ pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
     }
     let usual = Order::of(class, seed);
     // One publisher of the study stands for ten cameras (EXPERIMENTS 2, item 3).
-    let members = if class == Class::Multimedia { 10 } else { usual.members };
-    let day = Arc::new(generate(&Order { is_binned: true, members, ..usual })?);
+    let members = if class == Class::Multimedia {
+        10
+    } else {
+        usual.members
+    };
+    let day = Arc::new(generate(&Order {
+        is_binned: true,
+        members,
+        ..usual
+    })?);
     days.insert((name.to_owned(), seed), day.clone());
     Ok(day)
 }
@@ -29,7 +41,13 @@ pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
 /// Messages a second of a source, over the whole of a trace of distributions and all of its kinds; 0 for any other.
 pub fn mean_rate(trace: &Trace) -> f64 {
     match &trace.body {
-        Body::Bins(bins) => crate::stats::mean(&bins.iter().flatten().map(|bin| bin.rate).collect::<Vec<_>>()),
+        Body::Bins(bins) => crate::stats::mean(
+            &bins
+                .iter()
+                .flatten()
+                .map(|bin| bin.rate)
+                .collect::<Vec<_>>(),
+        ),
         Body::Messages(_) => 0.0,
     }
 }

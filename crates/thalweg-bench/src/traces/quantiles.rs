@@ -12,8 +12,8 @@ pub struct Quantiles([f64; 22]);
 impl Quantiles {
     /// Parts of one that lie below.
     pub const LEVELS: [f64; 22] = [
-        0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
-        0.99, 1.0,
+        0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75,
+        0.8, 0.85, 0.9, 0.95, 0.99, 1.0,
     ];
 
     /// Of numbers; nothing for none.
@@ -62,7 +62,11 @@ impl Quantiles {
         let mut values = [0.0; 22];
         let mut fields = text.split(',');
         for value in &mut values {
-            *value = fields.next()?.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+            *value = fields
+                .next()?
+                .parse()
+                .ok()
+                .filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
         }
         let is_ascending = values.windows(2).all(|pair| pair.first() <= pair.last());
         (fields.next().is_none() && is_ascending).then_some(Quantiles(values))
@@ -71,7 +75,11 @@ impl Quantiles {
 
 impl fmt::Display for Quantiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values: Vec<String> = self.0.iter().map(|value| ((value * 1e4).round() / 1e4).to_string()).collect();
+        let values: Vec<String> = self
+            .0
+            .iter()
+            .map(|value| ((value * 1e4).round() / 1e4).to_string())
+            .collect();
         f.write_str(&values.join(","))
     }
 }

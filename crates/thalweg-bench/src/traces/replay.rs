@@ -10,7 +10,13 @@ use super::trace::{BIN_S, Bin, Body, Trace};
 use crate::sim::random::Random;
 
 /// Messages until `end_ns`: time in nanoseconds, flow, bytes; ascending.
-pub fn messages(trace: &Trace, flows: u32, speed: f64, seed: u64, end_ns: u64) -> Result<Vec<(u64, u32, u32)>, String> {
+pub fn messages(
+    trace: &Trace,
+    flows: u32,
+    speed: f64,
+    seed: u64,
+    end_ns: u64,
+) -> Result<Vec<(u64, u32, u32)>, String> {
     if !(speed.is_finite() && speed > 0.0) {
         return Err("a trace is played at a speed above 0".to_owned());
     }
@@ -26,18 +32,34 @@ pub fn messages(trace: &Trace, flows: u32, speed: f64, seed: u64, end_ns: u64) -
 /// Sizes in the trace's distribution, for a load that has times of its own.
 pub fn sizes(trace: &Trace, seed: u64) -> Vec<u32> {
     match &trace.body {
-        Body::Messages(messages) => messages.iter().take(SIZES).map(|message| message.bytes).collect(),
+        Body::Messages(messages) => messages
+            .iter()
+            .take(SIZES)
+            .map(|message| message.bytes)
+            .collect(),
         Body::Bins(bins) => {
             let mut random = Random::new(seed);
             let all: Vec<&Bin> = bins.iter().flatten().collect();
-            let pick = |random: &mut Random| all.get((random.draw() % all.len().max(1) as u64) as usize).copied();
-            (0..SIZES).filter_map(|_| Some(bytes(pick(&mut random)?, &mut random))).collect()
+            let pick = |random: &mut Random| {
+                all.get((random.draw() % all.len().max(1) as u64) as usize)
+                    .copied()
+            };
+            (0..SIZES)
+                .filter_map(|_| Some(bytes(pick(&mut random)?, &mut random)))
+                .collect()
         }
     }
 }
 
-fn verbatim(trace: &Trace, flows: u32, speed: f64, end_ns: u64) -> Result<Vec<(u64, u32, u32)>, String> {
-    let Body::Messages(messages) = &trace.body else { return Ok(Vec::new()) };
+fn verbatim(
+    trace: &Trace,
+    flows: u32,
+    speed: f64,
+    end_ns: u64,
+) -> Result<Vec<(u64, u32, u32)>, String> {
+    let Body::Messages(messages) = &trace.body else {
+        return Ok(Vec::new());
+    };
     let (sources, length_us) = (trace.sources().max(1), length_us(trace));
     let mut found = Vec::new();
     for round in 0_u64.. {
@@ -54,7 +76,10 @@ fn verbatim(trace: &Trace, flows: u32, speed: f64, end_ns: u64) -> Result<Vec<(u
                 let at = (message.at_us + shift) % length_us + round * length_us;
                 let at = (at as f64 * 1e3 / speed) as u64;
                 if at < end_ns {
-                    push(&mut found, (at, message.source + copy * sources, message.bytes))?;
+                    push(
+                        &mut found,
+                        (at, message.source + copy * sources, message.bytes),
+                    )?;
                 }
             }
         }
@@ -63,15 +88,27 @@ fn verbatim(trace: &Trace, flows: u32, speed: f64, end_ns: u64) -> Result<Vec<(u
 }
 
 fn length_us(trace: &Trace) -> u64 {
-    let hours = trace.about.iter().find(|(key, _)| key == "hours").and_then(|(_, value)| value.parse::<f64>().ok());
+    let hours = trace
+        .about
+        .iter()
+        .find(|(key, _)| key == "hours")
+        .and_then(|(_, value)| value.parse::<f64>().ok());
     let last = match &trace.body {
         Body::Messages(messages) => messages.last().map_or(0, |message| message.at_us + 1),
         Body::Bins(bins) => bins.len() as u64 * BIN_S * 1_000_000,
     };
-    hours.map_or(last, |hours| last.max((hours * 3.6e9) as u64)).max(1)
+    hours
+        .map_or(last, |hours| last.max((hours * 3.6e9) as u64))
+        .max(1)
 }
 
-fn drawn(trace: &Trace, flows: u32, speed: f64, seed: u64, end_ns: u64) -> Result<Vec<(u64, u32, u32)>, String> {
+fn drawn(
+    trace: &Trace,
+    flows: u32,
+    speed: f64,
+    seed: u64,
+    end_ns: u64,
+) -> Result<Vec<(u64, u32, u32)>, String> {
     let mut found = Vec::new();
     for flow in 0..flows {
         let mut source = Drawn::new(flow, speed, 1.0, seed);
@@ -101,12 +138,22 @@ impl Drawn {
     pub fn new(flow: u32, speed: f64, rate_scale: f64, seed: u64) -> Drawn {
         let mut random = Random::new(seed.wrapping_add(u64::from(flow).wrapping_mul(0x9E37_79B9)));
         let from = if speed == 1.0 { random.unit() } else { 0.0 };
-        Drawn { flow, speed, rate_scale, random, from, now: 0.0, is_first: true }
+        Drawn {
+            flow,
+            speed,
+            rate_scale,
+            random,
+            from,
+            now: 0.0,
+            is_first: true,
+        }
     }
 
     /// Its next message before `end_ns`: nanoseconds, bytes. The trace is the same each time.
     pub fn next(&mut self, trace: &Trace, end_ns: u64) -> Option<(u64, u32)> {
-        let Body::Bins(bins) = &trace.body else { return None };
+        let Body::Bins(bins) = &trace.body else {
+            return None;
+        };
         let day = bins.len() as f64 * BIN_S as f64;
         while self.now * 1e9 < end_ns as f64 {
             let place = (self.from * day + self.now * self.speed) % day;
@@ -120,7 +167,11 @@ impl Drawn {
             }
             let gap = bin.gaps.draw(&mut self.random) / rate;
             // Whoever looks at a time of his own sees a part of the gap.
-            self.now += if self.is_first { gap * self.random.unit() } else { gap };
+            self.now += if self.is_first {
+                gap * self.random.unit()
+            } else {
+                gap
+            };
             self.is_first = false;
             // Gaps of nothing for ever would be a trace that is wrong.
             self.now = self.now.max(f64::MIN_POSITIVE);
@@ -137,7 +188,9 @@ fn bytes(bin: &Bin, random: &mut Random) -> u32 {
 
 fn push(found: &mut Vec<(u64, u32, u32)>, message: (u64, u32, u32)) -> Result<(), String> {
     if found.len() >= MESSAGES_MAX {
-        return Err(format!("more than {MESSAGES_MAX} messages in one trial: fewer flows or less time"));
+        return Err(format!(
+            "more than {MESSAGES_MAX} messages in one trial: fewer flows or less time"
+        ));
     }
     found.push(message);
     Ok(())

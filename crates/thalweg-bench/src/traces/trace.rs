@@ -73,16 +73,24 @@ impl Trace {
         match &self.body {
             Body::Messages(messages) => {
                 writeln!(out, "# form: messages\n# columns: {MESSAGES}")?;
-                messages
-                    .iter()
-                    .try_for_each(|message| writeln!(out, "{} {} {}", message.at_us, message.source, message.bytes))
+                messages.iter().try_for_each(|message| {
+                    writeln!(
+                        out,
+                        "{} {} {}",
+                        message.at_us, message.source, message.bytes
+                    )
+                })
             }
             Body::Bins(bins) => {
                 writeln!(out, "# form: bins\n# columns: {BINS}")?;
                 for (number, kinds) in bins.iter().enumerate() {
                     for (kind, bin) in kinds.iter().enumerate() {
                         let start = number as u64 * BIN_S;
-                        writeln!(out, "{start} {kind} {:.6} {} {}", bin.rate, bin.gaps, bin.sizes)?;
+                        writeln!(
+                            out,
+                            "{start} {kind} {:.6} {} {}",
+                            bin.rate, bin.gaps, bin.sizes
+                        )?;
                     }
                 }
                 Ok(())
@@ -99,7 +107,10 @@ impl Trace {
 
     /// The same from its text.
     pub fn read(text: &mut dyn BufRead) -> Result<Trace, String> {
-        let mut trace = Trace { about: Vec::new(), body: Body::Messages(Vec::new()) };
+        let mut trace = Trace {
+            about: Vec::new(),
+            body: Body::Messages(Vec::new()),
+        };
         let mut form = String::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.map_err(|error| error.to_string())?;
@@ -110,9 +121,15 @@ impl Trace {
             if let Some(comment) = line.strip_prefix('#') {
                 match comment.trim().split_once(": ") {
                     Some(("form", "messages")) => form = "messages".to_owned(),
-                    Some(("form", "bins")) => (form, trace.body) = ("bins".to_owned(), Body::Bins(Vec::new())),
-                    Some(("columns", columns)) if columns != if form == "bins" { BINS } else { MESSAGES } => {
-                        return Err(wrong("other columns than this program reads, or no form before them"));
+                    Some(("form", "bins")) => {
+                        (form, trace.body) = ("bins".to_owned(), Body::Bins(Vec::new()))
+                    }
+                    Some(("columns", columns))
+                        if columns != if form == "bins" { BINS } else { MESSAGES } =>
+                    {
+                        return Err(wrong(
+                            "other columns than this program reads, or no form before them",
+                        ));
                     }
                     Some(("columns", _)) | None => {}
                     Some((key, value)) => trace.about.push((key.to_owned(), value.to_owned())),
@@ -125,9 +142,15 @@ impl Trace {
             trace.body.take(&line).map_err(|what| wrong(&what))?;
         }
         match &trace.body {
-            Body::Messages(messages) if messages.is_empty() => Err("there is no message in it".to_owned()),
+            Body::Messages(messages) if messages.is_empty() => {
+                Err("there is no message in it".to_owned())
+            }
             Body::Bins(bins) if bins.is_empty() => Err("there is no bin in it".to_owned()),
-            Body::Bins(bins) if bins.iter().any(|kinds| kinds.len() != bins.first().map_or(0, Vec::len)) => {
+            Body::Bins(bins)
+                if bins
+                    .iter()
+                    .any(|kinds| kinds.len() != bins.first().map_or(0, Vec::len)) =>
+            {
                 Err("every kind needs every bin".to_owned())
             }
             _ => Ok(trace),
@@ -137,7 +160,11 @@ impl Trace {
     /// Sources, or kinds of sources.
     pub fn sources(&self) -> u32 {
         match &self.body {
-            Body::Messages(messages) => messages.iter().map(|message| message.source + 1).max().unwrap_or(0),
+            Body::Messages(messages) => messages
+                .iter()
+                .map(|message| message.source + 1)
+                .max()
+                .unwrap_or(0),
             Body::Bins(bins) => bins.first().map_or(0, |kinds| kinds.len() as u32),
         }
     }
@@ -150,10 +177,21 @@ impl Body {
             (Body::Messages(messages), [at, source, bytes]) => {
                 let message = Message {
                     at_us: at.parse().map_err(|_| "no time")?,
-                    source: source.parse().ok().filter(|source| *source < SOURCES_MAX).ok_or("no source")?,
-                    bytes: bytes.parse().ok().filter(|bytes| *bytes <= BYTES_MAX).ok_or("no size up to 16 MB")?,
+                    source: source
+                        .parse()
+                        .ok()
+                        .filter(|source| *source < SOURCES_MAX)
+                        .ok_or("no source")?,
+                    bytes: bytes
+                        .parse()
+                        .ok()
+                        .filter(|bytes| *bytes <= BYTES_MAX)
+                        .ok_or("no size up to 16 MB")?,
                 };
-                if messages.last().is_some_and(|last| last.at_us > message.at_us) {
+                if messages
+                    .last()
+                    .is_some_and(|last| last.at_us > message.at_us)
+                {
                     return Err("it comes before the one above".to_owned());
                 }
                 messages.push(message);
@@ -170,8 +208,10 @@ impl Body {
                     gaps: Quantiles::read(gaps).ok_or("no quantiles of gaps")?,
                     sizes: Quantiles::read(sizes).ok_or("no quantiles of sizes")?,
                 };
-                let (start, kind): (u64, usize) =
-                    (start.parse().map_err(|_| "no start")?, kind.parse().map_err(|_| "no kind")?);
+                let (start, kind): (u64, usize) = (
+                    start.parse().map_err(|_| "no start")?,
+                    kind.parse().map_err(|_| "no kind")?,
+                );
                 if kind == 0 {
                     bins.push(Vec::new());
                 }

@@ -40,27 +40,41 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
         let panicked = |_| "a thread of the trial panicked".to_owned();
         let (watched, sent, got);
         if is_for_one(stage.plan, job.copies, of_sender, of_receiver) {
-            let both = scope.spawn(move || send_and_receive(pacer, of_sender, books, of_receiver, ours));
+            let both =
+                scope.spawn(move || send_and_receive(pacer, of_sender, books, of_receiver, ours));
             watched = watch(stage, ours, &threads);
             shared.end();
             (sent, got) = both.join().map_err(panicked)?;
         } else {
             let sending = scope.spawn(move || send(pacer, of_sender, ours, &told, &mut |_| {}));
-            let receiving = scope.spawn(move || receive(books, of_receiver, ours, tell, &mut |_| {}));
+            let receiving =
+                scope.spawn(move || receive(books, of_receiver, ours, tell, &mut |_| {}));
             watched = watch(stage, ours, &threads);
             shared.end();
-            (sent, got) = (sending.join().map_err(panicked)?, receiving.join().map_err(panicked)?);
+            (sent, got) = (
+                sending.join().map_err(panicked)?,
+                receiving.join().map_err(panicked)?,
+            );
         }
         Ok::<_, Fault>((sent, got, watched.0, watched.1))
     })?;
     let mut counts: Vec<(String, f64)> = vec![
-        ("subscribe_us".to_owned(), (subscribed - connecting) as f64 / 1e3),
-        ("connect_us".to_owned(), (connected - subscribed) as f64 / 1e3),
+        (
+            "subscribe_us".to_owned(),
+            (subscribed - connecting) as f64 / 1e3,
+        ),
+        (
+            "connect_us".to_owned(),
+            (connected - subscribed) as f64 / 1e3,
+        ),
     ];
     if cell.extras.idle > 0 {
         let seconds = (connecting - begun).max(1) as f64 / 1e9;
         counts.push(("idle_connections".to_owned(), idle.open() as f64));
-        counts.push(("idle_connects_per_s".to_owned(), f64::from(cell.extras.idle) / seconds));
+        counts.push((
+            "idle_connects_per_s".to_owned(),
+            f64::from(cell.extras.idle) / seconds,
+        ));
     }
     let both = publisher.counts().into_iter().chain(subscriber.counts());
     counts.extend(both.map(|(name, count)| (name.to_owned(), count)));
@@ -77,11 +91,19 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
         books: Books { sent, got },
         times,
         metered,
-        unacknowledged: if job.publish.qos > 0 { publisher.unacknowledged() } else { 0 },
+        unacknowledged: if job.publish.qos > 0 {
+            publisher.unacknowledged()
+        } else {
+            0
+        },
         overflow: subscriber.overflow(),
         counts,
         events,
-        interrupted: stage.stop.load(Ordering::Relaxed).then_some(ended).filter(|_| !shared.is_complete()),
+        interrupted: stage
+            .stop
+            .load(Ordering::Relaxed)
+            .then_some(ended)
+            .filter(|_| !shared.is_complete()),
         trouble: trouble.map(|(_, words)| words),
     })
 }
@@ -104,7 +126,10 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
             if times.measure > times.begin {
                 clock::sleep_until(times.measure);
             }
-            let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+            let wire = stage
+                .network
+                .and_then(|network| network.reading().ok())
+                .map(|reading| reading.sum());
             drop(stage.capture.map(Capture::mark));
             from = Some(Sample { wire, ..sample() });
             stage.calls.inspect(|calls| calls.begin());
@@ -128,17 +153,32 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
         } else {
             complete_since = None;
         }
-        let border = [times.measure.saturating_sub(EARLY), times.end].into_iter().filter(|at| *at > now).min();
-        clock::sleep_until((now + LOOK_UP).min(next.max(now + 1_000_000)).min(border.unwrap_or(u64::MAX)));
+        let border = [times.measure.saturating_sub(EARLY), times.end]
+            .into_iter()
+            .filter(|at| *at > now)
+            .min();
+        clock::sleep_until(
+            (now + LOOK_UP)
+                .min(next.max(now + 1_000_000))
+                .min(border.unwrap_or(u64::MAX)),
+        );
     };
     if let Some(from) = from {
-        let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+        let wire = stage
+            .network
+            .and_then(|network| network.reading().ok())
+            .map(|reading| reading.sum());
         metered.wire = from.wire.zip(wire);
         if let Some(capture) = stage.capture {
             metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
         }
-        metered.emulator_lost = stage.network.map_or(0, overflow).saturating_sub(overflow_before);
-        metered.link = link_before.zip(link_counts(stage)).map(|(before, after)| [before, after]);
+        metered.emulator_lost = stage
+            .network
+            .map_or(0, overflow)
+            .saturating_sub(overflow_before);
+        metered.link = link_before
+            .zip(link_counts(stage))
+            .map(|(before, after)| [before, after]);
         metered.measure = Some((from, to.unwrap_or_else(sample)));
     }
     (metered.client_rss_kib, metered.client_pss_kib) = memory("self");
@@ -147,18 +187,29 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
 
 /// Packets that never came to an emulated link.
 fn overflow(network: &Network) -> u64 {
-    if network.is_emulated() { network.overflow().unwrap_or(0) } else { 0 }
+    if network.is_emulated() {
+        network.overflow().unwrap_or(0)
+    } else {
+        0
+    }
 }
 
 /// Packets lost and packets that came, both directions.
 fn link_counts(stage: &Stage<'_>) -> Option<(u64, u64)> {
     let tallies = stage.network?.tallies().ok()??;
-    Some((tallies.iter().map(|tally| tally.lost).sum(), tallies.iter().map(|tally| tally.came).sum()))
+    Some((
+        tallies.iter().map(|tally| tally.lost).sum(),
+        tallies.iter().map(|tally| tally.came).sum(),
+    ))
 }
 
 /// How long is waited for more after everything has come.
 fn linger(link: &Link) -> u64 {
-    let base = if link.loss > 0.0 { LINGER_LOSSY } else { LINGER };
+    let base = if link.loss > 0.0 {
+        LINGER_LOSSY
+    } else {
+        LINGER
+    };
     base + 4 * (link.delay_ns + link.jitter_ns)
 }
 

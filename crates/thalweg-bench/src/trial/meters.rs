@@ -30,13 +30,23 @@ impl Threads {
 
     /// Those that came since `others` was taken; in a network only those in its clients' namespace, where this thread is.
     pub fn since(others: &BTreeSet<u32>, in_network: bool) -> Threads {
-        let namespace = in_network.then(|| fs::read_link("/proc/thread-self/ns/net").ok()).flatten();
-        Threads { folder: PathBuf::from("/proc/self/task"), others: others.clone(), namespace }
+        let namespace = in_network
+            .then(|| fs::read_link("/proc/thread-self/ns/net").ok())
+            .flatten();
+        Threads {
+            folder: PathBuf::from("/proc/self/task"),
+            others: others.clone(),
+            namespace,
+        }
     }
 
     /// Of another process.
     pub fn of_process(id: u32) -> Threads {
-        Threads { folder: PathBuf::from(format!("/proc/{id}/task")), others: BTreeSet::new(), namespace: None }
+        Threads {
+            folder: PathBuf::from(format!("/proc/{id}/task")),
+            others: BTreeSet::new(),
+            namespace: None,
+        }
     }
 
     /// What they have used.
@@ -49,16 +59,23 @@ impl Threads {
                 })
         };
         let used = |number: u32| {
-            let text = fs::read_to_string(self.folder.join(number.to_string()).join("schedstat")).ok()?;
+            let text =
+                fs::read_to_string(self.folder.join(number.to_string()).join("schedstat")).ok()?;
             Some((number, text.split_ascii_whitespace().next()?.parse().ok()?))
         };
-        numbers(&self.folder).into_iter().filter(is_ours).filter_map(used).collect()
+        numbers(&self.folder)
+            .into_iter()
+            .filter(is_ours)
+            .filter_map(used)
+            .collect()
     }
 }
 
 fn numbers(folder: &PathBuf) -> BTreeSet<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// All meters at one moment.
@@ -76,8 +93,14 @@ impl Sample {
     /// Now.
     pub fn take(broker: &Running, threads: &Threads, network: Option<&Network>) -> Sample {
         // What changes fastest first; to look at all processes and threads takes milliseconds.
-        let wire = network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
-        Sample { broker: broker.usage(), client: threads.cpu(), wire }
+        let wire = network
+            .and_then(|network| network.reading().ok())
+            .map(|reading| reading.sum());
+        Sample {
+            broker: broker.usage(),
+            client: threads.cpu(),
+            wire,
+        }
     }
 
     fn client_s(&self) -> f64 {
@@ -116,7 +139,10 @@ impl Metered {
         let Some((from, to)) = self.wire else { return };
         let (seen, carried) = (captured.all().total(), to - from);
         if seen.bytes.abs_diff(carried.bytes) as f64 > MISSED_MAX * carried.bytes as f64 {
-            let words = format!("the capture saw {} of {} bytes: no causes of bytes", seen.bytes, carried.bytes);
+            let words = format!(
+                "the capture saw {} of {} bytes: no causes of bytes",
+                seen.bytes, carried.bytes
+            );
             self.notes.push((at, words));
             return;
         }
@@ -125,10 +151,16 @@ impl Metered {
 
     /// The busiest thread of the clients, and all of them, as a part of the measured time.
     pub fn client_parts(&self, seconds: f64) -> (f64, f64) {
-        let Some((from, to)) = &self.measure else { return (0.0, 0.0) };
-        let used =
-            to.client.iter().map(|(thread, used)| used - from.client.get(thread).copied().unwrap_or(0).min(*used));
-        let (busiest, all) = used.fold((0, 0), |(busiest, all), used| (busiest.max(used), all + used));
+        let Some((from, to)) = &self.measure else {
+            return (0.0, 0.0);
+        };
+        let used = to
+            .client
+            .iter()
+            .map(|(thread, used)| used - from.client.get(thread).copied().unwrap_or(0).min(*used));
+        let (busiest, all) = used.fold((0, 0), |(busiest, all), used| {
+            (busiest.max(used), all + used)
+        });
         let whole = (seconds * 1e9).max(1.0);
         (busiest as f64 / whole, all as f64 / whole)
     }
@@ -140,13 +172,19 @@ impl Metered {
             row.cpu_client_s = (to.client_s() - from.client_s()).max(0.0);
             row.switches_broker = to.broker.switches.saturating_sub(from.broker.switches);
             let all = self.samples.iter().chain([from, to]);
-            row.rss_broker_kib = all.clone().map(|sample| sample.broker.rss_kib).max().unwrap_or(0);
+            row.rss_broker_kib = all
+                .clone()
+                .map(|sample| sample.broker.rss_kib)
+                .max()
+                .unwrap_or(0);
             let pss = all.map(|sample| sample.broker.pss_kib).max().unwrap_or(0);
             row.more.insert("pss_broker_kib".to_owned(), pss as f64);
         }
         row.calls_broker.clone_from(&self.calls);
-        row.more.insert("rss_client_kib".to_owned(), self.client_rss_kib as f64);
-        row.more.insert("pss_client_kib".to_owned(), self.client_pss_kib as f64);
+        row.more
+            .insert("rss_client_kib".to_owned(), self.client_rss_kib as f64);
+        row.more
+            .insert("pss_client_kib".to_owned(), self.client_pss_kib as f64);
         let (busiest, all) = self.client_parts(row.seconds);
         row.more.insert("client_busiest_thread".to_owned(), busiest);
         row.more.insert("client_all_threads".to_owned(), all);
@@ -155,14 +193,19 @@ impl Metered {
             (row.wire_bytes, row.wire_frames) = (Some(carried.bytes), Some(carried.frames));
         }
         if let Some([(lost_before, came_before), (lost, came)]) = self.link {
-            row.link_lost = Some((lost.saturating_sub(lost_before), came.saturating_sub(came_before)));
+            row.link_lost = Some((
+                lost.saturating_sub(lost_before),
+                came.saturating_sub(came_before),
+            ));
         }
     }
 
     /// What the rows of seconds say of use.
     pub fn seconds(&self) -> Vec<Second> {
         let between = |two: &[Sample]| {
-            let [from, to] = two else { return Second::default() };
+            let [from, to] = two else {
+                return Second::default();
+            };
             let wire = |sample: &Sample| sample.wire.map_or(0, |wire| wire.bytes);
             Second {
                 cpu_broker_s: (to.broker.cpu_s - from.broker.cpu_s).max(0.0),

@@ -74,24 +74,44 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
     let plan = Plan::of(cell).map_err(invalid)?;
     let run = number();
     let network = match cell.link.namespaces {
-        true => Some(link::up(&cell.link, cell.seed, &name_of_ours(&format!("t{run}"))).map_err(invalid)?),
+        true => Some(
+            link::up(&cell.link, cell.seed, &name_of_ours(&format!("t{run}"))).map_err(invalid)?,
+        ),
         false => None,
     };
     // Before anything talks; and before the broker's threads and ours are there, of which it is none.
-    let capture = network.as_ref().filter(|_| is_captured(cell)).and_then(|network| Capture::start(network).ok());
-    let broker = brokers::start(cell, network.as_ref().map(Network::broker)).map_err(|error| match error {
-        NoBroker::Absent(install) => Standing::Absent(install),
-        NoBroker::Failed(error) => invalid(format!("the broker: {error}")),
-    })?;
-    let (Some(publish_at), Some(subscribe_at)) =
-        (broker.address(cell.publish.protocol), broker.subscribe_address(cell.subscribe.protocol))
-    else {
-        return Err(invalid("the broker does not speak these protocols".to_owned()));
+    let capture = network
+        .as_ref()
+        .filter(|_| is_captured(cell))
+        .and_then(|network| Capture::start(network).ok());
+    let broker =
+        brokers::start(cell, network.as_ref().map(Network::broker)).map_err(
+            |error| match error {
+                NoBroker::Absent(install) => Standing::Absent(install),
+                NoBroker::Failed(error) => invalid(format!("the broker: {error}")),
+            },
+        )?;
+    let (Some(publish_at), Some(subscribe_at)) = (
+        broker.address(cell.publish.protocol),
+        broker.subscribe_address(cell.subscribe.protocol),
+    ) else {
+        return Err(invalid(
+            "the broker does not speak these protocols".to_owned(),
+        ));
     };
     let job = Job::of(cell, run, publish_at, subscribe_at);
     let (network, capture) = (network.as_ref(), capture.as_ref());
     let calls = cell.calls.map(|by| Counting::of(&broker, by));
-    let stage = Stage { cell, plan: &plan, job: &job, broker: &broker, network, capture, calls: calls.as_ref(), stop };
+    let stage = Stage {
+        cell,
+        plan: &plan,
+        job: &job,
+        broker: &broker,
+        network,
+        capture,
+        calls: calls.as_ref(),
+        stop,
+    };
     let mut played = stage.play()?;
     played.metered.calls = calls.map(Counting::total);
     Ok(measured(cell, &broker, played))
@@ -117,20 +137,28 @@ impl Stage<'_> {
         thread::scope(|scope| {
             let playing = scope.spawn(|| {
                 if let Some(network) = self.network {
-                    network.client().enter().map_err(|error| Standing::Invalid(error.to_string()))?;
+                    network
+                        .client()
+                        .enter()
+                        .map_err(|error| Standing::Invalid(error.to_string()))?;
                 }
                 if let Some(core) = self.cell.cpus.1 {
                     let mut cores = CpuSet::new();
                     cores.set(core);
-                    sched_setaffinity(None, &cores)
-                        .map_err(|error| Standing::Invalid(format!("core {core} for the clients: {error}")))?;
+                    sched_setaffinity(None, &cores).map_err(|error| {
+                        Standing::Invalid(format!("core {core} for the clients: {error}"))
+                    })?;
                 }
                 match self.cell.driver {
                     Driver::Stock => outside::play(self),
-                    Driver::Common | Driver::Bare => inside::play(self, &before).map_err(Standing::Invalid),
+                    Driver::Common | Driver::Bare => {
+                        inside::play(self, &before).map_err(Standing::Invalid)
+                    }
                 }
             });
-            playing.join().unwrap_or_else(|_| Err(Standing::Invalid("the trial panicked".to_owned())))
+            playing
+                .join()
+                .unwrap_or_else(|_| Err(Standing::Invalid("the trial panicked".to_owned())))
         })
     }
 }
@@ -143,8 +171,12 @@ fn is_captured(cell: &Cell) -> bool {
         return false;
     }
     match &cell.load {
-        Load::Open { rate, flows, .. } => rate * f64::from(*flows) * f64::from(1 + cell.fan_out) <= CAPTURED_MAX,
-        Load::Closed { think_ns, flows } => u64::from(*flows) * 1_000_000_000 <= think_ns * CAPTURED_MAX as u64,
+        Load::Open { rate, flows, .. } => {
+            rate * f64::from(*flows) * f64::from(1 + cell.fan_out) <= CAPTURED_MAX
+        }
+        Load::Closed { think_ns, flows } => {
+            u64::from(*flows) * 1_000_000_000 <= think_ns * CAPTURED_MAX as u64
+        }
         Load::Replay { .. } | Load::Flood { .. } => false,
     }
 }
@@ -153,7 +185,17 @@ fn is_captured(cell: &Cell) -> bool {
 const CAPTURED_MAX: f64 = 400.0;
 
 fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
-    let Played { books, times, metered, unacknowledged, overflow, counts, mut events, trouble, interrupted } = played;
+    let Played {
+        books,
+        times,
+        metered,
+        unacknowledged,
+        overflow,
+        counts,
+        mut events,
+        trouble,
+        interrupted,
+    } = played;
     let end = interrupted.unwrap_or(times.end).min(times.end);
     let seconds = end.saturating_sub(times.measure) as f64 / 1e9;
     let standing = match (interrupted, trouble) {
@@ -161,10 +203,19 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
         (None, Some(trouble)) => Standing::Invalid(trouble),
         (None, None) => judge(&evidence(cell, &books, &metered, seconds, overflow)),
     };
-    let mut row = Row { unacknowledged, seconds, ..books.row(cell.fan_out.max(1), standing) };
+    let mut row = Row {
+        unacknowledged,
+        seconds,
+        ..books.row(cell.fan_out.max(1), standing)
+    };
     metered.fill(&mut row);
     row.more.extend(counts);
-    row.more.extend(metered.causes.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+    row.more.extend(
+        metered
+            .causes
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value)),
+    );
     row.more.insert("overflow".to_owned(), overflow as f64);
     let mut rows = books.seconds();
     let metered_seconds = metered.seconds();
@@ -190,10 +241,22 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
     }
     events.extend(metered.notes);
     events.sort();
-    Measured { row, response: books.got.response, service: books.got.service, seconds: rows, events }
+    Measured {
+        row,
+        response: books.got.response,
+        service: books.got.service,
+        seconds: rows,
+        events,
+    }
 }
 
-fn evidence(cell: &Cell, books: &Books, metered: &Metered, seconds: f64, overflow: u64) -> Evidence {
+fn evidence(
+    cell: &Cell,
+    books: &Books,
+    metered: &Metered,
+    seconds: f64,
+    overflow: u64,
+) -> Evidence {
     let has_schedule = matches!(cell.load, Load::Open { .. } | Load::Replay { .. });
     let period = match &cell.load {
         Load::Open { rate, .. } if *rate > 0.0 => Some(1e9 / rate),
@@ -211,7 +274,8 @@ fn evidence(cell: &Cell, books: &Books, metered: &Metered, seconds: f64, overflo
         delivered: books.got.delivered,
         is_flood: matches!(cell.load, Load::Flood { .. }),
         held_back: books.sent.held_back,
-        lag_p99: (has_schedule && !books.sent.lag.is_empty()).then(|| books.sent.lag.value_at_quantile(0.99)),
+        lag_p99: (has_schedule && !books.sent.lag.is_empty())
+            .then(|| books.sent.lag.value_at_quantile(0.99)),
         period,
         busiest,
         core: cell.cpus.1.map(|_| all),

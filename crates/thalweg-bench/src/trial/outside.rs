@@ -64,9 +64,15 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
         heard.take(program.hear(Duration::from_millis(20)));
     }
     if !heard.is_over {
-        heard.trouble.get_or_insert("the program does not come to an end".to_owned());
+        heard
+            .trouble
+            .get_or_insert("the program does not come to an end".to_owned());
     }
-    let events = heard.notes.iter().map(|(at, note)| (at.saturating_sub(times.begin), note.clone())).collect();
+    let events = heard
+        .notes
+        .iter()
+        .map(|(at, note)| (at.saturating_sub(times.begin), note.clone()))
+        .collect();
     let trouble = heard.trouble.take();
     let unacknowledged = match job.publish.qos {
         0 => 0,
@@ -75,7 +81,13 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
     let is_stopped = stage.stop.load(Ordering::Relaxed) && ended < times.end;
     Ok(Played {
         overflow: heard.overflow,
-        books: heard.books(&intended, stage.plan, times, job.run, (job.flows, job.copies)),
+        books: heard.books(
+            &intended,
+            stage.plan,
+            times,
+            job.run,
+            (job.flows, job.copies),
+        ),
         times,
         metered,
         unacknowledged,
@@ -102,8 +114,18 @@ impl Heard {
     fn take(&mut self, said: Option<Said>) {
         match said {
             None | Some(Said::Ready) => {}
-            Some(Said::Sent { flow, seq, tried, at }) => self.sent.push((flow, seq, tried, at)),
-            Some(Said::Received { copy, flow, seq, at }) => self.received.push((copy, flow, seq, at)),
+            Some(Said::Sent {
+                flow,
+                seq,
+                tried,
+                at,
+            }) => self.sent.push((flow, seq, tried, at)),
+            Some(Said::Received {
+                copy,
+                flow,
+                seq,
+                at,
+            }) => self.received.push((copy, flow, seq, at)),
             Some(Said::Acknowledged) => self.acknowledged += 1,
             Some(Said::Overflow(count)) => self.overflow += count,
             Some(Said::Note(words)) => self.notes.push((clock::now(), words)),
@@ -135,7 +157,9 @@ impl Heard {
         let mut held_until = vec![0; if is_beside { flows as usize } else { 1 }];
         for &(flow, seq, tried, at) in &self.sent {
             let mut none = 0;
-            let held = held_until.get_mut(if is_beside { flow as usize } else { 0 }).unwrap_or(&mut none);
+            let held = held_until
+                .get_mut(if is_beside { flow as usize } else { 0 })
+                .unwrap_or(&mut none);
             match due(flow, seq) {
                 // A neighbour's large messages stand behind each other: that one is late is what they are for.
                 Some((due, _)) if flow > 0 && is_beside => {
@@ -172,18 +196,37 @@ impl Heard {
             }
         }
         let in_phase = |(offset, _): &&(u64, u32)| times.counts(times.begin + offset);
-        let all: u64 = intended.iter().map(|flow| flow.iter().filter(in_phase).count() as u64).sum();
+        let all: u64 = intended
+            .iter()
+            .map(|flow| flow.iter().filter(in_phase).count() as u64)
+            .sum();
         sent.intended = sent.intended.max(all);
         let mut got = Got::new(times, flows, copies).beside(plan.beside(times));
         self.received.sort_by_key(|(.., at)| *at);
         for &(copy, flow, seq, at) in &self.received {
-            let handed = when.get(flow as usize).and_then(|when| when.get(seq as usize)).copied().filter(|at| *at > 0);
+            let handed = when
+                .get(flow as usize)
+                .and_then(|when| when.get(seq as usize))
+                .copied()
+                .filter(|at| *at > 0);
             let Some(handed) = handed else {
                 got.stranger();
                 continue;
             };
-            let (due, size) = due(flow, seq).unwrap_or_else(|| (handed, plan.size_without_time(flow, seq)));
-            got.came(copy, &Header { run, flow, seq, intended: due, sent: handed }, size as usize, at);
+            let (due, size) =
+                due(flow, seq).unwrap_or_else(|| (handed, plan.size_without_time(flow, seq)));
+            got.came(
+                copy,
+                &Header {
+                    run,
+                    flow,
+                    seq,
+                    intended: due,
+                    sent: handed,
+                },
+                size as usize,
+                at,
+            );
         }
         Books { sent, got }
     }
@@ -197,14 +240,20 @@ fn watch(stage: &Stage<'_>, program: &Program, times: Times, heard: &mut Heard) 
         (None, None, times.begin, false);
     let link = |stage: &Stage<'_>| {
         let tallies = stage.network?.tallies().ok()??;
-        Some((tallies.iter().map(|tally| tally.lost).sum(), tallies.iter().map(|tally| tally.came).sum()))
+        Some((
+            tallies.iter().map(|tally| tally.lost).sum(),
+            tallies.iter().map(|tally| tally.came).sum(),
+        ))
     };
     let before = link(stage);
     let ended = loop {
         heard.take(program.hear(Duration::from_millis(5)));
         let now = clock::now();
         if from.is_none() && (now >= times.measure || times.measure == times.begin) {
-            let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+            let wire = stage
+                .network
+                .and_then(|network| network.reading().ok())
+                .map(|reading| reading.sum());
             drop(stage.capture.map(Capture::mark));
             from = Some(Sample { wire, ..sample() });
             stage.calls.inspect(|calls| calls.begin());
@@ -224,12 +273,17 @@ fn watch(stage: &Stage<'_>, program: &Program, times: Times, heard: &mut Heard) 
         }
     };
     if let Some(from) = from {
-        let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+        let wire = stage
+            .network
+            .and_then(|network| network.reading().ok())
+            .map(|reading| reading.sum());
         metered.wire = from.wire.zip(wire);
         if let Some(capture) = stage.capture {
             metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
         }
-        metered.link = before.zip(link(stage)).map(|(before, after)| [before, after]);
+        metered.link = before
+            .zip(link(stage))
+            .map(|(before, after)| [before, after]);
         metered.measure = Some((from, to.unwrap_or_else(sample)));
     }
     (metered.client_rss_kib, metered.client_pss_kib) = memory(&program.id().to_string());
@@ -299,18 +353,50 @@ mod tests {
     fn what_is_due_while_a_thread_is_held_back_is_not_the_generators_fault() {
         const MS: u64 = 1_000_000;
         let mut cells = Vec::new();
-        cell("E9", "zmq-peers", of(crate::cell::Protocol::Zmtp, 0)).open(100.0, 1).repeats(1, 1, &mut cells);
+        cell("E9", "zmq-peers", of(crate::cell::Protocol::Zmtp, 0))
+            .open(100.0, 1)
+            .repeats(1, 1, &mut cells);
         let plan = Plan::of(&cells.remove(0)).expect("a plan");
-        let times = Times { begin: SECOND, measure: SECOND, end: 2 * SECOND, give_up: 3 * SECOND };
-        let intended = [(0..10_u64).map(|seq| (seq * 10 * MS, 60)).collect::<Vec<_>>()];
+        let times = Times {
+            begin: SECOND,
+            measure: SECOND,
+            end: 2 * SECOND,
+            give_up: 3 * SECOND,
+        };
+        let intended = [(0..10_u64)
+            .map(|seq| (seq * 10 * MS, 60))
+            .collect::<Vec<_>>()];
         let at = |ms: u64| SECOND + ms * MS;
         // The second is not taken for 45 ms; the third to sixth follow at once, the seventh is in time, the eighth is late.
-        let sent = [(0, 0), (10, 55), (55, 55), (55, 55), (55, 55), (55, 55), (60, 60), (77, 77), (80, 80), (90, 90)];
-        let sent = sent.iter().enumerate().map(|(seq, (tried, taken))| (0, seq as u32, at(*tried), at(*taken)));
-        let heard = Heard { sent: sent.collect(), ..Heard::default() };
+        let sent = [
+            (0, 0),
+            (10, 55),
+            (55, 55),
+            (55, 55),
+            (55, 55),
+            (55, 55),
+            (60, 60),
+            (77, 77),
+            (80, 80),
+            (90, 90),
+        ];
+        let sent = sent
+            .iter()
+            .enumerate()
+            .map(|(seq, (tried, taken))| (0, seq as u32, at(*tried), at(*taken)));
+        let heard = Heard {
+            sent: sent.collect(),
+            ..Heard::default()
+        };
         let books = heard.books(&intended, &plan, times, 7, (1, 1));
-        assert_eq!((books.sent.intended, books.sent.sent, books.sent.held_back), (10, 10, 5));
+        assert_eq!(
+            (books.sent.intended, books.sent.sent, books.sent.held_back),
+            (10, 10, 5)
+        );
         let lag = books.sent.lag.max();
-        assert!((6 * MS..8 * MS).contains(&lag), "{lag}: only the eighth was late");
+        assert!(
+            (6 * MS..8 * MS).contains(&lag),
+            "{lag}: only the eighth was late"
+        );
     }
 }

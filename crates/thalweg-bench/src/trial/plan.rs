@@ -41,43 +41,80 @@ impl Plan {
     pub fn of(cell: &Cell) -> Result<Plan, String> {
         let layout = match cell.workload {
             Workload::Json { .. } => Layout::Json,
-            Workload::Fixed { .. } | Workload::Beside { .. } | Workload::Trace { .. } | Workload::Class { .. } => {
-                Layout::Binary
-            }
+            Workload::Fixed { .. }
+            | Workload::Beside { .. }
+            | Workload::Trace { .. }
+            | Workload::Class { .. } => Layout::Binary,
         };
         let end = cell.phases.warmup_ns.saturating_add(cell.phases.measure_ns);
         let (trace, named) = match &cell.workload {
             Workload::Fixed { .. } | Workload::Json { .. } | Workload::Beside { .. } => (None, ""),
-            Workload::Trace { file } => (Some(Arc::new(Trace::open(Path::new(file))?)), file.as_str()),
+            Workload::Trace { file } => {
+                (Some(Arc::new(Trace::open(Path::new(file))?)), file.as_str())
+            }
             Workload::Class { name, seed } => (Some(known::day_of(name, *seed)?), name.as_str()),
         };
         let (sizes, played) = match (&cell.workload, &trace, &cell.load) {
             (Workload::Fixed { bytes } | Workload::Json { bytes }, _, Load::Replay { .. }) => {
-                return Err(format!("a replay needs a trace; the workload says {bytes} B"));
+                return Err(format!(
+                    "a replay needs a trace; the workload says {bytes} B"
+                ));
             }
-            (Workload::Fixed { bytes } | Workload::Json { bytes }, ..) => (Sizes::Fixed(*bytes), Played::Nothing),
-            (Workload::Beside { bytes, burst_bytes, .. }, ..) => {
-                (Sizes::Listed(vec![*bytes, *burst_bytes]), Played::Messages(beside(cell, end)?))
+            (Workload::Fixed { bytes } | Workload::Json { bytes }, ..) => {
+                (Sizes::Fixed(*bytes), Played::Nothing)
             }
-            (_, Some(trace), Load::Replay { speed, flows, rate_scale }) => {
-                if !(speed.is_finite() && *speed > 0.0 && rate_scale.is_finite() && *rate_scale > 0.0) {
-                    return Err("a trace is played at a speed above 0, with more than none of its messages".to_owned());
+            (
+                Workload::Beside {
+                    bytes, burst_bytes, ..
+                },
+                ..,
+            ) => (
+                Sizes::Listed(vec![*bytes, *burst_bytes]),
+                Played::Messages(beside(cell, end)?),
+            ),
+            (
+                _,
+                Some(trace),
+                Load::Replay {
+                    speed,
+                    flows,
+                    rate_scale,
+                },
+            ) => {
+                if !(speed.is_finite()
+                    && *speed > 0.0
+                    && rate_scale.is_finite()
+                    && *rate_scale > 0.0)
+                {
+                    return Err(
+                        "a trace is played at a speed above 0, with more than none of its messages"
+                            .to_owned(),
+                    );
                 }
                 match trace.body {
-                    Body::Bins(_) => (Sizes::Listed(replay::sizes(trace, cell.seed)), Played::Drawn(trace.clone())),
+                    Body::Bins(_) => (
+                        Sizes::Listed(replay::sizes(trace, cell.seed)),
+                        Played::Drawn(trace.clone()),
+                    ),
                     Body::Messages(_) if *rate_scale != 1.0 => {
-                        return Err(format!("{named}: only distributions can be played with fewer messages or more"));
+                        return Err(format!(
+                            "{named}: only distributions can be played with fewer messages or more"
+                        ));
                     }
                     Body::Messages(_) => {
                         let replayed = replay::messages(trace, *flows, *speed, cell.seed, end)?;
-                        let mut sizes: Vec<u32> = replayed.iter().map(|(_, _, size)| *size).collect();
+                        let mut sizes: Vec<u32> =
+                            replayed.iter().map(|(_, _, size)| *size).collect();
                         sizes.sort_unstable();
                         sizes.dedup();
                         (Sizes::Listed(sizes), Played::Messages(replayed))
                     }
                 }
             }
-            (_, Some(trace), _) => (Sizes::Listed(replay::sizes(trace, cell.seed)), Played::Nothing),
+            (_, Some(trace), _) => (
+                Sizes::Listed(replay::sizes(trace, cell.seed)),
+                Played::Nothing,
+            ),
             (_, None, _) => return Err("there is no trace".to_owned()),
         };
         let least = match &sizes {
@@ -91,15 +128,32 @@ impl Plan {
             }
         }
         let burst = match cell.workload {
-            Workload::Beside { from_ns, for_ns, .. } => Some((from_ns, for_ns)),
+            Workload::Beside {
+                from_ns, for_ns, ..
+            } => Some((from_ns, for_ns)),
             _ => None,
         };
-        let plan = Plan { sizes, layout, load: cell.load.clone(), seed: cell.seed, played, end, burst };
-        if plan.schedule().is_some_and(|schedule| schedule.next_at().is_none()) && plan.played != Played::Nothing {
+        let plan = Plan {
+            sizes,
+            layout,
+            load: cell.load.clone(),
+            seed: cell.seed,
+            played,
+            end,
+            burst,
+        };
+        if plan
+            .schedule()
+            .is_some_and(|schedule| schedule.next_at().is_none())
+            && plan.played != Played::Nothing
+        {
             return Err(format!("{named}: it has no message in so short a time"));
         }
         if (least as usize) < layout.bytes_min() {
-            return Err(format!("a message has at least {} bytes: its number", layout.bytes_min()));
+            return Err(format!(
+                "a message has at least {} bytes: its number",
+                layout.bytes_min()
+            ));
         }
         Ok(plan)
     }
@@ -112,19 +166,39 @@ impl Plan {
     /// When each message is due; none for a closed loop or a flood.
     pub fn schedule(&self) -> Option<Schedule> {
         match &self.load {
-            Load::Open { rate, flows, arrivals } => {
+            Load::Open {
+                rate,
+                flows,
+                arrivals,
+            } => {
                 if let Played::Messages(messages) = &self.played {
                     return Some(Schedule::replay(messages.clone(), self.end));
                 }
                 let arrivals = Arrivals::named(arrivals).unwrap_or(Arrivals::Periodic);
-                Some(Schedule::open(*rate, (*flows).max(1), arrivals, self.sizes.clone(), self.seed, self.end))
+                Some(Schedule::open(
+                    *rate,
+                    (*flows).max(1),
+                    arrivals,
+                    self.sizes.clone(),
+                    self.seed,
+                    self.end,
+                ))
             }
-            Load::Replay { flows, speed, rate_scale } => match &self.played {
+            Load::Replay {
+                flows,
+                speed,
+                rate_scale,
+            } => match &self.played {
                 Played::Nothing => None,
                 Played::Messages(messages) => Some(Schedule::replay(messages.clone(), self.end)),
-                Played::Drawn(trace) => {
-                    Some(Schedule::drawn(trace.clone(), *flows, *speed, *rate_scale, self.seed, self.end))
-                }
+                Played::Drawn(trace) => Some(Schedule::drawn(
+                    trace.clone(),
+                    *flows,
+                    *speed,
+                    *rate_scale,
+                    self.seed,
+                    self.end,
+                )),
             },
             Load::Closed { .. } | Load::Flood { .. } => None,
         }
@@ -154,17 +228,26 @@ impl Plan {
     /// What is kept apart of a flow that has another one beside it.
     pub fn beside(&self, times: Times) -> Option<Beside> {
         let (from, lasts) = self.burst?;
-        Some(Beside::new(times.measure + from, times.measure + from + lasts))
+        Some(Beside::new(
+            times.measure + from,
+            times.measure + from + lasts,
+        ))
     }
 
     /// Messages a second, if there is a schedule.
     pub fn rate(&self) -> Option<f64> {
         match &self.load {
             Load::Open { rate, flows, .. } => Some(rate * f64::from(*flows)),
-            Load::Replay { flows, rate_scale, .. } => match &self.played {
+            Load::Replay {
+                flows, rate_scale, ..
+            } => match &self.played {
                 Played::Nothing => None,
-                Played::Messages(messages) => Some(messages.len() as f64 / (self.end.max(1) as f64 / 1e9)),
-                Played::Drawn(trace) => Some(known::mean_rate(trace) * rate_scale * f64::from(*flows)),
+                Played::Messages(messages) => {
+                    Some(messages.len() as f64 / (self.end.max(1) as f64 / 1e9))
+                }
+                Played::Drawn(trace) => {
+                    Some(known::mean_rate(trace) * rate_scale * f64::from(*flows))
+                }
             },
             Load::Closed { .. } | Load::Flood { .. } => None,
         }
@@ -173,19 +256,47 @@ impl Plan {
 
 /// A flow by the cell's rate, and beside it one that sends for some time only.
 fn beside(cell: &Cell, end: u64) -> Result<Vec<(u64, u32, u32)>, String> {
-    let (Workload::Beside { bytes, burst_bytes, burst_rate, from_ns, for_ns }, Load::Open { rate, flows: 2, arrivals }) =
-        (&cell.workload, &cell.load)
+    let (
+        Workload::Beside {
+            bytes,
+            burst_bytes,
+            burst_rate,
+            from_ns,
+            for_ns,
+        },
+        Load::Open {
+            rate,
+            flows: 2,
+            arrivals,
+        },
+    ) = (&cell.workload, &cell.load)
     else {
         return Err("a flow beside another are two, by an open loop".to_owned());
     };
     if !(burst_rate.is_finite() && *burst_rate > 0.0) {
         return Err("a rate is more than nothing".to_owned());
     }
-    let steady = Schedule::open(*rate, 1, Arrivals::named(arrivals)?, Sizes::Fixed(*bytes), cell.seed, end);
+    let steady = Schedule::open(
+        *rate,
+        1,
+        Arrivals::named(arrivals)?,
+        Sizes::Fixed(*bytes),
+        cell.seed,
+        end,
+    );
     let from = cell.phases.warmup_ns + from_ns;
     let count = (burst_rate * *for_ns as f64 / 1e9).ceil() as u64;
-    let burst = (0..count).map(|number| (from + (number as f64 / burst_rate * 1e9) as u64, 1, *burst_bytes));
-    Ok(steady.map(|item| (item.at, 0, item.size)).chain(burst.filter(|(at, ..)| *at < end)).collect())
+    let burst = (0..count).map(|number| {
+        (
+            from + (number as f64 / burst_rate * 1e9) as u64,
+            1,
+            *burst_bytes,
+        )
+    });
+    Ok(steady
+        .map(|item| (item.at, 0, item.size))
+        .chain(burst.filter(|(at, ..)| *at < end))
+        .collect())
 }
 
 /// Between the places of neighbours: prime to the length of any list.

@@ -60,14 +60,21 @@ impl<'a> Shared<'a> {
     /// The same, whose flood has at most [`FLOOD_BYTES`] and [`FLOOD_MESSAGES`] under way: what a broker queues behind that
     /// would be counted as lost when the trial ends, or be measured as its latency.
     pub fn bounded(self) -> Shared<'a> {
-        let window = FLOOD_BYTES.checked_div(self.plan.sizes.mean()).unwrap_or(FLOOD_MESSAGES);
-        Shared { window: Some(window.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)), ..self }
+        let window = FLOOD_BYTES
+            .checked_div(self.plan.sizes.mean())
+            .unwrap_or(FLOOD_MESSAGES);
+        Shared {
+            window: Some(window.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)),
+            ..self
+        }
     }
 
     /// Messages that a flood may send now, having sent so many.
     fn room(&self, sent: u64) -> u64 {
         let came = self.received.load(Ordering::Acquire) / u64::from(self.copies.max(1));
-        self.window.map_or(u64::MAX, |window| window.saturating_sub(sent.saturating_sub(came)))
+        self.window.map_or(u64::MAX, |window| {
+            window.saturating_sub(sent.saturating_sub(came))
+        })
     }
 
     /// Sender and receiver end.
@@ -81,13 +88,19 @@ impl<'a> Shared<'a> {
     }
 
     fn fail(&self, fault: Fault) {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((clock::now(), fault));
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert((clock::now(), fault));
         self.is_troubled.store(true, Ordering::Release);
     }
 
     /// What went wrong, and when.
     pub fn trouble(&self) -> Option<(u64, Fault)> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether something went wrong.
@@ -103,7 +116,8 @@ impl<'a> Shared<'a> {
     /// All is sent, acknowledged and received.
     pub fn is_complete(&self) -> bool {
         self.is_settled()
-            && self.received.load(Ordering::Acquire) >= self.sent.load(Ordering::Acquire) * u64::from(self.copies)
+            && self.received.load(Ordering::Acquire)
+                >= self.sent.load(Ordering::Acquire) * u64::from(self.copies)
     }
 }
 
@@ -142,7 +156,12 @@ pub fn receive(
     seen: &mut dyn FnMut(&Got),
 ) -> Got {
     clock::be_exact();
-    let mut side = Receiving { got, subscriber, shared, tell };
+    let mut side = Receiving {
+        got,
+        subscriber,
+        shared,
+        tell,
+    };
     while !shared.is_over() {
         let heard = side.hear(clock::now() + LOOK_UP);
         seen(&side.got);
@@ -166,11 +185,19 @@ pub fn send_and_receive(
     clock::be_exact();
     let (_, told) = channel();
     let mut sending = Sending::new(pacer, publisher, shared);
-    let mut receiving = Receiving { got, subscriber, shared, tell: None };
+    let mut receiving = Receiving {
+        got,
+        subscriber,
+        shared,
+        tell: None,
+    };
     let mut round = || {
         let turn = sending.give()?;
         sending.hear(Turn { until: 0, ..turn }, &told)?;
-        wait_for_any([sending.publisher.bell(), receiving.subscriber.bell()], turn.until)?;
+        wait_for_any(
+            [sending.publisher.bell(), receiving.subscriber.bell()],
+            turn.until,
+        )?;
         receiving.hear(0)?;
         // It stays awake as the sender's thread does, and looks whether something comes meanwhile.
         if let Some(due) = sending.awake_until() {
@@ -190,16 +217,25 @@ pub fn send_and_receive(
 }
 
 /// Whether one thread is enough: there is time between messages, and the clients have no threads of their own.
-pub fn is_for_one(plan: &Plan, copies: u32, publisher: &dyn Publisher, subscriber: &dyn Subscriber) -> bool {
-    plan.rate().is_some_and(|rate| rate * f64::from(copies) <= SPIN_RATE_MAX)
+pub fn is_for_one(
+    plan: &Plan,
+    copies: u32,
+    publisher: &dyn Publisher,
+    subscriber: &dyn Subscriber,
+) -> bool {
+    plan.rate()
+        .is_some_and(|rate| rate * f64::from(copies) <= SPIN_RATE_MAX)
         && publisher.bell().is_some()
         && subscriber.bell().is_some()
 }
 
 fn wait_for_any(bells: [Option<BorrowedFd<'_>>; 2], until: u64) -> Result<(), Fault> {
     let left = until.saturating_sub(clock::now());
-    let mut all: Vec<PollFd<'_>> =
-        bells.into_iter().flatten().map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)).collect();
+    let mut all: Vec<PollFd<'_>> = bells
+        .into_iter()
+        .flatten()
+        .map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN))
+        .collect();
     match poll(&mut all, Some(&clock::timespec(left))) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(format!("waiting: {error}")),
@@ -227,22 +263,50 @@ struct Sending<'a> {
 impl<'a> Sending<'a> {
     fn new(pacer: Pacer, publisher: &'a mut dyn Publisher, shared: &'a Shared<'a>) -> Sending<'a> {
         // Where there is time between messages only.
-        let spin = shared.plan.rate().filter(|rate| *rate <= SPIN_RATE_MAX).map_or(0, |_| SPIN);
-        Sending { pacer, publisher, shared, spin, buffer: Vec::new(), through: Vec::new() }
+        let spin = shared
+            .plan
+            .rate()
+            .filter(|rate| *rate <= SPIN_RATE_MAX)
+            .map_or(0, |_| SPIN);
+        Sending {
+            pacer,
+            publisher,
+            shared,
+            spin,
+            buffer: Vec::new(),
+            through: Vec::new(),
+        }
     }
 
     /// Gives what is due.
     fn give(&mut self) -> Result<Turn, Fault> {
-        let Sending { pacer, publisher, shared, buffer, spin, .. } = self;
+        let Sending {
+            pacer,
+            publisher,
+            shared,
+            buffer,
+            spin,
+            ..
+        } = self;
         let (layout, times) = (shared.plan.layout, shared.times);
         let mut is_full = false;
-        let mut room = if pacer.is_flood() { shared.room(pacer.sent().all) } else { u64::MAX };
+        let mut room = if pacer.is_flood() {
+            shared.room(pacer.sent().all)
+        } else {
+            u64::MAX
+        };
         let given = pacer.turn(&mut clock::now, &mut |item, now| {
             if room == 0 {
                 is_full = true;
                 return Ok(Gave::Full);
             }
-            let header = Header { run: shared.run, flow: item.flow, seq: item.seq, intended: item.at, sent: now };
+            let header = Header {
+                run: shared.run,
+                flow: item.flow,
+                seq: item.seq,
+                intended: item.at,
+                sent: now,
+            };
             layout.write(&header, item.size as usize, buffer);
             if layout.needs_table(item.size as usize) {
                 shared.table.put(&header);
@@ -257,23 +321,42 @@ impl<'a> Sending<'a> {
         let until = match pacer.is_flood() && now >= times.begin && now < times.end {
             true if is_full => now + FLOOD_LOOK,
             true => 0,
-            false => pacer.next_at().map_or(now + LOOK_UP, |at| at.saturating_sub(*spin)).min(now + LOOK_UP),
+            false => pacer
+                .next_at()
+                .map_or(now + LOOK_UP, |at| at.saturating_sub(*spin))
+                .min(now + LOOK_UP),
         };
-        Ok(Turn { until, listens: is_full || pacer.awaits() })
+        Ok(Turn {
+            until,
+            listens: is_full || pacer.awaits(),
+        })
     }
 
     /// Sends it, listens, and keeps the books.
     fn hear(&mut self, turn: Turn, told: &Receiver<u32>) -> Result<(), Fault> {
-        let Sending { pacer, publisher, shared, through, .. } = self;
-        publisher.turn(turn.until, turn.listens, &mut |flow| through.push(flow)).map_err(publishing)?;
+        let Sending {
+            pacer,
+            publisher,
+            shared,
+            through,
+            ..
+        } = self;
+        publisher
+            .turn(turn.until, turn.listens, &mut |flow| through.push(flow))
+            .map_err(publishing)?;
         let now = clock::now();
         match pacer.is_closed() {
-            true => through.drain(..).chain(told.try_iter()).for_each(|flow| pacer.through(flow, now)),
+            true => through
+                .drain(..)
+                .chain(told.try_iter())
+                .for_each(|flow| pacer.through(flow, now)),
             false => through.clear(),
         }
         shared.sent.store(pacer.sent().all, Ordering::Release);
         if pacer.is_done(now) {
-            shared.unsettled.store(publisher.unsettled(), Ordering::Release);
+            shared
+                .unsettled
+                .store(publisher.unsettled(), Ordering::Release);
             shared.is_sent.store(true, Ordering::Release);
         }
         Ok(())
@@ -301,12 +384,18 @@ struct Receiving<'a> {
 impl Receiving<'_> {
     /// Takes what is there, and waits for something until then if there is nothing.
     fn hear(&mut self, until: u64) -> Result<(), Fault> {
-        let Receiving { got, subscriber, shared, tell } = self;
+        let Receiving {
+            got,
+            subscriber,
+            shared,
+            tell,
+        } = self;
         let (layout, run) = (shared.plan.layout, shared.run);
         let heard = subscriber.receive(until, &mut |message| {
             match layout.read(run, message.topic, message.payload, &shared.table) {
                 Some(header) => {
-                    let is_first = got.came(message.copy, &header, message.payload.len(), message.at);
+                    let is_first =
+                        got.came(message.copy, &header, message.payload.len(), message.at);
                     if let Some(tell) = tell.as_ref().filter(|_| is_first && message.copy == 0) {
                         // The sender outlives this thread.
                         let _ = tell.send(header.flow);

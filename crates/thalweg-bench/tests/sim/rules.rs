@@ -10,14 +10,20 @@ use thalweg_kernel::{GroupStrategy, SettlesWhen};
 #[test]
 fn liars_nobodys_word_exactly_once_and_churn_are_within_their_bars() {
     // Ten seconds of churn here; the ten minutes are in the whole table.
-    let missed: Vec<_> = rules(10_000).into_iter().filter(|row| row.verdict == Verdict::Missed).collect();
+    let missed: Vec<_> = rules(10_000)
+        .into_iter()
+        .filter(|row| row.verdict == Verdict::Missed)
+        .collect();
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
 #[test]
 fn an_exactly_once_message_never_reaches_a_second_member_whenever_it_is_recorded() {
     for acks in [Acks::Processed, Acks::Recorded, Acks::Receipt] {
-        let scenario = Scenario { messages: 8_000, ..exactly_once(acks) };
+        let scenario = Scenario {
+            messages: 8_000,
+            ..exactly_once(acks)
+        };
         assert_eq!(run(&scenario, GroupStrategy::Adaptive).moved, 0, "{acks:?}");
     }
 }
@@ -28,16 +34,36 @@ fn an_exactly_once_message_never_reaches_a_second_member_whenever_it_is_recorded
 fn journaled_ratios(acks: Acks, sync: f64) -> [f64; 4] {
     let mut sums = [0.0; 4];
     for seed in [101, 102, 103] {
-        let scenario = Scenario { seed, messages: 10_000, ..journaled(acks, Law::Exponential, sync) };
+        let scenario = Scenario {
+            seed,
+            messages: 10_000,
+            ..journaled(acks, Law::Exponential, sync)
+        };
         let (got, bound) = (run(&scenario, GroupStrategy::Adaptive), limit(&scenario));
-        assert_eq!((got.moved, got.lost, got.processed_twice), (0, 0, 0), "{acks:?} {sync}");
-        assert!(got.exposed <= 2, "{acks:?} {sync}: {} at one member", got.exposed);
+        assert_eq!(
+            (got.moved, got.lost, got.processed_twice),
+            (0, 0, 0),
+            "{acks:?} {sync}"
+        );
+        assert!(
+            got.exposed <= 2,
+            "{acks:?} {sync}: {} at one member",
+            got.exposed
+        );
         let waits = 3.0 * sync;
         let ratios = [got.mean / bound.mean, got.p99 / bound.p99];
-        let with_waits = [got.mean / (bound.mean + waits), got.p99 / (bound.p99 + waits)];
-        sums.iter_mut().zip(ratios.into_iter().chain(with_waits)).for_each(|(sum, ratio)| *sum += ratio / 3.0);
+        let with_waits = [
+            got.mean / (bound.mean + waits),
+            got.p99 / (bound.p99 + waits),
+        ];
+        sums.iter_mut()
+            .zip(ratios.into_iter().chain(with_waits))
+            .for_each(|(sum, ratio)| *sum += ratio / 3.0);
     }
-    println!("{acks:?} {sync}: {:.2} {:.2}, with its waits {:.2} {:.2}", sums[0], sums[1], sums[2], sums[3]);
+    println!(
+        "{acks:?} {sync}: {:.2} {:.2}, with its waits {:.2} {:.2}",
+        sums[0], sums[1], sums[2], sums[3]
+    );
     sums
 }
 
@@ -47,16 +73,28 @@ fn what_the_journal_takes_is_nobodys_work() {
         for sync in [0.0, 0.000_4, 0.001, 0.002] {
             let [mean, p99, mean_waiting, p99_waiting] = journaled_ratios(acks, sync);
             let is_quick = sync < 0.000_5;
-            assert!(!is_quick || (mean <= 1.20 && p99 <= 1.20), "{acks:?} {sync}: {mean} {p99}");
-            assert!(mean_waiting <= 1.40 && p99_waiting <= 1.40, "{acks:?} {sync}: {mean_waiting} {p99_waiting}");
+            assert!(
+                !is_quick || (mean <= 1.20 && p99 <= 1.20),
+                "{acks:?} {sync}: {mean} {p99}"
+            );
+            assert!(
+                mean_waiting <= 1.40 && p99_waiting <= 1.40,
+                "{acks:?} {sync}: {mean_waiting} {p99_waiting}"
+            );
         }
     }
 }
 
 /// What the first of five members got of 6,000 messages, in percent: the others take 10 ms.
 fn share_of_first(change: impl Fn(&mut Worker)) -> f64 {
-    let mut scenario = Scenario { messages: 6_000, ..Scenario::base(0.6, 5, 1.0) };
-    scenario.workers.iter_mut().for_each(|worker| worker.says = Some(SettlesWhen::Processed));
+    let mut scenario = Scenario {
+        messages: 6_000,
+        ..Scenario::base(0.6, 5, 1.0)
+    };
+    scenario
+        .workers
+        .iter_mut()
+        .for_each(|worker| worker.says = Some(SettlesWhen::Processed));
     change(&mut scenario.workers[0]);
     let got = run(&scenario, GroupStrategy::Adaptive);
     assert_eq!(got.lost, 0);
@@ -68,7 +106,9 @@ fn who_acknowledges_on_receipt_gets_no_more_for_saying_otherwise() {
     let liar = share_of_first(|worker| worker.acks = Acks::Receipt);
     let honest = share_of_first(|worker| (worker.acks, worker.says) = (Acks::Receipt, None));
     let equal = share_of_first(|_| {});
-    println!("on receipt: {liar:.1} % with the word, {honest:.1} % without; as fast as the others {equal:.1} %");
+    println!(
+        "on receipt: {liar:.1} % with the word, {honest:.1} % without; as fast as the others {equal:.1} %"
+    );
     assert!(liar < 30.0, "{liar} %");
     assert!((18.0..24.0).contains(&equal), "{equal} %");
     // Five times and twice as fast, and believed: more than an equal share.
@@ -81,14 +121,29 @@ fn who_acknowledges_on_receipt_gets_no_more_for_saying_otherwise() {
 
 #[test]
 fn without_any_word_from_anybody_the_order_is_that_of_round_robin() {
-    let scenario = Scenario { messages: 5_000, ..Scenario::base(0.8, 10, 2.0).at_most_once(Reports::Never) };
-    let order = |strategy| run(&scenario, strategy).taken.into_iter().map(|(who, _)| who).collect::<Vec<_>>();
-    assert_eq!(order(GroupStrategy::Adaptive), order(GroupStrategy::RoundRobin));
+    let scenario = Scenario {
+        messages: 5_000,
+        ..Scenario::base(0.8, 10, 2.0).at_most_once(Reports::Never)
+    };
+    let order = |strategy| {
+        run(&scenario, strategy)
+            .taken
+            .into_iter()
+            .map(|(who, _)| who)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        order(GroupStrategy::Adaptive),
+        order(GroupStrategy::RoundRobin)
+    );
 }
 
 #[test]
 fn a_run_is_the_same_every_time() {
-    let scenario = Scenario { messages: 3_000, ..churn(1000.0, 2.0) };
+    let scenario = Scenario {
+        messages: 3_000,
+        ..churn(1000.0, 2.0)
+    };
     let [first, second] = [(); 2].map(|()| run(&scenario, GroupStrategy::Adaptive));
     assert_eq!(first.taken, second.taken);
     assert_eq!(first.mean, second.mean);
@@ -97,11 +152,20 @@ fn a_run_is_the_same_every_time() {
 
 #[test]
 fn every_strategy_serves_everybody_at_least_once() {
-    let base = condition("a member frozen for 10 s").expect("there is").scenario;
+    let base = condition("a member frozen for 10 s")
+        .expect("there is")
+        .scenario;
     for word in GroupStrategy::WORDS {
         let strategy = GroupStrategy::named(word).expect("its own name");
-        let mut scenario = Scenario { messages: 3_000, ..base.clone() }.at_load(0.3);
-        scenario.incidents.iter_mut().for_each(|incident| (incident.at, incident.lasts) = (2.0, 3.0));
+        let mut scenario = Scenario {
+            messages: 3_000,
+            ..base.clone()
+        }
+        .at_load(0.3);
+        scenario
+            .incidents
+            .iter_mut()
+            .for_each(|incident| (incident.at, incident.lasts) = (2.0, 3.0));
         let got = run(&scenario, strategy);
         assert_eq!(got.lost, 0, "{word}");
         assert_eq!(got.unflagged, 0, "{word}");

@@ -19,9 +19,17 @@ fn the_shapes_of_the_study_come_out_in_every_run() {
     let missed: Vec<_> = rows
         .iter()
         .filter(|row| row.verdict == Verdict::Missed && row.figure != MISSED_BY_ONE)
-        .map(|row| format!("{} {}: {:.2} {}, bar {}", row.condition, row.figure, row.ours, row.unit, row.bar))
+        .map(|row| {
+            format!(
+                "{} {}: {:.2} {}, bar {}",
+                row.condition, row.figure, row.ours, row.unit, row.bar
+            )
+        })
         .collect();
     assert!(missed.is_empty(), "seeds 101 to 110: {missed:#?}");
-    let within = rows.iter().find(|row| row.figure.starts_with("runs whose longest wait")).expect("a row");
+    let within = rows
+        .iter()
+        .find(|row| row.figure.starts_with("runs whose longest wait"))
+        .expect("a row");
     assert!(within.ours >= 90.0, "{} % of the runs", within.ours);
 }

@@ -11,7 +11,10 @@ const KNOWN: [(&str, &str); 3] = [
     // The network idles 3 to 4 % of a member's time and the load leaves 1 %, so two messages of three have to be sent ahead.
     ("99 %, 100 members", ""),
     // See `study`.
-    ("S5.3 scenario 2, 10.44 ms, score when steady", "longest wait of the slow one, worst run"),
+    (
+        "S5.3 scenario 2, 10.44 ms, score when steady",
+        "longest wait of the slow one, worst run",
+    ),
 ];
 
 fn show(row: &Row) {
@@ -36,13 +39,25 @@ fn show(row: &Row) {
 #[ignore = "takes minutes, and wants optimisation"]
 fn everything_that_is_asked_holds_in_full_size() {
     let variable = |name: &str| std::env::var(name).ok();
-    let number = |name: &str, otherwise| variable(name).and_then(|it| it.parse().ok()).unwrap_or(otherwise);
+    let number = |name: &str, otherwise| {
+        variable(name)
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(otherwise)
+    };
     let (messages, seeds) = (number("MESSAGES", 100_000_u64) as usize, number("SEEDS", 3));
     let only = variable("ROW").unwrap_or_default();
-    let strategy = variable("ALG").and_then(|name| GroupStrategy::named(&name)).unwrap_or_default();
+    let strategy = variable("ALG")
+        .and_then(|name| GroupStrategy::named(&name))
+        .unwrap_or_default();
     let mut rows = Vec::new();
-    for condition in conditions().iter().filter(|condition| only.split(';').any(|part| condition.name.contains(part))) {
-        let of_it = of_condition(condition, &condition.measure(strategy, messages, 101..101 + seeds));
+    for condition in conditions()
+        .iter()
+        .filter(|condition| only.split(';').any(|part| condition.name.contains(part)))
+    {
+        let of_it = of_condition(
+            condition,
+            &condition.measure(strategy, messages, 101..101 + seeds),
+        );
         of_it.iter().for_each(show);
         rows.extend(of_it);
     }
@@ -51,11 +66,16 @@ fn everything_that_is_asked_holds_in_full_size() {
         rest.iter().for_each(show);
         rows.extend(rest);
     }
-    let is_known =
-        |row: &Row| KNOWN.iter().any(|(condition, figure)| row.condition == *condition && row.figure.contains(figure));
+    let is_known = |row: &Row| {
+        KNOWN
+            .iter()
+            .any(|(condition, figure)| row.condition == *condition && row.figure.contains(figure))
+    };
     let missed: Vec<&Row> = rows
         .iter()
-        .filter(|row| row.verdict == Verdict::Missed && row.source != Source::Balancing && !is_known(row))
+        .filter(|row| {
+            row.verdict == Verdict::Missed && row.source != Source::Balancing && !is_known(row)
+        })
         .collect();
     assert!(missed.is_empty(), "{missed:#?}");
 }

@@ -116,7 +116,8 @@ impl Calibration {
     /// The one that ships: `calibration.json` beside this crate's manifest.
     pub fn built_in() -> Self {
         // It is read by a test, so it can be read; were it not, lanes would be judged by live measurement alone.
-        Calibration::from_json(include_str!("../../calibration.json")).unwrap_or_else(|_| Calibration::nothing())
+        Calibration::from_json(include_str!("../../calibration.json"))
+            .unwrap_or_else(|_| Calibration::nothing())
     }
 
     /// Reads one, strictly.
@@ -125,18 +126,40 @@ impl Calibration {
         let format = top.text("format")?;
         let version = top.number("version", 0.0, f64::MAX)?;
         if format != FORMAT || version != VERSION {
-            return Err(wrong(&format!("this is `{format}` {version}; `{FORMAT}` {VERSION} is read here")));
+            return Err(wrong(&format!(
+                "this is `{format}` {version}; `{FORMAT}` {VERSION} is read here"
+            )));
         }
         let source = top.text("source")?;
         let tcp = Tcp::read(top.object("tcp")?)?;
         let coap = Coap::read(top.object("coap")?)?;
-        let protocols: Vec<_> = top.objects("protocols")?.into_iter().map(Protocol::read).collect::<Result<_, _>>()?;
-        let profiles: Vec<_> = top.objects("energy")?.into_iter().map(EnergyProfile::read).collect::<Result<_, _>>()?;
+        let protocols: Vec<_> = top
+            .objects("protocols")?
+            .into_iter()
+            .map(Protocol::read)
+            .collect::<Result<_, _>>()?;
+        let profiles: Vec<_> = top
+            .objects("energy")?
+            .into_iter()
+            .map(EnergyProfile::read)
+            .collect::<Result<_, _>>()?;
         let profile = top.text("energy_profile")?;
-        let table = top.objects("table")?.into_iter().map(Row::read).collect::<Result<_, _>>()?;
+        let table = top
+            .objects("table")?
+            .into_iter()
+            .map(Row::read)
+            .collect::<Result<_, _>>()?;
         top.end("a calibration")?;
-        Calibration { source, tcp, coap, protocols, profiles, profile: String::new(), table }
-            .with_energy_profile(&profile)
+        Calibration {
+            source,
+            tcp,
+            coap,
+            protocols,
+            profiles,
+            profile: String::new(),
+            table,
+        }
+        .with_energy_profile(&profile)
     }
 
     /// The same for another radio: a name under `energy`.
@@ -178,7 +201,9 @@ impl Calibration {
     }
 
     pub(super) fn protocol(&self, protocol: &str, is_stream: bool) -> Option<&Protocol> {
-        self.protocols.iter().find(|it| it.protocol == protocol && it.is_stream == is_stream)
+        self.protocols
+            .iter()
+            .find(|it| it.protocol == protocol && it.is_stream == is_stream)
     }
 
     pub(super) fn energy(&self) -> Option<&EnergyProfile> {
@@ -189,7 +214,11 @@ impl Calibration {
     fn nothing() -> Self {
         Calibration {
             source: "none".to_owned(),
-            tcp: Tcp { segment_bytes: 1448.0, header_bytes: 66.0, repeat_min_ms: 200.0 },
+            tcp: Tcp {
+                segment_bytes: 1448.0,
+                header_bytes: 66.0,
+                repeat_min_ms: 200.0,
+            },
             coap: Coap {
                 header_bytes: 42.0,
                 block_bytes: 1024.0,
@@ -372,7 +401,10 @@ impl Row {
             ("latency_p99_ms", self.latency_p99_ms),
             ("settle_mean_ms", self.settle_mean_ms),
         ];
-        for (key, value) in measured.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        for (key, value) in measured
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+        {
             let _ = write!(out, ", \"{key}\": {value}");
         }
         out + "}"
@@ -383,7 +415,9 @@ fn medium(it: &mut Object) -> Result<bool, CalibrationError> {
     match it.text("medium")?.as_str() {
         "stream" => Ok(true),
         "datagrams" => Ok(false),
-        other => Err(wrong(&format!("`medium` is `{other}`, neither `stream` nor `datagrams`"))),
+        other => Err(wrong(&format!(
+            "`medium` is `{other}`, neither `stream` nor `datagrams`"
+        ))),
     }
 }
 
@@ -398,7 +432,15 @@ fn lines(values: impl Iterator<Item = String>) -> String {
 
 /// A text as our reader takes it.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c == '"' || c == '\\' || c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 const FORMAT: &str = "thalweg-calibration";

@@ -6,7 +6,10 @@ use thalweg_model::{Reliability, Span, Time};
 
 use super::conditions::{Fading, Known, Path, Told, Traffic, millis};
 use super::model::{Expectation, Situation, expect};
-use super::{Calibration, Candidate, Constraints, Decision, Demand, Explanation, NetworkReading, Objective, Sent};
+use super::{
+    Calibration, Candidate, Constraints, Decision, Demand, Explanation, NetworkReading, Objective,
+    Sent,
+};
 use crate::transport::{Capabilities, Counters, Medium, Settled};
 
 /// Chooses the lane that publishes. It is told what happens on every lane and asked to decide.
@@ -113,15 +116,25 @@ struct Young {
 impl Correction {
     fn add(&mut self, measured: f64, predicted: f64, samples: f64) {
         if measured.is_finite() && predicted > 0.0 && measured >= 0.0 {
-            self.young.push_back(Young { age_seconds: 0.0, measured, predicted, samples });
+            self.young.push_back(Young {
+                age_seconds: 0.0,
+                measured,
+                predicted,
+                samples,
+            });
         }
     }
 
     /// Time passes: what is old enough counts from now on.
     fn pass(&mut self, seconds: f64, memory: f64) {
         self.fade(seconds, memory);
-        self.young.iter_mut().for_each(|it| it.age_seconds += seconds);
-        while let Some(it) = self.young.pop_front_if(|it| it.age_seconds >= YOUNG_SECONDS) {
+        self.young
+            .iter_mut()
+            .for_each(|it| it.age_seconds += seconds);
+        while let Some(it) = self
+            .young
+            .pop_front_if(|it| it.age_seconds >= YOUNG_SECONDS)
+        {
             self.measured.add(it.measured);
             self.predicted.add(it.predicted);
             self.samples.add(it.samples);
@@ -182,10 +195,13 @@ impl Chooser {
         let mut hosts: Vec<(String, Path)> = Vec::new();
         let mut lanes = Vec::with_capacity(candidates.len());
         for candidate in candidates {
-            let host = hosts.iter().position(|(name, _)| *name == candidate.host).unwrap_or_else(|| {
-                hosts.push((candidate.host.clone(), Path::default()));
-                hosts.len() - 1
-            });
+            let host = hosts
+                .iter()
+                .position(|(name, _)| *name == candidate.host)
+                .unwrap_or_else(|| {
+                    hosts.push((candidate.host.clone(), Path::default()));
+                    hosts.len() - 1
+                });
             lanes.push(Lane::new(candidate.clone(), host, throw(&mut random)));
         }
         Chooser {
@@ -217,7 +233,11 @@ impl Chooser {
         if let Some(it) = self.lane(lane) {
             it.told.sent += 1;
             it.told.wire_bytes += sent.wire_bytes as u64;
-            it.told.payload_bytes += if sent.wire_bytes > 0 { sent.payload_bytes as u64 } else { 0 };
+            it.told.payload_bytes += if sent.wire_bytes > 0 {
+                sent.payload_bytes as u64
+            } else {
+                0
+            };
         }
     }
 
@@ -252,7 +272,9 @@ impl Chooser {
 
     /// [`Transport::counters`](crate::Transport::counters), now and then: about every second, and before a decision.
     pub fn counters(&mut self, lane: usize, counters: Counters, now: Time) {
-        let Some((it, host)) = self.lane_and_host(lane) else { return };
+        let Some((it, host)) = self.lane_and_host(lane) else {
+            return;
+        };
         let (tried, lost) = it.told.counters(counters);
         it.path.losses(tried, lost, now);
         host.losses(tried, lost, now);
@@ -260,16 +282,26 @@ impl Chooser {
 
     /// What system and driver know of a lane's connection, now and then: about every second.
     pub fn network(&mut self, lane: usize, reading: &NetworkReading, now: Time) {
-        let header = match self.lane(lane).map(|it| it.candidate.medium == Medium::Datagrams) {
+        let header = match self
+            .lane(lane)
+            .map(|it| it.candidate.medium == Medium::Datagrams)
+        {
             Some(true) => self.calibration.coap.header_bytes,
             _ => self.calibration.tcp.header_bytes,
         };
-        let Some((it, host)) = self.lane_and_host(lane) else { return };
+        let Some((it, host)) = self.lane_and_host(lane) else {
+            return;
+        };
         let (tried, lost) = it.told.network(reading, it.path.loss().value, header);
         it.path.losses(tried, lost, now);
         host.losses(tried, lost, now);
         // The system's shortest is over minutes; it helps where nothing else tells, as for at-most-once messages.
-        if reading.round_trip_min > Span::ZERO && it.path.round_trip_ms(now).is_none_or(|known| known.samples < 4.0) {
+        if reading.round_trip_min > Span::ZERO
+            && it
+                .path
+                .round_trip_ms(now)
+                .is_none_or(|known| known.samples < 4.0)
+        {
             it.path.round_trip(millis(reading.round_trip_min), now);
         }
     }
@@ -277,12 +309,18 @@ impl Chooser {
     /// A lane's peer let us in; what it can do now.
     pub fn up(&mut self, lane: usize, capabilities: &Capabilities, now: Time) {
         let current = self.current;
-        let Some(index) = self.index(lane) else { return };
-        let Some(it) = self.lanes.get_mut(index) else { return };
+        let Some(index) = self.index(lane) else {
+            return;
+        };
+        let Some(it) = self.lanes.get_mut(index) else {
+            return;
+        };
         it.state = State::Up;
         it.candidate.capabilities = *capabilities;
         it.told.reconnected();
-        let is_current_up = current.and_then(|at| self.lanes.get(at)).is_some_and(|it| it.state == State::Up);
+        let is_current_up = current
+            .and_then(|at| self.lanes.get(at))
+            .is_some_and(|it| it.state == State::Up);
         if !is_current_up {
             self.decide_at = now;
         }
@@ -291,8 +329,12 @@ impl Chooser {
     /// A lane's connection was lost, or could not be made: it is not chosen until it is up again.
     pub fn down(&mut self, lane: usize, now: Time) {
         let jitter = 0.75 + 0.5 * (throw(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64;
-        let Some(index) = self.index(lane) else { return };
-        let Some(it) = self.lanes.get_mut(index) else { return };
+        let Some(index) = self.index(lane) else {
+            return;
+        };
+        let Some(it) = self.lanes.get_mut(index) else {
+            return;
+        };
         let was_up = it.state == State::Up;
         it.state = State::Down;
         it.downs.add(1.0);
@@ -319,7 +361,10 @@ impl Chooser {
     pub fn demand(&mut self, demand: &Demand) {
         if self.demand != *demand {
             self.demand = *demand;
-            let fits = self.current.and_then(|at| self.lanes.get(at)).is_none_or(|it| self.misses(it).is_none());
+            let fits = self
+                .current
+                .and_then(|at| self.lanes.get(at))
+                .is_none_or(|it| self.misses(it).is_none());
             if !fits {
                 self.decide_at = self.turned;
             }
@@ -336,7 +381,10 @@ impl Chooser {
     pub fn decide(&mut self, now: Time) -> Decision {
         self.turn(now);
         if now < self.decide_at {
-            return Decision { lane: self.number(), switched: false };
+            return Decision {
+                lane: self.number(),
+                switched: false,
+            };
         }
         self.decide_at = now + DECIDE;
         let judged = self.judge(now, &self.situations(now));
@@ -344,7 +392,10 @@ impl Chooser {
         let Some(current) = self.current else {
             self.current = best.map(|it| it.index);
             self.why = Why::Best;
-            return Decision { lane: self.number(), switched: false };
+            return Decision {
+                lane: self.number(),
+                switched: false,
+            };
         };
         let (next, why) = self.weigh(current, &judged, now);
         self.why = why;
@@ -357,7 +408,10 @@ impl Chooser {
                 self.switches_left -= 1.0;
             }
         }
-        Decision { lane: self.number(), switched }
+        Decision {
+            lane: self.number(),
+            switched,
+        }
     }
 
     /// The lane that is worth a question now: nothing else measures, and the budget allows. A lane that is up is asked by
@@ -368,14 +422,22 @@ impl Chooser {
         if self.budget_bytes < PROBE_BYTES {
             return None;
         }
-        let is_stale = |path: &Path, after: Span| path.seen().is_none_or(|at| now.since(at) >= after);
+        let is_stale =
+            |path: &Path, after: Span| path.seen().is_none_or(|at| now.since(at) >= after);
         let mut found = None;
         for (index, it) in self.lanes.iter().enumerate() {
             let is_current = self.current == Some(index);
-            let is_idle_path = self.hosts.get(it.host).is_none_or(|(_, path)| is_stale(path, PROBE_AFTER));
+            let is_idle_path = self
+                .hosts
+                .get(it.host)
+                .is_none_or(|(_, path)| is_stale(path, PROBE_AFTER));
             let was_asked = it.asked.is_some_and(|at| now.since(at) < PROBE_AFTER);
             let wanted = match it.state {
-                State::Up => !was_asked && is_idle_path && (is_current || is_stale(&it.path, PROBE_AFTER_OTHERS)),
+                State::Up => {
+                    !was_asked
+                        && is_idle_path
+                        && (is_current || is_stale(&it.path, PROBE_AFTER_OTHERS))
+                }
                 // While nothing works the engine tries all lanes by itself.
                 State::Down => now >= it.try_at && !is_current && self.is_up(self.current),
                 State::Idle => false,
@@ -396,7 +458,11 @@ impl Chooser {
     /// A probe has cost so many bytes, 0 if it could not be sent.
     pub fn probed(&mut self, lane: usize, bytes: usize, _now: Time) {
         let header = self.calibration.tcp.header_bytes;
-        let frames = if bytes == 0 { 0.0 } else { 2.0 * header + 2.0 * bytes as f64 };
+        let frames = if bytes == 0 {
+            0.0
+        } else {
+            2.0 * header + 2.0 * bytes as f64
+        };
         self.budget_bytes += PROBE_BYTES - frames;
         if let Some(it) = self.lane(lane) {
             // Frames of a probe are none of messages.
@@ -414,17 +480,28 @@ impl Chooser {
         let is_up = self.is_up(Some(current));
         let mine = judged.iter().find(|it| it.index == current);
         let is_trusted = |it: &Judged| {
-            let Some(lane) = self.lanes.get(it.index) else { return false };
+            let Some(lane) = self.lanes.get(it.index) else {
+                return false;
+            };
             it.index == current || !is_up || lane.trusted_at <= now
         };
-        let Some(best) = self.best(judged, is_trusted) else { return (current, Why::Only) };
+        let Some(best) = self.best(judged, is_trusted) else {
+            return (current, Why::Only);
+        };
         let Some(mine) = mine else {
             // It is down, or cannot do what is asked for.
             return (best.index, if is_up { Why::Unfit } else { Why::Down });
         };
         if best.index == current {
             let first = self.best(judged, |_| true);
-            return (current, if first.is_some_and(|it| it.index != current) { Why::Quarantine } else { Why::Best });
+            return (
+                current,
+                if first.is_some_and(|it| it.index != current) {
+                    Why::Quarantine
+                } else {
+                    Why::Best
+                },
+            );
         }
         if !is_up && self.is_up(Some(best.index)) {
             return (best.index, Why::Down);
@@ -432,7 +509,11 @@ impl Chooser {
         // What only breaks a constraint by a little more is no reason; what breaks one where the other does not, is.
         let breaks = mine.excess > 0.0 && best.excess < mine.excess / (1.0 + HYSTERESIS) - 1e-9;
         // Back to where we were in this same network: what was measured there spoke against it.
-        let margin = if self.left == Some(best.index) { MARGIN_BACK } else { HYSTERESIS };
+        let margin = if self.left == Some(best.index) {
+            MARGIN_BACK
+        } else {
+            HYSTERESIS
+        };
         let is_better = best.excess <= mine.excess && best.cost * (1.0 + margin) <= mine.cost;
         if !breaks && !is_better {
             return (current, Why::Hysteresis);
@@ -453,9 +534,18 @@ impl Chooser {
             let mut expectation = expect(&self.calibration, &it.candidate, situation);
             let (latency, bytes) = self.corrections(it);
             expectation.correct(latency, bytes);
-            let energy_uj = self.calibration.energy().map_or(0.0, |profile| expectation.energy_uj(profile));
+            let energy_uj = self
+                .calibration
+                .energy()
+                .map_or(0.0, |profile| expectation.energy_uj(profile));
             let cost = self.cost(&expectation, energy_uj);
-            Judged { index, expectation, energy_uj, cost, excess: self.excess(&expectation) }
+            Judged {
+                index,
+                expectation,
+                energy_uj,
+                cost,
+                excess: self.excess(&expectation),
+            }
         };
         let _ = now;
         let all = || self.lanes.iter().enumerate().zip(situations);
@@ -468,12 +558,16 @@ impl Chooser {
             return fit;
         }
         // None can do all that is asked for, or all are down: the best of what there is.
-        let usable: Vec<_> =
-            all().filter(|((_, it), _)| usable(it)).map(|((index, it), at)| judge(index, it, at)).collect();
+        let usable: Vec<_> = all()
+            .filter(|((_, it), _)| usable(it))
+            .map(|((index, it), at)| judge(index, it, at))
+            .collect();
         if !usable.is_empty() {
             return usable;
         }
-        all().map(|((index, it), situation)| judge(index, it, situation)).collect()
+        all()
+            .map(|((index, it), situation)| judge(index, it, situation))
+            .collect()
     }
 
     /// What each lane is in for.
@@ -481,7 +575,10 @@ impl Chooser {
         let situation = |it: &Lane| Situation {
             payload_bytes: self.traffic.payload_bytes().unwrap_or(PRIOR_PAYLOAD_BYTES),
             extra_bytes: self.extra_bytes(it),
-            shares: self.traffic.shares().unwrap_or_else(|| shares_of(self.demand.reliability)),
+            shares: self
+                .traffic
+                .shares()
+                .unwrap_or_else(|| shares_of(self.demand.reliability)),
             loss: self.loss(it).value.clamp(0.0, LOSS_MAX),
             round_trip_ms: self.round_trip_ms(it, now).value,
             rate_per_s: self.traffic.rate_per_s(),
@@ -495,7 +592,9 @@ impl Chooser {
     /// A lane's own losses, and what other lanes to the same host tell, which counts for less.
     pub(super) fn loss(&self, lane: &Lane) -> Known {
         let own = lane.path.loss();
-        let Some((_, path)) = self.hosts.get(lane.host) else { return own };
+        let Some((_, path)) = self.hosts.get(lane.host) else {
+            return own;
+        };
         let all = path.loss();
         // Of what all have seen, the part that is not this lane's. Its own memory may be that of another time.
         let others = (all.samples - own.samples).max(0.0) * OTHERS_WEIGHT;
@@ -503,7 +602,10 @@ impl Chooser {
         if samples < 1.0 {
             return all;
         }
-        Known { value: (own.value * own.samples + all.value * others) / samples, samples }
+        Known {
+            value: (own.value * own.samples + all.value * others) / samples,
+            samples,
+        }
     }
 
     /// A lane's round trip, or that of another lane to the same host.
@@ -512,8 +614,14 @@ impl Chooser {
         let same = self.lanes.iter().filter(|it| it.host == lane.host);
         // A few of its own may all have been unlucky ones.
         let own = of(lane).filter(|known| known.samples >= ROUND_TRIPS_FEW);
-        let known = own.or_else(|| same.filter_map(of).max_by(|a, b| a.samples.total_cmp(&b.samples)));
-        known.unwrap_or(Known { value: PRIOR_ROUND_TRIP_MS, samples: 0.0 })
+        let known = own.or_else(|| {
+            same.filter_map(of)
+                .max_by(|a, b| a.samples.total_cmp(&b.samples))
+        });
+        known.unwrap_or(Known {
+            value: PRIOR_ROUND_TRIP_MS,
+            samples: 0.0,
+        })
     }
 
     /// Factors by which live measurement corrects a lane's latency and bytes. Where the model was wrong about a lane, half of
@@ -522,8 +630,14 @@ impl Chooser {
     pub(super) fn corrections(&self, lane: &Lane) -> (f64, f64) {
         let of = |which: fn(&Lane) -> &Correction| {
             let own = which(lane);
-            let others = self.lanes.iter().filter(|it| it.host == lane.host && !std::ptr::eq(*it, lane)).map(which);
-            let known = others.max_by(|a, b| a.weight().total_cmp(&b.weight())).map_or(1.0, Correction::ratio);
+            let others = self
+                .lanes
+                .iter()
+                .filter(|it| it.host == lane.host && !std::ptr::eq(*it, lane))
+                .map(which);
+            let known = others
+                .max_by(|a, b| a.weight().total_cmp(&b.weight()))
+                .map_or(1.0, Correction::ratio);
             own.ratio() * known.powf(0.5 * (1.0 - own.weight()))
         };
         (of(|it| &it.settle), of(|it| &it.bytes))
@@ -532,7 +646,10 @@ impl Chooser {
     fn best(&self, judged: &[Judged], may: impl Fn(&Judged) -> bool) -> Option<Judged> {
         let tie = |it: &Judged| self.lanes.get(it.index).map_or(0, |lane| lane.tie);
         let order = |a: &&Judged, b: &&Judged| {
-            a.excess.total_cmp(&b.excess).then(a.cost.total_cmp(&b.cost)).then(tie(a).cmp(&tie(b)))
+            a.excess
+                .total_cmp(&b.excess)
+                .then(a.cost.total_cmp(&b.cost))
+                .then(tie(a).cmp(&tie(b)))
         };
         judged.iter().filter(|it| may(it)).min_by(order).copied()
     }
@@ -544,11 +661,22 @@ impl Chooser {
             Objective::Latency => latency,
             Objective::Bytes => it.bytes(),
             Objective::Energy => energy_uj,
-            Objective::Weights { latency: of_latency, bytes, energy } => {
-                let weigh = |weight: f64| if weight > 0.0 && weight.is_finite() { weight } else { 0.0 };
+            Objective::Weights {
+                latency: of_latency,
+                bytes,
+                energy,
+            } => {
+                let weigh = |weight: f64| {
+                    if weight > 0.0 && weight.is_finite() {
+                        weight
+                    } else {
+                        0.0
+                    }
+                };
                 let (a, b, c) = (weigh(of_latency), weigh(bytes), weigh(energy));
                 let sum = (a + b + c).max(1e-9);
-                let logarithms = a * latency.ln() + b * it.bytes().max(1.0).ln() + c * energy_uj.max(1e-3).ln();
+                let logarithms =
+                    a * latency.ln() + b * it.bytes().max(1.0).ln() + c * energy_uj.max(1e-3).ln();
                 (logarithms / sum).exp()
             }
         }
@@ -556,15 +684,33 @@ impl Chooser {
 
     /// By how much constraints are exceeded, relatively.
     fn excess(&self, it: &Expectation) -> f64 {
-        let over = |value: f64, limit: f64| if value > limit { value / limit.max(1e-6) - 1.0 } else { 0.0 };
-        self.constraints.latency_p99_max.map_or(0.0, |limit| over(it.latency_p99_ms, millis(limit)))
-            + self.constraints.bytes_per_message_max.map_or(0.0, |limit| over(it.bytes(), f64::from(limit)))
-            + self.constraints.delivered_percent_min.map_or(0.0, |limit| over(f64::from(limit), it.delivered * 100.0))
+        let over = |value: f64, limit: f64| {
+            if value > limit {
+                value / limit.max(1e-6) - 1.0
+            } else {
+                0.0
+            }
+        };
+        self.constraints
+            .latency_p99_max
+            .map_or(0.0, |limit| over(it.latency_p99_ms, millis(limit)))
+            + self
+                .constraints
+                .bytes_per_message_max
+                .map_or(0.0, |limit| over(it.bytes(), f64::from(limit)))
+            + self
+                .constraints
+                .delivered_percent_min
+                .map_or(0.0, |limit| over(f64::from(limit), it.delivered * 100.0))
     }
 
     fn is_allowed(&self, it: &Lane) -> bool {
         self.constraints.protocols.is_empty()
-            || self.constraints.protocols.iter().any(|name| name == it.candidate.protocol)
+            || self
+                .constraints
+                .protocols
+                .iter()
+                .any(|name| name == it.candidate.protocol)
     }
 
     /// What is asked for and a lane cannot.
@@ -572,7 +718,8 @@ impl Chooser {
         let (can, wish) = (&it.candidate.capabilities, &self.demand);
         // Before it was up a lane does not know about stamps: it gets the benefit of the doubt.
         let is_sure = can.reliability_max >= wish.reliability
-            || can.reliability_max >= Reliability::AtLeastOnce && (can.stamps || it.state != State::Up);
+            || can.reliability_max >= Reliability::AtLeastOnce
+                && (can.stamps || it.state != State::Up);
         let misses = [
             (!is_sure, "reliability"),
             (wish.wildcards && !can.wildcards, "wildcards"),
@@ -580,10 +727,19 @@ impl Chooser {
             (wish.priority && !can.priority, "priorities"),
             (wish.requests && !can.requests, "requests"),
             (wish.last_values && !can.last_values, "last values"),
-            (wish.keeps_all && !can.keeps_all, "every message rather than the newest"),
-            (wish.payload_bytes_max > can.payload_bytes_max, "payloads of this size"),
+            (
+                wish.keeps_all && !can.keeps_all,
+                "every message rather than the newest",
+            ),
+            (
+                wish.payload_bytes_max > can.payload_bytes_max,
+                "payloads of this size",
+            ),
         ];
-        misses.into_iter().find(|(is_missing, _)| *is_missing).map(|(_, what)| what)
+        misses
+            .into_iter()
+            .find(|(is_missing, _)| *is_missing)
+            .map(|(_, what)| what)
     }
 
     /// How much longer than the calibration's the user's topics and options are on a lane, as measured there or else on
@@ -591,16 +747,33 @@ impl Chooser {
     fn extra_bytes(&self, lane: &Lane) -> f64 {
         let of = |it: &Lane| {
             let is_stream = it.candidate.medium != Medium::Datagrams;
-            let protocol = self.calibration.protocol(it.candidate.protocol, is_stream)?;
+            let protocol = self
+                .calibration
+                .protocol(it.candidate.protocol, is_stream)?;
             let messages = it.overhead_of.get();
-            let stamp = if self.has_stamps(it) { protocol.stamp_bytes } else { 0.0 };
-            (messages >= 1.0).then(|| (it.overhead.get() - messages * (protocol.overhead_bytes + stamp), messages))
+            let stamp = if self.has_stamps(it) {
+                protocol.stamp_bytes
+            } else {
+                0.0
+            };
+            (messages >= 1.0).then(|| {
+                (
+                    it.overhead.get() - messages * (protocol.overhead_bytes + stamp),
+                    messages,
+                )
+            })
         };
         let (sum, messages) = of(lane).unwrap_or_else(|| {
             let others = self.lanes.iter().filter_map(of);
-            others.fold((0.0, 0.0), |(sum, count), (more, messages)| (sum + more, count + messages))
+            others.fold((0.0, 0.0), |(sum, count), (more, messages)| {
+                (sum + more, count + messages)
+            })
         });
-        if messages > 0.0 { (sum / messages).clamp(-EXTRA_BYTES_LESS, EXTRA_BYTES_MAX) } else { 0.0 }
+        if messages > 0.0 {
+            (sum / messages).clamp(-EXTRA_BYTES_LESS, EXTRA_BYTES_MAX)
+        } else {
+            0.0
+        }
     }
 
     /// Stamps are sent where there is more than one lane and the peer knows them.
@@ -620,8 +793,10 @@ impl Chooser {
         for (_, path) in &mut self.hosts {
             path.fade(seconds, now);
         }
-        self.budget_bytes = (self.budget_bytes + seconds * PROBE_BYTES_PER_MINUTE / 60.0).min(BUDGET_BYTES_MAX);
-        self.switches_left = (self.switches_left + seconds / SWITCH_AGAIN_SECONDS).min(SWITCHES_PER_CHANGE);
+        self.budget_bytes =
+            (self.budget_bytes + seconds * PROBE_BYTES_PER_MINUTE / 60.0).min(BUDGET_BYTES_MAX);
+        self.switches_left =
+            (self.switches_left + seconds / SWITCH_AGAIN_SECONDS).min(SWITCHES_PER_CHANGE);
         self.forget_what_is_over();
         let situations = self.situations(now);
         for (it, situation) in self.lanes.iter_mut().zip(&situations) {
@@ -631,11 +806,17 @@ impl Chooser {
             }
             self.budget_bytes += it.learn(seconds) * PROBE_SHARE;
         }
-        let changes = self.hosts.iter().fold(0u32, |sum, (_, path)| sum.wrapping_add(path.changes));
+        let changes = self
+            .hosts
+            .iter()
+            .fold(0u32, |sum, (_, path)| sum.wrapping_add(path.changes));
         if changes != self.changes_seen {
             self.changes_seen = changes;
             // One change may be noticed several times, by loss and by round trip.
-            if self.changed_at.is_none_or(|at| now.since(at) >= CHANGE_LASTS) {
+            if self
+                .changed_at
+                .is_none_or(|at| now.since(at) >= CHANGE_LASTS)
+            {
                 self.changed_at = Some(now);
                 self.changed();
             }
@@ -655,11 +836,19 @@ impl Chooser {
     /// was not in use would look as good as it was, and be chosen for that.
     fn forget_what_is_over(&mut self) {
         for host in 0..self.hosts.len() {
-            let of_lanes = self.lanes.iter().filter(|it| it.host == host).filter_map(|it| it.path.changed_at);
+            let of_lanes = self
+                .lanes
+                .iter()
+                .filter(|it| it.host == host)
+                .filter_map(|it| it.path.changed_at);
             let of_all = self.hosts.get(host).and_then(|(_, path)| path.changed_at);
-            let Some(changed_at) = of_lanes.chain(of_all).max() else { continue };
+            let Some(changed_at) = of_lanes.chain(of_all).max() else {
+                continue;
+            };
             for it in self.lanes.iter_mut().filter(|it| it.host == host) {
-                if it.path.seen().is_some_and(|seen| seen < changed_at) && it.path.loss().samples > 0.0 {
+                if it.path.seen().is_some_and(|seen| seen < changed_at)
+                    && it.path.loss().samples > 0.0
+                {
                     it.path.forget_losses();
                 }
             }
@@ -675,7 +864,9 @@ impl Chooser {
     /// The chosen lane breaks a constraint.
     fn is_broken(&self, now: Time) -> bool {
         let judged = self.judge(now, &self.situations(now));
-        judged.iter().any(|it| self.current == Some(it.index) && it.excess > 0.0)
+        judged
+            .iter()
+            .any(|it| self.current == Some(it.index) && it.excess > 0.0)
     }
 
     fn lane(&mut self, lane: usize) -> Option<&mut Lane> {
@@ -693,12 +884,16 @@ impl Chooser {
     }
 
     fn is_up(&self, index: Option<usize>) -> bool {
-        index.and_then(|index| self.lanes.get(index)).is_some_and(|it| it.state == State::Up)
+        index
+            .and_then(|index| self.lanes.get(index))
+            .is_some_and(|it| it.state == State::Up)
     }
 
     /// The engine's number of the chosen lane.
     pub(super) fn number(&self) -> usize {
-        self.current.and_then(|index| self.lanes.get(index)).map_or(0, |it| it.candidate.lane)
+        self.current
+            .and_then(|index| self.lanes.get(index))
+            .map_or(0, |it| it.candidate.lane)
     }
 }
 
@@ -728,22 +923,34 @@ impl Lane {
     fn learn(&mut self, seconds: f64) -> f64 {
         let told = &self.told;
         self.downs.fade(seconds, DOWN_SECONDS);
-        let memory = |samples: u64| if samples > 0 { CORRECTION_SECONDS } else { FORGET_SECONDS };
+        let memory = |samples: u64| {
+            if samples > 0 {
+                CORRECTION_SECONDS
+            } else {
+                FORGET_SECONDS
+            }
+        };
         self.settle.pass(seconds, memory(told.settled));
         self.bytes.pass(seconds, memory(told.sent));
         if told.settled > 0 {
             let count = told.settled as f64;
-            self.settle.add(told.settled_ms + count, (self.predicted.settle_mean_ms + 1.0) * count, count);
+            self.settle.add(
+                told.settled_ms + count,
+                (self.predicted.settle_mean_ms + 1.0) * count,
+                count,
+            );
         }
         // Frames of deliveries to us cannot be told from those of messages.
         if told.sent > 0 && told.received == 0 && told.frame_bytes > 0.0 {
             let count = told.sent as f64;
-            self.bytes.add(told.frame_bytes, self.predicted.bytes() * count, count);
+            self.bytes
+                .add(told.frame_bytes, self.predicted.bytes() * count, count);
         }
         if told.wire_bytes > 0 {
             self.overhead.fade(told.sent as f64, 50.0);
             self.overhead_of.fade(told.sent as f64, 50.0);
-            self.overhead.add(told.wire_bytes as f64 - told.payload_bytes as f64);
+            self.overhead
+                .add(told.wire_bytes as f64 - told.payload_bytes as f64);
             self.overhead_of.add(told.sent as f64);
         }
         let per_second = told.delivered_bytes / seconds.max(1e-3);

@@ -109,11 +109,18 @@ impl Path {
         let stretch = (SAMPLES_WANTED / self.long.tried.get().max(1.0)).clamp(1.0, 5.0);
         self.steady_seconds += seconds;
         // The short memory held something of the time before the change: the long one grows with its age.
-        let long =
-            if self.changes == 0 { LONG_SECONDS } else { self.steady_seconds.clamp(SHORT_SECONDS, LONG_SECONDS) };
+        let long = if self.changes == 0 {
+            LONG_SECONDS
+        } else {
+            self.steady_seconds.clamp(SHORT_SECONDS, LONG_SECONDS)
+        };
         self.long.fade(seconds, long * stretch);
         self.short.fade(seconds, SHORT_SECONDS * stretch);
-        if let Some(ms) = self.fresh.estimate(now).filter(|_| self.fresh.count(now) >= ROUND_TRIPS_FEW) {
+        if let Some(ms) = self
+            .fresh
+            .estimate(now)
+            .filter(|_| self.fresh.count(now) >= ROUND_TRIPS_FEW)
+        {
             let moved = (ms + 5.0) / (self.reference_ms + 5.0);
             if self.reference_ms > 0.0 && !(0.5..=2.0).contains(&moved) {
                 self.changes = self.changes.wrapping_add(1);
@@ -126,13 +133,18 @@ impl Path {
 
     /// Probability that a packet is lost.
     pub(super) fn loss(&self) -> Known {
-        Known { value: self.long.share(), samples: self.long.tried.get() }
+        Known {
+            value: self.long.share(),
+            samples: self.long.tried.get(),
+        }
     }
 
     /// Round trip in milliseconds; None if nothing was heard.
     pub(super) fn round_trip_ms(&self, now: Time) -> Option<Known> {
         let samples = self.fresh.count(now) as f64;
-        self.fresh.estimate(now).map(|value| Known { value, samples })
+        self.fresh
+            .estimate(now)
+            .map(|value| Known { value, samples })
     }
 
     /// Deviation of the round trip from its mean, in milliseconds.
@@ -147,14 +159,18 @@ impl Path {
 
     /// The short memory cannot be a sample of what the long one says.
     fn is_contradicted(&self) -> bool {
-        let (n, old) = (self.short.tried.get(), self.long.tried.get() - self.short.tried.get());
+        let (n, old) = (
+            self.short.tried.get(),
+            self.long.tried.get() - self.short.tried.get(),
+        );
         if n < SHORT_SAMPLES_MIN || old < SHORT_SAMPLES_MIN {
             return false;
         }
         let before = ((self.long.lost.get() - self.short.lost.get()) / old).clamp(0.0, 1.0);
         let now = (self.short.lost.get() / n).clamp(0.0, 1.0);
         // Rule of succession, so that no loss in few packets is not taken for certain.
-        let pooled = ((self.long.lost.get() + 1.0) / (self.long.tried.get() + 2.0)).clamp(0.001, 0.999);
+        let pooled =
+            ((self.long.lost.get() + 1.0) / (self.long.tried.get() + 2.0)).clamp(0.001, 0.999);
         let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / old)).sqrt();
         (now - before).abs() > CHANGE_DEVIATIONS * deviation && (now - before).abs() > CHANGE_LEAST
     }
@@ -201,7 +217,10 @@ impl RoundTrips {
     }
 
     fn fresh(&self, now: Time) -> impl Iterator<Item = f64> + '_ {
-        self.ring.iter().filter(move |(at, _)| now.since(*at) <= ROUND_TRIP_MEMORY).map(|&(_, ms)| ms)
+        self.ring
+            .iter()
+            .filter(move |(at, _)| now.since(*at) <= ROUND_TRIP_MEMORY)
+            .map(|&(_, ms)| ms)
     }
 }
 
@@ -253,9 +272,15 @@ impl Traffic {
         self.received_bytes.fade(seconds, TRAFFIC_SECONDS);
         self.received_bytes.add(pending.received_bytes as f64);
         // Sizes and shares are forgotten as messages come, not as time passes: silence changes nothing.
-        let weight = (-(pending.messages as f64) / 50.0).exp().max((-seconds / TRAFFIC_SECONDS).exp());
+        let weight = (-(pending.messages as f64) / 50.0)
+            .exp()
+            .max((-seconds / TRAFFIC_SECONDS).exp());
         let known = self.shares.iter().map(|it| it.get()).sum::<f64>();
-        let keep = if pending.messages == 0 || known < 20.0 { 1.0 } else { weight };
+        let keep = if pending.messages == 0 || known < 20.0 {
+            1.0
+        } else {
+            weight
+        };
         self.payload_bytes.value = self.payload_bytes.value * keep + pending.payload_bytes as f64;
         for (share, count) in self.shares.iter_mut().zip(pending.shares) {
             share.value = share.value * keep + count as f64;
@@ -286,14 +311,19 @@ impl Traffic {
 
     fn per_second(&self, count: Fading) -> f64 {
         let memory = TRAFFIC_SECONDS * (1.0 - (-self.age_seconds / TRAFFIC_SECONDS).exp());
-        if memory > 0.0 { count.get() / memory } else { 0.0 }
+        if memory > 0.0 {
+            count.get() / memory
+        } else {
+            0.0
+        }
     }
 
     /// Mean payload in bytes: of what we publish, or else of what comes to us; None if there was neither.
     pub(super) fn payload_bytes(&self) -> Option<f64> {
         let messages = self.shares.iter().map(|it| it.get()).sum::<f64>();
         let of = |bytes: f64, messages: f64| (messages > 1e-9).then(|| bytes / messages);
-        of(self.payload_bytes.get(), messages).or_else(|| of(self.received_bytes.get(), self.received.get()))
+        of(self.payload_bytes.get(), messages)
+            .or_else(|| of(self.received_bytes.get(), self.received.get()))
     }
 
     pub(super) fn shares(&self) -> Option<[f64; 3]> {
@@ -339,8 +369,12 @@ impl Told {
 
     /// What the transport counted: packets tried and lost since the last time.
     pub(super) fn counters(&mut self, counters: Counters) -> (f64, f64) {
-        let first = counters.confirmable.saturating_sub(self.counters.confirmable) as f64;
-        let repeated = counters.retransmissions.saturating_sub(self.counters.retransmissions) as f64;
+        let first = counters
+            .confirmable
+            .saturating_sub(self.counters.confirmable) as f64;
+        let repeated = counters
+            .retransmissions
+            .saturating_sub(self.counters.retransmissions) as f64;
         self.counters = counters;
         // An exchange fails when message or acknowledgement is lost: 1-(1-p)^2. A success has tried two packets; a failure
         // 1 or 2, on average (3-2p)/(2-p), which is within 2 % of 1.45 for all losses up to 30 %. So p = failed / tried.
@@ -350,7 +384,12 @@ impl Told {
     }
 
     /// What the system counted: packets tried and lost since the last time. `loss`: as known so far.
-    pub(super) fn network(&mut self, reading: &NetworkReading, loss: f64, headers: f64) -> (f64, f64) {
+    pub(super) fn network(
+        &mut self,
+        reading: &NetworkReading,
+        loss: f64,
+        headers: f64,
+    ) -> (f64, f64) {
         let before = std::mem::replace(&mut self.reading, *reading);
         let grown = |now: u64, before: u64| now.saturating_sub(before) as f64;
         self.frame_bytes += grown(reading.frames_sent, before.frames_sent) * headers
@@ -359,7 +398,10 @@ impl Told {
             + grown(reading.bytes_received, before.bytes_received);
         self.delivered_bytes += grown(reading.bytes_delivered, before.bytes_delivered);
         let tried = grown(reading.sent_segments, before.sent_segments);
-        let repeated = grown(reading.retransmitted_segments, before.retransmitted_segments);
+        let repeated = grown(
+            reading.retransmitted_segments,
+            before.retransmitted_segments,
+        );
         let needless = grown(reading.duplicate_segments, before.duplicate_segments);
         // A needless repetition is told by the peer, unless that is lost as well. Not cut at zero here: a needless
         // repetition is often told one turn after it was made.
@@ -374,7 +416,11 @@ impl Told {
 
     pub(super) fn turned(&mut self) {
         let (counters, reading) = (self.counters, self.reading);
-        *self = Told { counters, reading, ..Told::default() };
+        *self = Told {
+            counters,
+            reading,
+            ..Told::default()
+        };
     }
 }
 
@@ -411,8 +457,15 @@ mod tests {
             let mut told = Told::default();
             let failed = 1.0 - (1.0f64 - loss) * (1.0 - loss);
             let repeated = 100_000.0 * failed / (1.0 - failed);
-            let (tried, lost) = told.counters(Counters { confirmable: 100_000, retransmissions: repeated as u64 });
-            assert!((lost / tried / loss - 1.0).abs() < 0.04, "{loss}: {}", lost / tried);
+            let (tried, lost) = told.counters(Counters {
+                confirmable: 100_000,
+                retransmissions: repeated as u64,
+            });
+            assert!(
+                (lost / tried / loss - 1.0).abs() < 0.04,
+                "{loss}: {}",
+                lost / tried
+            );
         }
     }
 
@@ -446,7 +499,11 @@ mod tests {
             turn(&mut path, second, 1.0);
         }
         assert_eq!(path.changes, 1);
-        assert!((0.15..0.3).contains(&path.loss().value), "{:?}", path.loss());
+        assert!(
+            (0.15..0.3).contains(&path.loss().value),
+            "{:?}",
+            path.loss()
+        );
     }
 
     #[test]
@@ -455,11 +512,19 @@ mod tests {
         for topic in 0..100u32 {
             for _ in 0..3 {
                 let topic_hash = topic.wrapping_mul(0x9E37_79B9) >> 8;
-                traffic.sent(&Sent { topic_hash, payload_bytes: 60, ..Sent::default() });
+                traffic.sent(&Sent {
+                    topic_hash,
+                    payload_bytes: 60,
+                    ..Sent::default()
+                });
             }
         }
         traffic.turn(1.0);
-        assert!((70.0..140.0).contains(&traffic.topics()), "{}", traffic.topics());
+        assert!(
+            (70.0..140.0).contains(&traffic.topics()),
+            "{}",
+            traffic.topics()
+        );
         assert_eq!(traffic.payload_bytes(), Some(60.0));
     }
 }

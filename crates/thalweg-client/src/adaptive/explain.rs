@@ -74,8 +74,15 @@ impl fmt::Display for Explanation {
 pub(super) fn explain(chooser: &Chooser, now: Time) -> Explanation {
     let situations = chooser.situations(now);
     let mut judged = chooser.judge(now, &situations);
-    judged.sort_by(|a, b| a.excess.total_cmp(&b.excess).then(a.cost.total_cmp(&b.cost)));
-    let mut explanation = Explanation { lane: chooser.number(), ..Explanation::default() };
+    judged.sort_by(|a, b| {
+        a.excess
+            .total_cmp(&b.excess)
+            .then(a.cost.total_cmp(&b.cost))
+    });
+    let mut explanation = Explanation {
+        lane: chooser.number(),
+        ..Explanation::default()
+    };
     for it in &judged {
         explanation.estimates.extend(estimate(chooser, it, now));
     }
@@ -83,12 +90,19 @@ pub(super) fn explain(chooser: &Chooser, now: Time) -> Explanation {
         if judged.iter().all(|it| it.index != index) {
             let (candidate, obstacle) = (&lane.candidate, obstacle(chooser, index));
             let protocol = candidate.protocol.to_owned();
-            explanation.estimates.push(Estimate { lane: candidate.lane, protocol, obstacle, ..Estimate::default() });
+            explanation.estimates.push(Estimate {
+                lane: candidate.lane,
+                protocol,
+                obstacle,
+                ..Estimate::default()
+            });
         }
     }
     let chosen = chooser.current.and_then(|index| chooser.lanes.get(index));
     let samples = chosen.map_or(0.0, |lane| chooser.loss(lane).samples);
-    let heard = chosen.and_then(|lane| lane.path.seen()).map_or(1e9, |at| now.since(at).nanos() as f64 / 1e9);
+    let heard = chosen
+        .and_then(|lane| lane.path.seen())
+        .map_or(1e9, |at| now.since(at).nanos() as f64 / 1e9);
     explanation.confidence = samples / (samples + 30.0) * (-heard / 300.0).exp();
     explanation.crossover = crossover(chooser, &situations, now);
     explanation.words = words(chooser, &explanation, &judged, &situations, now).unwrap_or_default();
@@ -107,14 +121,30 @@ fn words(
     let (Some(lane), Some(at)) = (chooser.lanes.get(index), situations.get(index)) else {
         return Ok("There is no lane to choose from.".to_owned());
     };
-    let of = |state| if state == State::Up { "" } else { ", which is not connected" };
-    write!(out, "Publishing over {}{}", name(chooser, index), of(lane.state))?;
+    let of = |state| {
+        if state == State::Up {
+            ""
+        } else {
+            ", which is not connected"
+        }
+    };
+    write!(
+        out,
+        "Publishing over {}{}",
+        name(chooser, index),
+        of(lane.state)
+    )?;
     writeln!(out, ", wanted: {}.", objective(chooser.objective))?;
     write!(out, "Known: ")?;
     if it.confidence < 0.05 {
         write!(out, "next to nothing of the network; assumed")?;
     }
-    write!(out, " loss {:.1} % (from {:.0} packets), ", at.loss * 100.0, chooser.loss(lane).samples)?;
+    write!(
+        out,
+        " loss {:.1} % (from {:.0} packets), ",
+        at.loss * 100.0,
+        chooser.loss(lane).samples
+    )?;
     write!(out, "round trip {:.1} ms", at.round_trip_ms)?;
     match lane.path.seen() {
         Some(seen) => write!(out, ", last heard {} s ago; ", now.since(seen).secs())?,
@@ -127,7 +157,11 @@ fn words(
     )?;
     for estimate in &it.estimates {
         if !estimate.obstacle.is_empty() {
-            writeln!(out, "- {} (lane {}): not possible: {}.", estimate.protocol, estimate.lane, estimate.obstacle)?;
+            writeln!(
+                out,
+                "- {} (lane {}): not possible: {}.",
+                estimate.protocol, estimate.lane, estimate.obstacle
+            )?;
             continue;
         }
         write!(
@@ -148,29 +182,53 @@ fn words(
         if estimate.delivered < 0.995 {
             write!(out, "; {:.0} % arrive", estimate.delivered * 100.0)?;
         }
-        if (estimate.latency_correction - 1.0).abs() > 0.1 || (estimate.bytes_correction - 1.0).abs() > 0.05 {
+        if (estimate.latency_correction - 1.0).abs() > 0.1
+            || (estimate.bytes_correction - 1.0).abs() > 0.05
+        {
             let (latency, bytes) = (estimate.latency_correction, estimate.bytes_correction);
-            write!(out, " (measured here: {latency:.2} times the model's latency, {bytes:.2} times its bytes)")?;
+            write!(
+                out,
+                " (measured here: {latency:.2} times the model's latency, {bytes:.2} times its bytes)"
+            )?;
         }
         writeln!(out, ".")?;
     }
-    if it.estimates.iter().any(|estimate| estimate.measured_cells > 0) {
-        writeln!(out, "Measured cells are of: {}.", chooser.calibration.source)?;
+    if it
+        .estimates
+        .iter()
+        .any(|estimate| estimate.measured_cells > 0)
+    {
+        writeln!(
+            out,
+            "Measured cells are of: {}.",
+            chooser.calibration.source
+        )?;
     }
     let mine = judged.iter().find(|it| it.index == index);
     let next = judged.iter().find(|it| it.index != index);
     if let (Some(mine), Some(next)) = (mine, next) {
         let percent = (next.cost / mine.cost.max(1e-9) - 1.0) * 100.0;
         let more = if percent >= 0.0 { "more" } else { "less" };
-        writeln!(out, "The next, {}, would cost {:.0} % {more}.", name(chooser, next.index), percent.abs())?;
+        writeln!(
+            out,
+            "The next, {}, would cost {:.0} % {more}.",
+            name(chooser, next.index),
+            percent.abs()
+        )?;
         if mine.excess > 0.0 {
-            writeln!(out, "No lane that can be used meets all constraints; this one comes nearest.")?;
+            writeln!(
+                out,
+                "No lane that can be used meets all constraints; this one comes nearest."
+            )?;
         }
     }
     writeln!(out, "{}", reason(chooser.why))?;
     writeln!(out, "Confidence {:.0} %.", it.confidence * 100.0)?;
     if it.crossover.is_empty() {
-        write!(out, "No change of loss up to 40 %, of size or of round trip alone would change this.")?;
+        write!(
+            out,
+            "No change of loss up to 40 %, of size or of round trip alone would change this."
+        )?;
     } else {
         write!(out, "{}", it.crossover)?;
     }
@@ -182,12 +240,23 @@ fn reason(why: Why) -> String {
     match why {
         Why::Undecided => "Nothing was decided yet.".to_owned(),
         Why::Best => format!("It is the best; decided every {seconds} s."),
-        Why::Hysteresis => "Another would be better, but by less than 15 %: not worth a switch.".to_owned(),
-        Why::Dwell => "Another would be better, but the last switch is less than 30 s ago.".to_owned(),
-        Why::Budget => "Another would be better, but there were two switches since the network changed.".to_owned(),
-        Why::Quarantine => "Another would be better, but it failed lately and has to stay up first.".to_owned(),
+        Why::Hysteresis => {
+            "Another would be better, but by less than 15 %: not worth a switch.".to_owned()
+        }
+        Why::Dwell => {
+            "Another would be better, but the last switch is less than 30 s ago.".to_owned()
+        }
+        Why::Budget => {
+            "Another would be better, but there were two switches since the network changed."
+                .to_owned()
+        }
+        Why::Quarantine => {
+            "Another would be better, but it failed lately and has to stay up first.".to_owned()
+        }
         Why::Down => "The one before was lost.".to_owned(),
-        Why::Unfit => "The one before could not do what is asked for, or broke a constraint.".to_owned(),
+        Why::Unfit => {
+            "The one before could not do what is asked for, or broke a constraint.".to_owned()
+        }
         Why::Only => "No other can be used.".to_owned(),
     }
 }
@@ -218,7 +287,9 @@ fn estimate(chooser: &Chooser, judged: &Judged, now: Time) -> Option<Estimate> {
 }
 
 fn obstacle(chooser: &Chooser, index: usize) -> String {
-    let Some(lane) = chooser.lanes.get(index) else { return String::new() };
+    let Some(lane) = chooser.lanes.get(index) else {
+        return String::new();
+    };
     if lane.state == State::Down {
         return "it is down".to_owned();
     }
@@ -230,8 +301,12 @@ fn obstacle(chooser: &Chooser, index: usize) -> String {
 
 /// What the nearest change of one condition would have to be. Each is moved away from what it is, step by step.
 fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
-    let Some(current) = chooser.current else { return String::new() };
-    let Some(at) = situations.get(current) else { return String::new() };
+    let Some(current) = chooser.current else {
+        return String::new();
+    };
+    let Some(at) = situations.get(current) else {
+        return String::new();
+    };
     let best = |change: &dyn Fn(&mut Situation)| {
         let mut changed = situations.to_vec();
         changed.iter_mut().for_each(change);
@@ -240,9 +315,14 @@ fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
         let other = judged
             .iter()
             .filter(|it| it.index != current)
-            .min_by(|a, b| a.excess.total_cmp(&b.excess).then(a.cost.total_cmp(&b.cost)))?;
+            .min_by(|a, b| {
+                a.excess
+                    .total_cmp(&b.excess)
+                    .then(a.cost.total_cmp(&b.cost))
+            })?;
         let is_better = other.excess <= mine.excess && other.cost * 1.15 <= mine.cost;
-        (is_better || other.excess + 1e-9 < mine.excess && other.excess <= 0.0).then_some(other.index)
+        (is_better || other.excess + 1e-9 < mine.excess && other.excess <= 0.0)
+            .then_some(other.index)
     };
     for step in 1..=40 {
         let distance = f64::from(step) / 100.0;
@@ -251,7 +331,11 @@ fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
                 && let Some(other) = best(&|it| it.loss = loss)
             {
                 let way = if loss > at.loss { "above" } else { "below" };
-                return format!("At {way} about {:.0} % loss it would be {}.", loss * 100.0, name(chooser, other));
+                return format!(
+                    "At {way} about {:.0} % loss it would be {}.",
+                    loss * 100.0,
+                    name(chooser, other)
+                );
             }
         }
     }
@@ -260,10 +344,16 @@ fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
             let (bytes, trip) = (at.payload_bytes * factor, (at.round_trip_ms + 1.0) * factor);
             let way = if factor > 1.0 { "above" } else { "below" };
             if let Some(other) = best(&|it| it.payload_bytes = bytes) {
-                return format!("With messages {way} about {bytes:.0} B it would be {}.", name(chooser, other));
+                return format!(
+                    "With messages {way} about {bytes:.0} B it would be {}.",
+                    name(chooser, other)
+                );
             }
             if let Some(other) = best(&|it| it.round_trip_ms = trip) {
-                return format!("With a round trip {way} about {trip:.0} ms it would be {}.", name(chooser, other));
+                return format!(
+                    "With a round trip {way} about {trip:.0} ms it would be {}.",
+                    name(chooser, other)
+                );
             }
         }
     }
@@ -271,7 +361,9 @@ fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
 }
 
 fn name(chooser: &Chooser, index: usize) -> String {
-    let Some(lane) = chooser.lanes.get(index) else { return String::new() };
+    let Some(lane) = chooser.lanes.get(index) else {
+        return String::new();
+    };
     let candidate = &lane.candidate;
     let cover = match (&candidate.medium, candidate.encrypted, candidate.websocket) {
         (Medium::Datagrams, true, _) => " over DTLS",
@@ -288,7 +380,11 @@ fn objective(objective: Objective) -> String {
         Objective::Latency => "short latency".to_owned(),
         Objective::Bytes => "few bytes".to_owned(),
         Objective::Energy => "little energy".to_owned(),
-        Objective::Weights { latency, bytes, energy } => {
+        Objective::Weights {
+            latency,
+            bytes,
+            energy,
+        } => {
             format!("latency, bytes and energy weighed {latency} : {bytes} : {energy}")
         }
     }

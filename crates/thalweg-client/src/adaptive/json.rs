@@ -22,24 +22,46 @@ pub(crate) struct Object {
 
 /// Reads one object, and nothing after it.
 pub(crate) fn read(text: &str) -> Result<Object, CalibrationError> {
-    let mut reader = Reader { rest: text, len: text.len() };
-    let Value::Object(object) = reader.value(0)? else { return Err(wrong("a calibration is one object in braces")) };
+    let mut reader = Reader {
+        rest: text,
+        len: text.len(),
+    };
+    let Value::Object(object) = reader.value(0)? else {
+        return Err(wrong("a calibration is one object in braces"));
+    };
     reader.skip();
-    if reader.rest.is_empty() { Ok(object) } else { Err(reader.fault("there is something after the end")) }
+    if reader.rest.is_empty() {
+        Ok(object)
+    } else {
+        Err(reader.fault("there is something after the end"))
+    }
 }
 
 impl Object {
     /// Takes a number that lies in a range.
-    pub(crate) fn number(&mut self, key: &str, least: f64, most: f64) -> Result<f64, CalibrationError> {
-        self.optional(key, least, most)?.ok_or_else(|| wrong(&format!("`{key}` is missing")))
+    pub(crate) fn number(
+        &mut self,
+        key: &str,
+        least: f64,
+        most: f64,
+    ) -> Result<f64, CalibrationError> {
+        self.optional(key, least, most)?
+            .ok_or_else(|| wrong(&format!("`{key}` is missing")))
     }
 
     /// Takes a number that may be missing.
-    pub(crate) fn optional(&mut self, key: &str, least: f64, most: f64) -> Result<Option<f64>, CalibrationError> {
+    pub(crate) fn optional(
+        &mut self,
+        key: &str,
+        least: f64,
+        most: f64,
+    ) -> Result<Option<f64>, CalibrationError> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::Number(number)) if (least..=most).contains(&number) => Ok(Some(number)),
-            Some(Value::Number(number)) => Err(wrong(&format!("`{key}` is {number}, not within {least} to {most}"))),
+            Some(Value::Number(number)) => Err(wrong(&format!(
+                "`{key}` is {number}, not within {least} to {most}"
+            ))),
             Some(_) => Err(wrong(&format!("`{key}` is no number"))),
         }
     }
@@ -64,7 +86,9 @@ impl Object {
 
     /// Takes an array of objects.
     pub(super) fn objects(&mut self, key: &str) -> Result<Vec<Object>, CalibrationError> {
-        let Some(Value::Array(values)) = self.take(key) else { return Err(wrong(&format!("`{key}` is no array"))) };
+        let Some(Value::Array(values)) = self.take(key) else {
+            return Err(wrong(&format!("`{key}` is no array")));
+        };
         let object = |value| match value {
             Value::Object(object) => Ok(object),
             _ => Err(wrong(&format!("`{key}` holds something that is no object"))),
@@ -88,7 +112,9 @@ impl Object {
 
 /// A fault in words.
 pub(super) fn wrong(words: &str) -> CalibrationError {
-    CalibrationError { words: words.to_owned() }
+    CalibrationError {
+        words: words.to_owned(),
+    }
 }
 
 struct Reader<'t> {
@@ -152,7 +178,10 @@ impl<'t> Reader<'t> {
 
     fn text(&mut self) -> Result<&'t str, CalibrationError> {
         self.expect('"')?;
-        let (text, rest) = self.rest.split_once('"').ok_or_else(|| self.fault("a text does not end"))?;
+        let (text, rest) = self
+            .rest
+            .split_once('"')
+            .ok_or_else(|| self.fault("a text does not end"))?;
         if text.contains(|c: char| c == '\\' || c.is_control()) {
             return Err(self.fault("a text with an escape or a control character"));
         }
@@ -161,11 +190,19 @@ impl<'t> Reader<'t> {
     }
 
     fn number(&mut self) -> Result<Value, CalibrationError> {
-        let end = self.rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'));
+        let end = self
+            .rest
+            .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'));
         let (digits, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        let number: f64 = digits.parse().map_err(|_| self.fault("neither object, array, text nor number"))?;
+        let number: f64 = digits
+            .parse()
+            .map_err(|_| self.fault("neither object, array, text nor number"))?;
         self.rest = rest;
-        if number.is_finite() { Ok(Value::Number(number)) } else { Err(self.fault("a number without bounds")) }
+        if number.is_finite() {
+            Ok(Value::Number(number))
+        } else {
+            Err(self.fault("a number without bounds"))
+        }
     }
 
     fn found(&mut self, what: char) -> bool {
@@ -176,7 +213,11 @@ impl<'t> Reader<'t> {
     }
 
     fn expect(&mut self, what: char) -> Result<(), CalibrationError> {
-        if self.found(what) { Ok(()) } else { Err(self.fault(&format!("`{what}` is expected"))) }
+        if self.found(what) {
+            Ok(())
+        } else {
+            Err(self.fault(&format!("`{what}` is expected")))
+        }
     }
 
     fn skip(&mut self) {

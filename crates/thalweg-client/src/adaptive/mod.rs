@@ -104,10 +104,18 @@ impl Candidate {
             protocol,
             encrypted: false,
             websocket: false,
-            medium: if is_stream { Medium::Stream } else { Medium::Datagrams },
+            medium: if is_stream {
+                Medium::Stream
+            } else {
+                Medium::Datagrams
+            },
             host: String::new(),
             capabilities: Capabilities {
-                reliability_max: if is_stream { Reliability::ExactlyOnce } else { Reliability::AtLeastOnce },
+                reliability_max: if is_stream {
+                    Reliability::ExactlyOnce
+                } else {
+                    Reliability::AtLeastOnce
+                },
                 receive_max: Reliability::AtLeastOnce,
                 stamps: false,
                 carries_stamps: false,
@@ -161,9 +169,9 @@ pub struct Sent {
 
 /// A hash of a topic for [`Sent::topic_hash`]: FNV-1a, folded.
 pub fn topic_hash(topic: &str) -> u32 {
-    let hash = topic
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    let hash = topic.bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
     (hash ^ (hash >> 32)) as u32
 }
 

@@ -69,10 +69,19 @@ impl Expectation {
 
     /// The model's word with what live measurement says of it.
     pub(super) fn correct(&mut self, latency: f64, bytes: f64) {
-        for part in [&mut self.latency_mean_ms, &mut self.latency_p99_ms, &mut self.settle_mean_ms] {
+        for part in [
+            &mut self.latency_mean_ms,
+            &mut self.latency_p99_ms,
+            &mut self.settle_mean_ms,
+        ] {
             *part *= latency;
         }
-        for part in [&mut self.bytes_up, &mut self.bytes_down, &mut self.frames_up, &mut self.frames_down] {
+        for part in [
+            &mut self.bytes_up,
+            &mut self.bytes_down,
+            &mut self.frames_up,
+            &mut self.frames_down,
+        ] {
             *part *= bytes;
         }
     }
@@ -100,10 +109,16 @@ impl Expectation {
 }
 
 /// What a message is expected to take on a lane.
-pub(super) fn expect(calibration: &Calibration, lane: &Candidate, situation: &Situation) -> Expectation {
+pub(super) fn expect(
+    calibration: &Calibration,
+    lane: &Candidate,
+    situation: &Situation,
+) -> Expectation {
     let is_stream = lane.medium != Medium::Datagrams;
     let unknown = unknown_protocol(is_stream);
-    let protocol = calibration.protocol(lane.protocol, is_stream).unwrap_or(&unknown);
+    let protocol = calibration
+        .protocol(lane.protocol, is_stream)
+        .unwrap_or(&unknown);
     let mut sum = Expectation::default();
     for (reliability, share) in RELIABILITIES.into_iter().zip(situation.shares) {
         if share <= 0.0 {
@@ -127,7 +142,11 @@ pub(super) fn expect(calibration: &Calibration, lane: &Candidate, situation: &Si
         let (mean_ms, p99_ms) = receiving(calibration, protocol, situation);
         let share = situation.received_per_s / all;
         sum.latency_mean_ms = sum.latency_mean_ms * (1.0 - share) + mean_ms * share;
-        sum.latency_p99_ms = if share > 0.99 { p99_ms } else { sum.latency_p99_ms.max(p99_ms) };
+        sum.latency_p99_ms = if share > 0.99 {
+            p99_ms
+        } else {
+            sum.latency_p99_ms.max(p99_ms)
+        };
     }
     sum
 }
@@ -135,18 +154,45 @@ pub(super) fn expect(calibration: &Calibration, lane: &Candidate, situation: &Si
 /// How long messages take from the broker to us: mean and 99th percentile. A receiver of datagrams cannot see what is lost
 /// on their way, so some loss is assumed; the timers are the broker's.
 fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> (f64, f64) {
-    let blind = Situation { loss: at.loss.max(UNSEEN_LOSS), rate_per_s: at.received_per_s, topics: 1.0, ..*at };
-    let said =
-        Said { message_bytes: at.payload_bytes + 40.0, answer_bytes: 4.0, second_bytes: 0.0, is_confirmed: true };
+    let blind = Situation {
+        loss: at.loss.max(UNSEEN_LOSS),
+        rate_per_s: at.received_per_s,
+        topics: 1.0,
+        ..*at
+    };
+    let said = Said {
+        message_bytes: at.payload_bytes + 40.0,
+        answer_bytes: 4.0,
+        second_bytes: 0.0,
+        is_confirmed: true,
+    };
     let it = if protocol.is_stream {
         // Both directions of TCP are alike: what was measured of one holds for the other.
         let computed = over_stream(calibration, &blind, &said);
-        measured(calibration, protocol, &blind, Reliability::AtLeastOnce, computed)
+        measured(
+            calibration,
+            protocol,
+            &blind,
+            Reliability::AtLeastOnce,
+            computed,
+        )
     } else {
         let coap = &calibration.coap;
-        let blind = Situation { topics: coap.notify_at_once, ..blind };
+        let blind = Situation {
+            topics: coap.notify_at_once,
+            ..blind
+        };
         let (repeat_min_ms, repeat_max_ms) = (coap.notify_min_ms, coap.notify_max_ms);
-        over_datagrams(&Coap { repeat_min_ms, repeat_max_ms, repeat_round_trips: 0.0, ..coap.clone() }, &blind, &said)
+        over_datagrams(
+            &Coap {
+                repeat_min_ms,
+                repeat_max_ms,
+                repeat_round_trips: 0.0,
+                ..coap.clone()
+            },
+            &blind,
+            &said,
+        )
     };
     (it.latency_mean_ms, it.latency_p99_ms)
 }
@@ -161,26 +207,58 @@ struct Said {
     is_confirmed: bool,
 }
 
-fn said(protocol: &Protocol, lane: &Candidate, situation: &Situation, reliability: Reliability) -> Said {
+fn said(
+    protocol: &Protocol,
+    lane: &Candidate,
+    situation: &Situation,
+    reliability: Reliability,
+) -> Said {
     let is_stream = lane.medium != Medium::Datagrams;
     // TLS 1.3: header, type, tag. DTLS 1.2 with CCM_8: header, nonce, tag. WebSocket: head and mask; the answer has no mask.
-    let cover = if !lane.encrypted { 0.0 } else { [29.0, 22.0][usize::from(is_stream)] };
-    let (mask, head) =
-        if lane.websocket { (if situation.payload_bytes < 100.0 { 6.0 } else { 8.0 }, 2.0) } else { (0.0, 0.0) };
+    let cover = if !lane.encrypted {
+        0.0
+    } else {
+        [29.0, 22.0][usize::from(is_stream)]
+    };
+    let (mask, head) = if lane.websocket {
+        (
+            if situation.payload_bytes < 100.0 {
+                6.0
+            } else {
+                8.0
+            },
+            2.0,
+        )
+    } else {
+        (0.0, 0.0)
+    };
     let stamped = situation.stamps && reliability != Reliability::AtMostOnce;
     let stamp = if stamped { protocol.stamp_bytes } else { 0.0 };
     let answer = match reliability {
         Reliability::AtMostOnce => protocol.answer_at_most_once_bytes,
         _ => protocol.answer_bytes,
     };
-    let has_second =
-        reliability == Reliability::ExactlyOnce && !situation.stamps && protocol.second_exchange_bytes > 0.0;
+    let has_second = reliability == Reliability::ExactlyOnce
+        && !situation.stamps
+        && protocol.second_exchange_bytes > 0.0;
     Said {
-        message_bytes: (situation.payload_bytes + protocol.overhead_bytes + stamp + situation.extra_bytes).max(1.0)
+        message_bytes: (situation.payload_bytes
+            + protocol.overhead_bytes
+            + stamp
+            + situation.extra_bytes)
+            .max(1.0)
             + cover
             + mask,
-        answer_bytes: if answer > 0.0 { answer + cover + head } else { 0.0 },
-        second_bytes: if has_second { protocol.second_exchange_bytes + cover + mask } else { 0.0 },
+        answer_bytes: if answer > 0.0 {
+            answer + cover + head
+        } else {
+            0.0
+        },
+        second_bytes: if has_second {
+            protocol.second_exchange_bytes + cover + mask
+        } else {
+            0.0
+        },
         is_confirmed: reliability != Reliability::AtMostOnce,
     }
 }
@@ -194,23 +272,34 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
     let q = 1.0 - (1.0 - p) * (1.0 - p);
     let timer_ms = tcp.repeat_min_ms + 1.5 * at.round_trip_ms;
     let told_ms = 1000.0 / at.rate_per_s.max(1e-6) / (1.0 - q) + 1.25 * at.round_trip_ms;
-    let wait =
-        |lost: i32| if told_ms < timer_ms { told_ms * f64::from(lost) } else { timer_ms * (2f64.powi(lost) - 1.0) };
+    let wait = |lost: i32| {
+        if told_ms < timer_ms {
+            told_ms * f64::from(lost)
+        } else {
+            timer_ms * (2f64.powi(lost) - 1.0)
+        }
+    };
     let segments = (said.message_bytes / tcp.segment_bytes).ceil().max(1.0);
     // A hole before the last segment is told by the last; measured, a further segment adds 0.4 of what the first adds.
     let spread = 1.0 + 0.4 * (segments - 1.0).min(20.0);
     let own = geometric(p, p, wait, STREAM_REPEATS);
     // The peer repeats its answer by itself, so an acknowledgement that was lost is found by either side: what follows
     // fails again only if the message was lost (p of q), or if both sides' repetitions are.
-    let again = if said.answer_bytes > 0.0 { p + (q - p) * p } else { q };
+    let again = if said.answer_bytes > 0.0 {
+        p + (q - p) * p
+    } else {
+        q
+    };
     let hole = geometric(q, again, wait, STREAM_REPEATS);
     let rate_per_ms = at.rate_per_s / 1000.0;
     // A message that comes while a hole is open waits for the rest of it.
     let behind_ms = rate_per_ms * hole.mean_square / (2.0 * (1.0 + rate_per_ms * hole.mean));
-    let one_way_ms = at.round_trip_ms / 2.0 + (segments / INITIAL_WINDOW).log2().max(0.0).ceil() * at.round_trip_ms;
+    let one_way_ms = at.round_trip_ms / 2.0
+        + (segments / INITIAL_WINDOW).log2().max(0.0).ceil() * at.round_trip_ms;
     let latency_mean_ms = one_way_ms + (own.mean + behind_ms) * spread;
-    let latency_p99_ms =
-        one_way_ms + quantile(1.0 - (1.0 - p).powf(segments), wait, STREAM_REPEATS, 0.99) + 4.0 * behind_ms;
+    let latency_p99_ms = one_way_ms
+        + quantile(1.0 - (1.0 - p).powf(segments), wait, STREAM_REPEATS, 0.99)
+        + 4.0 * behind_ms;
 
     // What is lost is sent again. The end of a message is sent again as well when its acknowledgement was lost, unless
     // a later message's acknowledgement comes before the timer.
@@ -224,7 +313,8 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
         latency_p99_ms,
         settle_mean_ms: latency_mean_ms + at.round_trip_ms / 2.0 + own.mean,
         delivered: 1.0,
-        bytes_up: (segments - 1.0) * frame(tcp.segment_bytes) * times + frame(last_bytes) * times_last,
+        bytes_up: (segments - 1.0) * frame(tcp.segment_bytes) * times
+            + frame(last_bytes) * times_last,
         frames_up: (segments - 1.0) * times + times_last,
         wakes: times_last,
         ..Expectation::default()
@@ -233,7 +323,10 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
     let acknowledgements = (segments / 2.0).floor() + (times_last - 1.0) * (1.0 - p);
     it.frames_down = acknowledgements;
     it.bytes_down = acknowledgements * tcp.header_bytes;
-    let pairs = [(said.answer_bytes, true), (said.second_bytes, said.second_bytes > 0.0)];
+    let pairs = [
+        (said.answer_bytes, true),
+        (said.second_bytes, said.second_bytes > 0.0),
+    ];
     for (bytes, _) in pairs.into_iter().filter(|&(_, is_said)| is_said) {
         // Without an answer a pure acknowledgement; with one our acknowledgement of it.
         it.frames_down += times;
@@ -256,12 +349,31 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
     let p = at.loss;
     let first_ms = (coap.repeat_min_ms + coap.repeat_max_ms) / 2.0;
     let measured_ms = (coap.repeat_round_trips * at.round_trip_ms).max(coap.repeat_floor_ms);
-    let first_ms = if coap.repeat_round_trips > 0.0 { measured_ms } else { first_ms };
+    let first_ms = if coap.repeat_round_trips > 0.0 {
+        measured_ms
+    } else {
+        first_ms
+    };
     let wait = |lost: i32| first_ms * (2f64.powi(lost) - 1.0);
-    let blocks = if at.payload_bytes > coap.block_bytes { (at.payload_bytes / coap.block_bytes).ceil() } else { 1.0 };
-    let head_bytes = said.message_bytes - at.payload_bytes + if blocks > 1.0 { BLOCK_OPTION_BYTES } else { 0.0 };
+    let blocks = if at.payload_bytes > coap.block_bytes {
+        (at.payload_bytes / coap.block_bytes).ceil()
+    } else {
+        1.0
+    };
+    let head_bytes = said.message_bytes - at.payload_bytes
+        + if blocks > 1.0 {
+            BLOCK_OPTION_BYTES
+        } else {
+            0.0
+        };
     let request_bytes = at.payload_bytes + blocks * (head_bytes + coap.header_bytes);
-    let answer_bytes = said.answer_bytes + if blocks > 1.0 { BLOCK_OPTION_BYTES } else { 0.0 } + coap.header_bytes;
+    let answer_bytes = said.answer_bytes
+        + if blocks > 1.0 {
+            BLOCK_OPTION_BYTES
+        } else {
+            0.0
+        }
+        + coap.header_bytes;
     if !said.is_confirmed && blocks <= 1.0 {
         let has_answer = said.answer_bytes > 0.0;
         return Expectation {
@@ -272,7 +384,11 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
             frames_up: 1.0,
             bytes_up: request_bytes,
             frames_down: if has_answer { 1.0 - p } else { 0.0 },
-            bytes_down: if has_answer { (1.0 - p) * answer_bytes } else { 0.0 },
+            bytes_down: if has_answer {
+                (1.0 - p) * answer_bytes
+            } else {
+                0.0
+            },
             wakes: 1.0,
             cells: 0,
         };
@@ -284,14 +400,22 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
     let before = blocks - 1.0;
     let service_ms = blocks * (exchange.mean + at.round_trip_ms);
     // The random part of the first wait, of half its width.
-    let spread =
-        1.0 + ((coap.repeat_max_ms - coap.repeat_min_ms) / (coap.repeat_max_ms + coap.repeat_min_ms)).powi(2) / 3.0;
-    let variance = blocks * (exchange.mean_square * spread - exchange.mean * exchange.mean).max(0.0);
+    let spread = 1.0
+        + ((coap.repeat_max_ms - coap.repeat_min_ms) / (coap.repeat_max_ms + coap.repeat_min_ms))
+            .powi(2)
+            / 3.0;
+    let variance =
+        blocks * (exchange.mean_square * spread - exchange.mean * exchange.mean).max(0.0);
     // One message per topic is under way. Kingman's formula, for arrivals that are fairly regular.
     let load = (at.rate_per_s / at.topics.max(1.0) * service_ms / 1000.0).max(0.0);
     let held = load.min(0.95);
-    let relative = if service_ms > 0.0 { variance / (service_ms * service_ms) } else { 0.0 };
-    let queue_ms = held / (1.0 - held) * (0.3 + relative) / 2.0 * service_ms + (load - held) * OVERLOAD_MS;
+    let relative = if service_ms > 0.0 {
+        variance / (service_ms * service_ms)
+    } else {
+        0.0
+    };
+    let queue_ms =
+        held / (1.0 - held) * (0.3 + relative) / 2.0 * service_ms + (load - held) * OVERLOAD_MS;
     let ahead_ms = before * (exchange.mean + at.round_trip_ms);
     let latency_mean_ms = queue_ms + ahead_ms + own.mean + at.round_trip_ms / 2.0;
     let whole = 1.0 - (1.0 - p) * (1.0 - q).powf(before);
@@ -329,7 +453,10 @@ fn geometric(first: f64, again: f64, wait: impl Fn(i32) -> f64, repeats: i32) ->
         failed *= again;
     }
     let arrived = 1.0 - failed;
-    Waits { mean: mean / arrived, mean_square: mean_square / arrived }
+    Waits {
+        mean: mean / arrived,
+        mean_square: mean_square / arrived,
+    }
 }
 
 /// The wait that `part` of all stay below. Between two steps it is interpolated on the logarithm of the probability, as
@@ -385,16 +512,29 @@ fn measured(
             over_datagrams(&calibration.coap, &cell, &said)
         }
     };
-    let bytes = interpolate(&rows, at, |row| Some(row.bytes_per_message? / compute(row).bytes()));
-    let mean = interpolate(&rows, at, |row| Some((row.latency_mean_ms? + 1.0) / (compute(row).latency_mean_ms + 1.0)));
-    let p99 = interpolate(&rows, at, |row| Some((row.latency_p99_ms? + 1.0) / (compute(row).latency_p99_ms + 1.0)));
-    let settle = interpolate(&rows, at, |row| Some((row.settle_mean_ms? + 1.0) / (compute(row).settle_mean_ms + 1.0)));
+    let bytes = interpolate(&rows, at, |row| {
+        Some(row.bytes_per_message? / compute(row).bytes())
+    });
+    let mean = interpolate(&rows, at, |row| {
+        Some((row.latency_mean_ms? + 1.0) / (compute(row).latency_mean_ms + 1.0))
+    });
+    let p99 = interpolate(&rows, at, |row| {
+        Some((row.latency_p99_ms? + 1.0) / (compute(row).latency_p99_ms + 1.0))
+    });
+    let settle = interpolate(&rows, at, |row| {
+        Some((row.settle_mean_ms? + 1.0) / (compute(row).settle_mean_ms + 1.0))
+    });
     let ratio = |found: Option<Found>| found.map_or(1.0, |it| it.logarithm.exp());
     computed = computed.scaled_bytes(ratio(bytes));
     computed.latency_mean_ms *= ratio(mean);
     computed.settle_mean_ms *= ratio(settle.or(mean));
     computed.latency_p99_ms *= ratio(p99);
-    computed.cells = [bytes, mean, p99].into_iter().flatten().map(|it| it.cells).max().unwrap_or(0);
+    computed.cells = [bytes, mean, p99]
+        .into_iter()
+        .flatten()
+        .map(|it| it.cells)
+        .max()
+        .unwrap_or(0);
     computed
 }
 
@@ -416,39 +556,82 @@ struct Axis {
 
 /// Linear in the logarithms of size and rate, in round trip and loss, of the logarithm of a ratio: axis by axis, so that
 /// each size may have losses of its own. None outside of what was measured.
-fn interpolate(rows: &[&Row], at: &Situation, ratio: impl Fn(&Row) -> Option<f64>) -> Option<Found> {
+fn interpolate(
+    rows: &[&Row],
+    at: &Situation,
+    ratio: impl Fn(&Row) -> Option<f64>,
+) -> Option<Found> {
     let axes = [
-        Axis { of: |row| (row.payload_bytes + 1.0).ln(), value: (at.payload_bytes + 1.0).ln(), margin: SIZE_MARGIN },
-        Axis { of: |row| (row.rate_per_s + 0.001).ln(), value: (at.rate_per_s + 0.001).ln(), margin: RATE_MARGIN },
+        Axis {
+            of: |row| (row.payload_bytes + 1.0).ln(),
+            value: (at.payload_bytes + 1.0).ln(),
+            margin: SIZE_MARGIN,
+        },
+        Axis {
+            of: |row| (row.rate_per_s + 0.001).ln(),
+            value: (at.rate_per_s + 0.001).ln(),
+            margin: RATE_MARGIN,
+        },
         Axis {
             of: |row| row.round_trip_ms,
             value: at.round_trip_ms,
             margin: ROUND_TRIP_MARGIN_MS.max(0.1 * at.round_trip_ms),
         },
-        Axis { of: |row| row.loss_percent, value: at.loss * 100.0, margin: LOSS_MARGIN_PERCENT },
+        Axis {
+            of: |row| row.loss_percent,
+            value: at.loss * 100.0,
+            margin: LOSS_MARGIN_PERCENT,
+        },
     ];
-    let cells: Vec<(&Row, f64)> =
-        rows.iter().filter_map(|row| Some((*row, ratio(row).filter(|it| *it > 0.0)?.clamp(0.1, 10.0).ln()))).collect();
+    let cells: Vec<(&Row, f64)> = rows
+        .iter()
+        .filter_map(|row| {
+            Some((
+                *row,
+                ratio(row).filter(|it| *it > 0.0)?.clamp(0.1, 10.0).ln(),
+            ))
+        })
+        .collect();
     between(&cells, &axes)
 }
 
 fn between(cells: &[(&Row, f64)], axes: &[Axis]) -> Option<Found> {
     let Some((axis, others)) = axes.split_first() else {
-        return cells.first().map(|(_, logarithm)| Found { logarithm: *logarithm, cells: 1 });
+        return cells.first().map(|(_, logarithm)| Found {
+            logarithm: *logarithm,
+            cells: 1,
+        });
     };
     let places = || cells.iter().map(|(row, _)| (axis.of)(row));
-    let (least, most) = places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), it| (a.min(it), b.max(it)));
-    if cells.is_empty() || axis.value < least - axis.margin - NEAR || axis.value > most + axis.margin + NEAR {
+    let (least, most) = places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), it| {
+        (a.min(it), b.max(it))
+    });
+    if cells.is_empty()
+        || axis.value < least - axis.margin - NEAR
+        || axis.value > most + axis.margin + NEAR
+    {
         return None;
     }
     let value = axis.value.clamp(least, most);
-    let below = places().filter(|it| *it <= value + NEAR).fold(f64::NEG_INFINITY, f64::max);
-    let above = places().filter(|it| *it >= value - NEAR).fold(f64::INFINITY, f64::min);
+    let below = places()
+        .filter(|it| *it <= value + NEAR)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let above = places()
+        .filter(|it| *it >= value - NEAR)
+        .fold(f64::INFINITY, f64::min);
     let along = |place: f64| {
-        let there: Vec<_> = cells.iter().copied().filter(|(row, _)| ((axis.of)(row) - place).abs() <= NEAR).collect();
+        let there: Vec<_> = cells
+            .iter()
+            .copied()
+            .filter(|(row, _)| ((axis.of)(row) - place).abs() <= NEAR)
+            .collect();
         between(&there, others)
     };
-    let share = if above - below > NEAR { ((value - below) / (above - below)).clamp(0.0, 1.0) } else { 0.0 };
+    let share = if above - below > NEAR {
+        ((value - below) / (above - below)).clamp(0.0, 1.0)
+    } else {
+        0.0
+    };
     if share <= 0.0 {
         return along(below);
     }
@@ -456,7 +639,10 @@ fn between(cells: &[(&Row, f64)], axes: &[Axis]) -> Option<Found> {
         return along(above);
     }
     let (low, high) = (along(below)?, along(above)?);
-    Some(Found { logarithm: (1.0 - share) * low.logarithm + share * high.logarithm, cells: low.cells + high.cells })
+    Some(Found {
+        logarithm: (1.0 - share) * low.logarithm + share * high.logarithm,
+        cells: low.cells + high.cells,
+    })
 }
 
 fn unknown_protocol(is_stream: bool) -> Protocol {
@@ -471,7 +657,11 @@ fn unknown_protocol(is_stream: bool) -> Protocol {
     }
 }
 
-const RELIABILITIES: [Reliability; 3] = [Reliability::AtMostOnce, Reliability::AtLeastOnce, Reliability::ExactlyOnce];
+const RELIABILITIES: [Reliability; 3] = [
+    Reliability::AtMostOnce,
+    Reliability::AtLeastOnce,
+    Reliability::ExactlyOnce,
+];
 
 /// Waits of TCP beyond these are so rare that they would only make means jump.
 const STREAM_REPEATS: i32 = 5;
@@ -526,14 +716,35 @@ mod tests {
         let (calibration, lane) = (Calibration::built_in(), Candidate::plain(0, "mqtt", true));
         let losses = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25];
         let runs = [
-            (1.0, 0.0, [0.0, 0.0, 1.0], [0.7, 12.4, 31.1, 74.6, 121.1, 261.0]),
-            (0.2, 50.0, [0.0, 1.0, 0.0], [26.9, 44.2, 64.2, 86.6, 120.1, 161.7]),
-            (1.0, 50.0, [0.0, 0.0, 1.0], [26.5, 39.2, 81.1, 132.3, 235.7, 561.2]),
-            (1.0, 0.0, [1.0, 0.0, 0.0], [0.8, 12.1, 22.1, 80.4, 258.4, 468.9]),
+            (
+                1.0,
+                0.0,
+                [0.0, 0.0, 1.0],
+                [0.7, 12.4, 31.1, 74.6, 121.1, 261.0],
+            ),
+            (
+                0.2,
+                50.0,
+                [0.0, 1.0, 0.0],
+                [26.9, 44.2, 64.2, 86.6, 120.1, 161.7],
+            ),
+            (
+                1.0,
+                50.0,
+                [0.0, 0.0, 1.0],
+                [26.5, 39.2, 81.1, 132.3, 235.7, 561.2],
+            ),
+            (
+                1.0,
+                0.0,
+                [1.0, 0.0, 0.0],
+                [0.8, 12.1, 22.1, 80.4, 258.4, 468.9],
+            ),
         ];
         for (rate, round_trip, shares, measured) in runs {
-            let computed =
-                losses.map(|loss| expect(&calibration, &lane, &at(loss, rate, round_trip, shares)).latency_mean_ms);
+            let computed = losses.map(|loss| {
+                expect(&calibration, &lane, &at(loss, rate, round_trip, shares)).latency_mean_ms
+            });
             for ((loss, it), truth) in losses.into_iter().zip(computed).zip(measured) {
                 assert!(
                     (0.45..2.2).contains(&((it + 1.0) / (truth + 1.0))),
@@ -547,16 +758,25 @@ mod tests {
     /// EXPERIMENTS 3.2, two legs; the frames of MQTT at QoS 0, 1, 2 and of CoAP without loss.
     #[test]
     fn bytes_without_loss_are_those_of_the_frames() {
-        let calibration = Calibration { table: Vec::new(), ..Calibration::built_in() };
+        let calibration = Calibration {
+            table: Vec::new(),
+            ..Calibration::built_in()
+        };
         let lane = Candidate::plain(0, "mqtt", true);
         let bytes = |lane: &Candidate, shares| {
-            let at = Situation { extra_bytes: 0.0, ..at(0.0, 0.01, 1.0, shares) };
+            let at = Situation {
+                extra_bytes: 0.0,
+                ..at(0.0, 0.01, 1.0, shares)
+            };
             expect(&calibration, lane, &at).bytes()
         };
         let message = 66.0 + 60.0 + 19.0;
         assert_eq!(bytes(&lane, [1.0, 0.0, 0.0]), message + 66.0);
         assert_eq!(bytes(&lane, [0.0, 1.0, 0.0]), message + 70.0 + 66.0);
-        assert_eq!(bytes(&lane, [0.0, 0.0, 1.0]), message + 70.0 + 70.0 + 70.0 + 66.0);
+        assert_eq!(
+            bytes(&lane, [0.0, 0.0, 1.0]),
+            message + 70.0 + 70.0 + 70.0 + 66.0
+        );
         let lane = Candidate::plain(0, "coap", false);
         assert_eq!(bytes(&lane, [0.0, 1.0, 0.0]), 42.0 + 60.0 + 28.0 + 48.0);
         assert_eq!(bytes(&lane, [1.0, 0.0, 0.0]), 42.0 + 60.0 + 28.0);
@@ -565,23 +785,40 @@ mod tests {
     #[test]
     fn the_table_is_met_where_it_was_measured_and_not_stretched() {
         let (calibration, lane) = (Calibration::built_in(), Candidate::plain(0, "mqtt", true));
-        let row = calibration.table.iter().find(|row| row.loss_percent == 25.0 && row.bytes_per_message.is_some());
+        let row = calibration
+            .table
+            .iter()
+            .find(|row| row.loss_percent == 25.0 && row.bytes_per_message.is_some());
         let row = row.expect("it was measured");
         let here = Situation {
             payload_bytes: row.payload_bytes,
             ..at(0.25, row.rate_per_s, row.round_trip_ms, [0.0, 1.0, 0.0])
         };
         let met = expect(&calibration, &lane, &here).bytes();
-        assert!((met / row.bytes_per_message.expect("it has") - 1.0).abs() < 0.01, "{met} {row:?}");
-        let bare = Calibration { table: Vec::new(), ..calibration.clone() };
+        assert!(
+            (met / row.bytes_per_message.expect("it has") - 1.0).abs() < 0.01,
+            "{met} {row:?}"
+        );
+        let bare = Calibration {
+            table: Vec::new(),
+            ..calibration.clone()
+        };
         let beyond = Situation { loss: 0.4, ..here };
-        assert_eq!(expect(&calibration, &lane, &beyond), expect(&bare, &lane, &beyond));
+        assert_eq!(
+            expect(&calibration, &lane, &beyond),
+            expect(&bare, &lane, &beyond)
+        );
     }
 
     #[test]
     fn nothing_is_ever_infinite() {
         let calibration = Calibration::built_in();
-        for (protocol, is_stream) in [("mqtt", true), ("coap", false), ("own", true), ("own", false)] {
+        for (protocol, is_stream) in [
+            ("mqtt", true),
+            ("coap", false),
+            ("own", true),
+            ("own", false),
+        ] {
             for loss in [0.0, 0.3, 0.6] {
                 for rate in [0.0, 0.01, 10.0, 1e6] {
                     for round_trip in [0.0, 50.0, 1e5] {
@@ -590,7 +827,11 @@ mod tests {
                             payload_bytes: 1e6,
                             ..at(loss, rate, round_trip, [0.2, 0.3, 0.5])
                         };
-                        let it = expect(&calibration, &Candidate::plain(0, protocol, is_stream), &situation);
+                        let it = expect(
+                            &calibration,
+                            &Candidate::plain(0, protocol, is_stream),
+                            &situation,
+                        );
                         let all = [
                             it.latency_mean_ms,
                             it.latency_p99_ms,
@@ -599,7 +840,10 @@ mod tests {
                             it.delivered,
                             it.wakes,
                         ];
-                        assert!(all.iter().all(|it| it.is_finite() && *it >= 0.0), "{situation:?}: {it:?}");
+                        assert!(
+                            all.iter().all(|it| it.is_finite() && *it >= 0.0),
+                            "{situation:?}: {it:?}"
+                        );
                     }
                 }
             }

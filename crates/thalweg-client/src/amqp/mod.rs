@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 
 use thalweg_amqp::methods::{basic, channel, connection};
 use thalweg_amqp::{
-    BasicProperties, ClientEvent, ClientSide, FieldValue, Gathered, Method, MethodId, ReplyCode, Scope, ServerOffer,
-    Table, TableWriter,
+    BasicProperties, ClientEvent, ClientSide, FieldValue, Gathered, Method, MethodId, ReplyCode,
+    Scope, ServerOffer, Table, TableWriter,
 };
 use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 
@@ -34,8 +34,9 @@ use self::subscriptions::{Common, Subscriptions};
 use crate::presence;
 use crate::queues::{NAME_BYTES_MAX, TOPICS, session_prefix, write_reply};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound, Output,
-    Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
+    Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId,
+    Transport, Welcome,
 };
 use crate::unconfirmed::{Blame, Unconfirmed};
 
@@ -184,7 +185,13 @@ impl Transport for Amqp {
         self.closed();
         self.machine = new_machine(&self.settings);
         self.opening = Some(opening.clone());
-        self.clock = Clock { beat: Span::ZERO, said: now, heard: now, in_by: now + HANDSHAKE, asked: now };
+        self.clock = Clock {
+            beat: Span::ZERO,
+            said: now,
+            heard: now,
+            in_by: now + HANDSHAKE,
+            asked: now,
+        };
         self.machine.connect(&mut out.bytes);
     }
 
@@ -208,7 +215,10 @@ impl Transport for Amqp {
                 Ok(None) => break,
                 Err(fault) => {
                     self.machine.fault(&fault, &mut out.bytes);
-                    return Err(LinkFault { words: fault.to_string(), is_final: false });
+                    return Err(LinkFault {
+                        words: fault.to_string(),
+                        is_final: false,
+                    });
                 }
             }
         }
@@ -222,15 +232,39 @@ impl Transport for Amqp {
         if !self.is_up {
             return self.clock.in_by;
         }
-        let Clock { beat, said, heard, .. } = self.clock;
-        if beat == Span::ZERO { Time::NEVER } else { (said + beat).min(heard + patience(beat)) }
+        let Clock {
+            beat, said, heard, ..
+        } = self.clock;
+        if beat == Span::ZERO {
+            Time::NEVER
+        } else {
+            (said + beat).min(heard + patience(beat))
+        }
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, _events: &mut dyn Events) -> Result<(), LinkFault> {
-        let Clock { beat, said, heard, in_by, .. } = self.clock;
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        _events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
+        let Clock {
+            beat,
+            said,
+            heard,
+            in_by,
+            ..
+        } = self.clock;
         if !self.is_up {
             let words = format!("the broker has not let us in within {} s", HANDSHAKE.secs());
-            return if now >= in_by { Err(LinkFault { words, is_final: false }) } else { Ok(()) };
+            return if now >= in_by {
+                Err(LinkFault {
+                    words,
+                    is_final: false,
+                })
+            } else {
+                Ok(())
+            };
         }
         if beat == Span::ZERO {
             return Ok(());
@@ -238,8 +272,14 @@ impl Transport for Amqp {
         // "If a peer detects no incoming traffic for two heartbeat intervals or longer, it should close the connection".
         // [§4.2.7]
         if now >= heard + patience(beat) {
-            let words = format!("the broker has not been heard of for {} s", now.since(heard).secs());
-            return Err(LinkFault { words, is_final: false });
+            let words = format!(
+                "the broker has not been heard of for {} s",
+                now.since(heard).secs()
+            );
+            return Err(LinkFault {
+                words,
+                is_final: false,
+            });
         }
         if now >= said + beat {
             self.machine.heartbeat(&mut out.bytes);
@@ -249,12 +289,19 @@ impl Transport for Amqp {
     }
 
     #[inline]
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         let (ch, departure) = match message.reliability {
             Reliability::AtMostOnce => (PLAIN, Departure::Gone),
             Reliability::AtLeastOnce => (CONFIRMED, Departure::Awaited),
             Reliability::ExactlyOnce => {
-                return Err(Refusal::Unsupported("AMQP delivers exactly once only where the broker knows stamps"));
+                return Err(Refusal::Unsupported(
+                    "AMQP delivers exactly once only where the broker knows stamps",
+                ));
             }
         };
         self.check_room(ch, message.payload.len())?;
@@ -265,7 +312,12 @@ impl Transport for Amqp {
         Ok(departure)
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.is_up {
             return Err(Refusal::NotConnected);
         }
@@ -273,18 +325,21 @@ impl Transport for Amqp {
             return Err(refusal);
         }
         self.clock.said = now;
-        self.subscriptions.begin(wish, &self.common, &mut self.machine, &mut out.bytes)
+        self.subscriptions
+            .begin(wish, &self.common, &mut self.machine, &mut out.bytes)
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
         self.clock.said = now;
-        self.subscriptions.end(subscription, &mut self.machine, &mut out.bytes);
+        self.subscriptions
+            .end(subscription, &mut self.machine, &mut out.bytes);
     }
 
     #[inline]
     fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
         self.clock.said = now;
-        self.subscriptions.settle(delivery, &mut self.machine, &mut out.bytes);
+        self.subscriptions
+            .settle(delivery, &mut self.machine, &mut out.bytes);
     }
 
     fn request(
@@ -295,23 +350,43 @@ impl Transport for Amqp {
         out: &mut Output,
     ) -> Result<(), Refusal> {
         if self.is_up && !self.peer.direct_reply {
-            return Err(Refusal::Unsupported("this AMQP broker has no direct reply-to"));
+            return Err(Refusal::Unsupported(
+                "this AMQP broker has no direct reply-to",
+            ));
         }
         self.check_room(PLAIN, message.payload.len())?;
         if !self.questions.has_consumer {
-            let consume = basic::Consume { queue: DIRECT_REPLY, no_ack: true, no_wait: true, ..Default::default() };
-            let consume = basic::Consume { consumer_tag: "answers", ..consume };
-            self.machine.method(PLAIN, &Method::BasicConsume(consume), &mut out.bytes);
+            let consume = basic::Consume {
+                queue: DIRECT_REPLY,
+                no_ack: true,
+                no_wait: true,
+                ..Default::default()
+            };
+            let consume = basic::Consume {
+                consumer_tag: "answers",
+                ..consume
+            };
+            self.machine
+                .method(PLAIN, &Method::BasicConsume(consume), &mut out.bytes);
             self.questions.has_consumer = true;
         }
         let correlation = format!("{:x}", request.0);
-        let question = Question { reply_to: DIRECT_REPLY, correlation: correlation.as_bytes() };
+        let question = Question {
+            reply_to: DIRECT_REPLY,
+            correlation: correlation.as_bytes(),
+        };
         self.send(PLAIN, message, Some(question), now, out)?;
         self.questions.waiting.push(request);
         Ok(())
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.is_up || !self.machine.is_channel_open(PLAIN) {
             return Err(Refusal::NotConnected);
         }
@@ -320,7 +395,9 @@ impl Transport for Amqp {
         }
         self.target.set(address)?;
         if self.target.exchange != TOPICS {
-            return Err(Refusal::Unsupported("queues and exchanges have no last values"));
+            return Err(Refusal::Unsupported(
+                "queues and exchanges have no last values",
+            ));
         }
         let queue = format!("{LAST_VALUES}{}", self.target.key);
         if queue.len() > NAME_BYTES_MAX {
@@ -335,7 +412,12 @@ impl Transport for Amqp {
 
     fn forget(&mut self, request: RequestId) {
         // What was asked is answered all the same.
-        if let Some((waiting, _)) = self.questions.reads.iter_mut().find(|(waiting, _)| *waiting == Some(request)) {
+        if let Some((waiting, _)) = self
+            .questions
+            .reads
+            .iter_mut()
+            .find(|(waiting, _)| *waiting == Some(request))
+        {
             *waiting = None;
         }
         self.questions.waiting.retain(|waiting| *waiting != request);
@@ -347,14 +429,23 @@ impl Transport for Amqp {
         }
         // "The peer may ask the other to continue the flow", which it does anyway; and it is answered. [§1.5.2.3]
         let before = out.bytes.len();
-        self.machine.method(PLAIN, &Method::ChannelFlow(channel::Flow { active: true }), &mut out.bytes);
+        self.machine.method(
+            PLAIN,
+            &Method::ChannelFlow(channel::Flow { active: true }),
+            &mut out.bytes,
+        );
         self.probed = Some(now);
         self.clock.said = now;
         out.bytes.len() - before
     }
 
     fn close(&mut self, _now: Time, out: &mut Output) {
-        self.machine.close(ReplyCode::ReplySuccess, "goodbye", MethodId::NONE, &mut out.bytes);
+        self.machine.close(
+            ReplyCode::ReplySuccess,
+            "goodbye",
+            MethodId::NONE,
+            &mut out.bytes,
+        );
     }
 
     fn closed(&mut self) {
@@ -393,9 +484,12 @@ impl Amqp {
             return Err(Refusal::NotConnected);
         }
         if payload_bytes > self.settings.payload_bytes_max {
-            return Err(Refusal::TooLarge { limit: self.settings.payload_bytes_max });
+            return Err(Refusal::TooLarge {
+                limit: self.settings.payload_bytes_max,
+            });
         }
-        let is_held = self.is_blocked || self.is_stopped != [false; 2] || !self.machine.is_channel_open(ch);
+        let is_held =
+            self.is_blocked || self.is_stopped != [false; 2] || !self.machine.is_channel_open(ch);
         if is_held {
             self.unconfirmed.hold();
         }
@@ -414,14 +508,25 @@ impl Amqp {
         now: Time,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        let Amqp { target, writer, machine, .. } = self;
+        let Amqp {
+            target,
+            writer,
+            machine,
+            ..
+        } = self;
         target.set(message.address)?;
-        let publish = basic::Publish { exchange: &target.exchange, routing_key: &target.key, ..Default::default() };
+        let publish = basic::Publish {
+            exchange: &target.exchange,
+            routing_key: &target.key,
+            ..Default::default()
+        };
         let written = writer.with_header(message, question, |header| {
             machine.publish(ch, &publish, header, message.payload, &mut out.bytes)
         })?;
         self.clock.said = now;
-        written.map(drop).map_err(|too_large| Refusal::TooLarge { limit: too_large.frame_bytes_max as usize })
+        written.map(drop).map_err(|too_large| Refusal::TooLarge {
+            limit: too_large.frame_bytes_max as usize,
+        })
     }
 
     fn on_event(
@@ -432,22 +537,41 @@ impl Amqp {
         events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
         match event {
-            ClientEvent::Content { ch, method: Method::BasicDeliver(deliver), properties, payload, .. } => {
+            ClientEvent::Content {
+                ch,
+                method: Method::BasicDeliver(deliver),
+                properties,
+                payload,
+                ..
+            } => {
                 self.on_deliver(ch, &deliver, &properties, payload, events);
             }
-            ClientEvent::Content { method: Method::BasicGetOk(got), properties, payload, .. } => {
+            ClientEvent::Content {
+                method: Method::BasicGetOk(got),
+                properties,
+                payload,
+                ..
+            } => {
                 self.on_got(&got, &properties, payload, now, out, events);
             }
             ClientEvent::Method { ch, method } => self.on_method(ch, method, now, out, events),
             ClientEvent::WrongProtocol(header) => {
-                let words = format!("the peer does not speak AMQP 0-9-1 but {:?}", header.escape_ascii().to_string());
-                return Err(LinkFault { words, is_final: true });
+                let words = format!(
+                    "the peer does not speak AMQP 0-9-1 but {:?}",
+                    header.escape_ascii().to_string()
+                );
+                return Err(LinkFault {
+                    words,
+                    is_final: true,
+                });
             }
             ClientEvent::Start(start) => self.on_start(&start, out)?,
             ClientEvent::Secure { .. } => {
-                let words =
-                    "the broker asks for another step of authentication, and neither PLAIN nor EXTERNAL has one";
-                return Err(LinkFault { words: words.to_owned(), is_final: true });
+                let words = "the broker asks for another step of authentication, and neither PLAIN nor EXTERNAL has one";
+                return Err(LinkFault {
+                    words: words.to_owned(),
+                    is_final: true,
+                });
             }
             ClientEvent::Tune(offer) => self.on_tune(offer, now, out),
             ClientEvent::OpenOk => {
@@ -456,17 +580,26 @@ impl Amqp {
                 self.machine.channel_open(CONFIRMED, &mut out.bytes);
             }
             ClientEvent::ChannelOpenOk(ch) => self.on_channel_open(ch, now, out, events),
-            ClientEvent::ChannelClose { ch, code, text, cause } => {
+            ClientEvent::ChannelClose {
+                ch,
+                code,
+                text,
+                cause,
+            } => {
                 self.machine.channel_close_ok(ch, &mut out.bytes);
                 self.on_channel_closed(ch, (code, text, cause), out, events);
             }
-            ClientEvent::ChannelCloseOk(ch @ (PLAIN | CONFIRMED)) => self.machine.channel_open(ch, &mut out.bytes),
+            ClientEvent::ChannelCloseOk(ch @ (PLAIN | CONFIRMED)) => {
+                self.machine.channel_open(ch, &mut out.bytes)
+            }
             ClientEvent::ChannelCloseOk(ch) => self.subscriptions.on_close_ok(ch),
             ClientEvent::ChannelFault(fault) => {
                 self.machine.fault(&fault, &mut out.bytes);
                 let words = fault.to_string();
                 match fault.scope {
-                    Scope::Channel(CONFIRMED) => self.on_publishes_lost(&Refusal::Busy(words), events),
+                    Scope::Channel(CONFIRMED) => {
+                        self.on_publishes_lost(&Refusal::Busy(words), events)
+                    }
                     Scope::Channel(PLAIN) => self.on_questions_lost(&Refusal::Busy(words), events),
                     Scope::Channel(ch) => self.subscriptions.on_fault(ch, &words, events),
                     Scope::Connection | Scope::ProtocolHeader => {}
@@ -491,9 +624,15 @@ impl Amqp {
         Ok(())
     }
 
-    fn on_start(&mut self, start: &connection::Start<'_>, out: &mut Output) -> Result<(), LinkFault> {
+    fn on_start(
+        &mut self,
+        start: &connection::Start<'_>,
+        out: &mut Output,
+    ) -> Result<(), LinkFault> {
         self.peer = peer_of(start.server_properties);
-        let Some(opening) = &self.opening else { return Ok(()) };
+        let Some(opening) = &self.opening else {
+            return Ok(());
+        };
         self.common = Common {
             prefetch: self.settings.prefetch,
             prefix: match opening.client_id.as_str() {
@@ -503,12 +642,23 @@ impl Amqp {
             session: opening.session,
             is_thalweg: is_text(start.server_properties.get("product"), "Thalweg"),
         };
-        let mechanism = if self.settings.external { "EXTERNAL" } else { "PLAIN" };
-        let is_offered = start.mechanisms.split(|byte| *byte == b' ').any(|offered| offered == mechanism.as_bytes());
+        let mechanism = if self.settings.external {
+            "EXTERNAL"
+        } else {
+            "PLAIN"
+        };
+        let is_offered = start
+            .mechanisms
+            .split(|byte| *byte == b' ')
+            .any(|offered| offered == mechanism.as_bytes());
         if !is_offered {
             let offered = String::from_utf8_lossy(start.mechanisms);
-            let words = format!("the broker does not take the login {mechanism}, only these: {offered}");
-            return Err(LinkFault { words, is_final: true });
+            let words =
+                format!("the broker does not take the login {mechanism}, only these: {offered}");
+            return Err(LinkFault {
+                words,
+                is_final: true,
+            });
         }
         let mut response = Vec::new();
         if !self.settings.external {
@@ -539,18 +689,27 @@ impl Amqp {
         if !opening.client_id.is_empty() {
             properties.str("connection_name", &opening.client_id);
         }
-        self.machine.start_ok(properties.finish(), mechanism, &response, &mut out.bytes);
+        self.machine
+            .start_ok(properties.finish(), mechanism, &response, &mut out.bytes);
         Ok(())
     }
 
     fn on_tune(&mut self, offer: ServerOffer, now: Time, out: &mut Output) {
-        let wanted = self.opening.as_ref().map_or(Span::ZERO, |opening| opening.keep_alive);
+        let wanted = self
+            .opening
+            .as_ref()
+            .map_or(Span::ZERO, |opening| opening.keep_alive);
         let wanted = u16::try_from(wanted.secs_ceil()).unwrap_or(u16::MAX);
         // The shorter of both; who says 0 leaves it to the other, but if we say so there are none. [§1.4.2.6]
-        let heartbeat = if offer.heartbeat == 0 { wanted } else { offer.heartbeat.min(wanted) };
+        let heartbeat = if offer.heartbeat == 0 {
+            wanted
+        } else {
+            offer.heartbeat.min(wanted)
+        };
         self.clock.beat = Span::from_millis(u64::from(heartbeat) * 500);
         self.clock.said = now;
-        self.machine.tune_ok(ServerOffer { heartbeat, ..offer }, &mut out.bytes);
+        self.machine
+            .tune_ok(ServerOffer { heartbeat, ..offer }, &mut out.bytes);
         self.machine.open(&self.settings.vhost, &mut out.bytes);
     }
 
@@ -565,9 +724,19 @@ impl Amqp {
                     self.unconfirmed.hold();
                 }
             }
-            ch => return self.subscriptions.on_open(ch, &self.common, &mut self.machine, &mut out.bytes),
+            ch => {
+                return self.subscriptions.on_open(
+                    ch,
+                    &self.common,
+                    &mut self.machine,
+                    &mut out.bytes,
+                );
+            }
         }
-        if !self.is_up && self.machine.is_channel_open(PLAIN) && self.machine.is_channel_open(CONFIRMED) {
+        if !self.is_up
+            && self.machine.is_channel_open(PLAIN)
+            && self.machine.is_channel_open(CONFIRMED)
+        {
             self.is_up = true;
             self.clock.in_by = Time::NEVER;
             self.opening = None;
@@ -597,7 +766,13 @@ impl Amqp {
             }
             ch => {
                 let why = (code, text, cause);
-                self.subscriptions.on_closed_by_peer(ch, why, &mut self.machine, &mut out.bytes, events);
+                self.subscriptions.on_closed_by_peer(
+                    ch,
+                    why,
+                    &mut self.machine,
+                    &mut out.bytes,
+                    events,
+                );
             }
         }
     }
@@ -608,7 +783,9 @@ impl Amqp {
         self.unconfirmed.take_culprit(|id, blame| {
             let why = match blame {
                 Blame::Culprit => why.clone(),
-                Blame::Suspect => Refusal::Busy(format!("the channel was closed for one of several messages: {why}")),
+                Blame::Suspect => Refusal::Busy(format!(
+                    "the channel was closed for one of several messages: {why}"
+                )),
             };
             events.settled(id, Settled::Refused(why));
         });
@@ -616,7 +793,10 @@ impl Amqp {
 
     fn on_questions_lost(&mut self, why: &Refusal, events: &mut dyn Events) {
         self.questions.has_consumer = false;
-        for request in std::mem::take(&mut self.questions.reads).into_iter().filter_map(|(request, _)| request) {
+        for request in std::mem::take(&mut self.questions.reads)
+            .into_iter()
+            .filter_map(|(request, _)| request)
+        {
             events.answered(request, Err(why.clone()));
         }
         for request in std::mem::take(&mut self.questions.waiting) {
@@ -625,7 +805,11 @@ impl Amqp {
     }
 
     fn farewell(&self, code: u16, text: &str) -> LinkFault {
-        let refused = [ReplyCode::AccessRefused, ReplyCode::NotAllowed, ReplyCode::InvalidPath];
+        let refused = [
+            ReplyCode::AccessRefused,
+            ReplyCode::NotAllowed,
+            ReplyCode::InvalidPath,
+        ];
         LinkFault {
             words: format!("the broker ends the connection: {code} {text}"),
             // Before we are in it is about who we are and where we want to; afterwards about what we did.
@@ -633,7 +817,14 @@ impl Amqp {
         }
     }
 
-    fn on_method(&mut self, ch: u16, method: Method<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_method(
+        &mut self,
+        ch: u16,
+        method: Method<'_>,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) {
         match method {
             Method::BasicAck(ack) if ch == CONFIRMED => {
                 let mut settled = |id| events.settled(id, Settled::Acknowledged);
@@ -654,19 +845,33 @@ impl Amqp {
             }
             Method::BasicGetEmpty(_) if ch == PLAIN => self.on_read(None, now, out, events),
             Method::BasicConsumeOk(_) => self.subscriptions.on_consume_ok(ch, events),
-            Method::BasicCancelOk(_) => self.subscriptions.on_cancel_ok(ch, &mut self.machine, &mut out.bytes),
-            Method::BasicCancel(_) if ch == PLAIN => {
-                self.on_questions_lost(&Refusal::Busy("the queue of answers is gone".to_owned()), events);
+            Method::BasicCancelOk(_) => {
+                self.subscriptions
+                    .on_cancel_ok(ch, &mut self.machine, &mut out.bytes)
             }
-            Method::BasicCancel(_) => self.subscriptions.on_cancel(ch, &mut self.machine, &mut out.bytes, events),
+            Method::BasicCancel(_) if ch == PLAIN => {
+                self.on_questions_lost(
+                    &Refusal::Busy("the queue of answers is gone".to_owned()),
+                    events,
+                );
+            }
+            Method::BasicCancel(_) => {
+                self.subscriptions
+                    .on_cancel(ch, &mut self.machine, &mut out.bytes, events)
+            }
             Method::ChannelFlow(flow) => {
                 self.machine.method(
                     ch,
-                    &Method::ChannelFlowOk(channel::FlowOk { active: flow.active }),
+                    &Method::ChannelFlowOk(channel::FlowOk {
+                        active: flow.active,
+                    }),
                     &mut out.bytes,
                 );
                 self.clock.said = now;
-                if let Some(is_stopped) = self.is_stopped.get_mut(usize::from(ch.saturating_sub(PLAIN))) {
+                if let Some(is_stopped) = self
+                    .is_stopped
+                    .get_mut(usize::from(ch.saturating_sub(PLAIN)))
+                {
                     *is_stopped = !flow.active;
                     if !flow.active {
                         events.pressed();
@@ -720,7 +925,13 @@ impl Amqp {
         self.on_read(Some(&inbound), now, out, events);
     }
 
-    fn on_read(&mut self, value: Option<&Inbound<'_>>, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_read(
+        &mut self,
+        value: Option<&Inbound<'_>>,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) {
         if let Some((Some(request), _)) = self.questions.reads.pop_front() {
             events.answered(request, Ok(value));
         }
@@ -733,8 +944,12 @@ impl Amqp {
     /// Asks for the first of the last values that are wanted.
     fn ask_for_value(&mut self, now: Time, out: &mut Output) {
         if let Some((_, queue)) = self.questions.reads.front() {
-            let get = basic::Get { queue, no_ack: true };
-            self.machine.method(PLAIN, &Method::BasicGet(get), &mut out.bytes);
+            let get = basic::Get {
+                queue,
+                no_ack: true,
+            };
+            self.machine
+                .method(PLAIN, &Method::BasicGet(get), &mut out.bytes);
             self.clock.said = now;
         }
     }
@@ -747,7 +962,10 @@ impl Amqp {
         payload: &[u8],
         events: &mut dyn Events,
     ) {
-        let Scratch { properties, reply_to } = &mut self.scratch;
+        let Scratch {
+            properties,
+            reply_to,
+        } = &mut self.scratch;
         properties.clear();
         reply_to.clear();
         let said = properties::read(basic, properties);
@@ -755,7 +973,11 @@ impl Amqp {
             write_reply(key, reply_to);
         }
         self.origin.set(deliver.exchange, deliver.routing_key);
-        let receiver = if ch == PLAIN { None } else { self.subscriptions.receiver(ch, deliver.delivery_tag) };
+        let receiver = if ch == PLAIN {
+            None
+        } else {
+            self.subscriptions.receiver(ch, deliver.delivery_tag)
+        };
         let inbound = Inbound {
             subscription: receiver.map(|receiver| receiver.id),
             delivery: receiver.and_then(|receiver| receiver.delivery),
@@ -780,9 +1002,18 @@ impl Amqp {
                 events.received(&inbound)
             };
         }
-        let request = said.correlation.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let request = request.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(RequestId);
-        if let Some(place) = self.questions.waiting.iter().position(|waiting| Some(*waiting) == request) {
+        let request = said
+            .correlation
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let request = request
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .map(RequestId);
+        if let Some(place) = self
+            .questions
+            .waiting
+            .iter()
+            .position(|waiting| Some(*waiting) == request)
+        {
             let request = self.questions.waiting.swap_remove(place);
             events.answered(request, Ok(Some(&inbound)));
         }
@@ -792,7 +1023,9 @@ impl Amqp {
 fn peer_of(properties: Table<'_>) -> Peer {
     let stamps = properties.get(STAMPS_ANNOUNCEMENT);
     let has_capability = |name: &str| match properties.get("capabilities") {
-        Some(FieldValue::Table(capabilities)) => capabilities.get(name).and_then(|value| value.as_bool()) == Some(true),
+        Some(FieldValue::Table(capabilities)) => {
+            capabilities.get(name).and_then(|value| value.as_bool()) == Some(true)
+        }
         _ => false,
     };
     Peer {

@@ -13,7 +13,8 @@ use thalweg_model::syntax::{DOTTED, write_key};
 use thalweg_model::{Address, Filter};
 
 use crate::queues::{
-    ALIAS, NAME_BYTES_MAX, TOPICS, binding_key, is_group, is_plain, shared, write_exchange, write_queue,
+    ALIAS, NAME_BYTES_MAX, TOPICS, binding_key, is_group, is_plain, shared, write_exchange,
+    write_queue,
 };
 use crate::transport::Refusal;
 
@@ -44,11 +45,18 @@ impl Target {
         key.clear();
         match place(address) {
             Place::Queue { tenant: "", name } if !name.is_empty() => key.push_str(&name),
-            Place::Exchange { tenant: "", name, words } if !name.is_empty() => {
+            Place::Exchange {
+                tenant: "",
+                name,
+                words,
+            } if !name.is_empty() => {
                 exchange.push_str(&name);
                 write_key(words, key);
             }
-            Place::Plain { tenant: "", address } => {
+            Place::Plain {
+                tenant: "",
+                address,
+            } => {
                 exchange.push_str(TOPICS);
                 DOTTED.write_address(address, key);
             }
@@ -100,7 +108,11 @@ pub(super) fn reply_key(address: &str) -> Result<Cow<'_, str>, Refusal> {
         Place::Queue { tenant: "", name } => name,
         _ => Cow::Owned(format!("{ALIAS}{address}")),
     };
-    if key.len() > NAME_BYTES_MAX { Err(Refusal::Address) } else { Ok(key) }
+    if key.len() > NAME_BYTES_MAX {
+        Err(Refusal::Address)
+    } else {
+        Ok(key)
+    }
 }
 
 /// Where a subscription takes its messages from.
@@ -132,7 +144,11 @@ pub(super) fn source(filter: &str) -> Result<Source, Refusal> {
         let inner = Box::new(source(behind)?);
         let name = format!("$g/{group}/{behind}");
         let is_legal = is_group(group, behind) && name.len() <= NAME_BYTES_MAX;
-        return if is_legal { Ok(Source::Group { name, inner }) } else { Err(Refusal::Address) };
+        return if is_legal {
+            Ok(Source::Group { name, inner })
+        } else {
+            Err(Refusal::Address)
+        };
     }
     Filter::check(filter).map_err(|_| Refusal::Address)?;
     let mut key = String::with_capacity(filter.len());
@@ -144,18 +160,35 @@ pub(super) fn source(filter: &str) -> Result<Source, Refusal> {
                 Err(Refusal::Address)
             };
         }
-        Place::Exchange { tenant: "", name, words } if !name.is_empty() && is_plain(&name) => {
+        Place::Exchange {
+            tenant: "",
+            name,
+            words,
+        } if !name.is_empty() && is_plain(&name) => {
             key = binding_key(words);
-            Binding { exchange: name.into_owned(), key }
+            Binding {
+                exchange: name.into_owned(),
+                key,
+            }
         }
-        Place::Plain { tenant: "", address } => {
+        Place::Plain {
+            tenant: "",
+            address,
+        } => {
             DOTTED.write_filter(address, &mut key);
-            Binding { exchange: TOPICS.to_owned(), key }
+            Binding {
+                exchange: TOPICS.to_owned(),
+                key,
+            }
         }
         _ => return Err(Refusal::Address),
     };
     let fits = source.key.len() <= NAME_BYTES_MAX && source.exchange.len() <= NAME_BYTES_MAX;
-    if fits { Ok(Source::Bound(source)) } else { Err(Refusal::Address) }
+    if fits {
+        Ok(Source::Bound(source))
+    } else {
+        Err(Refusal::Address)
+    }
 }
 
 #[cfg(test)]
@@ -189,26 +222,52 @@ mod tests {
             ("$x/amq.direct/a.b", "amq.direct", "a.b"),
             ("$x/logs/", "logs", ""),
         ] {
-            assert_eq!(target(address), Some((exchange.to_owned(), key.to_owned())), "{address}");
+            assert_eq!(
+                target(address),
+                Some((exchange.to_owned(), key.to_owned())),
+                "{address}"
+            );
             assert_eq!(origin(exchange, key), address);
         }
     }
 
     #[test]
     fn what_cannot_be_said_is_refused() {
-        for address in ["", "$q/", "a/+", "a/#", "$q@blue/x", "$t@blue/a", "$x/", &"a".repeat(256)] {
+        for address in [
+            "",
+            "$q/",
+            "a/+",
+            "a/#",
+            "$q@blue/x",
+            "$t@blue/a",
+            "$x/",
+            &"a".repeat(256),
+        ] {
             assert_eq!(target(address), None, "{address}");
         }
-        for filter in
-            ["", "$q/", "a/#/b", "$q/+", "$x/+/a", "$share//a", "$share/g/", "$share/g/$share/h/a", "$t@blue/#"]
-        {
+        for filter in [
+            "",
+            "$q/",
+            "a/#/b",
+            "$q/+",
+            "$x/+/a",
+            "$share//a",
+            "$share/g/",
+            "$share/g/$share/h/a",
+            "$t@blue/#",
+        ] {
             assert_eq!(source(filter), Err(Refusal::Address), "{filter}");
         }
     }
 
     #[test]
     fn filters_are_bindings_queues_and_groups() {
-        let bound = |exchange: &str, key: &str| Source::Bound(Binding { exchange: exchange.into(), key: key.into() });
+        let bound = |exchange: &str, key: &str| {
+            Source::Bound(Binding {
+                exchange: exchange.into(),
+                key: key.into(),
+            })
+        };
         for (filter, expected) in [
             ("a/+/#", bound("amq.topic", "a.*.#")),
             ("a/*/b.c", bound("amq.topic", "a.%2A.b%2Ec")),
@@ -218,7 +277,10 @@ mod tests {
         ] {
             assert_eq!(source(filter), Ok(expected.clone()), "{filter}");
             for shared in [format!("$share/g/{filter}"), format!("$g/g/{filter}")] {
-                let group = Source::Group { name: format!("$g/g/{filter}"), inner: Box::new(expected.clone()) };
+                let group = Source::Group {
+                    name: format!("$g/g/{filter}"),
+                    inner: Box::new(expected.clone()),
+                };
                 assert_eq!(source(&shared), Ok(group));
             }
         }
@@ -226,9 +288,12 @@ mod tests {
 
     #[test]
     fn answers_find_their_way() {
-        for (address, key) in
-            [("$q/answers", "answers"), ("$q/a%2Fb", "a/b"), ("a/b", "$a/a/b"), ("$reply/1", "$a/$reply/1")]
-        {
+        for (address, key) in [
+            ("$q/answers", "answers"),
+            ("$q/a%2Fb", "a/b"),
+            ("a/b", "$a/a/b"),
+            ("$reply/1", "$a/$reply/1"),
+        ] {
             assert_eq!(reply_key(address).as_deref(), Ok(key));
             let mut back = String::new();
             write_reply(key, &mut back);

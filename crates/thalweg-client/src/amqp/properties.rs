@@ -69,7 +69,11 @@ impl Writer {
             && question.is_none();
         if says_little {
             let is_persistent = message.reliability != Reliability::AtMostOnce;
-            return Ok(write(ContentHeader::Raw(if is_persistent { &PERSISTENT } else { &[] })));
+            return Ok(write(ContentHeader::Raw(if is_persistent {
+                &PERSISTENT
+            } else {
+                &[]
+            })));
         }
         self.with_properties(message, question, write)
     }
@@ -82,21 +86,29 @@ impl Writer {
     ) -> Result<R, Refusal> {
         let is_short = |text: &str| text.len() <= SHORT_BYTES_MAX;
         if !message.content_type.is_none_or(is_short) {
-            return Err(Refusal::Unsupported("AMQP has content types of at most 255 bytes"));
+            return Err(Refusal::Unsupported(
+                "AMQP has content types of at most 255 bytes",
+            ));
         }
         let reply_to = match (question, message.reply_to) {
             (Some(question), _) => Some(question.reply_to.into()),
             (None, Some(address)) => Some(reply_key(address)?),
             (None, None) => None,
         };
-        let correlation = question.map(|question| question.correlation).or(message.correlation);
-        let is_sayable = |bytes: &&[u8]| bytes.len() <= SHORT_BYTES_MAX && std::str::from_utf8(bytes).is_ok();
+        let correlation = question
+            .map(|question| question.correlation)
+            .or(message.correlation);
+        let is_sayable =
+            |bytes: &&[u8]| bytes.len() <= SHORT_BYTES_MAX && std::str::from_utf8(bytes).is_ok();
         let correlation_id = correlation.filter(is_sayable);
 
         self.table.clear();
         let mut headers = TableWriter::new(&mut self.table);
         if let Some(stamp) = message.stamp {
-            headers.str(STAMP_PROPERTY, stamp.write_text(&mut [0; Stamp::TEXT_BYTES_MAX]));
+            headers.str(
+                STAMP_PROPERTY,
+                stamp.write_text(&mut [0; Stamp::TEXT_BYTES_MAX]),
+            );
         }
         if let (Some(bytes), None) = (correlation, correlation_id) {
             headers.value(CORRELATION_HEADER, FieldValue::Bytes(bytes));
@@ -108,10 +120,14 @@ impl Writer {
         }
         for (name, value) in message.properties.iter() {
             if RESERVED.contains(&name) {
-                return Err(Refusal::Unsupported("a property has a name that means something to AMQP brokers"));
+                return Err(Refusal::Unsupported(
+                    "a property has a name that means something to AMQP brokers",
+                ));
             }
             if !is_short(name) {
-                return Err(Refusal::Unsupported("AMQP has property names of at most 255 bytes"));
+                return Err(Refusal::Unsupported(
+                    "AMQP has property names of at most 255 bytes",
+                ));
             }
             headers.str(name, value);
         }
@@ -120,7 +136,8 @@ impl Writer {
         let mut buffer = [0; 20];
         // Rounded up: what has some life left is worth delivering. What lives longer than can be said lives for ever.
         let millis = message.lifespan.nanos().div_ceil(1_000_000);
-        let expiration = (millis <= MILLIS_MAX).then(|| written(format_args!("{millis}"), &mut buffer));
+        let expiration =
+            (millis <= MILLIS_MAX).then(|| written(format_args!("{millis}"), &mut buffer));
         let properties = BasicProperties {
             content_type: message.content_type,
             headers: (!headers.is_empty()).then_some(headers),
@@ -166,16 +183,30 @@ pub(super) fn read<'b>(basic: &BasicProperties<'b>, out: &mut Vec<u8>) -> Said<'
     let millis = basic.expiration.and_then(|text| text.parse().ok());
     let lifespan = millis.map_or(Span::FOREVER, Span::from_millis);
     let correlation = basic.correlation_id;
-    let mut said = Said { lifespan, stamp: None, correlation, address: None, was_delivered: false };
-    let Some(table) = basic.headers else { return said };
+    let mut said = Said {
+        lifespan,
+        stamp: None,
+        correlation,
+        address: None,
+        was_delivered: false,
+    };
+    let Some(table) = basic.headers else {
+        return said;
+    };
     for (name, value) in table.iter() {
         match (name, value) {
-            (STAMP_PROPERTY, value) => said.stamp = value.as_str().and_then(|text| text.parse().ok()),
+            (STAMP_PROPERTY, value) => {
+                said.stamp = value.as_str().and_then(|text| text.parse().ok())
+            }
             (CORRELATION_HEADER, FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes)) => {
                 said.correlation = said.correlation.or(Some(bytes));
             }
-            (ADDRESS_HEADER, value) => said.address = value.as_str().filter(|text| Address::check(text).is_ok()),
-            (DELIVERIES_HEADER, value) => said.was_delivered = value.as_i64().is_some_and(|count| count > 0),
+            (ADDRESS_HEADER, value) => {
+                said.address = value.as_str().filter(|text| Address::check(text).is_ok())
+            }
+            (DELIVERIES_HEADER, value) => {
+                said.was_delivered = value.as_i64().is_some_and(|count| count > 0)
+            }
             (name, _) if RESERVED.contains(&name) => {}
             (name, value) => push(name, value, out),
         }

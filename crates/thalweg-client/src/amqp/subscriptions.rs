@@ -84,25 +84,36 @@ impl Subscriptions {
     }
 
     fn get(&mut self, ch: u16) -> Option<&mut Subscription> {
-        self.places.get_mut(usize::from(ch.checked_sub(FIRST)?))?.as_mut()
+        self.places
+            .get_mut(usize::from(ch.checked_sub(FIRST)?))?
+            .as_mut()
     }
 
     fn remove(&mut self, ch: u16) -> Option<Subscription> {
-        self.places.get_mut(usize::from(ch.checked_sub(FIRST)?))?.take()
+        self.places
+            .get_mut(usize::from(ch.checked_sub(FIRST)?))?
+            .take()
     }
 
     fn channel_of(&self, id: SubscriptionId) -> Option<u16> {
         let is_it = |place: &Option<Subscription>| {
-            place
-                .as_ref()
-                .is_some_and(|it| it.id == id && matches!(it.stage, Stage::Opening | Stage::Asked | Stage::Active))
+            place.as_ref().is_some_and(|it| {
+                it.id == id && matches!(it.stage, Stage::Opening | Stage::Asked | Stage::Active)
+            })
         };
-        self.places.iter().position(is_it).map(|at| FIRST + at as u16)
+        self.places
+            .iter()
+            .position(is_it)
+            .map(|at| FIRST + at as u16)
     }
 
     /// A free channel.
     fn free(&mut self, channel_max: u16) -> Option<u16> {
-        let at = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+        let at = self
+            .places
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.places.len());
         let ch = u16::try_from(at).ok()?.checked_add(FIRST)?;
         if ch > channel_max.min(LAST) {
             return None;
@@ -128,11 +139,18 @@ impl Subscriptions {
         let has_session = common.session > Span::ZERO && !common.prefix.is_empty();
         let kept = (has_session && matches!(source, Source::Bound(_))).then(|| {
             let mut names = (0..).map(|number| session_queue(&common.prefix, wish.filter, number));
-            let is_taken = |name: &String| self.places.iter().flatten().any(|it| it.kept.as_ref() == Some(name));
+            let is_taken = |name: &String| {
+                self.places
+                    .iter()
+                    .flatten()
+                    .any(|it| it.kept.as_ref() == Some(name))
+            };
             names.find(|name| !is_taken(name)).unwrap_or_default()
         });
         let Some(ch) = self.free(machine.channel_max()) else {
-            return Err(Refusal::Denied("a connection has no more channels than these subscriptions have".to_owned()));
+            return Err(Refusal::Denied(
+                "a connection has no more channels than these subscriptions have".to_owned(),
+            ));
         };
         self.generation = self.generation.wrapping_add(1);
         machine.channel_open(ch, out);
@@ -154,11 +172,23 @@ impl Subscriptions {
     }
 
     /// A channel is open: says everything that the subscription needs.
-    pub(super) fn on_open(&mut self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
+    pub(super) fn on_open(
+        &mut self,
+        ch: u16,
+        common: &Common,
+        machine: &mut ClientSide,
+        out: &mut Vec<u8>,
+    ) {
         let Some(it) = self.get(ch) else { return };
         if it.stage != Stage::Opening {
             it.stage = Stage::Closing;
-            return machine.channel_close(ch, ReplyCode::ReplySuccess, "not wanted any more", MethodId::NONE, out);
+            return machine.channel_close(
+                ch,
+                ReplyCode::ReplySuccess,
+                "not wanted any more",
+                MethodId::NONE,
+                out,
+            );
         }
         it.stage = Stage::Asked;
         it.ask(ch, common, machine, out);
@@ -170,21 +200,30 @@ impl Subscriptions {
             && it.stage == Stage::Asked
         {
             it.stage = Stage::Active;
-            let granted = if it.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+            let granted = if it.settles {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            };
             events.subscribed(it.id, Ok(granted));
         }
     }
 
     /// Ends a subscription. What was delivered can still be settled.
     pub(super) fn end(&mut self, id: SubscriptionId, machine: &mut ClientSide, out: &mut Vec<u8>) {
-        let Some(ch) = self.channel_of(id) else { return };
+        let Some(ch) = self.channel_of(id) else {
+            return;
+        };
         let Some(it) = self.get(ch) else { return };
         if it.stage == Stage::Opening {
             it.stage = Stage::Abandoned;
             return;
         }
         it.stage = Stage::Cancelling;
-        let cancel = basic::Cancel { consumer_tag: CONSUMER_TAG, no_wait: false };
+        let cancel = basic::Cancel {
+            consumer_tag: CONSUMER_TAG,
+            no_wait: false,
+        };
         machine.method(ch, &Method::BasicCancel(cancel), out);
     }
 
@@ -196,14 +235,25 @@ impl Subscriptions {
         }
         it.stage = Stage::Draining;
         if let Some(queue) = &it.kept {
-            let delete = queue::Delete { queue, if_unused: true, no_wait: true, ..queue::Delete::default() };
+            let delete = queue::Delete {
+                queue,
+                if_unused: true,
+                no_wait: true,
+                ..queue::Delete::default()
+            };
             machine.method(ch, &Method::QueueDelete(delete), out);
         }
         it.end_if_settled(ch, machine, out);
     }
 
     /// A consumer has ended because its queue has.
-    pub(super) fn on_cancel(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>, events: &mut dyn Events) {
+    pub(super) fn on_cancel(
+        &mut self,
+        ch: u16,
+        machine: &mut ClientSide,
+        out: &mut Vec<u8>,
+        events: &mut dyn Events,
+    ) {
         let Some(it) = self.get(ch) else { return };
         if matches!(it.stage, Stage::Asked | Stage::Active) {
             let why = Refusal::Busy("the subscription's queue is gone".to_owned());
@@ -226,8 +276,10 @@ impl Subscriptions {
         events: &mut dyn Events,
     ) {
         let Some(it) = self.get(ch) else { return };
-        let is_declared_otherwise = code == ReplyCode::PreconditionFailed.code() && cause == queue::Declare::ID;
-        if it.stage == Stage::Asked && is_declared_otherwise && !it.is_passive && it.kept.is_some() {
+        let is_declared_otherwise =
+            code == ReplyCode::PreconditionFailed.code() && cause == queue::Declare::ID;
+        if it.stage == Stage::Asked && is_declared_otherwise && !it.is_passive && it.kept.is_some()
+        {
             // An earlier session of another length has left it; take it as it is.
             it.is_passive = true;
             it.stage = Stage::Opening;
@@ -247,7 +299,9 @@ impl Subscriptions {
     pub(super) fn on_fault(&mut self, ch: u16, words: &str, events: &mut dyn Events) {
         let Some(it) = self.get(ch) else { return };
         match it.stage {
-            Stage::Opening | Stage::Asked => events.subscribed(it.id, Err(Refusal::Busy(words.to_owned()))),
+            Stage::Opening | Stage::Asked => {
+                events.subscribed(it.id, Err(Refusal::Busy(words.to_owned())))
+            }
             Stage::Active => events.unsubscribed(it.id, Refusal::Busy(words.to_owned())),
             _ => {}
         }
@@ -265,14 +319,27 @@ impl Subscriptions {
         let it = self.get(ch)?;
         let delivery = it.settles.then(|| name(ch, it.generation, tag));
         it.unsettled += u32::from(it.settles);
-        Some(Receiver { id: it.id, delivery })
+        Some(Receiver {
+            id: it.id,
+            delivery,
+        })
     }
 
     /// A delivery is done with.
     #[inline]
-    pub(super) fn settle(&mut self, delivery: DeliveryId, machine: &mut ClientSide, out: &mut Vec<u8>) {
+    pub(super) fn settle(
+        &mut self,
+        delivery: DeliveryId,
+        machine: &mut ClientSide,
+        out: &mut Vec<u8>,
+    ) {
         let (ch, generation, tag) = parts(delivery);
-        let Some(it) = self.get(ch).filter(|it| it.generation == generation && it.unsettled > 0) else { return };
+        let Some(it) = self
+            .get(ch)
+            .filter(|it| it.generation == generation && it.unsettled > 0)
+        else {
+            return;
+        };
         machine.ack(ch, tag, false, out);
         it.unsettled -= 1;
         if it.stage == Stage::Draining {
@@ -289,7 +356,11 @@ fn name(ch: u16, generation: u8, tag: u64) -> DeliveryId {
 
 #[inline]
 fn parts(DeliveryId(name): DeliveryId) -> (u16, u8, u64) {
-    ((name >> 52) as u16, (name >> 44) as u8, name & ((1 << 44) - 1))
+    (
+        (name >> 52) as u16,
+        (name >> 44) as u8,
+        name & ((1 << 44) - 1),
+    )
 }
 
 impl Subscription {
@@ -298,7 +369,11 @@ impl Subscription {
     fn ask(&self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
         let mut say = |method: Method<'_>| machine.method(ch, &method, out);
         if self.settles && common.prefetch > 0 {
-            let qos = basic::Qos { prefetch_size: 0, prefetch_count: common.prefetch, global: false };
+            let qos = basic::Qos {
+                prefetch_size: 0,
+                prefetch_count: common.prefetch,
+                global: false,
+            };
             say(Method::BasicQos(qos));
         }
         let queue = match &self.source {
@@ -316,8 +391,15 @@ impl Subscription {
                         ..queue::Declare::default()
                     };
                     let mut buffer = Vec::new();
-                    let arguments = if lives_on { expires(common.session, &mut buffer) } else { Table::default() };
-                    say(Method::QueueDeclare(queue::Declare { arguments, ..declare }));
+                    let arguments = if lives_on {
+                        expires(common.session, &mut buffer)
+                    } else {
+                        Table::default()
+                    };
+                    say(Method::QueueDeclare(queue::Declare {
+                        arguments,
+                        ..declare
+                    }));
                     self.bind(binding, name, common, &mut say);
                     name
                 }
@@ -336,18 +418,35 @@ impl Subscription {
                     ..queue::Declare::default()
                 };
                 let mut buffer = Vec::new();
-                let arguments = if is_kept { expires(common.session, &mut buffer) } else { Table::default() };
-                say(Method::QueueDeclare(queue::Declare { arguments, ..declare }));
+                let arguments = if is_kept {
+                    expires(common.session, &mut buffer)
+                } else {
+                    Table::default()
+                };
+                say(Method::QueueDeclare(queue::Declare {
+                    arguments,
+                    ..declare
+                }));
                 self.bind(binding, name, common, &mut say);
                 name
             }
         };
-        let consume =
-            basic::Consume { queue, consumer_tag: CONSUMER_TAG, no_ack: !self.settles, ..basic::Consume::default() };
+        let consume = basic::Consume {
+            queue,
+            consumer_tag: CONSUMER_TAG,
+            no_ack: !self.settles,
+            ..basic::Consume::default()
+        };
         say(Method::BasicConsume(consume));
     }
 
-    fn bind(&self, binding: &Binding, queue: &str, common: &Common, say: &mut impl FnMut(Method<'_>)) {
+    fn bind(
+        &self,
+        binding: &Binding,
+        queue: &str,
+        common: &Common,
+        say: &mut impl FnMut(Method<'_>),
+    ) {
         let mut buffer = Vec::new();
         let mut arguments = TableWriter::new(&mut buffer);
         if self.last_values && common.is_thalweg {
@@ -355,13 +454,25 @@ impl Subscription {
         }
         let arguments = arguments.finish();
         let (exchange, routing_key) = (binding.exchange.as_str(), binding.key.as_str());
-        say(Method::QueueBind(queue::Bind { queue, exchange, routing_key, arguments, ..queue::Bind::default() }));
+        say(Method::QueueBind(queue::Bind {
+            queue,
+            exchange,
+            routing_key,
+            arguments,
+            ..queue::Bind::default()
+        }));
     }
 
     fn end_if_settled(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>) {
         if self.unsettled == 0 {
             self.stage = Stage::Closing;
-            machine.channel_close(ch, ReplyCode::ReplySuccess, "not wanted any more", MethodId::NONE, out);
+            machine.channel_close(
+                ch,
+                ReplyCode::ReplySuccess,
+                "not wanted any more",
+                MethodId::NONE,
+                out,
+            );
         }
     }
 }
@@ -382,7 +493,8 @@ mod tests {
 
     #[test]
     fn a_delivery_is_named_by_channel_generation_and_tag() {
-        for (ch, generation, tag) in [(3, 0, 1), (0xFFF, 255, (1 << 44) - 1), (17, 9, 123_456_789)] {
+        for (ch, generation, tag) in [(3, 0, 1), (0xFFF, 255, (1 << 44) - 1), (17, 9, 123_456_789)]
+        {
             assert_eq!(parts(name(ch, generation, tag)), (ch, generation, tag));
         }
     }

@@ -80,7 +80,10 @@ impl Published {
 
 impl Server {
     fn new() -> Server {
-        let limits = ServerLimits { heartbeat: 60, ..ServerLimits::default() };
+        let limits = ServerLimits {
+            heartbeat: 60,
+            ..ServerLimits::default()
+        };
         Server {
             side: ServerSide::new(limits),
             limits,
@@ -111,8 +114,10 @@ impl Server {
 
     fn hear(&mut self, bytes: &[u8]) {
         let (mut rest, mut gathered) = (bytes, Gathered::default());
-        while let Some((consumed, event)) =
-            self.side.handle_input(rest, &mut gathered).expect("the client keeps to the rules")
+        while let Some((consumed, event)) = self
+            .side
+            .handle_input(rest, &mut gathered)
+            .expect("the client keeps to the rules")
         {
             rest = &rest[consumed..];
             self.on_event(event);
@@ -126,18 +131,30 @@ impl Server {
                 let mut buffer = Vec::new();
                 let mut properties = TableWriter::new(&mut buffer);
                 properties.str("product", self.product);
-                properties.table("capabilities", |capabilities| _ = capabilities.bool("direct_reply_to", true));
+                properties.table("capabilities", |capabilities| {
+                    _ = capabilities.bool("direct_reply_to", true)
+                });
                 if self.announces_stamps {
                     properties.str(STAMPS_ANNOUNCEMENT, "1");
                 }
-                self.side.start(properties.finish(), self.mechanisms, "en_US", &mut self.out);
+                self.side
+                    .start(properties.finish(), self.mechanisms, "en_US", &mut self.out);
             }
             Event::StartOk(start_ok) => {
-                let name = start_ok.client_properties.get("connection_name").and_then(|name| name.as_str());
+                let name = start_ok
+                    .client_properties
+                    .get("connection_name")
+                    .and_then(|name| name.as_str());
                 let response = start_ok.response.escape_ascii();
-                self.heard.push(format!("{} {response} by {}", start_ok.mechanism, name.unwrap_or("nobody")));
+                self.heard.push(format!(
+                    "{} {response} by {}",
+                    start_ok.mechanism,
+                    name.unwrap_or("nobody")
+                ));
                 match self.turns_away {
-                    Some((code, text)) => self.side.close(code, text, MethodId::NONE, &mut self.out),
+                    Some((code, text)) => {
+                        self.side.close(code, text, MethodId::NONE, &mut self.out)
+                    }
                     None => self.side.tune(&mut self.out),
                 }
             }
@@ -177,28 +194,46 @@ impl Server {
             Method::QueueDeclare(declare) => self.on_declare(ch, &declare),
             Method::QueueBind(bind) => {
                 let queue = self.queue_name(ch, bind.queue);
-                self.heard
-                    .push(format!("{ch} bind {queue} {} {} {:?}", bind.exchange, bind.routing_key, bind.arguments));
+                self.heard.push(format!(
+                    "{ch} bind {queue} {} {} {:?}",
+                    bind.exchange, bind.routing_key, bind.arguments
+                ));
                 if self.forbidden_binding == Some(bind.routing_key) {
-                    return self.close_channel(ch, ReplyCode::AccessRefused, "you may not read this", queue::Bind::ID);
+                    return self.close_channel(
+                        ch,
+                        ReplyCode::AccessRefused,
+                        "you may not read this",
+                        queue::Bind::ID,
+                    );
                 }
-                self.bindings.push((bind.exchange.to_owned(), bind.routing_key.to_owned(), queue));
+                self.bindings
+                    .push((bind.exchange.to_owned(), bind.routing_key.to_owned(), queue));
                 self.answer(ch, Method::QueueBindOk(queue::BindOk));
             }
             Method::BasicConsume(consume) => self.on_consume(ch, &consume),
             Method::BasicCancel(cancel) => {
                 self.heard.push(format!("{ch} cancel"));
                 self.end_consumers(ch);
-                self.answer(ch, Method::BasicCancelOk(basic::CancelOk { consumer_tag: cancel.consumer_tag }));
+                self.answer(
+                    ch,
+                    Method::BasicCancelOk(basic::CancelOk {
+                        consumer_tag: cancel.consumer_tag,
+                    }),
+                );
             }
             Method::QueueDelete(delete) => {
                 self.heard.push(format!("{ch} delete {}", delete.queue));
                 self.queues.remove(delete.queue);
             }
-            Method::BasicAck(basic::Ack { delivery_tag, multiple }) => {
+            Method::BasicAck(basic::Ack {
+                delivery_tag,
+                multiple,
+            }) => {
                 assert!(!multiple);
                 self.heard.push(format!("{ch} ack {delivery_tag}"));
-                self.channel(ch).unsettled.retain(|(tag, ..)| *tag != delivery_tag);
+                self.channel(ch)
+                    .unsettled
+                    .retain(|(tag, ..)| *tag != delivery_tag);
             }
             Method::ChannelFlow(flow) => {
                 assert!(flow.active);
@@ -210,7 +245,9 @@ impl Server {
     }
 
     fn channel(&mut self, ch: u16) -> &mut Channel {
-        self.channels.get_mut(&ch).expect("the machine has checked it")
+        self.channels
+            .get_mut(&ch)
+            .expect("the machine has checked it")
     }
 
     fn answer(&mut self, ch: u16, method: Method<'_>) {
@@ -218,7 +255,11 @@ impl Server {
     }
 
     fn queue_name(&mut self, ch: u16, name: &str) -> String {
-        if name.is_empty() { self.channel(ch).queue_last.clone() } else { name.to_owned() }
+        if name.is_empty() {
+            self.channel(ch).queue_last.clone()
+        } else {
+            name.to_owned()
+        }
     }
 
     fn on_declare(&mut self, ch: u16, declare: &queue::Declare<'_>) {
@@ -235,18 +276,38 @@ impl Server {
             ("exclusive", declare.exclusive),
             ("auto-delete", declare.auto_delete),
         ];
-        let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
+        let flags: Vec<&str> = flags
+            .iter()
+            .filter(|(_, is_set)| *is_set)
+            .map(|(name, _)| *name)
+            .collect();
         let arguments = format!("{:?}", declare.arguments);
-        self.heard.push(format!("{ch} declare {name} {} {arguments}", flags.join(" ")));
+        self.heard.push(format!(
+            "{ch} declare {name} {} {arguments}",
+            flags.join(" ")
+        ));
         let differs = |queue: &Queue| !declare.passive && queue.arguments != arguments;
         if self.queues.get(&name).is_some_and(differs) {
             let words = "inequivalent arg 'x-expires'";
-            return self.close_channel(ch, ReplyCode::PreconditionFailed, words, queue::Declare::ID);
+            return self.close_channel(
+                ch,
+                ReplyCode::PreconditionFailed,
+                words,
+                queue::Declare::ID,
+            );
         }
-        let new = || Queue { auto_delete: declare.auto_delete, arguments, ..Queue::default() };
+        let new = || Queue {
+            auto_delete: declare.auto_delete,
+            arguments,
+            ..Queue::default()
+        };
         self.queues.entry(name.clone()).or_insert_with(new);
         self.channel(ch).queue_last = name.clone();
-        let ok = queue::DeclareOk { queue: &name, message_count: 0, consumer_count: 0 };
+        let ok = queue::DeclareOk {
+            queue: &name,
+            message_count: 0,
+            consumer_count: 0,
+        };
         self.answer(ch, Method::QueueDeclareOk(ok));
     }
 
@@ -263,10 +324,20 @@ impl Server {
             self.queues.entry(name.clone()).or_default();
         }
         let Some(queue) = self.queues.get_mut(&name) else {
-            return self.close_channel(ch, ReplyCode::NotFound, &format!("no queue '{name}'"), basic::Consume::ID);
+            return self.close_channel(
+                ch,
+                ReplyCode::NotFound,
+                &format!("no queue '{name}'"),
+                basic::Consume::ID,
+            );
         };
         queue.consumer = Some((ch, consume.consumer_tag.to_owned(), !consume.no_ack));
-        self.answer(ch, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: consume.consumer_tag }));
+        self.answer(
+            ch,
+            Method::BasicConsumeOk(basic::ConsumeOk {
+                consumer_tag: consume.consumer_tag,
+            }),
+        );
         self.deliver(&name);
     }
 
@@ -289,9 +360,15 @@ impl Server {
             let (mut filter, mut address) = (String::new(), String::new());
             DOTTED.read_filter(key, &mut filter);
             DOTTED.read_address(publish.routing_key, &mut address);
-            exchange == publish.exchange && Filter::new(&filter).is_ok_and(|filter| filter.matches(&address))
+            exchange == publish.exchange
+                && Filter::new(&filter).is_ok_and(|filter| filter.matches(&address))
         };
-        let mut names: Vec<String> = self.bindings.iter().filter(matches).map(|(.., queue)| queue.clone()).collect();
+        let mut names: Vec<String> = self
+            .bindings
+            .iter()
+            .filter(matches)
+            .map(|(.., queue)| queue.clone())
+            .collect();
         if publish.exchange.is_empty() {
             names.push(publish.routing_key.to_owned());
         }
@@ -312,19 +389,35 @@ impl Server {
 
     /// Hands over what waits in a queue.
     fn deliver(&mut self, name: &str) {
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        let Some((ch, consumer_tag, settles)) = queue.consumer.clone() else { return };
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let Some((ch, consumer_tag, settles)) = queue.consumer.clone() else {
+            return;
+        };
         for (message, redelivered) in std::mem::take(&mut queue.messages) {
-            let channel = self.channels.get_mut(&ch).expect("the consumer is gone with its channel");
+            let channel = self
+                .channels
+                .get_mut(&ch)
+                .expect("the consumer is gone with its channel");
             channel.tag_last += 1;
             let delivery_tag = channel.tag_last;
             let (exchange, routing_key) = (message.exchange.as_str(), message.key.as_str());
-            let deliver =
-                basic::Deliver { consumer_tag: &consumer_tag, delivery_tag, redelivered, exchange, routing_key };
+            let deliver = basic::Deliver {
+                consumer_tag: &consumer_tag,
+                delivery_tag,
+                redelivered,
+                exchange,
+                routing_key,
+            };
             let header = ContentHeader::Raw(&message.header);
-            self.side.deliver(ch, &deliver, header, &message.payload, &mut self.out).expect("it fits");
+            self.side
+                .deliver(ch, &deliver, header, &message.payload, &mut self.out)
+                .expect("it fits");
             if settles {
-                channel.unsettled.push((delivery_tag, name.to_owned(), message));
+                channel
+                    .unsettled
+                    .push((delivery_tag, name.to_owned(), message));
             }
         }
     }
@@ -333,8 +426,15 @@ impl Server {
     fn reply(&mut self, question: &Published, payload: &[u8]) {
         let properties = question.properties();
         assert_eq!(properties.reply_to, Some(DIRECT_REPLY));
-        let (ch, _) = self.channels.iter().find(|(_, channel)| channel.takes_answers).expect("somebody waits");
-        let answer = BasicProperties { correlation_id: properties.correlation_id, ..BasicProperties::default() };
+        let (ch, _) = self
+            .channels
+            .iter()
+            .find(|(_, channel)| channel.takes_answers)
+            .expect("somebody waits");
+        let answer = BasicProperties {
+            correlation_id: properties.correlation_id,
+            ..BasicProperties::default()
+        };
         let deliver = basic::Deliver {
             consumer_tag: "answers",
             delivery_tag: 1,
@@ -342,23 +442,35 @@ impl Server {
             ..basic::Deliver::default()
         };
         let header = ContentHeader::Properties(&answer);
-        self.side.deliver(*ch, &deliver, header, payload, &mut self.out).expect("it fits");
+        self.side
+            .deliver(*ch, &deliver, header, payload, &mut self.out)
+            .expect("it fits");
     }
 
     /// Says this to the consumer of a queue with these properties and as delivered before.
-    fn deliver_with(&mut self, ch: u16, properties: &BasicProperties<'_>, deliver: basic::Deliver<'_>) {
+    fn deliver_with(
+        &mut self,
+        ch: u16,
+        properties: &BasicProperties<'_>,
+        deliver: basic::Deliver<'_>,
+    ) {
         let header = ContentHeader::Properties(properties);
-        self.side.deliver(ch, &deliver, header, b"payload", &mut self.out).expect("it fits");
+        self.side
+            .deliver(ch, &deliver, header, b"payload", &mut self.out)
+            .expect("it fits");
     }
 
     fn close_channel(&mut self, ch: u16, code: ReplyCode, words: &str, cause: MethodId) {
-        self.side.channel_close(ch, code, words, cause, &mut self.out);
+        self.side
+            .channel_close(ch, code, words, cause, &mut self.out);
         self.end_channel(ch);
     }
 
     fn end_channel(&mut self, ch: u16) {
         self.end_consumers(ch);
-        let Some(channel) = self.channels.remove(&ch) else { return };
+        let Some(channel) = self.channels.remove(&ch) else {
+            return;
+        };
         for (_, queue, message) in channel.unsettled.into_iter().rev() {
             if let Some(queue) = self.queues.get_mut(&queue) {
                 queue.messages.push_front((message, true));
@@ -367,9 +479,18 @@ impl Server {
     }
 
     fn end_consumers(&mut self, ch: u16) {
-        let is_of = |queue: &Queue| queue.consumer.as_ref().is_some_and(|(number, ..)| *number == ch);
-        self.queues.retain(|_, queue| !(is_of(queue) && queue.auto_delete));
-        self.queues.values_mut().filter(|queue| is_of(queue)).for_each(|queue| queue.consumer = None);
+        let is_of = |queue: &Queue| {
+            queue
+                .consumer
+                .as_ref()
+                .is_some_and(|(number, ..)| *number == ch)
+        };
+        self.queues
+            .retain(|_, queue| !(is_of(queue) && queue.auto_delete));
+        self.queues
+            .values_mut()
+            .filter(|queue| is_of(queue))
+            .for_each(|queue| queue.consumer = None);
     }
 }
 
@@ -390,7 +511,13 @@ struct Pair {
 
 fn endpoint() -> Endpoint {
     let (host, port) = ("broker".to_owned(), 5672);
-    Endpoint { host, port, medium: Medium::Stream, is_encrypted: false, websocket: None }
+    Endpoint {
+        host,
+        port,
+        medium: Medium::Stream,
+        is_encrypted: false,
+        websocket: None,
+    }
 }
 
 fn settings() -> AmqpSettings {
@@ -424,9 +551,15 @@ impl Pair {
         self.input.clear();
         self.out.clear();
         let peer = "127.0.0.1:5672".parse().expect("an address");
-        self.lane.open(&self.opening.clone(), peer, self.now, &mut self.out);
+        self.lane
+            .open(&self.opening.clone(), peer, self.now, &mut self.out);
         self.exchange();
-        assert_eq!(self.witness.take().last(), Some(&Told::Up(Welcome::default())), "{:?}", self.fault);
+        assert_eq!(
+            self.witness.take().last(),
+            Some(&Told::Up(Welcome::default())),
+            "{:?}",
+            self.fault
+        );
         self.server.heard.clear();
     }
 
@@ -443,7 +576,12 @@ impl Pair {
             while !heard.is_empty() && self.fault.is_none() {
                 let chunk = (self.chunk)().clamp(1, heard.len());
                 self.input.extend(heard.drain(..chunk));
-                match self.lane.handle_input(&self.input, self.now, &mut self.out, &mut self.witness) {
+                match self.lane.handle_input(
+                    &self.input,
+                    self.now,
+                    &mut self.out,
+                    &mut self.witness,
+                ) {
                     Ok(consumed) => _ = self.input.drain(..consumed),
                     Err(fault) => self.fault = Some(fault),
                 }
@@ -455,16 +593,30 @@ impl Pair {
         self.lane.publish(message, self.now, &mut self.out)
     }
 
-    fn subscribe(&mut self, id: u32, filter: &str, reliability: Reliability) -> Result<(), Refusal> {
-        let wish = SubscribeWish { subscription: SubscriptionId(id), filter, reliability, last_values: false };
+    fn subscribe(
+        &mut self,
+        id: u32,
+        filter: &str,
+        reliability: Reliability,
+    ) -> Result<(), Refusal> {
+        let wish = SubscribeWish {
+            subscription: SubscriptionId(id),
+            filter,
+            reliability,
+            last_values: false,
+        };
         self.lane.subscribe(&wish, self.now, &mut self.out)
     }
 
     /// A subscription that stands.
     fn subscribed(&mut self, id: u32, filter: &str) {
-        self.subscribe(id, filter, Reliability::AtLeastOnce).expect("it can be said");
+        self.subscribe(id, filter, Reliability::AtLeastOnce)
+            .expect("it can be said");
         self.exchange();
-        assert_eq!(self.witness.take(), [Told::Subscribed(SubscriptionId(id), Ok(()))]);
+        assert_eq!(
+            self.witness.take(),
+            [Told::Subscribed(SubscriptionId(id), Ok(()))]
+        );
     }
 
     fn received(&mut self) -> Vec<Got> {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thalweg_coap::{
-    Cancel, ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, Failure, RequestOut,
-    RequestRefused, ResponseIn, Transmission,
+    Cancel, ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, Failure,
+    RequestOut, RequestRefused, ResponseIn, Transmission,
 };
 use thalweg_model::{Reliability, Span, Time};
 
@@ -23,8 +23,9 @@ use super::CoapSettings;
 use super::observations::{End, Observation};
 use super::words::{self, Resource, StampBytes, Wording};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound, Output,
-    Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening,
+    Outbound, Output, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport,
+    Welcome,
 };
 
 /// A lane that speaks CoAP in datagrams.
@@ -138,10 +139,15 @@ impl Coap {
         purpose: Purpose,
         now: Time,
     ) -> Result<thalweg_coap::RequestId, Refusal> {
-        let id = self.side.request(self.peer, request, now, &mut self.scratch).map_err(|refused| match refused {
-            RequestRefused::TooMany | RequestRefused::Probing => Refusal::Window,
-            RequestRefused::TooLarge => Refusal::TooLarge { limit: BODY_BYTES_MAX },
-        })?;
+        let id = self
+            .side
+            .request(self.peer, request, now, &mut self.scratch)
+            .map_err(|refused| match refused {
+                RequestRefused::TooMany | RequestRefused::Probing => Refusal::Window,
+                RequestRefused::TooLarge => Refusal::TooLarge {
+                    limit: BODY_BYTES_MAX,
+                },
+            })?;
         self.asked.insert(id, purpose);
         Ok(id)
     }
@@ -156,7 +162,12 @@ impl Coap {
     }
 
     /// Everything that may follow from a datagram or a timeout.
-    fn finish(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn finish(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         let mut fault = None;
         while let Some(notice) = self.side.poll_event() {
             if let Err(found) = self.on_notice(notice, now, events) {
@@ -189,7 +200,12 @@ impl Coap {
         usize::from(self.settings.nstart.max(1))
     }
 
-    fn on_notice(&mut self, notice: ClientNotice, now: Time, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn on_notice(
+        &mut self,
+        notice: ClientNotice,
+        now: Time,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         match notice {
             ClientNotice::Acknowledged { .. } => Ok(()),
             ClientNotice::Pong { request } => {
@@ -227,7 +243,9 @@ impl Coap {
             Purpose::Publish { id, sent_at } => {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 let outcome = match is_rejected {
-                    true => Settled::Refused(Refusal::Denied("the server rejects the message".to_owned())),
+                    true => Settled::Refused(Refusal::Denied(
+                        "the server rejects the message".to_owned(),
+                    )),
                     false => Settled::Unknown,
                 };
                 events.settled(id, outcome);
@@ -236,8 +254,12 @@ impl Coap {
                 }
             }
             Purpose::Unawaited => self.in_flight = self.in_flight.saturating_sub(1),
-            Purpose::Observe(subscription) => self.on_observation_ended(subscription, None, now, events),
-            Purpose::Question(request) | Purpose::Read(request) => events.answered(request, Err(Refusal::NoAnswer)),
+            Purpose::Observe(subscription) => {
+                self.on_observation_ended(subscription, None, now, events)
+            }
+            Purpose::Question(request) | Purpose::Read(request) => {
+                events.answered(request, Err(Refusal::NoAnswer))
+            }
         }
         Ok(())
     }
@@ -249,7 +271,11 @@ impl Coap {
             return Ok(());
         }
         self.unheard += 1;
-        if self.unheard < GIVEN_UP_MAX { Ok(()) } else { Err(nobody()) }
+        if self.unheard < GIVEN_UP_MAX {
+            Ok(())
+        } else {
+            Err(nobody())
+        }
     }
 
     fn come_up(&mut self, events: &mut dyn Events) {
@@ -262,13 +288,25 @@ impl Coap {
     fn on_event(&mut self, event: ClientEvent<'_>, now: Time, events: &mut dyn Events) {
         match event {
             ClientEvent::Notification(response) => {
-                let Some(Purpose::Observe(subscription)) = self.asked.get(&response.request) else { return };
-                let Some(found) = self.observations.iter_mut().find(|one| one.subscription == *subscription) else {
+                let Some(Purpose::Observe(subscription)) = self.asked.get(&response.request) else {
+                    return;
+                };
+                let Some(found) = self
+                    .observations
+                    .iter_mut()
+                    .find(|one| one.subscription == *subscription)
+                else {
                     return;
                 };
                 let reliability = found.reliability.min(Reliability::AtLeastOnce);
                 let (options, payload) = (&response.options, &response.payload);
-                found.notified(response.is_piggybacked, reliability, options, payload, events);
+                found.notified(
+                    response.is_piggybacked,
+                    reliability,
+                    options,
+                    payload,
+                    events,
+                );
                 if found.is_leaving {
                     let subscription = found.subscription;
                     self.end_observation(subscription, now);
@@ -282,8 +320,19 @@ impl Coap {
         }
     }
 
-    fn on_response(&mut self, purpose: Purpose, response: &ResponseIn<'_>, now: Time, events: &mut dyn Events) {
-        let ResponseIn { code, options, payload, .. } = response;
+    fn on_response(
+        &mut self,
+        purpose: Purpose,
+        response: &ResponseIn<'_>,
+        now: Time,
+        events: &mut dyn Events,
+    ) {
+        let ResponseIn {
+            code,
+            options,
+            payload,
+            ..
+        } = response;
         let code = *code;
         if let Some(pause) = words::pause(code, options) {
             self.pause_until = self.pause_until.max(now + pause);
@@ -301,7 +350,12 @@ impl Coap {
             }
             Purpose::Unawaited => self.in_flight = self.in_flight.saturating_sub(1),
             Purpose::Observe(subscription) => {
-                self.on_observation_ended(subscription, Some((code, options, &**payload)), now, events);
+                self.on_observation_ended(
+                    subscription,
+                    Some((code, options, &**payload)),
+                    now,
+                    events,
+                );
             }
             Purpose::Question(request) => words::answer(request, code, options, payload, events),
             Purpose::Read(request) => words::value(request, code, options, payload, events),
@@ -315,8 +369,16 @@ impl Coap {
         now: Time,
         events: &mut dyn Events,
     ) {
-        let Some(at) = self.observations.iter().position(|one| one.subscription == subscription) else { return };
-        let Some(found) = self.observations.get_mut(at) else { return };
+        let Some(at) = self
+            .observations
+            .iter()
+            .position(|one| one.subscription == subscription)
+        else {
+            return;
+        };
+        let Some(found) = self.observations.get_mut(at) else {
+            return;
+        };
         if found.is_leaving || found.ended(response, now, events) == End::Over {
             self.observations.swap_remove(at);
         }
@@ -324,18 +386,31 @@ impl Coap {
 
     /// Ends an observation at once.
     fn end_observation(&mut self, subscription: SubscriptionId, now: Time) {
-        let Some(at) = self.observations.iter().position(|one| one.subscription == subscription) else { return };
+        let Some(at) = self
+            .observations
+            .iter()
+            .position(|one| one.subscription == subscription)
+        else {
+            return;
+        };
         let gone = self.observations.swap_remove(at);
         if let Some(request) = gone.request {
             self.asked.remove(&request);
-            self.side.cancel(request, Cancel::Deregister, now, &mut self.scratch);
+            self.side
+                .cancel(request, Cancel::Deregister, now, &mut self.scratch);
         }
     }
 
     /// Registers observations again that have ended and are due.
     fn register_due(&mut self, now: Time) {
         for at in 0..self.observations.len() {
-            let Some(found) = self.observations.get_mut(at).filter(|one| one.retry_at <= now) else { continue };
+            let Some(found) = self
+                .observations
+                .get_mut(at)
+                .filter(|one| one.retry_at <= now)
+            else {
+                continue;
+            };
             found.retry_at = Time::NEVER;
             let (subscription, reliability) = (found.subscription, found.reliability);
             let address = std::mem::take(&mut found.address);
@@ -361,12 +436,24 @@ impl Coap {
         let mut wording = std::mem::take(&mut self.wording);
         let (queue, qos) = (self.settings.queue, u8::from(keeps_all));
         let queries = [format_args!("queue={queue}"), format_args!("qos={qos}")];
-        let wanted = if keeps_all { &queries[..] } else { &queries[1..] };
-        let request = wording.get(address, wanted, &self.settings.clone()).and_then(|options| {
-            let options = options.as_slice();
-            let request = RequestOut { code: Code::GET, confirmable: true, options, payload: &[], observe: true };
-            self.request(&request, Purpose::Observe(subscription), now)
-        });
+        let wanted = if keeps_all {
+            &queries[..]
+        } else {
+            &queries[1..]
+        };
+        let request = wording
+            .get(address, wanted, &self.settings.clone())
+            .and_then(|options| {
+                let options = options.as_slice();
+                let request = RequestOut {
+                    code: Code::GET,
+                    confirmable: true,
+                    options,
+                    payload: &[],
+                    observe: true,
+                };
+                self.request(&request, Purpose::Observe(subscription), now)
+            });
         self.wording = wording;
         if let (Ok(request), true) = (&request, keeps_all) {
             self.side.keep_all(*request);
@@ -375,19 +462,41 @@ impl Coap {
     }
 
     /// A publish that is not answered.
-    fn tell(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn tell(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear { &[][..] } else { message.payload };
-        let said = self.wording.publish(message, Resource::Data, true, false, &stamp, &self.settings);
+        let payload = if message.retain == crate::Retain::Clear {
+            &[][..]
+        } else {
+            message.payload
+        };
+        let said =
+            self.wording
+                .publish(message, Resource::Data, true, false, &stamp, &self.settings);
         let (code, options) = said?;
-        let told = self.side.tell(self.peer, code, options.as_slice(), payload, now, &mut out.bytes);
+        let told = self.side.tell(
+            self.peer,
+            code,
+            options.as_slice(),
+            payload,
+            now,
+            &mut out.bytes,
+        );
         let is_told = match told {
             Ok(()) => true,
-            Err(RequestRefused::TooLarge) => return self.put(message, Purpose::Unawaited, now, out),
+            Err(RequestRefused::TooLarge) => {
+                return self.put(message, Purpose::Unawaited, now, out);
+            }
             Err(_) => false,
         };
         out.end_datagram();
-        if self.ping.is_none() && (!is_told || self.side.unanswered(self.peer) >= UNANSWERED_MAX / 2) {
+        if self.ping.is_none()
+            && (!is_told || self.side.unanswered(self.peer) >= UNANSWERED_MAX / 2)
+        {
             self.ask_whether_there(now, out);
         }
         if !is_told {
@@ -398,7 +507,11 @@ impl Coap {
     }
 
     fn ask_whether_there(&mut self, now: Time, out: &mut Output) {
-        self.ping = self.side.ping(self.peer, now, &mut self.scratch).ok().map(|ping| (ping, now));
+        self.ping = self
+            .side
+            .ping(self.peer, now, &mut self.scratch)
+            .ok()
+            .map(|ping| (ping, now));
         self.flush(out);
     }
 
@@ -415,12 +528,29 @@ impl Coap {
             return Err(Refusal::Window);
         }
         let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear { &[][..] } else { message.payload };
+        let payload = if message.retain == crate::Retain::Clear {
+            &[][..]
+        } else {
+            message.payload
+        };
         let mut wording = std::mem::take(&mut self.wording);
-        let result = match wording.publish(message, Resource::Data, false, false, &stamp, &self.settings) {
+        let result = match wording.publish(
+            message,
+            Resource::Data,
+            false,
+            false,
+            &stamp,
+            &self.settings,
+        ) {
             Ok((code, options)) => {
                 let options = options.as_slice();
-                let request = RequestOut { code, confirmable: true, options, payload, observe: false };
+                let request = RequestOut {
+                    code,
+                    confirmable: true,
+                    options,
+                    payload,
+                    observe: false,
+                };
                 self.request(&request, purpose, now)
             }
             Err(refusal) => Err(refusal),
@@ -430,7 +560,11 @@ impl Coap {
         result?;
         self.in_flight += 1;
         self.flush(out);
-        Ok(if purpose == Purpose::Unawaited { Departure::Gone } else { Departure::Awaited })
+        Ok(if purpose == Purpose::Unawaited {
+            Departure::Gone
+        } else {
+            Departure::Awaited
+        })
     }
 }
 
@@ -443,7 +577,11 @@ impl Transport for Coap {
         let is_ours = !self.settings.is_plain();
         Capabilities {
             reliability_max: Reliability::AtLeastOnce,
-            receive_max: if is_ours { Reliability::AtLeastOnce } else { Reliability::AtMostOnce },
+            receive_max: if is_ours {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            },
             stamps: self.stamps,
             carries_stamps: self.stamps,
             wildcards: false,
@@ -468,7 +606,13 @@ impl Transport for Coap {
         self.peer = peer;
         (self.state, self.heard) = (State::Asking, now);
         let hello = words::hello();
-        let request = RequestOut { code: Code::GET, confirmable: true, options: &hello, payload: &[], observe: false };
+        let request = RequestOut {
+            code: Code::GET,
+            confirmable: true,
+            options: &hello,
+            payload: &[],
+            observe: false,
+        };
         // A fresh machine has room for one request.
         let _ = self.request(&request, Purpose::Hello, now);
         self.flush(out);
@@ -486,7 +630,9 @@ impl Transport for Coap {
         }
         (self.heard, self.unheard) = (now, 0);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let event = self.side.handle_datagram(self.peer, input, now, &mut scratch);
+        let event = self
+            .side
+            .handle_datagram(self.peer, input, now, &mut scratch);
         self.scratch = scratch;
         if let Some(event) = event {
             self.on_event(event, now, events);
@@ -499,12 +645,26 @@ impl Transport for Coap {
         if self.state == State::Closed {
             return Time::NEVER;
         }
-        let retry = self.observations.iter().map(|one| one.retry_at).min().unwrap_or(Time::NEVER);
-        let pause = if self.was_full && self.pause_until > Time::ZERO { self.pause_until } else { Time::NEVER };
+        let retry = self
+            .observations
+            .iter()
+            .map(|one| one.retry_at)
+            .min()
+            .unwrap_or(Time::NEVER);
+        let pause = if self.was_full && self.pause_until > Time::ZERO {
+            self.pause_until
+        } else {
+            Time::NEVER
+        };
         self.side.poll_timeout().min(retry).min(pause)
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         if self.pause_until <= now {
             self.pause_until = Time::ZERO;
         }
@@ -514,7 +674,12 @@ impl Transport for Coap {
         self.finish(now, out, events)
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         if self.state != State::Up {
             return Err(Refusal::NotConnected);
         }
@@ -524,23 +689,42 @@ impl Transport for Coap {
         }
         match message.reliability {
             Reliability::AtMostOnce => self.tell(message, now, out),
-            Reliability::AtLeastOnce => self.put(message, Purpose::Publish { id: message.id, sent_at: now }, now, out),
+            Reliability::AtLeastOnce => self.put(
+                message,
+                Purpose::Publish {
+                    id: message.id,
+                    sent_at: now,
+                },
+                now,
+                out,
+            ),
             Reliability::ExactlyOnce => Err(Refusal::Unsupported("CoAP knows no exactly once")),
         }
     }
 
     fn abandon(&mut self, id: MessageId) {
         let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Publish { id: known, .. } if *known == id);
-        let Some(request) = self.asked.iter().find(|(_, purpose)| is_it(purpose)).map(|(request, _)| *request) else {
+        let Some(request) = self
+            .asked
+            .iter()
+            .find(|(_, purpose)| is_it(purpose))
+            .map(|(request, _)| *request)
+        else {
             return;
         };
         self.asked.remove(&request);
         self.in_flight = self.in_flight.saturating_sub(1);
         // Nothing is written by that but what waited behind it, which the next call sends.
-        self.side.cancel(request, Cancel::Forget, self.heard, &mut self.scratch);
+        self.side
+            .cancel(request, Cancel::Forget, self.heard, &mut self.scratch);
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if self.state != State::Up {
             return Err(Refusal::NotConnected);
         }
@@ -550,15 +734,30 @@ impl Transport for Coap {
         self.end_observation(wish.subscription, now);
         let request = self.observe(wish.subscription, wish.filter, wish.reliability, now)?;
         let (name, last_values) = (wish.subscription, wish.last_values);
-        self.observations.push(Observation::new(name, wish.filter, wish.reliability, last_values, request));
+        self.observations.push(Observation::new(
+            name,
+            wish.filter,
+            wish.reliability,
+            last_values,
+            request,
+        ));
         self.flush(out);
         Ok(())
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let found = self.observations.iter_mut().find(|one| one.subscription == subscription);
+        let found = self
+            .observations
+            .iter_mut()
+            .find(|one| one.subscription == subscription);
         match found {
-            Some(one) if one.request.is_some_and(|request| self.side.is_gathering(request)) => one.is_leaving = true,
+            Some(one)
+                if one
+                    .request
+                    .is_some_and(|request| self.side.is_gathering(request)) =>
+            {
+                one.is_leaving = true
+            }
             _ => {
                 self.end_observation(subscription, now);
                 self.flush(out);
@@ -582,29 +781,60 @@ impl Transport for Coap {
         }
         let mut wording = std::mem::take(&mut self.wording);
         let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let question = Outbound { reliability: Reliability::AtLeastOnce, retain: crate::Retain::No, ..*message };
-        let result = wording.publish(&question, Resource::Rpc, false, false, &stamp, &self.settings).and_then(
-            |(code, options)| {
+        let question = Outbound {
+            reliability: Reliability::AtLeastOnce,
+            retain: crate::Retain::No,
+            ..*message
+        };
+        let result = wording
+            .publish(
+                &question,
+                Resource::Rpc,
+                false,
+                false,
+                &stamp,
+                &self.settings,
+            )
+            .and_then(|(code, options)| {
                 let (options, payload) = (options.as_slice(), message.payload);
-                let question = RequestOut { code, confirmable: true, options, payload, observe: false };
+                let question = RequestOut {
+                    code,
+                    confirmable: true,
+                    options,
+                    payload,
+                    observe: false,
+                };
                 Coap::request(self, &question, Purpose::Question(request), now)
-            },
-        );
+            });
         self.wording = wording;
         self.flush(out);
         result.map(|_| ())
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if self.state != State::Up {
             return Err(Refusal::NotConnected);
         }
         let mut wording = std::mem::take(&mut self.wording);
-        let result = wording.get(address, &[], &self.settings).and_then(|options| {
-            let options = options.as_slice();
-            let question = RequestOut { code: Code::GET, confirmable: true, options, payload: &[], observe: false };
-            Coap::request(self, &question, Purpose::Read(request), now)
-        });
+        let result = wording
+            .get(address, &[], &self.settings)
+            .and_then(|options| {
+                let options = options.as_slice();
+                let question = RequestOut {
+                    code: Code::GET,
+                    confirmable: true,
+                    options,
+                    payload: &[],
+                    observe: false,
+                };
+                Coap::request(self, &question, Purpose::Read(request), now)
+            });
         self.wording = wording;
         self.flush(out);
         result.map(|_| ())
@@ -619,7 +849,10 @@ impl Transport for Coap {
 
     fn probe(&mut self, now: Time, out: &mut Output) -> usize {
         // An answer would say that nothing more comes of what has left.
-        if self.state != State::Up || self.ping.is_some() || self.observations.iter().any(|one| one.is_leaving) {
+        if self.state != State::Up
+            || self.ping.is_some()
+            || self.observations.iter().any(|one| one.is_leaving)
+        {
             return 0;
         }
         let before = out.bytes.len();
@@ -630,7 +863,8 @@ impl Transport for Coap {
     fn close(&mut self, now: Time, out: &mut Output) {
         for observation in std::mem::take(&mut self.observations) {
             if let Some(request) = observation.request {
-                self.side.cancel(request, Cancel::Deregister, now, &mut self.scratch);
+                self.side
+                    .cancel(request, Cancel::Deregister, now, &mut self.scratch);
             }
         }
         self.flush(out);
@@ -657,12 +891,18 @@ impl Transport for Coap {
 }
 
 fn nobody() -> LinkFault {
-    LinkFault { words: "nobody answers at this address".to_owned(), is_final: false }
+    LinkFault {
+        words: "nobody answers at this address".to_owned(),
+        is_final: false,
+    }
 }
 
 /// A fresh machine.
 fn machine(endpoint: &Endpoint, settings: &CoapSettings) -> ClientSide {
-    let usual = Transmission { nstart: settings.nstart.max(1), ..Transmission::default() };
+    let usual = Transmission {
+        nstart: settings.nstart.max(1),
+        ..Transmission::default()
+    };
     let transmission = match settings.adaptive_timeout {
         true => Transmission {
             ack_timeout: FIRST_WAIT,
@@ -677,7 +917,11 @@ fn machine(endpoint: &Endpoint, settings: &CoapSettings) -> ClientSide {
         transmission,
         response_bytes_max: settings.body_bytes_max,
         understood_options: Vec::new(),
-        token_bytes: if endpoint.is_encrypted { 1 } else { settings.token_bytes },
+        token_bytes: if endpoint.is_encrypted {
+            1
+        } else {
+            settings.token_bytes
+        },
         probing_allowance: UNANSWERED_MAX,
         ..ClientSettings::default()
     };

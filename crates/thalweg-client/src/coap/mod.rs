@@ -18,11 +18,15 @@ use crate::transport::Refusal;
 /// Why a filter cannot be observed: an observation is of one resource.
 fn unobservable(filter: &str, is_thalweg: bool) -> Option<Refusal> {
     if filter.starts_with("$share/") || filter.starts_with("$q/") {
-        return Some(Refusal::Unsupported("CoAP has no shared subscriptions, and takes from queues one by one"));
+        return Some(Refusal::Unsupported(
+            "CoAP has no shared subscriptions, and takes from queues one by one",
+        ));
     }
     let has_wildcard = filter.split('/').any(|level| level == "+" || level == "#");
     if has_wildcard {
-        return Some(Refusal::Unsupported("CoAP observes single addresses, no wildcards"));
+        return Some(Refusal::Unsupported(
+            "CoAP observes single addresses, no wildcards",
+        ));
     }
     presence::refusal(filter, is_thalweg)
 }

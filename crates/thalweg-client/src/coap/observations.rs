@@ -81,13 +81,19 @@ impl<R> Observation<R> {
         let is_first = !std::mem::replace(&mut self.has_state, true);
         let mut hasher = FixedState::default().build_hasher();
         hasher.write(payload);
-        hasher.write_u32(options.uint(option::CONTENT_FORMAT).map_or(u32::MAX, |format| format));
+        hasher.write_u32(
+            options
+                .uint(option::CONTENT_FORMAT)
+                .map_or(u32::MAX, |format| format),
+        );
         hasher.write(options.get(thalweg_model::STAMP_OPTION).unwrap_or_default());
         let state = hasher.finish();
         let is_known = !is_first && std::mem::replace(&mut self.state, state) == state;
         self.state = state;
         // Registered again, and it is as it was; or nobody has published anything yet.
-        if is_state && (is_known || words::is_nothing(payload, options) || (is_first && !self.last_values)) {
+        if is_state
+            && (is_known || words::is_nothing(payload, options) || (is_first && !self.last_values))
+        {
             return;
         }
         events.received(&Inbound {
@@ -110,14 +116,18 @@ impl<R> Observation<R> {
         self.request = None;
         let refusal = match response {
             None => Refusal::NoAnswer,
-            Some((code, ..)) if code.is_success() => Refusal::Unsupported("the server lets nobody observe this now"),
+            Some((code, ..)) if code.is_success() => {
+                Refusal::Unsupported("the server lets nobody observe this now")
+            }
             Some((code, options, payload)) => words::refusal(code, options, payload),
         };
         // Who was let in before is again, as a rule: the value was cleared, the server has begun anew, or nothing was heard.
         // Rights that are gone, and requests that make no sense, stay so.
         let may_return = match response {
             Some((Code::NOT_FOUND | Code::NOT_ACCEPTABLE, ..)) | None => self.is_told,
-            Some(_) => self.is_told && matches!(refusal, Refusal::Busy(_) | Refusal::Unsupported(_)),
+            Some(_) => {
+                self.is_told && matches!(refusal, Refusal::Busy(_) | Refusal::Unsupported(_))
+            }
         };
         if may_return {
             // At once, then after a second, and ever longer up to a minute.

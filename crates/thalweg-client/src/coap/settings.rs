@@ -43,7 +43,11 @@ impl Default for CoapSettings {
 impl CoapSettings {
     /// For a server with plain resources.
     pub fn plain() -> Self {
-        CoapSettings { base: String::new(), rpc_base: String::new(), ..CoapSettings::default() }
+        CoapSettings {
+            base: String::new(),
+            rpc_base: String::new(),
+            ..CoapSettings::default()
+        }
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -52,6 +56,7 @@ impl CoapSettings {
 
     pub(super) fn seed(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher};
-        self.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish())
+        self.seed
+            .unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish())
     }
 }

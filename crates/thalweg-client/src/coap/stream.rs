@@ -15,8 +15,8 @@ use super::observations::{End, Observation};
 use super::words::{self, OptionList, Resource, StampBytes, Wording};
 use crate::message::Retain;
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound, Output,
-    Refusal, RequestId, SubscribeWish, SubscriptionId, Transport, Welcome,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening,
+    Outbound, Output, Refusal, RequestId, SubscribeWish, SubscriptionId, Transport, Welcome,
 };
 
 /// A lane that speaks CoAP over a stream.
@@ -127,8 +127,18 @@ impl CoapStream {
             }
             put(options, encoder);
         };
-        let token = self.side.request(code, observes, write, payload, &mut out.bytes).map_err(not_sent)?;
-        self.asked.insert(token, Asked { purpose, sent_at: now, has_state: false });
+        let token = self
+            .side
+            .request(code, observes, write, payload, &mut out.bytes)
+            .map_err(not_sent)?;
+        self.asked.insert(
+            token,
+            Asked {
+                purpose,
+                sent_at: now,
+                has_state: false,
+            },
+        );
         self.clock.sent = now;
         Ok(token)
     }
@@ -144,11 +154,22 @@ impl CoapStream {
         let mut wording = std::mem::take(&mut self.wording);
         let queue = self.settings.queue;
         let queries = [format_args!("queue={queue}"), format_args!("qos=1")];
-        let wanted = if reliability == Reliability::AtMostOnce { &[][..] } else { &queries[..] };
+        let wanted = if reliability == Reliability::AtMostOnce {
+            &[][..]
+        } else {
+            &queries[..]
+        };
         let settings = self.settings.clone();
-        let token = wording
-            .get(address, wanted, &settings)
-            .and_then(|options| self.ask(Code::GET, options.as_slice(), &[], Purpose::Observe(subscription), now, out));
+        let token = wording.get(address, wanted, &settings).and_then(|options| {
+            self.ask(
+                Code::GET,
+                options.as_slice(),
+                &[],
+                Purpose::Observe(subscription),
+                now,
+                out,
+            )
+        });
         self.wording = wording;
         token
     }
@@ -162,10 +183,18 @@ impl CoapStream {
     ) -> Result<(), LinkFault> {
         match event {
             ClientEvent::Csm(_) | ClientEvent::Ignored => {}
-            ClientEvent::Response { message, is_last } => self.on_response(&message, is_last, now, events),
+            ClientEvent::Response { message, is_last } => {
+                self.on_response(&message, is_last, now, events)
+            }
             // We are no server. RFC 7252 §5.9.3.2
             ClientEvent::Request(message) => {
-                let _ = self.side.respond(message.token, Code::NOT_IMPLEMENTED, |_| {}, &[], &mut out.bytes);
+                let _ = self.side.respond(
+                    message.token,
+                    Code::NOT_IMPLEMENTED,
+                    |_| {},
+                    &[],
+                    &mut out.bytes,
+                );
             }
             ClientEvent::Ping { token, custody } => self.side.pong(token, custody, &mut out.bytes),
             ClientEvent::Pong { .. } => {
@@ -175,20 +204,43 @@ impl CoapStream {
             }
             ClientEvent::Release(_) => {
                 let words = "the server wants the connection to end".to_owned();
-                return Err(LinkFault { words, is_final: false });
+                return Err(LinkFault {
+                    words,
+                    is_final: false,
+                });
             }
             ClientEvent::Abort(abort) => {
                 let words = String::from_utf8_lossy(abort.diagnostic);
-                return Err(LinkFault { words: format!("the server ends the connection: {words}"), is_final: false });
+                return Err(LinkFault {
+                    words: format!("the server ends the connection: {words}"),
+                    is_final: false,
+                });
             }
         }
         Ok(())
     }
 
-    fn on_response(&mut self, message: &StreamMessage<'_>, is_last: bool, now: Time, events: &mut dyn Events) {
-        let StreamMessage { code, token, options, payload } = *message;
-        let Some(asked) = self.asked.get_mut(&token) else { return };
-        let Asked { purpose, sent_at, has_state } = *asked;
+    fn on_response(
+        &mut self,
+        message: &StreamMessage<'_>,
+        is_last: bool,
+        now: Time,
+        events: &mut dyn Events,
+    ) {
+        let StreamMessage {
+            code,
+            token,
+            options,
+            payload,
+        } = *message;
+        let Some(asked) = self.asked.get_mut(&token) else {
+            return;
+        };
+        let Asked {
+            purpose,
+            sent_at,
+            has_state,
+        } = *asked;
         asked.has_state = true;
         if is_last {
             self.asked.remove(&token);
@@ -211,10 +263,16 @@ impl CoapStream {
                 events.settled(id, words::outcome(code, &options, payload));
             }
             Purpose::Observe(subscription) => {
-                let Some(at) = self.observations.iter().position(|one| one.subscription == subscription) else {
+                let Some(at) = self
+                    .observations
+                    .iter()
+                    .position(|one| one.subscription == subscription)
+                else {
                     return;
                 };
-                let Some(found) = self.observations.get_mut(at) else { return };
+                let Some(found) = self.observations.get_mut(at) else {
+                    return;
+                };
                 let reliability = found.reliability.min(Reliability::AtLeastOnce);
                 if !is_last {
                     found.notified(!has_state, reliability, &options, payload, events);
@@ -228,7 +286,11 @@ impl CoapStream {
     }
 
     fn make_room(&mut self, now: Time, events: &mut dyn Events) {
-        if self.was_full && self.in_flight < WINDOW && self.pause_until <= now && self.state == State::Up {
+        if self.was_full
+            && self.in_flight < WINDOW
+            && self.pause_until <= now
+            && self.state == State::Up
+        {
             self.was_full = false;
             events.room();
         }
@@ -236,7 +298,13 @@ impl CoapStream {
 
     /// A Ping is due, or its Pong is overdue.
     fn keep_alive_due(&self) -> Time {
-        let Clock { keep_alive, sent, heard, pinged, .. } = self.clock;
+        let Clock {
+            keep_alive,
+            sent,
+            heard,
+            pinged,
+            ..
+        } = self.clock;
         match (self.state, pinged) {
             (State::Up, Some(at)) => at + PATIENCE.max(Span::from_nanos(keep_alive.nanos() / 2)),
             (State::Up, None) if keep_alive > Span::ZERO => sent.min(heard) + keep_alive,
@@ -247,7 +315,13 @@ impl CoapStream {
     /// Registers observations again that have ended and are due.
     fn register_due(&mut self, now: Time, out: &mut Output) {
         for at in 0..self.observations.len() {
-            let Some(found) = self.observations.get_mut(at).filter(|one| one.retry_at <= now) else { continue };
+            let Some(found) = self
+                .observations
+                .get_mut(at)
+                .filter(|one| one.retry_at <= now)
+            else {
+                continue;
+            };
             found.retry_at = Time::NEVER;
             let (subscription, reliability) = (found.subscription, found.reliability);
             let address = std::mem::take(&mut found.address);
@@ -263,7 +337,11 @@ impl CoapStream {
     }
 
     fn may_ask(&self) -> Result<(), Refusal> {
-        if self.state == State::Up { Ok(()) } else { Err(Refusal::NotConnected) }
+        if self.state == State::Up {
+            Ok(())
+        } else {
+            Err(Refusal::NotConnected)
+        }
     }
 }
 
@@ -277,7 +355,11 @@ impl Transport for CoapStream {
         let message_bytes_max = self.side.peer().message_bytes_max as usize;
         Capabilities {
             reliability_max: Reliability::AtLeastOnce,
-            receive_max: if is_ours { Reliability::AtLeastOnce } else { Reliability::AtMostOnce },
+            receive_max: if is_ours {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            },
             stamps: self.stamps,
             carries_stamps: self.stamps,
             wildcards: false,
@@ -321,7 +403,10 @@ impl Transport for CoapStream {
     ) -> Result<usize, LinkFault> {
         let mut consumed = 0;
         loop {
-            match self.side.handle_input(input.get(consumed..).unwrap_or_default()) {
+            match self
+                .side
+                .handle_input(input.get(consumed..).unwrap_or_default())
+            {
                 Ok(None) => break,
                 Ok(Some((bytes, event))) => {
                     consumed += bytes;
@@ -330,7 +415,10 @@ impl Transport for CoapStream {
                 }
                 Err(fault) => {
                     self.side.fault(&fault, &mut out.bytes);
-                    return Err(LinkFault { words: fault.to_string(), is_final: false });
+                    return Err(LinkFault {
+                        words: fault.to_string(),
+                        is_final: false,
+                    });
                 }
             }
         }
@@ -344,16 +432,33 @@ impl Transport for CoapStream {
             State::Closed => Time::NEVER,
             State::Asking => self.clock.welcome_by,
             State::Up => {
-                let retry = self.observations.iter().map(|one| one.retry_at).min().unwrap_or(Time::NEVER);
-                let pause = if self.was_full && self.pause_until > Time::ZERO { self.pause_until } else { Time::NEVER };
+                let retry = self
+                    .observations
+                    .iter()
+                    .map(|one| one.retry_at)
+                    .min()
+                    .unwrap_or(Time::NEVER);
+                let pause = if self.was_full && self.pause_until > Time::ZERO {
+                    self.pause_until
+                } else {
+                    Time::NEVER
+                };
                 self.keep_alive_due().min(retry).min(pause)
             }
         }
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         if self.state == State::Asking && self.clock.welcome_by <= now {
-            return Err(LinkFault { words: "the server does not answer".to_owned(), is_final: false });
+            return Err(LinkFault {
+                words: "the server does not answer".to_owned(),
+                is_final: false,
+            });
         }
         if self.pause_until <= now {
             self.pause_until = Time::ZERO;
@@ -361,7 +466,10 @@ impl Transport for CoapStream {
         if self.keep_alive_due() <= now {
             match self.clock.pinged {
                 Some(at) if self.clock.heard <= at => {
-                    return Err(LinkFault { words: "the server has not answered Ping".to_owned(), is_final: false });
+                    return Err(LinkFault {
+                        words: "the server has not answered Ping".to_owned(),
+                        is_final: false,
+                    });
                 }
                 _ => self.clock.pinged = None,
             }
@@ -372,7 +480,12 @@ impl Transport for CoapStream {
         Ok(())
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         self.may_ask()?;
         let is_unanswered = message.reliability == Reliability::AtMostOnce;
         if message.reliability == Reliability::ExactlyOnce {
@@ -383,18 +496,38 @@ impl Transport for CoapStream {
             return Err(Refusal::Window);
         }
         let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == Retain::Clear { &[][..] } else { message.payload };
+        let payload = if message.retain == Retain::Clear {
+            &[][..]
+        } else {
+            message.payload
+        };
         let mut wording = std::mem::take(&mut self.wording);
-        let said = wording.publish(message, Resource::Data, is_unanswered, true, &stamp, &self.settings);
+        let said = wording.publish(
+            message,
+            Resource::Data,
+            is_unanswered,
+            true,
+            &stamp,
+            &self.settings,
+        );
         let result = said.and_then(|(code, options): (Code, OptionList<'_>)| {
             let options = options.as_slice();
             if is_unanswered {
                 self.clock.sent = now;
                 let write = |encoder: &mut Encoder<'_>| put(options, encoder);
-                self.side.tell(code, write, payload, &mut out.bytes).map_err(not_sent)?;
+                self.side
+                    .tell(code, write, payload, &mut out.bytes)
+                    .map_err(not_sent)?;
                 return Ok(Departure::Gone);
             }
-            self.ask(code, options, payload, Purpose::Publish(message.id), now, out)?;
+            self.ask(
+                code,
+                options,
+                payload,
+                Purpose::Publish(message.id),
+                now,
+                out,
+            )?;
             self.in_flight += 1;
             Ok(Departure::Awaited)
         });
@@ -403,7 +536,12 @@ impl Transport for CoapStream {
         result
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         self.may_ask()?;
         if let Some(refusal) = super::unobservable(wish.filter, self.stamps) {
             return Err(refusal);
@@ -411,12 +549,24 @@ impl Transport for CoapStream {
         self.unsubscribe(wish.subscription, now, out);
         let token = self.observe(wish.subscription, wish.filter, wish.reliability, now, out)?;
         let (name, last_values) = (wish.subscription, wish.last_values);
-        self.observations.push(Observation::new(name, wish.filter, wish.reliability, last_values, token));
+        self.observations.push(Observation::new(
+            name,
+            wish.filter,
+            wish.reliability,
+            last_values,
+            token,
+        ));
         Ok(())
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let Some(at) = self.observations.iter().position(|one| one.subscription == subscription) else { return };
+        let Some(at) = self
+            .observations
+            .iter()
+            .position(|one| one.subscription == subscription)
+        else {
+            return;
+        };
         let gone = self.observations.swap_remove(at);
         let Some(token) = gone.request else { return };
         self.asked.remove(&token);
@@ -428,7 +578,9 @@ impl Transport for CoapStream {
                 put(options.as_slice(), encoder);
             };
             // The answer is one more that nobody waits for.
-            let _ = self.side.request_again(token, Code::GET, write, &[], &mut out.bytes);
+            let _ = self
+                .side
+                .request_again(token, Code::GET, write, &[], &mut out.bytes);
             self.clock.sent = now;
         }
         self.wording = wording;
@@ -447,30 +599,65 @@ impl Transport for CoapStream {
     ) -> Result<(), Refusal> {
         self.may_ask()?;
         let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let question = Outbound { reliability: Reliability::AtLeastOnce, retain: Retain::No, ..*message };
+        let question = Outbound {
+            reliability: Reliability::AtLeastOnce,
+            retain: Retain::No,
+            ..*message
+        };
         let mut wording = std::mem::take(&mut self.wording);
-        let said = wording.publish(&question, Resource::Rpc, false, false, &stamp, &self.settings);
+        let said = wording.publish(
+            &question,
+            Resource::Rpc,
+            false,
+            false,
+            &stamp,
+            &self.settings,
+        );
         let result = said.and_then(|(code, options)| {
-            self.ask(code, options.as_slice(), message.payload, Purpose::Question(request), now, out)
+            self.ask(
+                code,
+                options.as_slice(),
+                message.payload,
+                Purpose::Question(request),
+                now,
+                out,
+            )
         });
         self.wording = wording;
         result.map(|_| ())
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         self.may_ask()?;
         let mut wording = std::mem::take(&mut self.wording);
-        let result = wording
-            .get(address, &[], &self.settings)
-            .map(|options| self.ask(Code::GET, options.as_slice(), &[], Purpose::Read(request), now, out));
+        let result = wording.get(address, &[], &self.settings).map(|options| {
+            self.ask(
+                Code::GET,
+                options.as_slice(),
+                &[],
+                Purpose::Read(request),
+                now,
+                out,
+            )
+        });
         self.wording = wording;
         result?.map(|_| ())
     }
 
     fn forget(&mut self, request: RequestId) {
-        let is_it =
-            |purpose: &Purpose| matches!(purpose, Purpose::Question(asked) | Purpose::Read(asked) if *asked == request);
-        if let Some(token) = self.asked.iter().find(|(_, asked)| is_it(&asked.purpose)).map(|(token, _)| *token) {
+        let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Question(asked) | Purpose::Read(asked) if *asked == request);
+        if let Some(token) = self
+            .asked
+            .iter()
+            .find(|(_, asked)| is_it(&asked.purpose))
+            .map(|(token, _)| *token)
+        {
             // What still comes is ignored.
             self.asked.remove(&token);
             self.side.forget(token);
@@ -508,9 +695,13 @@ impl Transport for CoapStream {
 }
 
 fn machine(settings: &CoapSettings) -> ClientSide {
-    let message_bytes_max = u32::try_from(settings.body_bytes_max.saturating_add(1024)).unwrap_or(u32::MAX);
+    let message_bytes_max =
+        u32::try_from(settings.body_bytes_max.saturating_add(1024)).unwrap_or(u32::MAX);
     // Without blocks a server sends what there is as one message, or says that it is too large.
-    ClientSide::new(StreamSettings { message_bytes_max, blockwise: false })
+    ClientSide::new(StreamSettings {
+        message_bytes_max,
+        blockwise: false,
+    })
 }
 
 fn put(options: &[OptionOut<'_>], encoder: &mut Encoder<'_>) {
@@ -524,9 +715,9 @@ fn put(options: &[OptionOut<'_>], encoder: &mut Encoder<'_>) {
 
 fn not_sent(why: NotSent) -> Refusal {
     match why {
-        NotSent::TooLarge { message_bytes_max } => {
-            Refusal::TooLarge { limit: (message_bytes_max as usize).saturating_sub(512) }
-        }
+        NotSent::TooLarge { message_bytes_max } => Refusal::TooLarge {
+            limit: (message_bytes_max as usize).saturating_sub(512),
+        },
         NotSent::TooManyRequests => Refusal::Window,
         NotSent::Closed => Refusal::NotConnected,
     }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Event, Notice, Notified, Observe, OptionOut, Options, RelationId, Request, Response,
-    ServerSettings, ServerSide, SharedBody, Transmission, Value, option,
+    Code, Datagrams, Delivery, Event, Notice, Notified, Observe, OptionOut, Options, RelationId,
+    Request, Response, ServerSettings, ServerSide, SharedBody, Transmission, Value, option,
 };
 use thalweg_model::{Reliability, STAMP_OPTION, Span, Stamp, Time};
 use thalweg_wire::testkit::Dice;
@@ -15,8 +15,8 @@ use thalweg_wire::testkit::Dice;
 use super::*;
 use crate::message::Retain;
 use crate::transport::{
-    Departure, Endpoint, LinkFault, Medium, Outbound, Output, Refusal, RequestId, Settled, SubscribeWish,
-    SubscriptionId, Transport,
+    Departure, Endpoint, LinkFault, Medium, Outbound, Output, Refusal, RequestId, Settled,
+    SubscribeWish, SubscriptionId, Transport,
 };
 use crate::witness::{Got, Told, Witness, message, opening};
 
@@ -25,16 +25,30 @@ mod lossy;
 mod streams;
 
 fn endpoint(medium: Medium) -> Endpoint {
-    Endpoint { host: "test".to_owned(), port: 5683, medium, is_encrypted: false, websocket: None }
+    Endpoint {
+        host: "test".to_owned(),
+        port: 5683,
+        medium,
+        is_encrypted: false,
+        websocket: None,
+    }
 }
 
 fn settings() -> CoapSettings {
-    CoapSettings { seed: Some(11), ..CoapSettings::default() }
+    CoapSettings {
+        seed: Some(11),
+        ..CoapSettings::default()
+    }
 }
 
 fn wish(number: u32, filter: &str) -> SubscribeWish<'_> {
     let reliability = Reliability::AtLeastOnce;
-    SubscribeWish { subscription: SubscriptionId(number), filter, reliability, last_values: true }
+    SubscribeWish {
+        subscription: SubscriptionId(number),
+        filter,
+        reliability,
+        last_values: true,
+    }
 }
 
 /// What a broker keeps, whatever carries it.
@@ -61,15 +75,21 @@ struct Kept {
 impl Kept {
     fn options(&self, with_tag: bool) -> Vec<OptionOut<'_>> {
         let tag = with_tag.then_some((option::ETAG, Value::Opaque(b"tag")));
-        let format = self.format.map(|format| (option::CONTENT_FORMAT, Value::Uint(format)));
-        let stamp = Some((STAMP_OPTION, Value::Opaque(&self.stamp[..]))).filter(|_| !self.stamp.is_empty());
+        let format = self
+            .format
+            .map(|format| (option::CONTENT_FORMAT, Value::Uint(format)));
+        let stamp =
+            Some((STAMP_OPTION, Value::Opaque(&self.stamp[..]))).filter(|_| !self.stamp.is_empty());
         [tag, format, stamp].into_iter().flatten().collect()
     }
 }
 
 /// What a request is about.
 fn path(options: &Options<'_>) -> String {
-    let levels: Vec<_> = options.all(option::URI_PATH).map(|level| String::from_utf8_lossy(level)).collect();
+    let levels: Vec<_> = options
+        .all(option::URI_PATH)
+        .map(|level| String::from_utf8_lossy(level))
+        .collect();
     levels.join("/")
 }
 
@@ -83,13 +103,22 @@ impl Book {
     }
 
     /// A publish. Returns the answer, and where something has changed.
-    fn publish(&mut self, code: Code, options: &Options<'_>, payload: &[u8]) -> (Code, Option<String>) {
-        let queries = options.all(option::URI_QUERY).map(|query| String::from_utf8_lossy(query).into_owned());
+    fn publish(
+        &mut self,
+        code: Code,
+        options: &Options<'_>,
+        payload: &[u8],
+    ) -> (Code, Option<String>) {
+        let queries = options
+            .all(option::URI_QUERY)
+            .map(|query| String::from_utf8_lossy(query).into_owned());
         self.queries = queries.collect();
         if let Some((code, _)) = self.verdict {
             return (code, None);
         }
-        let Some(address) = self.address(options) else { return (Code::NOT_FOUND, None) };
+        let Some(address) = self.address(options) else {
+            return (Code::NOT_FOUND, None);
+        };
         let stamp = options.get(STAMP_OPTION).unwrap_or_default().to_vec();
         if !stamp.is_empty() && !self.stamps.insert(stamp.clone()) {
             return (Code::CHANGED, None);
@@ -100,7 +129,14 @@ impl Book {
             return (Code::DELETED, Some(address));
         }
         let format = options.uint(option::CONTENT_FORMAT);
-        self.values.insert(address.clone(), Kept { payload: payload.to_vec(), format, stamp });
+        self.values.insert(
+            address.clone(),
+            Kept {
+                payload: payload.to_vec(),
+                format,
+                stamp,
+            },
+        );
         (Code::CHANGED, Some(address))
     }
 
@@ -131,11 +167,26 @@ struct Observer {
 
 impl Broker {
     fn new(seed: u64) -> Broker {
-        let transmission = Transmission { ack_timeout: Span::from_millis(300), ..Transmission::default() };
-        let settings = ServerSettings { transmission, notifications_per_round_trip: 0, ..ServerSettings::default() };
+        let transmission = Transmission {
+            ack_timeout: Span::from_millis(300),
+            ..Transmission::default()
+        };
+        let settings = ServerSettings {
+            transmission,
+            notifications_per_round_trip: 0,
+            ..ServerSettings::default()
+        };
         let side = ServerSide::new(Arc::new(settings), seed);
-        let book = Book { announces: true, ..Book::default() };
-        Broker { side, book, observers: BTreeMap::new(), cookie: 0 }
+        let book = Book {
+            announces: true,
+            ..Book::default()
+        };
+        Broker {
+            side,
+            book,
+            observers: BTreeMap::new(),
+            cookie: 0,
+        }
     }
 
     fn on_request(&mut self, request: &Request<'_>, now: Time, out: &mut Datagrams) {
@@ -144,48 +195,110 @@ impl Broker {
         let path = path(options);
         if path == ".well-known/core" {
             let (code, payload) = self.book.well_known();
-            self.side.respond(exchange, &Response { code, options: &[], payload }, now, out);
+            self.side.respond(
+                exchange,
+                &Response {
+                    code,
+                    options: &[],
+                    payload,
+                },
+                now,
+                out,
+            );
             return;
         }
         if let Some(question) = path.strip_prefix("rpc/") {
             let answer = format!("{question}: {}", String::from_utf8_lossy(&request.payload));
-            let answer = Response { code: Code::CONTENT, options: &[], payload: answer.as_bytes() };
+            let answer = Response {
+                code: Code::CONTENT,
+                options: &[],
+                payload: answer.as_bytes(),
+            };
             let nobody = Response::of(Code::NOT_FOUND);
-            self.side.respond(exchange, if question == "nobody" { &nobody } else { &answer }, now, out);
+            self.side.respond(
+                exchange,
+                if question == "nobody" {
+                    &nobody
+                } else {
+                    &answer
+                },
+                now,
+                out,
+            );
             return;
         }
         if request.code != Code::GET {
             let (code, changed) = self.book.publish(request.code, options, &request.payload);
-            let pause = self.book.verdict.map(|(_, seconds)| (option::MAX_AGE, Value::Uint(seconds)));
+            let pause = self
+                .book
+                .verdict
+                .map(|(_, seconds)| (option::MAX_AGE, Value::Uint(seconds)));
             let pause: Vec<_> = pause.into_iter().collect();
-            self.side.respond(exchange, &Response { code, options: &pause, payload: b"" }, now, out);
+            self.side.respond(
+                exchange,
+                &Response {
+                    code,
+                    options: &pause,
+                    payload: b"",
+                },
+                now,
+                out,
+            );
             if let Some(address) = changed {
                 self.tell(&address, now, out);
             }
             return;
         }
-        let Some(address) = self.book.address(options) else { return };
+        let Some(address) = self.book.address(options) else {
+            return;
+        };
         let value = self.book.values.get(&address).cloned();
         if request.observe == Some(Observe::Register) {
             let known = request.relation.map(|(_, cookie)| cookie);
             let cookie = known.unwrap_or(self.cookie + 1);
-            let relation = self.side.observe(exchange, cookie, None, now).expect("it was asked for");
+            let relation = self
+                .side
+                .observe(exchange, cookie, None, now)
+                .expect("it was asked for");
             if known.is_none() {
                 self.cookie = cookie;
-                let keeps_all = options.all(option::URI_QUERY).any(|query| query == b"qos=1");
+                let keeps_all = options
+                    .all(option::URI_QUERY)
+                    .any(|query| query == b"qos=1");
                 let waiting = VecDeque::new();
-                self.observers.insert(cookie, Observer { relation, address, keeps_all, waiting, is_busy: false });
+                self.observers.insert(
+                    cookie,
+                    Observer {
+                        relation,
+                        address,
+                        keeps_all,
+                        waiting,
+                        is_busy: false,
+                    },
+                );
             }
             let kept = value.unwrap_or_default();
-            let options = if kept.payload.is_empty() { Vec::new() } else { kept.options(true) };
-            let response = Response { code: Code::CONTENT, options: &options, payload: &kept.payload };
+            let options = if kept.payload.is_empty() {
+                Vec::new()
+            } else {
+                kept.options(true)
+            };
+            let response = Response {
+                code: Code::CONTENT,
+                options: &options,
+                payload: &kept.payload,
+            };
             self.side.respond(exchange, &response, now, out);
         } else {
             if let Some((_, cookie)) = request.relation {
                 self.observers.remove(&cookie);
             }
             let response = match &value {
-                Some(kept) => Response { code: Code::CONTENT, options: &kept.options(true), payload: &kept.payload },
+                Some(kept) => Response {
+                    code: Code::CONTENT,
+                    options: &kept.options(true),
+                    payload: &kept.payload,
+                },
                 None => Response::of(Code::NOT_FOUND),
             };
             self.side.respond(exchange, &response, now, out);
@@ -196,7 +309,13 @@ impl Broker {
         let value = self.book.values.get(address).cloned();
         let cookies: Vec<u64> = self.observers.keys().copied().collect();
         for cookie in cookies {
-            let Some(observer) = self.observers.get_mut(&cookie).filter(|one| one.address == address) else { continue };
+            let Some(observer) = self
+                .observers
+                .get_mut(&cookie)
+                .filter(|one| one.address == address)
+            else {
+                continue;
+            };
             match &value {
                 Some(value) => {
                     if !observer.keeps_all {
@@ -216,11 +335,28 @@ impl Broker {
     }
 
     fn pump(&mut self, cookie: u64, now: Time, out: &mut Datagrams) {
-        while let Some(observer) = self.observers.get_mut(&cookie).filter(|observer| !observer.is_busy) {
-            let Some(kept) = observer.waiting.front() else { return };
-            let body = Arc::new(SharedBody::new(Code::CONTENT, &kept.options(false), &kept.payload));
-            let delivery = if observer.keeps_all { Delivery::Insistent } else { Delivery::Confirmable };
-            match self.side.notify(observer.relation, &body, delivery, now, out) {
+        while let Some(observer) = self
+            .observers
+            .get_mut(&cookie)
+            .filter(|observer| !observer.is_busy)
+        {
+            let Some(kept) = observer.waiting.front() else {
+                return;
+            };
+            let body = Arc::new(SharedBody::new(
+                Code::CONTENT,
+                &kept.options(false),
+                &kept.payload,
+            ));
+            let delivery = if observer.keeps_all {
+                Delivery::Insistent
+            } else {
+                Delivery::Confirmable
+            };
+            match self
+                .side
+                .notify(observer.relation, &body, delivery, now, out)
+            {
                 Notified::Sent { .. } => drop(observer.waiting.pop_front()),
                 Notified::Busy => observer.is_busy = true,
                 Notified::Gone => drop(self.observers.remove(&cookie)),
@@ -231,7 +367,9 @@ impl Broker {
     fn on_notice(&mut self, notice: Notice, now: Time, out: &mut Datagrams) {
         match notice {
             Notice::Ready { cookie, relation } => {
-                let Some(observer) = self.observers.get_mut(&cookie) else { return };
+                let Some(observer) = self.observers.get_mut(&cookie) else {
+                    return;
+                };
                 observer.is_busy = false;
                 match observer.waiting.is_empty() {
                     true => self.side.nothing_to_notify(relation),
@@ -284,7 +422,10 @@ impl World {
             bytes: 0,
             broker: Broker::new(seed),
             heard: lanes.iter().map(|_| Witness::default()).collect(),
-            lanes: lanes.into_iter().map(|settings| Coap::new(endpoint(Medium::Datagrams), settings)).collect(),
+            lanes: lanes
+                .into_iter()
+                .map(|settings| Coap::new(endpoint(Medium::Datagrams), settings))
+                .collect(),
             out: Output::default(),
             fault: None,
         }
@@ -299,8 +440,12 @@ impl World {
 
     fn open(&mut self) {
         for n in 0..self.lanes.len() {
-            self.act(n, |lane, now, out| lane.open(&opening("gateway"), broker_address(), now, out));
-            self.run(Span::from_secs(120), |world| !world.heard[n].told.is_empty());
+            self.act(n, |lane, now, out| {
+                lane.open(&opening("gateway"), broker_address(), now, out)
+            });
+            self.run(Span::from_secs(120), |world| {
+                !world.heard[n].told.is_empty()
+            });
             assert!(matches!(self.heard[n].take()[..], [Told::Up(_)]));
         }
     }
@@ -309,7 +454,13 @@ impl World {
         self.sent += 1;
         self.bytes += bytes.len();
         if self.dice.below(1000) >= self.lost {
-            self.flights.push(Reverse((self.now + self.delay, self.sent, from, to, bytes.to_vec())));
+            self.flights.push(Reverse((
+                self.now + self.delay,
+                self.sent,
+                from,
+                to,
+                bytes.to_vec(),
+            )));
         }
     }
 
@@ -346,8 +497,16 @@ impl World {
     fn run(&mut self, at_most: Span, until: impl Fn(&World) -> bool) -> bool {
         let end = self.now + at_most;
         while !until(self) {
-            let arrival = self.flights.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
-            let lanes = self.lanes.iter().map(Coap::poll_timeout).min().unwrap_or(Time::NEVER);
+            let arrival = self
+                .flights
+                .peek()
+                .map_or(Time::NEVER, |Reverse((at, ..))| *at);
+            let lanes = self
+                .lanes
+                .iter()
+                .map(Coap::poll_timeout)
+                .min()
+                .unwrap_or(Time::NEVER);
             let next = arrival.min(lanes).min(self.broker.side.poll_timeout());
             if next > end || self.fault.is_some() {
                 self.now = self.now.max(end);
@@ -355,13 +514,16 @@ impl World {
             }
             self.now = self.now.max(next);
             if arrival <= self.now {
-                let Some(Reverse((_, _, from, to, bytes))) = self.flights.pop() else { continue };
+                let Some(Reverse((_, _, from, to, bytes))) = self.flights.pop() else {
+                    continue;
+                };
                 self.arrive(from, to, &bytes);
                 continue;
             }
             for n in 0..self.lanes.len() {
                 if self.lanes[n].poll_timeout() <= self.now {
-                    let told = self.lanes[n].handle_timeout(self.now, &mut self.out, &mut self.heard[n]);
+                    let told =
+                        self.lanes[n].handle_timeout(self.now, &mut self.out, &mut self.heard[n]);
                     self.fault = told.err().or(self.fault.take());
                     self.carry_out(n);
                 }
@@ -376,13 +538,16 @@ impl World {
     fn arrive(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         if to == broker_address() {
             self.serve(|broker, now, out| {
-                if let Some(Event::Request(request)) = broker.side.handle_datagram(from, bytes, now, out) {
+                if let Some(Event::Request(request)) =
+                    broker.side.handle_datagram(from, bytes, now, out)
+                {
                     broker.on_request(&request, now, out);
                 }
             });
         } else {
             let n = usize::from(to.port() - 40_000);
-            let told = self.lanes[n].handle_input(bytes, self.now, &mut self.out, &mut self.heard[n]);
+            let told =
+                self.lanes[n].handle_input(bytes, self.now, &mut self.out, &mut self.heard[n]);
             self.fault = told.err().or(self.fault.take());
             self.carry_out(n);
         }
@@ -394,7 +559,10 @@ impl World {
 }
 
 fn stamped(sequence: u64) -> Option<Stamp> {
-    Some(Stamp { publisher: 0x9f2c_41d0_7be8_3a55, sequence })
+    Some(Stamp {
+        publisher: 0x9f2c_41d0_7be8_3a55,
+        sequence,
+    })
 }
 
 #[test]
@@ -410,15 +578,36 @@ fn a_publish_is_settled_by_its_answer() {
     };
     assert_eq!(world.publish(0, &sent), Ok(Departure::Awaited));
     // Sent again, on this way or another: it is known.
-    assert_eq!(world.publish(0, &Outbound { id: 2, repeated: true, ..sent }), Ok(Departure::Awaited));
+    assert_eq!(
+        world.publish(
+            0,
+            &Outbound {
+                id: 2,
+                repeated: true,
+                ..sent
+            }
+        ),
+        Ok(Departure::Awaited)
+    );
     world.rest();
     let settled = |id| Told::Settled(id, Settled::Acknowledged);
     assert_eq!(world.heard[0].take(), [settled(1), settled(2)]);
     assert_eq!(world.heard[0].round_trips.len(), 2 + 1);
-    assert_eq!(world.broker.book.published, [("plant/1".to_owned(), b"{}".to_vec())]);
+    assert_eq!(
+        world.broker.book.published,
+        [("plant/1".to_owned(), b"{}".to_vec())]
+    );
     assert_eq!(world.broker.book.queries, ["priority=7"]);
     assert_eq!(world.broker.book.values["plant/1"].format, Some(50));
-    world.publish(0, &Outbound { retain: Retain::Clear, ..message(3, "plant/1", b"") }).expect("it goes");
+    world
+        .publish(
+            0,
+            &Outbound {
+                retain: Retain::Clear,
+                ..message(3, "plant/1", b"")
+            },
+        )
+        .expect("it goes");
     world.rest();
     assert!(world.broker.book.values.is_empty());
 }
@@ -429,25 +618,56 @@ fn refusals_are_told_and_a_busy_server_is_left_alone() {
     world.broker.book.verdict = Some((Code::FORBIDDEN, 0));
     world.publish(0, &message(1, "a", b"x")).expect("it goes");
     world.rest();
-    assert!(matches!(world.heard[0].take()[..], [Told::Settled(1, Settled::Refused(Refusal::Denied(_)))]));
+    assert!(matches!(
+        world.heard[0].take()[..],
+        [Told::Settled(1, Settled::Refused(Refusal::Denied(_)))]
+    ));
     world.broker.book.verdict = Some((Code::TOO_MANY_REQUESTS, 7));
     world.publish(0, &message(2, "a", b"x")).expect("it goes");
     world.run(Span::from_secs(1), |world| !world.heard[0].told.is_empty());
     let told = world.heard[0].take();
-    assert!(matches!(&told[..], [Told::Pressed, Told::Settled(2, Settled::Refused(Refusal::Busy(_)))]), "{told:?}");
+    assert!(
+        matches!(
+            &told[..],
+            [
+                Told::Pressed,
+                Told::Settled(2, Settled::Refused(Refusal::Busy(_)))
+            ]
+        ),
+        "{told:?}"
+    );
     let since = world.now;
-    assert_eq!(world.publish(0, &message(3, "a", b"x")), Err(Refusal::Window));
+    assert_eq!(
+        world.publish(0, &message(3, "a", b"x")),
+        Err(Refusal::Window)
+    );
     assert!(world.run(Span::from_secs(60), |world| !world.heard[0].told.is_empty()));
-    assert_eq!((world.heard[0].take(), world.now.since(since)), (vec![Told::Room], Span::from_secs(7)));
+    assert_eq!(
+        (world.heard[0].take(), world.now.since(since)),
+        (vec![Told::Room], Span::from_secs(7))
+    );
 }
 
 #[test]
 fn as_many_are_under_way_as_the_settings_allow() {
-    let mut world = World::up(3, 0, vec![CoapSettings { nstart: 2, ..settings() }]);
+    let mut world = World::up(
+        3,
+        0,
+        vec![CoapSettings {
+            nstart: 2,
+            ..settings()
+        }],
+    );
     for id in 1..=2 {
-        assert_eq!(world.publish(0, &message(id, "a", b"x")), Ok(Departure::Awaited));
+        assert_eq!(
+            world.publish(0, &message(id, "a", b"x")),
+            Ok(Departure::Awaited)
+        );
     }
-    assert_eq!(world.publish(0, &message(3, "a", b"x")), Err(Refusal::Window));
+    assert_eq!(
+        world.publish(0, &message(3, "a", b"x")),
+        Err(Refusal::Window)
+    );
     world.rest();
     let settled = |id| Told::Settled(id, Settled::Acknowledged);
     assert_eq!(world.heard[0].take(), [settled(1), Told::Room, settled(2)]);
@@ -458,12 +678,24 @@ fn what_cannot_be_said_in_coap_is_refused() {
     let mut world = World::up(4, 0, vec![settings()]);
     let long = "x".repeat(300);
     for address in ["", "a/+", "#", &long] {
-        assert_eq!(world.publish(0, &message(1, address, b"")), Err(Refusal::Address), "{address}");
+        assert_eq!(
+            world.publish(0, &message(1, address, b"")),
+            Err(Refusal::Address),
+            "{address}"
+        );
     }
-    let once = Outbound { reliability: Reliability::ExactlyOnce, ..message(1, "a", b"") };
-    assert!(matches!(world.publish(0, &once), Err(Refusal::Unsupported(_))));
+    let once = Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(1, "a", b"")
+    };
+    assert!(matches!(
+        world.publish(0, &once),
+        Err(Refusal::Unsupported(_))
+    ));
     for filter in ["a/#", "+", "$share/g/a", "$q/work"] {
-        let refused = world.act(0, |lane, now, out| lane.subscribe(&wish(1, filter), now, out));
+        let refused = world.act(0, |lane, now, out| {
+            lane.subscribe(&wish(1, filter), now, out)
+        });
         assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{filter}");
     }
 }
@@ -472,10 +704,18 @@ fn what_cannot_be_said_in_coap_is_refused() {
 fn levels_with_odd_characters_come_through() {
     let mut world = World::up(5, 0, vec![settings()]);
     for (id, address) in (1..).zip(["a//b", "a/b%2Fc", "ü/ /x", &"x/".repeat(40)]) {
-        world.publish(0, &message(id, address, b"x")).expect(address);
+        world
+            .publish(0, &message(id, address, b"x"))
+            .expect(address);
     }
     world.rest();
-    let seen: Vec<_> = world.broker.book.published.iter().map(|(address, _)| address.as_str()).collect();
+    let seen: Vec<_> = world
+        .broker
+        .book
+        .published
+        .iter()
+        .map(|(address, _)| address.as_str())
+        .collect();
     // A level `b/c` is one option.
     assert_eq!(seen, ["a//b", "a/b/c", "ü/ /x", &"x/".repeat(40)]);
 }
@@ -483,24 +723,53 @@ fn levels_with_odd_characters_come_through() {
 #[test]
 fn questions_and_last_values_are_answered() {
     let mut world = World::up(6, 0, vec![settings()]);
-    world.publish(0, &message(1, "plant/1", b"21.5")).expect("it goes");
+    world
+        .publish(0, &message(1, "plant/1", b"21.5"))
+        .expect("it goes");
     world.rest();
     world.heard[0].take();
-    world.act(0, |lane, now, out| lane.request(RequestId(1), &message(2, "add", b"1+1"), now, out)).expect("it goes");
-    world.act(0, |lane, now, out| lane.request(RequestId(2), &message(3, "nobody", b""), now, out)).expect("it goes");
-    world.act(0, |lane, now, out| lane.read(RequestId(3), "plant/1", now, out)).expect("it goes");
-    world.act(0, |lane, now, out| lane.read(RequestId(4), "plant/none", now, out)).expect("it goes");
-    world.act(0, |lane, now, out| lane.read(RequestId(5), "plant/1", now, out)).expect("it goes");
+    world
+        .act(0, |lane, now, out| {
+            lane.request(RequestId(1), &message(2, "add", b"1+1"), now, out)
+        })
+        .expect("it goes");
+    world
+        .act(0, |lane, now, out| {
+            lane.request(RequestId(2), &message(3, "nobody", b""), now, out)
+        })
+        .expect("it goes");
+    world
+        .act(0, |lane, now, out| {
+            lane.read(RequestId(3), "plant/1", now, out)
+        })
+        .expect("it goes");
+    world
+        .act(0, |lane, now, out| {
+            lane.read(RequestId(4), "plant/none", now, out)
+        })
+        .expect("it goes");
+    world
+        .act(0, |lane, now, out| {
+            lane.read(RequestId(5), "plant/1", now, out)
+        })
+        .expect("it goes");
     world.lanes[0].forget(RequestId(5));
     world.rest();
     let told = world.heard[0].take();
-    let [Told::Answered(RequestId(1), Ok(Some(sum))), Told::Answered(RequestId(2), Err(Refusal::Denied(_))), rest @ ..] =
-        &told[..]
+    let [
+        Told::Answered(RequestId(1), Ok(Some(sum))),
+        Told::Answered(RequestId(2), Err(Refusal::Denied(_))),
+        rest @ ..,
+    ] = &told[..]
     else {
         panic!("{told:?}")
     };
     assert_eq!(sum.payload, b"add: 1+1");
-    let [Told::Answered(RequestId(3), Ok(Some(value))), Told::Answered(RequestId(4), Ok(None))] = rest else {
+    let [
+        Told::Answered(RequestId(3), Ok(Some(value))),
+        Told::Answered(RequestId(4), Ok(None)),
+    ] = rest
+    else {
         panic!("{rest:?}")
     };
     assert!(value.payload == b"21.5" && value.is_last_value);
@@ -511,24 +780,56 @@ fn a_subscription_brings_the_last_value_and_then_every_change() {
     let mut world = World::up(7, 0, vec![settings(), settings()]);
     world.publish(0, &message(1, "a", b"old")).expect("it goes");
     world.rest();
-    world.act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out)).expect("it goes");
-    world.act(1, |lane, now, out| lane.subscribe(&wish(4, "b"), now, out)).expect("it goes");
+    world
+        .act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out))
+        .expect("it goes");
+    world
+        .act(1, |lane, now, out| lane.subscribe(&wish(4, "b"), now, out))
+        .expect("it goes");
     world.rest();
     for (id, payload) in [(2, b"one"), (3, b"two"), (4, b"two")] {
-        world.publish(0, &Outbound { stamp: stamped(id), ..message(id, "a", payload) }).expect("it goes");
+        world
+            .publish(
+                0,
+                &Outbound {
+                    stamp: stamped(id),
+                    ..message(id, "a", payload)
+                },
+            )
+            .expect("it goes");
         world.rest();
     }
     let told = world.heard[1].take();
-    let subscribed: Vec<_> = told.iter().filter(|told| matches!(told, Told::Subscribed(_, Ok(())))).collect();
+    let subscribed: Vec<_> = told
+        .iter()
+        .filter(|told| matches!(told, Told::Subscribed(_, Ok(()))))
+        .collect();
     assert_eq!(subscribed.len(), 2);
-    let got: Vec<Got> =
-        told.into_iter().filter_map(|t| if let Told::Received(got) = t { Some(got) } else { None }).collect();
-    let seen: Vec<_> = got.iter().map(|got| (got.payload.as_slice(), got.is_last_value, got.stamp)).collect();
-    let expected: [(&[u8], bool, Option<Stamp>); 4] =
-        [(b"old", true, None), (b"one", false, stamped(2)), (b"two", false, stamped(3)), (b"two", false, stamped(4))];
+    let got: Vec<Got> = told
+        .into_iter()
+        .filter_map(|t| {
+            if let Told::Received(got) = t {
+                Some(got)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let seen: Vec<_> = got
+        .iter()
+        .map(|got| (got.payload.as_slice(), got.is_last_value, got.stamp))
+        .collect();
+    let expected: [(&[u8], bool, Option<Stamp>); 4] = [
+        (b"old", true, None),
+        (b"one", false, stamped(2)),
+        (b"two", false, stamped(3)),
+        (b"two", false, stamped(4)),
+    ];
     assert_eq!(seen, expected);
     assert_eq!(got[0].subscription, Some(SubscriptionId(3)));
-    world.act(1, |lane, now, out| lane.unsubscribe(SubscriptionId(3), now, out));
+    world.act(1, |lane, now, out| {
+        lane.unsubscribe(SubscriptionId(3), now, out)
+    });
     world.rest();
     assert_eq!(world.broker.observers.len(), 1);
 }
@@ -541,39 +842,68 @@ fn what_is_being_fetched_in_blocks_comes_before_a_subscription_ends() {
     let mut fetched = 0;
     for moment in 0..100 {
         let mut world = World::up(7, 0, vec![settings(), settings()]);
-        world.act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out)).expect("it goes");
+        world
+            .act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out))
+            .expect("it goes");
         world.rest();
         world.publish(0, &message(1, "a", &large)).expect("it goes");
         world.run(Span::from_millis(moment), |_| false);
         let was_there = !world.heard[1].take_received().is_empty();
-        world.act(1, |lane, now, out| lane.unsubscribe(SubscriptionId(3), now, out));
+        world.act(1, |lane, now, out| {
+            lane.unsubscribe(SubscriptionId(3), now, out)
+        });
         // The answer to a question would say that nothing more comes.
         let is_awaited = world.act(1, |lane, now, out| lane.probe(now, out)) == 0;
         world.rest();
-        let came: Vec<_> = world.heard[1].take_received().into_iter().map(|got| got.payload).collect();
+        let came: Vec<_> = world.heard[1]
+            .take_received()
+            .into_iter()
+            .map(|got| got.payload)
+            .collect();
         match is_awaited {
-            true => assert!(!was_there && came == [&large[..]], "after {moment} ms {} came", came.len()),
+            true => assert!(
+                !was_there && came == [&large[..]],
+                "after {moment} ms {} came",
+                came.len()
+            ),
             false => assert!(came.is_empty(), "after {moment} ms {} came", came.len()),
         }
         assert_eq!(world.broker.observers.len(), 0, "and then it ends");
         assert!(world.act(1, |lane, now, out| lane.probe(now, out)) > 0);
         fetched += u64::from(is_awaited);
     }
-    assert!((20..90).contains(&fetched), "two more blocks take 40 ms: {fetched}");
+    assert!(
+        (20..90).contains(&fetched),
+        "two more blocks take 40 ms: {fetched}"
+    );
 }
 
 /// A cleared value ends an observation; it is registered again by itself.
 #[test]
 fn a_subscription_outlives_a_cleared_value() {
     let mut world = World::up(8, 0, vec![settings(), settings()]);
-    world.act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out)).expect("it goes");
+    world
+        .act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out))
+        .expect("it goes");
     world.rest();
     for (id, retain) in [(1, Retain::No), (2, Retain::Clear), (3, Retain::No)] {
         let payload = format!("{id}");
-        world.publish(0, &Outbound { retain, ..message(id, "a", payload.as_bytes()) }).expect("it goes");
+        world
+            .publish(
+                0,
+                &Outbound {
+                    retain,
+                    ..message(id, "a", payload.as_bytes())
+                },
+            )
+            .expect("it goes");
         world.rest();
     }
-    let payloads: Vec<_> = world.heard[1].take_received().into_iter().map(|got| got.payload).collect();
+    let payloads: Vec<_> = world.heard[1]
+        .take_received()
+        .into_iter()
+        .map(|got| got.payload)
+        .collect();
     assert_eq!(payloads, [b"1", b"3"]);
 }
 
@@ -581,33 +911,78 @@ fn a_subscription_outlives_a_cleared_value() {
 #[test]
 fn a_broker_that_starts_again_is_told_of_the_subscription() {
     let mut world = World::up(9, 0, vec![settings(), settings()]);
-    world.act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out)).expect("it goes");
+    world
+        .act(1, |lane, now, out| lane.subscribe(&wish(3, "a"), now, out))
+        .expect("it goes");
     world.rest();
     let values = std::mem::take(&mut world.broker.book);
-    world.broker = Broker { book: values, ..Broker::new(99) };
-    world.publish(0, &Outbound { stamp: stamped(1), ..message(1, "a", b"missed") }).expect("it goes");
-    assert!(world.run(Span::from_secs(90), |world| !world.broker.observers.is_empty()));
+    world.broker = Broker {
+        book: values,
+        ..Broker::new(99)
+    };
+    world
+        .publish(
+            0,
+            &Outbound {
+                stamp: stamped(1),
+                ..message(1, "a", b"missed")
+            },
+        )
+        .expect("it goes");
+    assert!(world.run(Span::from_secs(90), |world| {
+        !world.broker.observers.is_empty()
+    }));
     world.rest();
     let got = world.heard[1].take_received();
-    assert!(got.len() == 1 && got[0].payload == b"missed" && got[0].repeated, "{got:?}");
-    world.publish(0, &Outbound { stamp: stamped(2), ..message(2, "a", b"next") }).expect("it goes");
+    assert!(
+        got.len() == 1 && got[0].payload == b"missed" && got[0].repeated,
+        "{got:?}"
+    );
+    world
+        .publish(
+            0,
+            &Outbound {
+                stamp: stamped(2),
+                ..message(2, "a", b"next")
+            },
+        )
+        .expect("it goes");
     world.rest();
     assert_eq!(world.heard[1].take_received()[0].payload, b"next");
 }
 
 #[test]
 fn a_server_with_plain_resources_is_served_as_well() {
-    let plain = CoapSettings { seed: Some(3), ..CoapSettings::plain() };
+    let plain = CoapSettings {
+        seed: Some(3),
+        ..CoapSettings::plain()
+    };
     let mut world = World::new(10, 0, vec![plain.clone(), plain]);
     (world.broker.book.is_plain, world.broker.book.announces) = (true, false);
     world.open();
     let capabilities = world.lanes[0].capabilities();
     assert!(!capabilities.stamps && !capabilities.keeps_all && !capabilities.properties);
-    world.act(1, |lane, now, out| lane.subscribe(&wish(1, "lamp/1"), now, out)).expect("it goes");
+    world
+        .act(1, |lane, now, out| {
+            lane.subscribe(&wish(1, "lamp/1"), now, out)
+        })
+        .expect("it goes");
     world.rest();
-    world.publish(0, &Outbound { priority: 9, stamp: stamped(1), ..message(1, "lamp/1", b"on") }).expect("it goes");
+    world
+        .publish(
+            0,
+            &Outbound {
+                priority: 9,
+                stamp: stamped(1),
+                ..message(1, "lamp/1", b"on")
+            },
+        )
+        .expect("it goes");
     world.rest();
-    assert_eq!(world.broker.book.published, [("lamp/1".to_owned(), b"on".to_vec())]);
+    assert_eq!(
+        world.broker.book.published,
+        [("lamp/1".to_owned(), b"on".to_vec())]
+    );
     assert_eq!(world.broker.book.queries, [""; 0]);
     assert_eq!(world.heard[1].take_received()[0].payload, b"on");
 }
@@ -615,7 +990,9 @@ fn a_server_with_plain_resources_is_served_as_well() {
 #[test]
 fn where_nobody_is_the_link_is_at_fault() {
     let mut world = World::new(11, 1000, vec![settings()]);
-    world.act(0, |lane, now, out| lane.open(&opening("x"), broker_address(), now, out));
+    world.act(0, |lane, now, out| {
+        lane.open(&opening("x"), broker_address(), now, out)
+    });
     world.run(Span::from_secs(200), |_| false);
     let fault = world.fault.take().expect("nobody answers");
     assert!(!fault.is_final && world.heard[0].take().is_empty());
@@ -626,7 +1003,9 @@ fn where_nobody_is_the_link_is_at_fault() {
     for id in 1..=2 {
         assert_eq!(world.fault, None);
         world.publish(0, &message(id, "a", b"x")).expect("it goes");
-        world.run(Span::from_secs(100), |world| !world.heard[0].told.is_empty());
+        world.run(Span::from_secs(100), |world| {
+            !world.heard[0].told.is_empty()
+        });
         assert_eq!(world.heard[0].take(), [Told::Settled(id, Settled::Unknown)]);
     }
     assert!(world.fault.is_some());
@@ -636,7 +1015,10 @@ fn where_nobody_is_the_link_is_at_fault() {
 #[test]
 fn at_most_once_stops_where_nobody_shows_a_sign_of_life_and_goes_on_when_somebody_does() {
     let mut world = World::up(13, 0, vec![settings()]);
-    let reading = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "plant/1", &[b'x'; 100]) };
+    let reading = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "plant/1", &[b'x'; 100])
+    };
     let mut gone = 0;
     while world.publish(0, &reading) == Ok(Departure::Gone) {
         gone += 1;
@@ -671,12 +1053,16 @@ fn noise_does_no_harm() {
     let mut dice = Dice::new(77);
     for seed in 0..300 {
         let mut world = World::up(seed, 0, vec![settings()]);
-        world.act(0, |lane, now, out| lane.subscribe(&wish(1, "a"), now, out)).expect("it goes");
+        world
+            .act(0, |lane, now, out| lane.subscribe(&wish(1, "a"), now, out))
+            .expect("it goes");
         world.publish(0, &message(1, "a", b"x")).expect("it goes");
         // What really comes, damaged, and sheer noise.
         for _ in 0..20 {
             let flight = world.flights.pop();
-            let Some(Reverse((at, number, from, to, mut bytes))) = flight else { break };
+            let Some(Reverse((at, number, from, to, mut bytes))) = flight else {
+                break;
+            };
             world.now = world.now.max(at);
             if to != broker_address() && !bytes.is_empty() {
                 let at = dice.below(bytes.len());

@@ -28,7 +28,11 @@ pub(super) struct OptionList<'o> {
 
 impl<'o> OptionList<'o> {
     pub(super) fn new() -> Self {
-        OptionList { inline: [(0, Value::Uint(0)); INLINE], len: 0, many: Vec::new() }
+        OptionList {
+            inline: [(0, Value::Uint(0)); INLINE],
+            len: 0,
+            many: Vec::new(),
+        }
     }
 
     pub(super) fn push(&mut self, number: u16, value: Value<'o>) {
@@ -86,8 +90,17 @@ pub(super) enum Resource {
 
 impl Wording {
     /// The path of an address, a level each. Fails if it is no address, or cannot be said.
-    fn levels(&mut self, address: &str, resource: Resource, settings: &CoapSettings) -> Result<(), Refusal> {
-        if let Some(said) = self.said.as_ref().filter(|said| said.address == address && said.resource == resource) {
+    fn levels(
+        &mut self,
+        address: &str,
+        resource: Resource,
+        settings: &CoapSettings,
+    ) -> Result<(), Refusal> {
+        if let Some(said) = self
+            .said
+            .as_ref()
+            .filter(|said| said.address == address && said.resource == resource)
+        {
             self.text.truncate(said.bytes);
             self.ends.truncate(said.levels);
             return Ok(());
@@ -117,7 +130,12 @@ impl Wording {
         address_said.clear();
         address_said.push_str(address);
         let (levels, bytes) = (self.ends.len(), self.text.len());
-        self.said = Some(Said { address: address_said, resource, levels, bytes });
+        self.said = Some(Said {
+            address: address_said,
+            resource,
+            levels,
+            bytes,
+        });
         Ok(())
     }
 
@@ -137,8 +155,15 @@ impl Wording {
     }
 
     fn piece(&self, at: usize) -> &str {
-        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.ends.get(at).and_then(|end| self.text.get(start..*end)).unwrap_or_default()
+        let start = at
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .copied()
+            .unwrap_or(0);
+        self.ends
+            .get(at)
+            .and_then(|end| self.text.get(start..*end))
+            .unwrap_or_default()
     }
 
     /// The code and options of a publish or a question.
@@ -179,7 +204,10 @@ impl Wording {
         }
         // What Thalweg reads as `?expiry=`, and shorter.
         if message.lifespan != Span::FOREVER && !settings.is_plain() {
-            options.push(option::MAX_AGE, Value::Uint(u32::try_from(message.lifespan.secs_ceil()).unwrap_or(u32::MAX)));
+            options.push(
+                option::MAX_AGE,
+                Value::Uint(u32::try_from(message.lifespan.secs_ceil()).unwrap_or(u32::MAX)),
+            );
         }
         for query in path..this.ends.len() {
             options.text(option::URI_QUERY, this.piece(query));
@@ -225,7 +253,9 @@ impl Wording {
 
 /// The name in a queue's address.
 fn queue(address: &str) -> Option<&str> {
-    address.strip_prefix("$q/").filter(|name| !name.is_empty() && !name.contains('/'))
+    address
+        .strip_prefix("$q/")
+        .filter(|name| !name.is_empty() && !name.contains('/'))
 }
 
 /// The options of the first question to a server: whether it recognizes repetitions by stamps.
@@ -239,9 +269,13 @@ pub(super) fn hello() -> [OptionOut<'static>; 3] {
 
 /// Whether the answer to [`hello`] says that it does. RFC 6690 §4.1: who does not filter shows everything.
 pub(super) fn announces_stamps(code: Code, payload: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(payload) else { return false };
+    let Ok(text) = std::str::from_utf8(payload) else {
+        return false;
+    };
     let names_it = |types: &str| types.split(' ').any(|one| one == STAMPS_ANNOUNCEMENT);
-    let is_it = |link: thalweg_coap::link_format::Link<'_>| link.attribute("rt").is_some_and(|types| names_it(&types));
+    let is_it = |link: thalweg_coap::link_format::Link<'_>| {
+        link.attribute("rt").is_some_and(|types| names_it(&types))
+    };
     code == Code::CONTENT && Links::new(text).filter_map(Result::ok).any(is_it)
 }
 
@@ -264,8 +298,14 @@ impl StampBytes {
 }
 
 /// A representation as a message.
-pub(super) fn inbound<'m>(address: &'m str, payload: &'m [u8], options: &Options<'_>) -> Inbound<'m> {
-    let format = options.uint(option::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok());
+pub(super) fn inbound<'m>(
+    address: &'m str,
+    payload: &'m [u8],
+    options: &Options<'_>,
+) -> Inbound<'m> {
+    let format = options
+        .uint(option::CONTENT_FORMAT)
+        .and_then(|format| u16::try_from(format).ok());
     Inbound {
         subscription: None,
         delivery: None,
@@ -280,27 +320,47 @@ pub(super) fn inbound<'m>(address: &'m str, payload: &'m [u8], options: &Options
         correlation: None,
         // Max-Age says when to ask again, not when the message has no worth any more.
         lifespan: Span::FOREVER,
-        stamp: options.get(STAMP_OPTION).and_then(|bytes| Stamp::from_bytes(bytes).ok()),
+        stamp: options
+            .get(STAMP_OPTION)
+            .and_then(|bytes| Stamp::from_bytes(bytes).ok()),
     }
 }
 
 /// Tells the answer to a question.
-pub(super) fn answer(request: RequestId, code: Code, options: &Options<'_>, payload: &[u8], events: &mut dyn Events) {
+pub(super) fn answer(
+    request: RequestId,
+    code: Code,
+    options: &Options<'_>,
+    payload: &[u8],
+    events: &mut dyn Events,
+) {
     match code.is_success() {
         true => events.answered(request, Ok(Some(&inbound("", payload, options)))),
         false if code == Code::NOT_FOUND => {
-            events.answered(request, Err(Refusal::Denied("nobody listens there".to_owned())));
+            events.answered(
+                request,
+                Err(Refusal::Denied("nobody listens there".to_owned())),
+            );
         }
         false => events.answered(request, Err(refusal(code, options, payload))),
     }
 }
 
 /// Tells a last value that was asked for.
-pub(super) fn value(request: RequestId, code: Code, options: &Options<'_>, payload: &[u8], events: &mut dyn Events) {
+pub(super) fn value(
+    request: RequestId,
+    code: Code,
+    options: &Options<'_>,
+    payload: &[u8],
+    events: &mut dyn Events,
+) {
     match code.is_success() {
         true if is_nothing(payload, options) => events.answered(request, Ok(None)),
         true => {
-            let value = Inbound { is_last_value: true, ..inbound("", payload, options) };
+            let value = Inbound {
+                is_last_value: true,
+                ..inbound("", payload, options)
+            };
             events.answered(request, Ok(Some(&value)));
         }
         false if code == Code::NOT_FOUND => events.answered(request, Ok(None)),
@@ -328,9 +388,9 @@ pub(super) fn refusal(code: Code, options: &Options<'_>, payload: &[u8]) -> Refu
         words => format!("{code}: {words}"),
     };
     match code {
-        Code::REQUEST_ENTITY_TOO_LARGE => {
-            Refusal::TooLarge { limit: options.uint(option::SIZE1).unwrap_or(0) as usize }
-        }
+        Code::REQUEST_ENTITY_TOO_LARGE => Refusal::TooLarge {
+            limit: options.uint(option::SIZE1).unwrap_or(0) as usize,
+        },
         Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => Refusal::Busy(words),
         // It had no room for so many bodies and dropped the blocks before; from the beginning again. RFC 7959 §2.9.2
         Code::REQUEST_ENTITY_INCOMPLETE => Refusal::Busy(words),

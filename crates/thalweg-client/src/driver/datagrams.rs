@@ -45,18 +45,29 @@ impl Datagrams {
         // Where it is unknown, datagrams come one by one.
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         let sends_runs = getsockopt(&socket, sockopt::UdpGsoSegment).is_ok();
-        Datagrams { socket, sends_runs, control: nix::cmsg_space!(libc::c_int) }
+        Datagrams {
+            socket,
+            sends_runs,
+            control: nix::cmsg_space!(libc::c_int),
+        }
     }
 
     /// Receives a datagram, or a run of them: how many bytes, and how long each is but the last, which may be shorter.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
         use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
         use std::os::fd::AsRawFd;
-        let Datagrams { socket, control, .. } = self;
+        let Datagrams {
+            socket, control, ..
+        } = self;
         // By way of mio, which has to know when the socket has nothing more.
         socket.try_io(|| {
             let mut slices = [io::IoSliceMut::new(into)];
-            let came = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(control), MsgFlags::MSG_DONTWAIT)?;
+            let came = recvmsg::<()>(
+                socket.as_raw_fd(),
+                &mut slices,
+                Some(control),
+                MsgFlags::MSG_DONTWAIT,
+            )?;
             let segment = came.cmsgs()?.find_map(|control| match control {
                 ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
                 _ => None,
@@ -78,11 +89,24 @@ impl Datagrams {
         let length = u16::try_from(segment).map_err(io::Error::other)?;
         let sent = socket.try_io(|| {
             let control = [ControlMessage::UdpGsoSegments(&length)];
-            Ok(sendmsg::<()>(socket.as_raw_fd(), &[io::IoSlice::new(run)], &control, MsgFlags::MSG_DONTWAIT, None)?)
+            Ok(sendmsg::<()>(
+                socket.as_raw_fd(),
+                &[io::IoSlice::new(run)],
+                &control,
+                MsgFlags::MSG_DONTWAIT,
+                None,
+            )?)
         });
         let is_refused = |error: &io::Error| {
-            let refusals = [Errno::EINVAL, Errno::EIO, Errno::EMSGSIZE, Errno::EOPNOTSUPP];
-            error.raw_os_error().is_some_and(|code| refusals.contains(&Errno::from_raw(code)))
+            let refusals = [
+                Errno::EINVAL,
+                Errno::EIO,
+                Errno::EMSGSIZE,
+                Errno::EOPNOTSUPP,
+            ];
+            error
+                .raw_os_error()
+                .is_some_and(|code| refusals.contains(&Errno::from_raw(code)))
         };
         match sent {
             // The device cannot, or the path takes no datagrams as long as these: one by one from now on.
@@ -98,7 +122,10 @@ impl Datagrams {
 #[cfg(not(target_os = "linux"))]
 impl Datagrams {
     fn new(socket: UdpSocket) -> Datagrams {
-        Datagrams { socket, sends_runs: false }
+        Datagrams {
+            socket,
+            sends_runs: false,
+        }
     }
 
     pub(super) fn receive(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
@@ -120,23 +147,29 @@ mod tests {
     #[test]
     fn a_run_is_so_many_datagrams_for_the_peer() {
         let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let mut socket = Datagrams::connect(peer.local_addr().expect("it is bound")).expect("connected");
+        let mut socket =
+            Datagrams::connect(peer.local_addr().expect("it is bound")).expect("connected");
         let run = [&[1_u8; 20][..], &[2; 20], &[3; 7]].concat();
         if socket.run_bytes_max() == 0 {
             return eprintln!("this system has no GSO: nothing to test");
         }
         assert_eq!(socket.send_run(&run, 20).expect("it leaves"), 47);
         let mut buffer = [0; 100];
-        let came: Vec<(usize, u8)> = (0..3).map(|_| (peer.recv(&mut buffer).expect("a datagram"), buffer[0])).collect();
+        let came: Vec<(usize, u8)> = (0..3)
+            .map(|_| (peer.recv(&mut buffer).expect("a datagram"), buffer[0]))
+            .collect();
         assert_eq!(came, [(20, 1), (20, 2), (7, 3)]);
     }
 
     #[test]
     fn what_the_peer_sends_is_taken_apart_again() {
         let one = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let mut socket = Datagrams::connect(one.local_addr().expect("it is bound")).expect("connected");
+        let mut socket =
+            Datagrams::connect(one.local_addr().expect("it is bound")).expect("connected");
         let other = UdpSocket::from_std(one);
-        other.connect(socket.socket.local_addr().expect("it is bound")).expect("connected");
+        other
+            .connect(socket.socket.local_addr().expect("it is bound"))
+            .expect("connected");
         let mut other = Datagrams::new(other);
         let run = [&[1_u8; 20][..], &[2; 20], &[3; 7]].concat();
         other.send_run(&run, 20).expect("it leaves");

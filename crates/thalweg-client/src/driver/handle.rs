@@ -59,7 +59,11 @@ impl Clock {
 
     /// Never zero, so that something lies before.
     pub(crate) fn now(self) -> Time {
-        Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1))
+        Time::from_nanos(
+            u64::try_from(self.0.elapsed().as_nanos())
+                .unwrap_or(u64::MAX)
+                .saturating_add(1),
+        )
     }
 }
 
@@ -103,14 +107,20 @@ struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        lock(&self.0.inbox).commands.push(Command::Close { timeout: Duration::ZERO, reply: None });
+        lock(&self.0.inbox).commands.push(Command::Close {
+            timeout: Duration::ZERO,
+            reply: None,
+        });
         self.0.ring();
     }
 }
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>) -> Handle {
-        Handle { _owner: Arc::new(Owner(shared.clone())), shared }
+        Handle {
+            _owner: Arc::new(Owner(shared.clone())),
+            shared,
+        }
     }
 
     /// Takes a message; see [`crate::Client::publish_message`].
@@ -138,9 +148,13 @@ impl Handle {
         if !limits.drops_oldest {
             (messages, bytes) = (messages + inbox.behind_messages, bytes + inbox.behind_bytes);
         }
-        if messages >= limits.messages_max || bytes.saturating_add(topic.len() + payload.len()) > limits.bytes_max {
+        if messages >= limits.messages_max
+            || bytes.saturating_add(topic.len() + payload.len()) > limits.bytes_max
+        {
             if topic.len() + payload.len() > limits.bytes_max {
-                return Err(ClientError::TooLarge { limit: limits.bytes_max });
+                return Err(ClientError::TooLarge {
+                    limit: limits.bytes_max,
+                });
             }
             if let Some(waker) = room
                 && !inbox.room_wakers.iter().any(|known| known.will_wake(waker))
@@ -157,12 +171,24 @@ impl Handle {
         inbox.scratch.clear();
         for (name, value) in &options.properties {
             if !Properties::push(name, value, &mut inbox.scratch) {
-                return Err(ClientError::Invalid("a property is longer than 65,535 bytes"));
+                return Err(ClientError::Invalid(
+                    "a property is longer than 65,535 bytes",
+                ));
             }
         }
-        let draft = draft(id, way, topic, payload, options, expires, Properties(&inbox.scratch));
+        let draft = draft(
+            id,
+            way,
+            topic,
+            payload,
+            options,
+            expires,
+            Properties(&inbox.scratch),
+        );
         if !draft.encode(&mut inbox.drafts) {
-            return Err(ClientError::TooLarge { limit: u32::MAX as usize });
+            return Err(ClientError::TooLarge {
+                limit: u32::MAX as usize,
+            });
         }
         inbox.next_id = id + 1;
         inbox.messages += 1;
@@ -204,20 +230,36 @@ impl Handle {
             let mut properties = Vec::new();
             for (name, value) in &options.properties {
                 if !Properties::push(name, value, &mut properties) {
-                    return Err(ClientError::Invalid("a property is longer than 65,535 bytes"));
+                    return Err(ClientError::Invalid(
+                        "a property is longer than 65,535 bytes",
+                    ));
                 }
             }
             let id = inbox.next_id;
             let expires = self.shared.clock.now() + span_of(timeout);
             let mut bytes = Vec::new();
-            let draft = draft(id, 0, topic, payload, options, expires, Properties(&properties));
+            let draft = draft(
+                id,
+                0,
+                topic,
+                payload,
+                options,
+                expires,
+                Properties(&properties),
+            );
             if !draft.encode(&mut bytes) {
-                return Err(ClientError::TooLarge { limit: u32::MAX as usize });
+                return Err(ClientError::TooLarge {
+                    limit: u32::MAX as usize,
+                });
             }
             // It counts as a message.
             inbox.next_id = id + 1;
             self.shared.tickets.given(id + 1);
-            inbox.commands.push(Command::Request { draft: bytes, timeout, reply: answer_to });
+            inbox.commands.push(Command::Request {
+                draft: bytes,
+                timeout,
+                reply: answer_to,
+            });
         }
         self.shared.ring();
         match answer.await {
@@ -230,7 +272,11 @@ impl Handle {
 
     /// A subscription's name.
     pub(crate) fn next_subscription(&self) -> SubscriptionId {
-        SubscriptionId(self.shared.next_subscription.fetch_add(1, Ordering::Relaxed))
+        SubscriptionId(
+            self.shared
+                .next_subscription
+                .fetch_add(1, Ordering::Relaxed),
+        )
     }
 
     /// A user is done with a message.
@@ -257,7 +303,11 @@ impl Handle {
     }
 
     /// Waits for [`Handle::is_stored`].
-    pub(crate) fn poll_stored(&self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ClientError>> {
+    pub(crate) fn poll_stored(
+        &self,
+        ticket: Ticket,
+        waker: &Waker,
+    ) -> Poll<Result<(), ClientError>> {
         if self.storing(ticket) == Storing::Pending {
             // First said, then looked.
             self.shared.stored.wait(waker);
@@ -265,7 +315,9 @@ impl Handle {
         match self.storing(ticket) {
             Storing::Done => Poll::Ready(Ok(())),
             Storing::Never => Poll::Ready(Err(self.never_stored(ticket))),
-            Storing::Pending if lock(&self.shared.inbox).is_closed => Poll::Ready(Err(ClientError::Closed)),
+            Storing::Pending if lock(&self.shared.inbox).is_closed => {
+                Poll::Ready(Err(ClientError::Closed))
+            }
             Storing::Pending => Poll::Pending,
         }
     }
@@ -288,17 +340,27 @@ impl Handle {
     /// What was said of a message when it failed, while that is remembered.
     pub(crate) fn why_failed(&self, ticket: Ticket) -> Option<String> {
         let failures = lock(&self.shared.failures);
-        failures.iter().rev().find(|failure| failure.ticket == ticket).map(|failure| failure.why.clone())
+        failures
+            .iter()
+            .rev()
+            .find(|failure| failure.ticket == ticket)
+            .map(|failure| failure.why.clone())
     }
 }
 
 /// The number of a destination, which is opened if it is new.
 fn destination_number(inbox: &mut Inbox, destination: &str) -> Result<u32, ClientError> {
-    if let Some(at) = inbox.destinations.iter().position(|known| known == destination) {
+    if let Some(at) = inbox
+        .destinations
+        .iter()
+        .position(|known| known == destination)
+    {
         return Ok(at as u32 + 1);
     }
     if inbox.destinations.len() >= DESTINATIONS_MAX {
-        return Err(ClientError::Invalid("one client sends to at most 64 destinations beside its own brokers"));
+        return Err(ClientError::Invalid(
+            "one client sends to at most 64 destinations beside its own brokers",
+        ));
     }
     let url: BrokerUrl = destination.parse().map_err(ClientError::Url)?;
     crate::builder::check_feature(&url)?;
@@ -340,7 +402,9 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), ClientError> {
     }
     // All three are ASCII, so they are no part of another letter.
     if topic.bytes().any(|byte| matches!(byte, b'+' | b'#' | 0)) {
-        return Err(ClientError::Invalid("a topic to publish to has no wildcards (+, #) and no NUL"));
+        return Err(ClientError::Invalid(
+            "a topic to publish to has no wildcards (+, #) and no NUL",
+        ));
     }
     Ok(())
 }
@@ -349,9 +413,14 @@ fn check_texts(options: &Options) -> Result<(), ClientError> {
     let texts = [options.content_type.as_deref(), options.reply_to.as_deref()];
     let is_long = |len: usize| len > usize::from(u16::MAX);
     if texts.into_iter().flatten().any(|text| is_long(text.len()))
-        || options.correlation.as_ref().is_some_and(|bytes| is_long(bytes.len()))
+        || options
+            .correlation
+            .as_ref()
+            .is_some_and(|bytes| is_long(bytes.len()))
     {
-        return Err(ClientError::Invalid("content type, reply address and correlation have at most 65,535 bytes"));
+        return Err(ClientError::Invalid(
+            "content type, reply address and correlation have at most 65,535 bytes",
+        ));
     }
     Ok(())
 }

@@ -63,13 +63,27 @@ pub(crate) enum Command {
     /// Wants no more.
     Unsubscribe(SubscriptionId),
     /// Asks; the draft is the question.
-    Request { draft: Vec<u8>, timeout: Duration, reply: Reply<Result<Option<Message>, Refusal>> },
+    Request {
+        draft: Vec<u8>,
+        timeout: Duration,
+        reply: Reply<Result<Option<Message>, Refusal>>,
+    },
     /// Asks for a last value.
-    Read { address: String, timeout: Duration, reply: Reply<Result<Option<Message>, Refusal>> },
+    Read {
+        address: String,
+        timeout: Duration,
+        reply: Reply<Result<Option<Message>, Refusal>>,
+    },
     /// Wants to know when everything given before has its outcome.
-    Flush { timeout: Duration, reply: Reply<Result<(), ClientError>> },
+    Flush {
+        timeout: Duration,
+        reply: Reply<Result<(), ClientError>>,
+    },
     /// Ends everything; before that, waits so long for outcomes.
-    Close { timeout: Duration, reply: Option<Reply<Result<(), ClientError>>> },
+    Close {
+        timeout: Duration,
+        reply: Option<Reply<Result<(), ClientError>>>,
+    },
     /// How is it?
     Status(Sender<Status>),
     /// Why this protocol?

@@ -104,15 +104,25 @@ impl Line {
     }
 
     /// Begins a connection.
-    pub(super) fn connect(&mut self, engine: &mut Engine, shared: &Arc<Shared>, means: &Means<'_>, now: Time) {
+    pub(super) fn connect(
+        &mut self,
+        engine: &mut Engine,
+        shared: &Arc<Shared>,
+        means: &Means<'_>,
+        now: Time,
+    ) {
         self.reset(means.registry);
-        let Some(endpoint) = engine.endpoint(self.lane).cloned() else { return };
+        let Some(endpoint) = engine.endpoint(self.lane).cloned() else {
+            return;
+        };
         if let Medium::Unix(path) = &endpoint.medium {
             let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let opened = Socket::unix(path).and_then(|socket| self.adopt(socket, means.registry));
             match opened {
                 Ok(()) => self.greet(nowhere, &endpoint, engine, means, now),
-                Err(error) => engine.connect_failed(self.lane, &format!("{}: {error}", path.display()), now),
+                Err(error) => {
+                    engine.connect_failed(self.lane, &format!("{}: {error}", path.display()), now)
+                }
             }
             return;
         }
@@ -124,7 +134,12 @@ impl Line {
         if !self.is_resolving {
             match resolve(self.lane, &endpoint.host, endpoint.port, shared) {
                 Ok(()) => self.is_resolving = true,
-                Err(error) => self.fail(&format!("no thread to resolve a name: {error}"), engine, means, now),
+                Err(error) => self.fail(
+                    &format!("no thread to resolve a name: {error}"),
+                    engine,
+                    means,
+                    now,
+                ),
             }
         }
     }
@@ -154,16 +169,26 @@ impl Line {
     /// Tries the next address, or gives up with these words.
     fn try_next(&mut self, words: &str, engine: &mut Engine, means: &Means<'_>, now: Time) {
         self.drop_socket(means.registry);
-        let Some(endpoint) = engine.endpoint(self.lane).cloned() else { return };
+        let Some(endpoint) = engine.endpoint(self.lane).cloned() else {
+            return;
+        };
         let mut words = words.to_owned();
         while let Some(peer) = self.addresses.pop() {
             let is_datagrams = endpoint.medium == Medium::Datagrams;
-            let socket = if is_datagrams { Socket::udp(peer) } else { Socket::tcp(peer) };
+            let socket = if is_datagrams {
+                Socket::udp(peer)
+            } else {
+                Socket::tcp(peer)
+            };
             match socket.and_then(|socket| self.adopt(socket, means.registry)) {
                 Ok(()) if is_datagrams => return self.greet(peer, &endpoint, engine, means, now),
                 Ok(()) => {
                     // The engine has its own patience for the whole; this is for one of several addresses.
-                    let until = if self.addresses.is_empty() { Time::NEVER } else { now + ADDRESS_PATIENCE };
+                    let until = if self.addresses.is_empty() {
+                        Time::NEVER
+                    } else {
+                        now + ADDRESS_PATIENCE
+                    };
                     self.state = State::Connecting { peer, until };
                     return;
                 }
@@ -181,7 +206,14 @@ impl Line {
     }
 
     /// The socket stands: now the filters shake hands, if there are any.
-    fn greet(&mut self, peer: SocketAddr, endpoint: &Endpoint, engine: &mut Engine, means: &Means<'_>, now: Time) {
+    fn greet(
+        &mut self,
+        peer: SocketAddr,
+        endpoint: &Endpoint,
+        engine: &mut Engine,
+        means: &Means<'_>,
+        now: Time,
+    ) {
         if let Some(socket) = &self.socket {
             socket.set_nodelay();
         }
@@ -226,14 +258,18 @@ impl Line {
             }
             match self.socket.as_ref().map(Socket::is_connected) {
                 Some(Ok(true)) => {
-                    let Some(endpoint) = engine.endpoint(self.lane).cloned() else { return false };
+                    let Some(endpoint) = engine.endpoint(self.lane).cloned() else {
+                        return false;
+                    };
                     self.greet(peer, &endpoint, engine, means, now);
                 }
                 Some(Ok(false)) if now < until => {
                     self.is_writable = false;
                     return false;
                 }
-                Some(Ok(false)) | None => self.try_next(&format!("{peer} does not answer"), engine, means, now),
+                Some(Ok(false)) | None => {
+                    self.try_next(&format!("{peer} does not answer"), engine, means, now)
+                }
                 Some(Err(error)) => self.try_next(&format!("{peer}: {error}"), engine, means, now),
             }
             return true;
@@ -262,8 +298,14 @@ impl Line {
     fn read(&mut self, engine: &mut Engine, means: &mut Means<'_>, now: Time) -> bool {
         let is_datagrams = matches!(self.socket, Some(Socket::Udp(_)));
         let mut moved = false;
-        for _ in 0..if is_datagrams { DATAGRAMS_MAX } else { READS_MAX } {
-            let Some(socket) = &mut self.socket else { return moved };
+        for _ in 0..if is_datagrams {
+            DATAGRAMS_MAX
+        } else {
+            READS_MAX
+        } {
+            let Some(socket) = &mut self.socket else {
+                return moved;
+            };
             match socket.read(means.scratch) {
                 Ok((0, _)) if !is_datagrams => {
                     self.lose("the peer has closed the connection", engine, means, now);
@@ -308,7 +350,9 @@ impl Line {
         means: &mut Means<'_>,
         now: Time,
     ) {
-        let Some(wire) = means.scratch.get(..len) else { return };
+        let Some(wire) = means.scratch.get(..len) else {
+            return;
+        };
         if self.dtls.is_some() {
             for start in (0..len).step_by(segment.max(1)) {
                 self.take_protected(start..len.min(start + segment), engine, means, now);
@@ -324,7 +368,8 @@ impl Line {
             }
             Filters::Plain if self.input.is_empty() => {
                 let consumed = engine.handle_input(self.lane, wire, now);
-                self.input.extend_from_slice(wire.get(consumed..).unwrap_or_default());
+                self.input
+                    .extend_from_slice(wire.get(consumed..).unwrap_or_default());
                 return;
             }
             Filters::Plain => {
@@ -336,7 +381,9 @@ impl Line {
                 filters.take_output(&mut self.wire);
                 match taken {
                     Err(fault) => Some(fault.to_string()),
-                    Ok(()) if filters.is_closed() => Some("the peer has closed the connection".to_owned()),
+                    Ok(()) if filters.is_closed() => {
+                        Some("the peer has closed the connection".to_owned())
+                    }
                     Ok(()) => None,
                 }
             }
@@ -359,8 +406,16 @@ impl Line {
     }
 
     /// Takes a datagram of DTLS.
-    fn take_protected(&mut self, at: Range<usize>, engine: &mut Engine, means: &mut Means<'_>, now: Time) {
-        let (Some(dtls), Some(wire)) = (&mut self.dtls, means.scratch.get(at)) else { return };
+    fn take_protected(
+        &mut self,
+        at: Range<usize>,
+        engine: &mut Engine,
+        means: &mut Means<'_>,
+        now: Time,
+    ) {
+        let (Some(dtls), Some(wire)) = (&mut self.dtls, means.scratch.get(at)) else {
+            return;
+        };
         let lane = self.lane;
         let taken = dtls.handle_datagram(wire, now, &mut |text| {
             engine.handle_input(lane, text, now);
@@ -369,12 +424,15 @@ impl Line {
         match (taken, self.state) {
             (Err(fault), _) => {
                 // An alert may explain it to the peer, and may be lost like any other datagram.
-                while let (Some(datagram), Some(socket)) = (dtls.take_datagram(), &mut self.socket) {
+                while let (Some(datagram), Some(socket)) = (dtls.take_datagram(), &mut self.socket)
+                {
                     let _ = socket.write(&datagram);
                 }
                 self.lose(&fault.to_string(), engine, means, now);
             }
-            (Ok(()), _) if is_closed => self.lose("the peer has closed the association", engine, means, now),
+            (Ok(()), _) if is_closed => {
+                self.lose("the peer has closed the association", engine, means, now)
+            }
             (Ok(()), State::Greeting { peer }) if is_open => self.open(peer, engine, now),
             _ => {}
         }
@@ -406,11 +464,15 @@ impl Line {
 
     /// Writes one piece; `false` if there is none that may go now.
     fn write_once(&mut self, engine: &mut Engine, now: Time) -> io::Result<bool> {
-        let Some(socket) = &mut self.socket else { return Ok(false) };
+        let Some(socket) = &mut self.socket else {
+            return Ok(false);
+        };
         let is_open = self.state == State::Open && engine.write_at(self.lane, now) <= now;
         match (&mut self.filters, socket) {
             (Filters::Plain, Socket::Udp(datagrams)) if self.dtls.is_none() => {
-                let Some((run, segment)) = engine.datagrams_alike(self.lane, datagrams.run_bytes_max()) else {
+                let Some((run, segment)) =
+                    engine.datagrams_alike(self.lane, datagrams.run_bytes_max())
+                else {
                     return Ok(false);
                 };
                 if !is_open {
@@ -432,7 +494,9 @@ impl Line {
                 Ok(true)
             }
             (Filters::Plain, Socket::Udp(datagrams)) => {
-                let Some(dtls) = &mut self.dtls else { return Ok(false) };
+                let Some(dtls) = &mut self.dtls else {
+                    return Ok(false);
+                };
                 // What DTLS has to say goes first.
                 let mut sealed = Vec::new();
                 let (datagram, taken) = match dtls.take_datagram() {
@@ -461,10 +525,18 @@ impl Line {
                 if let Some(taken) = taken {
                     engine.wrote(self.lane, taken, now);
                 }
-                if is_full { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(true) }
+                if is_full {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(true)
+                }
             }
             (Filters::Plain, socket) => {
-                let bytes = if is_open { engine.unwritten(self.lane) } else { &[] };
+                let bytes = if is_open {
+                    engine.unwritten(self.lane)
+                } else {
+                    &[]
+                };
                 if bytes.is_empty() {
                     return Ok(false);
                 }
@@ -477,7 +549,11 @@ impl Line {
                 if self.wire_at >= self.wire.len() {
                     self.wire.clear();
                     self.wire_at = 0;
-                    let waiting = if is_open { engine.unwritten(self.lane) } else { &[] };
+                    let waiting = if is_open {
+                        engine.unwritten(self.lane)
+                    } else {
+                        &[]
+                    };
                     // A filter may want whole messages (CoAP over WebSocket), and transports append such.
                     let some = match filters.sub_protocol() {
                         Some("coap") => waiting,
@@ -485,7 +561,9 @@ impl Line {
                     };
                     let taken = some.len();
                     if taken > 0 {
-                        filters.encode(some, &mut self.wire).map_err(|fault| io::Error::other(fault.to_string()))?;
+                        filters
+                            .encode(some, &mut self.wire)
+                            .map_err(|fault| io::Error::other(fault.to_string()))?;
                         engine.wrote(self.lane, taken, now);
                     }
                 }
@@ -535,7 +613,10 @@ impl Line {
             State::Connecting { until, .. } => until,
             _ => Time::NEVER,
         };
-        let repeating = self.dtls.as_ref().map_or(Time::NEVER, |dtls| dtls.poll_timeout());
+        let repeating = self
+            .dtls
+            .as_ref()
+            .map_or(Time::NEVER, |dtls| dtls.poll_timeout());
         let writing = match self.state {
             State::Open if self.is_writable => engine.write_at(self.lane, now),
             _ => Time::NEVER,
@@ -549,11 +630,20 @@ impl Line {
             true => Time::NEVER,
             false => self.measure_at,
         };
-        connecting.min(repeating).min(writing).min(reading).min(measuring)
+        connecting
+            .min(repeating)
+            .min(writing)
+            .min(reading)
+            .min(measuring)
     }
 
     /// The engine wants it no more: what waits is sent if that goes soon, then the socket goes.
-    pub(super) fn disconnect(&mut self, engine: &mut Engine, means: &Means<'_>, now: Time) -> Option<Farewell> {
+    pub(super) fn disconnect(
+        &mut self,
+        engine: &mut Engine,
+        means: &Means<'_>,
+        now: Time,
+    ) -> Option<Farewell> {
         let mut wire = Vec::new();
         if self.state == State::Open {
             match &mut self.filters {
@@ -601,7 +691,13 @@ impl Line {
             socket.deregister(means.registry);
             return None;
         }
-        Some(Farewell { socket, wire, at: 0, is_said: false, until: now + FAREWELL })
+        Some(Farewell {
+            socket,
+            wire,
+            at: 0,
+            is_said: false,
+            until: now + FAREWELL,
+        })
     }
 
     /// The connection has ended without our wish.
@@ -694,5 +790,8 @@ impl Farewell {
 fn is_like_loss(error: &io::Error) -> bool {
     // ENOBUFS and EMSGSIZE have no kinds of their own.
     matches!(error.raw_os_error(), Some(code) if code == 105 || code == 90)
-        || matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::OutOfMemory)
+        || matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::OutOfMemory
+        )
 }

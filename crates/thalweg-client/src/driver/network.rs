@@ -30,7 +30,13 @@ const DUPLICATES: usize = 54;
 mod option {
     use super::Head;
 
-    nix::getsockopt_impl!(TcpInfo, libc::IPPROTO_TCP, libc::TCP_INFO, Head, nix::sys::socket::sockopt::GetStruct<Head>);
+    nix::getsockopt_impl!(
+        TcpInfo,
+        libc::IPPROTO_TCP,
+        libc::TCP_INFO,
+        Head,
+        nix::sys::socket::sockopt::GetStruct<Head>
+    );
 
     #[derive(Clone, Copy)]
     pub(super) struct TcpInfo;
@@ -42,7 +48,9 @@ pub(super) fn reading(stream: &TcpStream) -> Option<NetworkReading> {
     if !knows_head() {
         return None;
     }
-    nix::sys::socket::getsockopt(stream, option::TcpInfo).ok().map(|head| reading_of(&head))
+    nix::sys::socket::getsockopt(stream, option::TcpInfo)
+        .ok()
+        .map(|head| reading_of(&head))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -61,7 +69,11 @@ fn reading_of(head: &Head) -> NetworkReading {
         round_trip: micros(RTT),
         round_trip_variation: micros(RTT_VARIATION),
         // Without a sample yet the shortest is the largest number there is.
-        round_trip_min: if four(RTT_LEAST) == u64::from(u32::MAX) { Span::ZERO } else { micros(RTT_LEAST) },
+        round_trip_min: if four(RTT_LEAST) == u64::from(u32::MAX) {
+            Span::ZERO
+        } else {
+            micros(RTT_LEAST)
+        },
         sent_segments: four(DATA_SEGMENTS_OUT),
         retransmitted_segments: four(RETRANSMITTED),
         duplicate_segments: four(DUPLICATES),
@@ -78,12 +90,15 @@ fn reading_of(head: &Head) -> NetworkReading {
 fn knows_head() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
     *KNOWS.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| is_new_enough(&release))
+        std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .is_ok_and(|release| is_new_enough(&release))
     })
 }
 
 fn is_new_enough(release: &str) -> bool {
-    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
+    let mut numbers = release
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map(|digits| digits.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor) >= (4, 19),
         _ => false,
@@ -98,8 +113,13 @@ mod tests {
 
     #[test]
     fn releases_are_compared_by_their_numbers() {
-        for (release, new) in [("6.18.44-fc\n", true), ("4.19", true), ("4.18.7", false), ("10.0", true), ("x", false)]
-        {
+        for (release, new) in [
+            ("6.18.44-fc\n", true),
+            ("4.19", true),
+            ("4.18.7", false),
+            ("10.0", true),
+            ("x", false),
+        ] {
             assert_eq!(is_new_enough(release), new, "{release}");
         }
     }
@@ -117,12 +137,29 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let reading = reading(&TcpStream::from_std(client)).expect("this system is new enough");
         assert_eq!(
-            (reading.bytes_sent, reading.bytes_received, reading.bytes_delivered),
+            (
+                reading.bytes_sent,
+                reading.bytes_received,
+                reading.bytes_delivered
+            ),
             (300, 20, 301),
             "with the SYN"
         );
-        assert_eq!((reading.sent_segments, reading.retransmitted_segments, reading.duplicate_segments), (1, 0, 0));
-        assert!(reading.frames_sent >= 3 && reading.frames_received >= 2, "{reading:?}");
-        assert!(reading.round_trip > Span::ZERO && reading.round_trip_min <= reading.round_trip, "{reading:?}");
+        assert_eq!(
+            (
+                reading.sent_segments,
+                reading.retransmitted_segments,
+                reading.duplicate_segments
+            ),
+            (1, 0, 0)
+        );
+        assert!(
+            reading.frames_sent >= 3 && reading.frames_received >= 2,
+            "{reading:?}"
+        );
+        assert!(
+            reading.round_trip > Span::ZERO && reading.round_trip_min <= reading.round_trip,
+            "{reading:?}"
+        );
     }
 }

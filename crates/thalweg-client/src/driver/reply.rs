@@ -21,7 +21,11 @@ struct Cell<T> {
 
 /// Both ends.
 pub(crate) fn reply<T>() -> (Reply<T>, Answer<T>) {
-    let cell = Arc::new(Mutex::new(Cell { value: None, is_over: false, waker: None }));
+    let cell = Arc::new(Mutex::new(Cell {
+        value: None,
+        is_over: false,
+        waker: None,
+    }));
     (Reply(cell.clone()), Answer(cell))
 }
 

@@ -22,21 +22,31 @@ pub(super) fn literal(host: &str, port: u16) -> Option<SocketAddr> {
 }
 
 /// Asks the system; the answer comes into the inbox.
-pub(super) fn resolve(lane: usize, host: &str, port: u16, shared: &Arc<Shared>) -> std::io::Result<()> {
+pub(super) fn resolve(
+    lane: usize,
+    host: &str,
+    port: u16,
+    shared: &Arc<Shared>,
+) -> std::io::Result<()> {
     let (host, shared) = (host.to_owned(), shared.clone());
-    std::thread::Builder::new().name("thalweg-resolve".into()).stack_size(128 << 10).spawn(move || {
-        let outcome = match (host.as_str(), port).to_socket_addrs() {
-            Ok(addresses) => {
-                let addresses: Vec<SocketAddr> = addresses.collect();
-                match addresses.is_empty() {
-                    true => Err(format!("{host} has no address")),
-                    false => Ok(addresses),
+    std::thread::Builder::new()
+        .name("thalweg-resolve".into())
+        .stack_size(128 << 10)
+        .spawn(move || {
+            let outcome = match (host.as_str(), port).to_socket_addrs() {
+                Ok(addresses) => {
+                    let addresses: Vec<SocketAddr> = addresses.collect();
+                    match addresses.is_empty() {
+                        true => Err(format!("{host} has no address")),
+                        false => Ok(addresses),
+                    }
                 }
-            }
-            Err(error) => Err(format!("{host} cannot be resolved: {error}")),
-        };
-        lock(&shared.inbox).resolved.push(Resolved { lane, outcome });
-        shared.ring();
-    })?;
+                Err(error) => Err(format!("{host} cannot be resolved: {error}")),
+            };
+            lock(&shared.inbox)
+                .resolved
+                .push(Resolved { lane, outcome });
+            shared.ring();
+        })?;
     Ok(())
 }

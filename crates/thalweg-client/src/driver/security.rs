@@ -38,7 +38,12 @@ impl DtlsClient {
         match *self {}
     }
 
-    pub(super) fn handle_datagram(&mut self, _: &[u8], _: Time, _: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub(super) fn handle_datagram(
+        &mut self,
+        _: &[u8],
+        _: Time,
+        _: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), String> {
         match *self {}
     }
 
@@ -97,18 +102,29 @@ impl Security {
     }
 
     /// DTLS for one connection; none if it needs none.
-    pub(super) fn dtls(&self, endpoint: &Endpoint, now: Time) -> Result<Option<Box<DtlsClient>>, String> {
+    pub(super) fn dtls(
+        &self,
+        endpoint: &Endpoint,
+        now: Time,
+    ) -> Result<Option<Box<DtlsClient>>, String> {
         if endpoint.medium != Medium::Datagrams || !endpoint.is_encrypted {
             return Ok(None);
         }
         #[cfg(feature = "dtls")]
         match &self.psk {
-            None => Err("DTLS needs an identity and a key here; certificates are not spoken over it".to_owned()),
+            None => Err(
+                "DTLS needs an identity and a key here; certificates are not spoken over it"
+                    .to_owned(),
+            ),
             Some((identity, key)) => {
                 let mut random = [0; 32];
-                SystemRandom::new().fill(&mut random).map_err(|_| "the system has no randomness".to_owned())?;
+                SystemRandom::new()
+                    .fill(&mut random)
+                    .map_err(|_| "the system has no randomness".to_owned())?;
                 let client = DtlsClient::new(identity.as_bytes(), key, random, now);
-                client.map(|client| Some(Box::new(client))).map_err(|fault| fault.to_string())
+                client
+                    .map(|client| Some(Box::new(client)))
+                    .map_err(|fault| fault.to_string())
             }
         }
         #[cfg(not(feature = "dtls"))]
@@ -126,8 +142,14 @@ impl Security {
         #[cfg(feature = "tls")]
         let tls = match (endpoint.is_encrypted, &self.tls) {
             (false, _) => None,
-            (true, Some(connector)) => Some(connector.connect(&endpoint.host).map_err(|fault| fault.to_string())?),
-            (true, None) => return Err("this system has no bundle of authorities: name a CA file".to_owned()),
+            (true, Some(connector)) => Some(
+                connector
+                    .connect(&endpoint.host)
+                    .map_err(|fault| fault.to_string())?,
+            ),
+            (true, None) => {
+                return Err("this system has no bundle of authorities: name a CA file".to_owned());
+            }
         };
         #[cfg(not(feature = "tls"))]
         let tls = match endpoint.is_encrypted {
@@ -141,7 +163,12 @@ impl Security {
                 allows_text: sub_protocol.ends_with("stomp"),
                 ..Default::default()
             };
-            thalweg_transport::client::websocket(&endpoint.host_header(), path, sub_protocol, &settings.into())
+            thalweg_transport::client::websocket(
+                &endpoint.host_header(),
+                path,
+                sub_protocol,
+                &settings.into(),
+            )
         });
         #[cfg(not(feature = "websocket"))]
         let websocket = match &endpoint.websocket {

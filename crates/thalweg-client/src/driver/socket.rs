@@ -107,5 +107,8 @@ impl Socket {
 
 /// What `read` and `write` are told by a socket that is not ready, or by a signal in between.
 pub(super) fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

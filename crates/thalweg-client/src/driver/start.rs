@@ -24,24 +24,47 @@ pub(crate) fn start(builder: ClientBuilder) -> Result<Client, ClientError> {
 }
 
 /// The same with any buffer.
-pub(super) fn start_with(mut builder: ClientBuilder, spool: Box<dyn Spool>) -> Result<Client, ClientError> {
-    let system = |what: &'static str| move |error: std::io::Error| ClientError::System(format!("{what}: {error}"));
+pub(super) fn start_with(
+    mut builder: ClientBuilder,
+    spool: Box<dyn Spool>,
+) -> Result<Client, ClientError> {
+    let system = |what: &'static str| {
+        move |error: std::io::Error| ClientError::System(format!("{what}: {error}"))
+    };
     let transports = transports(&mut builder)?;
     let is_tls = |transport: &dyn Transport| {
         let endpoint = transport.endpoint();
         endpoint.is_encrypted && endpoint.medium == Medium::Stream
     };
-    let security = Security::new(&builder, transports.iter().any(|transport| is_tls(transport.as_ref())))?;
+    let security = Security::new(
+        &builder,
+        transports
+            .iter()
+            .any(|transport| is_tls(transport.as_ref())),
+    )?;
     let clock = Clock::start();
     let now = clock.now();
     let mut settings = builder.engine_settings();
     settings.wall_at_zero = wall_nanos().saturating_sub(now.nanos());
     let seed = builder.seed.unwrap_or_else(random);
-    let candidates: Vec<Candidate> =
-        transports.iter().enumerate().map(|(lane, transport)| Candidate::new(lane, transport.as_ref())).collect();
+    let candidates: Vec<Candidate> = transports
+        .iter()
+        .enumerate()
+        .map(|(lane, transport)| Candidate::new(lane, transport.as_ref()))
+        .collect();
     let chooser = (candidates.len() > 1 && builder.via == Via::Auto).then(|| {
-        let calibration = builder.calibration.take().unwrap_or_else(Calibration::built_in);
-        Chooser::new(builder.objective, builder.constraints.clone(), calibration, &candidates, seed, now)
+        let calibration = builder
+            .calibration
+            .take()
+            .unwrap_or_else(Calibration::built_in);
+        Chooser::new(
+            builder.objective,
+            builder.constraints.clone(),
+            calibration,
+            &candidates,
+            seed,
+            now,
+        )
     });
     let limits = Limits {
         messages_max: settings.messages_max,
@@ -49,11 +72,22 @@ pub(super) fn start_with(mut builder: ClientBuilder, spool: Box<dyn Spool>) -> R
         drops_oldest: settings.overflow == Overflow::DropOldest,
         has_disk: spool.is_lasting(),
     };
-    let lanes = transports.into_iter().map(|transport| LaneSpec { transport, role: Role::Candidate }).collect();
-    let engine = Engine::new(settings, lanes, spool, chooser, seed, now).map_err(ClientError::Spool)?;
+    let lanes = transports
+        .into_iter()
+        .map(|transport| LaneSpec {
+            transport,
+            role: Role::Candidate,
+        })
+        .collect();
+    let engine =
+        Engine::new(settings, lanes, spool, chooser, seed, now).map_err(ClientError::Spool)?;
     let poll = mio::Poll::new().map_err(system("the system gives no poll"))?;
-    let bell = mio::Waker::new(poll.registry(), BELL).map_err(system("the system gives no waker"))?;
-    let inbox = Inbox { next_id: engine.next_id(), ..Inbox::default() };
+    let bell =
+        mio::Waker::new(poll.registry(), BELL).map_err(system("the system gives no waker"))?;
+    let inbox = Inbox {
+        next_id: engine.next_id(),
+        ..Inbox::default()
+    };
     let shared = Arc::new(Shared::new(inbox, limits, bell, clock));
     let handle = Handle::new(shared.clone());
     let driver = Driver::new(shared.clone(), poll, engine, security, builder.mqtt_version);
@@ -73,12 +107,16 @@ fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, Cl
     }
     transports.append(&mut builder.transports);
     if transports.is_empty() {
-        return Err(ClientError::Settings("a client needs a broker: .broker(\"mqtt://HOST\")".into()));
+        return Err(ClientError::Settings(
+            "a client needs a broker: .broker(\"mqtt://HOST\")".into(),
+        ));
     }
     if let Via::Protocol(wanted) = &builder.via {
         transports.retain(|transport| transport.protocol() == wanted);
         if transports.is_empty() {
-            return Err(ClientError::Settings(format!("no broker was named that speaks {wanted}")));
+            return Err(ClientError::Settings(format!(
+                "no broker was named that speaks {wanted}"
+            )));
         }
     }
     Ok(transports)
@@ -91,8 +129,13 @@ fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
         Some(folder) => {
             // Large enough that it is the buffer's own limits that are met.
             let room = DiskSettings::for_messages(buffer.bytes_max, buffer.messages_max);
-            let settings = DiskSettings { when_full: buffer.disk_full, ..room };
-            Ok(Box::new(Disk::open(folder, settings).map_err(ClientError::Spool)?))
+            let settings = DiskSettings {
+                when_full: buffer.disk_full,
+                ..room
+            };
+            Ok(Box::new(
+                Disk::open(folder, settings).map_err(ClientError::Spool)?,
+            ))
         }
     }
 }
@@ -101,9 +144,9 @@ fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
 fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
     match &buffer.disk {
         None => Ok(Box::new(Memory::new(random()))),
-        Some(_) => {
-            Err(ClientError::Settings("this build keeps nothing on disk: it is without the feature `disk`".into()))
-        }
+        Some(_) => Err(ClientError::Settings(
+            "this build keeps nothing on disk: it is without the feature `disk`".into(),
+        )),
     }
 }
 
@@ -114,5 +157,9 @@ fn random() -> u64 {
 }
 
 fn wall_nanos() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        })
 }

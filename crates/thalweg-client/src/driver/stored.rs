@@ -62,7 +62,11 @@ impl Stored {
                 return Storing::Never;
             }
         }
-        if id <= through || !is_on_disk { Storing::Done } else { Storing::Pending }
+        if id <= through || !is_on_disk {
+            Storing::Done
+        } else {
+            Storing::Pending
+        }
     }
 
     /// Everything up to this ticket is on disk, but for the exceptions.
@@ -105,7 +109,10 @@ impl Stored {
 
 impl Exceptions {
     fn has(&self, id: MessageId) -> bool {
-        self.ranges.range(..=id).next_back().is_some_and(|(_, last)| *last >= id)
+        self.ranges
+            .range(..=id)
+            .next_back()
+            .is_some_and(|(_, last)| *last >= id)
     }
 
     fn add(&mut self, id: MessageId) {
@@ -127,7 +134,12 @@ impl Exceptions {
     }
 
     fn remove(&mut self, id: MessageId) {
-        let Some((&first, &last)) = self.ranges.range(..=id).next_back().filter(|(_, last)| **last >= id) else {
+        let Some((&first, &last)) = self
+            .ranges
+            .range(..=id)
+            .next_back()
+            .filter(|(_, last)| **last >= id)
+        else {
             return;
         };
         self.ranges.remove(&first);
@@ -148,17 +160,27 @@ mod tests {
     fn each_ticket_has_its_own_answer() {
         let stored = Stored::new(10);
         assert_eq!(stored.of(9, true), Storing::Done, "of an earlier process");
-        assert_eq!((stored.of(10, true), stored.of(10, false)), (Storing::Pending, Storing::Done));
+        assert_eq!(
+            (stored.of(10, true), stored.of(10, false)),
+            (Storing::Pending, Storing::Done)
+        );
         for id in [12, 14, 13, 20] {
             stored.never(id);
         }
         stored.reached(30);
-        let never: Vec<u64> = (10..=31).filter(|id| stored.of(*id, true) == Storing::Never).collect();
+        let never: Vec<u64> = (10..=31)
+            .filter(|id| stored.of(*id, true) == Storing::Never)
+            .collect();
         assert_eq!(never, [12, 13, 14, 20]);
-        assert_eq!((stored.of(30, true), stored.of(31, true)), (Storing::Done, Storing::Pending));
+        assert_eq!(
+            (stored.of(30, true), stored.of(31, true)),
+            (Storing::Done, Storing::Pending)
+        );
         stored.acknowledged(13);
         stored.acknowledged(20);
-        let never: Vec<u64> = (10..=31).filter(|id| stored.of(*id, true) == Storing::Never).collect();
+        let never: Vec<u64> = (10..=31)
+            .filter(|id| stored.of(*id, true) == Storing::Never)
+            .collect();
         assert_eq!(never, [12, 14]);
     }
 
@@ -169,7 +191,13 @@ mod tests {
         (2..=last).step_by(2).for_each(|id| stored.never(id));
         stored.reached(last + 1);
         assert_eq!(lock(&stored.exceptions).ranges.len(), RANGES_MAX);
-        assert_eq!((stored.of(1, true), stored.of(2, true)), (Storing::Never, Storing::Never));
-        assert_eq!((stored.of(3, true), stored.of(4, true)), (Storing::Done, Storing::Never));
+        assert_eq!(
+            (stored.of(1, true), stored.of(2, true)),
+            (Storing::Never, Storing::Never)
+        );
+        assert_eq!(
+            (stored.of(3, true), stored.of(4, true)),
+            (Storing::Done, Storing::Never)
+        );
     }
 }

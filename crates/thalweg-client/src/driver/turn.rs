@@ -180,9 +180,25 @@ impl Driver {
         };
         room.into_iter().for_each(std::task::Waker::wake);
         for Resolved { lane, outcome } in resolved {
-            let Driver { lines, engine, poll, security, scratch, .. } = self;
+            let Driver {
+                lines,
+                engine,
+                poll,
+                security,
+                scratch,
+                ..
+            } = self;
             if let Some(line) = lines.get_mut(lane) {
-                line.resolved(outcome, engine, &Means { registry: poll.registry(), security, scratch }, now);
+                line.resolved(
+                    outcome,
+                    engine,
+                    &Means {
+                        registry: poll.registry(),
+                        security,
+                        scratch,
+                    },
+                    now,
+                );
             }
         }
         for token in self.taken.drain(..) {
@@ -206,14 +222,22 @@ impl Driver {
         inbox.behind_bytes = load.bytes + (self.backlog.len() - self.backlog_at);
         let has_room = inbox.messages + inbox.behind_messages < limits.messages_max
             && inbox.drafts.len() + inbox.behind_bytes < limits.bytes_max;
-        if has_room { std::mem::take(&mut inbox.room_wakers) } else { Vec::new() }
+        if has_room {
+            std::mem::take(&mut inbox.room_wakers)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Gives the engine what it has room for.
     fn give_drafts(&mut self, now: Time) {
         let end = self.backlog_at + DRAFT_BYTES_PER_TURN;
         while !self.is_full && self.backlog_at < end {
-            let Some((mut draft, rest)) = self.backlog.get(self.backlog_at..).and_then(Draft::decode) else { break };
+            let Some((mut draft, rest)) =
+                self.backlog.get(self.backlog_at..).and_then(Draft::decode)
+            else {
+                break;
+            };
             let mut failed = None;
             if let Some(at) = draft.way.checked_sub(1) {
                 draft.way = self.ways.get(at as usize).copied().unwrap_or(0);
@@ -230,7 +254,12 @@ impl Driver {
                         self.shared.stored.wake();
                     }
                 }
-                Err(Full::TooLarge) => failed = Some((draft.id, "it is larger than there can ever be room for".into())),
+                Err(Full::TooLarge) => {
+                    failed = Some((
+                        draft.id,
+                        "it is larger than there can ever be room for".into(),
+                    ))
+                }
                 Err(Full::Spool(fault)) => failed = Some((draft.id, fault.to_string())),
             }
             self.backlog_messages = self.backlog_messages.saturating_sub(1);
@@ -252,8 +281,20 @@ impl Driver {
                     self.lines.push(Line::new(self.lines.len()));
                 }
             }
-            Command::Subscribe { id, filter, options, mailbox, reply } => {
-                self.subscriptions.insert(id, Entry { mailbox, reply: Some(reply) });
+            Command::Subscribe {
+                id,
+                filter,
+                options,
+                mailbox,
+                reply,
+            } => {
+                self.subscriptions.insert(
+                    id,
+                    Entry {
+                        mailbox,
+                        reply: Some(reply),
+                    },
+                );
                 let wish = Wish {
                     subscription: id,
                     way: 0,
@@ -269,24 +310,40 @@ impl Driver {
                     self.engine.unsubscribe(id, now);
                 }
             }
-            Command::Request { draft, timeout, reply } => {
+            Command::Request {
+                draft,
+                timeout,
+                reply,
+            } => {
                 if let Some((draft, _)) = Draft::decode(&draft) {
                     let question = self.ask(reply);
-                    self.engine.request(question, &draft, now + span_of(timeout), now);
+                    self.engine
+                        .request(question, &draft, now + span_of(timeout), now);
                 }
             }
-            Command::Read { address, timeout, reply } => {
+            Command::Read {
+                address,
+                timeout,
+                reply,
+            } => {
                 let question = self.ask(reply);
-                self.engine.read(question, 0, &address, now + span_of(timeout), now);
+                self.engine
+                    .read(question, 0, &address, now + span_of(timeout), now);
             }
             Command::Flush { timeout, reply } => {
                 // What was settled before is told before, so that it is not counted twice.
                 self.tell_all(now);
                 let inbox = lock(&self.shared.inbox);
                 let through = inbox.next_id.saturating_sub(1);
-                let outstanding = self.engine.load().messages + self.backlog_messages + inbox.messages;
+                let outstanding =
+                    self.engine.load().messages + self.backlog_messages + inbox.messages;
                 drop(inbox);
-                self.flushes.push(Flush { through, outstanding, until: now + span_of(timeout), reply });
+                self.flushes.push(Flush {
+                    through,
+                    outstanding,
+                    until: now + span_of(timeout),
+                    reply,
+                });
             }
             Command::Close { timeout, reply } => {
                 lock(&self.shared.inbox).is_closed = true;
@@ -298,7 +355,12 @@ impl Driver {
                     }
                     none => {
                         let reply = reply.into_iter().collect();
-                        *none = Some(Closing { until, reply, is_said: false, outcome: Ok(()) });
+                        *none = Some(Closing {
+                            until,
+                            reply,
+                            is_said: false,
+                            outcome: Ok(()),
+                        });
                     }
                 }
             }
@@ -328,8 +390,19 @@ impl Driver {
                 self.act(action, now);
             }
             self.tell_all(now);
-            let Driver { lines, engine, poll, security, scratch, .. } = self;
-            let mut means = Means { registry: poll.registry(), security, scratch };
+            let Driver {
+                lines,
+                engine,
+                poll,
+                security,
+                scratch,
+                ..
+            } = self;
+            let mut means = Means {
+                registry: poll.registry(),
+                security,
+                scratch,
+            };
             for line in lines.iter_mut() {
                 moved |= line.work(engine, &mut means, now);
             }
@@ -353,8 +426,20 @@ impl Driver {
     }
 
     fn act(&mut self, action: Action, now: Time) {
-        let Driver { lines, engine, poll, security, scratch, shared, .. } = self;
-        let means = Means { registry: poll.registry(), security, scratch };
+        let Driver {
+            lines,
+            engine,
+            poll,
+            security,
+            scratch,
+            shared,
+            ..
+        } = self;
+        let means = Means {
+            registry: poll.registry(),
+            security,
+            scratch,
+        };
         match action {
             Action::Connect(lane) => {
                 if let Some(line) = lines.get_mut(lane) {
@@ -362,7 +447,9 @@ impl Driver {
                 }
             }
             Action::Disconnect(lane) => {
-                let farewell = lines.get_mut(lane).and_then(|line| line.disconnect(engine, &means, now));
+                let farewell = lines
+                    .get_mut(lane)
+                    .and_then(|line| line.disconnect(engine, &means, now));
                 if let Some(mut farewell) = farewell {
                     // Known to the poll by another name now, so that the lane's next socket is not taken for it.
                     farewell.socket.deregister(poll.registry());
@@ -387,7 +474,10 @@ impl Driver {
         if failures.len() >= FAILURES_KEPT {
             failures.pop_front();
         }
-        failures.push_back(Failure { ticket: Ticket(id), why });
+        failures.push_back(Failure {
+            ticket: Ticket(id),
+            why,
+        });
     }
 
     fn settle(&mut self, id: MessageId, success: Success) {
@@ -414,15 +504,26 @@ impl Driver {
                 }
                 self.settle(id, success);
             }
-            Notice::Gone { first, last } => (first..=last).for_each(|id| self.settle(id, Success::Unknown)),
+            Notice::Gone { first, last } => {
+                (first..=last).for_each(|id| self.settle(id, Success::Unknown))
+            }
             Notice::Stored { through } => self.shared.stored.reached(through),
             Notice::Room => self.is_full = false,
-            Notice::Delivered { subscription, token, message } => match self.subscriptions.get(&subscription) {
+            Notice::Delivered {
+                subscription,
+                token,
+                message,
+            } => match self.subscriptions.get(&subscription) {
                 Some(entry) => entry.mailbox.put(message, token),
                 None => self.engine.settle(token, now),
             },
-            Notice::Subscribed { subscription, outcome } => {
-                let Some(entry) = self.subscriptions.get_mut(&subscription) else { return };
+            Notice::Subscribed {
+                subscription,
+                outcome,
+            } => {
+                let Some(entry) = self.subscriptions.get_mut(&subscription) else {
+                    return;
+                };
                 let reply = entry.reply.take();
                 if let Err(refusal) = &outcome {
                     entry.mailbox.end(Some(refusal.to_string()));
@@ -438,7 +539,10 @@ impl Driver {
                 }
             }
             // The engine remembers what status and explain say of these.
-            Notice::Up { lane, session_present } => {
+            Notice::Up {
+                lane,
+                session_present,
+            } => {
                 if let Some(line) = self.lines.get_mut(lane) {
                     line.session_present = session_present;
                 }
@@ -475,7 +579,9 @@ impl Driver {
     /// Ends the client in steps; `true` when it is over.
     fn look_after_closing(&mut self, now: Time) -> bool {
         let is_idle = self.closing.is_some() && self.is_idle();
-        let Some(closing) = &mut self.closing else { return false };
+        let Some(closing) = &mut self.closing else {
+            return false;
+        };
         let is_said = closing.is_said;
         if !is_said && (is_idle || closing.until <= now) {
             closing.is_said = true;
@@ -544,7 +650,11 @@ impl Driver {
             if let Some(line) = self.lines.get_mut(event.token().0) {
                 // An error or the peer's end is found by reading.
                 let is_readable = event.is_readable() || event.is_error() || event.is_read_closed();
-                line.wake(is_readable, event.is_writable() || event.is_error(), event.is_read_closed());
+                line.wake(
+                    is_readable,
+                    event.is_writable() || event.is_error(),
+                    event.is_read_closed(),
+                );
             }
         }
         true
@@ -576,21 +686,34 @@ impl Driver {
             buffer: self.engine.spool_status(),
             failures: {
                 let failures = lock(&self.shared.failures);
-                failures.iter().skip(failures.len().saturating_sub(FAILURES_SHOWN)).cloned().collect()
+                failures
+                    .iter()
+                    .skip(failures.len().saturating_sub(FAILURES_SHOWN))
+                    .cloned()
+                    .collect()
             },
         }
     }
 
     fn explain(&self, now: Time) -> Explanation {
         let mut explanation = self.engine.explain(now).unwrap_or_else(|| {
-            let protocol = self.engine.lane_status(0).map_or("", |status| status.protocol);
-            Explanation { words: format!("{protocol}: there is no other way.\n"), ..Explanation::default() }
+            let protocol = self
+                .engine
+                .lane_status(0)
+                .map_or("", |status| status.protocol);
+            Explanation {
+                words: format!("{protocol}: there is no other way.\n"),
+                ..Explanation::default()
+            }
         });
         // Who is not reached, by name: that may be the answer.
         for status in (0..self.engine.lanes()).filter_map(|lane| self.engine.lane_status(lane)) {
             if status.state != LaneState::Up && !status.words.is_empty() {
-                let (protocol, place, words) = (status.protocol, place(status.endpoint), status.words);
-                explanation.words.push_str(&format!("{protocol} at {place} is not reached: {words}.\n"));
+                let (protocol, place, words) =
+                    (status.protocol, place(status.endpoint), status.words);
+                explanation
+                    .words
+                    .push_str(&format!("{protocol} at {place} is not reached: {words}.\n"));
             }
         }
         explanation
@@ -613,7 +736,10 @@ impl Drop for LastWords {
         let (commands, wakers) = {
             let mut inbox = lock(&self.0.inbox);
             (inbox.is_closed, inbox.is_over) = (true, true);
-            (std::mem::take(&mut inbox.commands), std::mem::take(&mut inbox.room_wakers))
+            (
+                std::mem::take(&mut inbox.commands),
+                std::mem::take(&mut inbox.room_wakers),
+            )
         };
         // Their replies and mailboxes say it.
         for command in commands {

@@ -52,16 +52,35 @@ impl Engine {
         self.core.books.next_id = self.core.books.next_id.max(draft.id.saturating_add(1));
         let mut entry = Vec::new();
         if !draft.encode(&mut entry) {
-            self.core.answered(request, Err(Refusal::TooLarge { limit: usize::from(u16::MAX) }));
+            self.core.answered(
+                request,
+                Err(Refusal::TooLarge {
+                    limit: usize::from(u16::MAX),
+                }),
+            );
             return;
         }
         let may_repeat = draft.reliability != Reliability::AtMostOnce;
-        self.ask(request, draft.way as usize, What::Request { entry, may_repeat }, deadline, now);
+        self.ask(
+            request,
+            draft.way as usize,
+            What::Request { entry, may_repeat },
+            deadline,
+            now,
+        );
     }
 
     /// Asks for the last value of an address at the brokers of a way.
     pub fn read(&mut self, request: RequestId, way: u32, address: &str, deadline: Time, now: Time) {
-        self.ask(request, way as usize, What::Read { address: address.to_owned() }, deadline, now);
+        self.ask(
+            request,
+            way as usize,
+            What::Read {
+                address: address.to_owned(),
+            },
+            deadline,
+            now,
+        );
     }
 
     fn ask(&mut self, request: RequestId, way: usize, what: What, deadline: Time, now: Time) {
@@ -74,11 +93,22 @@ impl Engine {
         };
         if way == 0 {
             let demand = &mut self.core.demand;
-            let is_known =
-                if matches!(what, What::Read { .. }) { &mut demand.last_values } else { &mut demand.requests };
+            let is_known = if matches!(what, What::Read { .. }) {
+                &mut demand.last_values
+            } else {
+                &mut demand.requests
+            };
             self.core.demand_is_new |= !std::mem::replace(is_known, true);
         }
-        self.core.asks.insert(request, Ask { way, what, deadline, lane: None });
+        self.core.asks.insert(
+            request,
+            Ask {
+                way,
+                what,
+                deadline,
+                lane: None,
+            },
+        );
         if let Some(refusal) = refusal {
             self.core.answered(request, Err(refusal));
         }
@@ -98,10 +128,15 @@ impl Engine {
     pub(super) fn care_for_asks(&mut self, now: Time) {
         let names: Vec<RequestId> = self.core.asks.keys().copied().collect();
         for name in names {
-            let Some(ask) = self.core.asks.get(&name) else { continue };
+            let Some(ask) = self.core.asks.get(&name) else {
+                continue;
+            };
             if ask.deadline <= now {
                 self.forget(name, now);
-                self.core.books.notices.push_back(Notice::Answered { request: name, answer: Err(Refusal::NoAnswer) });
+                self.core.books.notices.push_back(Notice::Answered {
+                    request: name,
+                    answer: Err(Refusal::NoAnswer),
+                });
                 continue;
             }
             self.core.care_at = self.core.care_at.min(ask.deadline);
@@ -112,12 +147,24 @@ impl Engine {
     }
 
     fn put(&mut self, name: RequestId, now: Time) {
-        let Some(ask) = self.core.asks.get_mut(&name) else { return };
-        let Some(way) = self.core.ways.get(ask.way) else { return };
-        let can = |lane: usize| self.lanes.get(lane).is_some_and(|lane| ask.fits(&lane.link.capabilities));
+        let Some(ask) = self.core.asks.get_mut(&name) else {
+            return;
+        };
+        let Some(way) = self.core.ways.get(ask.way) else {
+            return;
+        };
+        let can = |lane: usize| {
+            self.lanes
+                .get(lane)
+                .is_some_and(|lane| ask.fits(&lane.link.capabilities))
+        };
         let is_up = |lane: usize| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up());
-        let fit: Vec<usize> =
-            way.current.into_iter().chain(way.lanes.iter().copied()).filter(|lane| can(*lane)).collect();
+        let fit: Vec<usize> = way
+            .current
+            .into_iter()
+            .chain(way.lanes.iter().copied())
+            .filter(|lane| can(*lane))
+            .collect();
         let Some(lane) = fit.iter().copied().find(|lane| is_up(*lane)) else {
             match fit.first().copied() {
                 Some(lane) => {
@@ -138,7 +185,9 @@ impl Engine {
             }
             return;
         };
-        let Some(at) = self.lanes.get_mut(lane) else { return };
+        let Some(at) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let asked = match &ask.what {
             What::Request { entry, .. } => match Draft::decode(entry) {
                 Some((draft, _)) => {
@@ -162,12 +211,25 @@ impl Engine {
 
     /// A lane's connection was lost: what was asked there is asked again where that does no harm.
     pub(super) fn asks_lost(&mut self, lane: usize, now: Time) {
-        let lost: Vec<RequestId> =
-            self.core.asks.iter().filter(|(_, ask)| ask.is_at(lane)).map(|(name, _)| *name).collect();
+        let lost: Vec<RequestId> = self
+            .core
+            .asks
+            .iter()
+            .filter(|(_, ask)| ask.is_at(lane))
+            .map(|(name, _)| *name)
+            .collect();
         for name in lost {
-            let Some(ask) = self.core.asks.get_mut(&name) else { continue };
+            let Some(ask) = self.core.asks.get_mut(&name) else {
+                continue;
+            };
             ask.lane = None;
-            if matches!(ask.what, What::Request { may_repeat: false, .. }) {
+            if matches!(
+                ask.what,
+                What::Request {
+                    may_repeat: false,
+                    ..
+                }
+            ) {
                 self.core.answered(name, Err(Refusal::NotConnected));
             }
         }
@@ -185,9 +247,15 @@ impl Core {
     }
 
     /// An answer came.
-    pub(super) fn answered(&mut self, request: RequestId, answer: Result<Option<Message>, Refusal>) {
+    pub(super) fn answered(
+        &mut self,
+        request: RequestId,
+        answer: Result<Option<Message>, Refusal>,
+    ) {
         if self.asks.remove(&request).is_some() {
-            self.books.notices.push_back(Notice::Answered { request, answer });
+            self.books
+                .notices
+                .push_back(Notice::Answered { request, answer });
         }
     }
 }

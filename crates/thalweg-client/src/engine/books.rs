@@ -42,10 +42,15 @@ pub(super) struct Books {
 
 impl Books {
     /// Opens the books; the messages of an earlier process come back, oldest first.
-    pub fn open(mut spool: Box<dyn Spool>, settings: &EngineSettings) -> Result<(Books, Vec<Key>), SpoolError> {
+    pub fn open(
+        mut spool: Box<dyn Spool>,
+        settings: &EngineSettings,
+    ) -> Result<(Books, Vec<Key>), SpoolError> {
         let mut former: Vec<(MessageId, Vec<u8>)> = Vec::new();
-        let Recovered { publisher, next_sequence } =
-            spool.recover(&mut |id, entry| former.push((id, entry.to_vec())))?;
+        let Recovered {
+            publisher,
+            next_sequence,
+        } = spool.recover(&mut |id, entry| former.push((id, entry.to_vec())))?;
         let mut books = Books {
             // No message had a stamp with a sequence above its identifier.
             outbox: Outbox::new(next_sequence),
@@ -63,7 +68,10 @@ impl Books {
             wall_at_zero: settings.wall_at_zero,
             was_full: false,
         };
-        let keys = former.iter().filter_map(|(id, entry)| books.restore(*id, entry)).collect();
+        let keys = former
+            .iter()
+            .filter_map(|(id, entry)| books.restore(*id, entry))
+            .collect();
         Ok((books, keys))
     }
 
@@ -71,13 +79,24 @@ impl Books {
     fn restore(&mut self, id: MessageId, entry: &[u8]) -> Option<Key> {
         let restored = Draft::decode(entry).and_then(|(draft, trailer)| {
             let trailer = trailer.first_chunk::<TRAILER_BYTES>()?;
-            let number =
-                |at: usize| trailer[at..at + 8].iter().rev().fold(0, |all, &byte| (all << 8) | u64::from(byte));
+            let number = |at: usize| {
+                trailer[at..at + 8]
+                    .iter()
+                    .rev()
+                    .fold(0, |all, &byte| (all << 8) | u64::from(byte))
+            };
             let expires = match number(8) {
                 u64::MAX => Time::NEVER,
                 wall => Time::from_nanos(wall.saturating_sub(self.wall_at_zero)),
             };
-            let key = self.outbox.insert(&Draft { id, expires, ..draft }, Some(number(0)))?;
+            let key = self.outbox.insert(
+                &Draft {
+                    id,
+                    expires,
+                    ..draft
+                },
+                Some(number(0)),
+            )?;
             let slot = self.outbox.get_mut(key)?;
             (slot.repeated, slot.spooled) = (true, true);
             Some(key)
@@ -89,12 +108,17 @@ impl Books {
     }
 
     /// Takes a message: it waits, in no queue yet. `drop_oldest` makes room, if it can.
-    pub fn take(&mut self, draft: &Draft<'_>, mut drop_oldest: impl FnMut(&mut Books) -> bool) -> Result<Key, Full> {
+    pub fn take(
+        &mut self,
+        draft: &Draft<'_>,
+        mut drop_oldest: impl FnMut(&mut Books) -> bool,
+    ) -> Result<Key, Full> {
         let cost = Outbox::cost(draft);
         if cost > self.bytes_max || self.messages_max == 0 {
             return Err(Full::TooLarge);
         }
-        while self.outbox.len() >= self.messages_max || self.outbox.bytes() + cost > self.bytes_max {
+        while self.outbox.len() >= self.messages_max || self.outbox.bytes() + cost > self.bytes_max
+        {
             if self.overflow == Overflow::Refuse || !drop_oldest(self) {
                 self.was_full = true;
                 return Err(Full::Buffer);
@@ -105,11 +129,16 @@ impl Books {
             // Ways other than the client's brokers have no name that the next process would know.
             return Ok(key);
         }
-        let Some(slot) = self.outbox.get_mut(key) else { return Err(Full::TooLarge) };
+        let Some(slot) = self.outbox.get_mut(key) else {
+            return Err(Full::TooLarge);
+        };
         let len = slot.entry.len();
         let wall = match draft.expires {
             Time::NEVER => u64::MAX,
-            expires => expires.nanos().saturating_add(self.wall_at_zero).min(u64::MAX - 1),
+            expires => expires
+                .nanos()
+                .saturating_add(self.wall_at_zero)
+                .min(u64::MAX - 1),
         };
         slot.entry.extend_from_slice(&slot.sequence.to_le_bytes());
         slot.entry.extend_from_slice(&wall.to_le_bytes());
@@ -131,7 +160,9 @@ impl Books {
 
     /// Makes safe what was taken since the last call. If that fails, `gathered` of it is let go.
     pub fn commit(&mut self, gathered: &mut Vec<Key>, now: Time) {
-        let Some(through) = self.uncommitted.take() else { return };
+        let Some(through) = self.uncommitted.take() else {
+            return;
+        };
         self.commit_at = Time::NEVER;
         match self.spool.commit() {
             // With a full disk the messages go, but nobody is told that they are safe.
@@ -151,7 +182,12 @@ impl Books {
                         if let Some(slot) = self.outbox.get_mut(key) {
                             slot.spooled = false;
                         }
-                        self.end(key, Success::Failed, Some(Refusal::Busy(words.clone())), now);
+                        self.end(
+                            key,
+                            Success::Failed,
+                            Some(Refusal::Busy(words.clone())),
+                            now,
+                        );
                     }
                     !is_lost
                 });
@@ -161,7 +197,9 @@ impl Books {
 
     /// A message that waits in no queue, or that a lane has, has come to its end.
     pub fn end(&mut self, key: Key, success: Success, why: Option<Refusal>, now: Time) {
-        let Some(slot) = self.outbox.get(key) else { return };
+        let Some(slot) = self.outbox.get(key) else {
+            return;
+        };
         let (spooled, reliability) = (slot.spooled, slot.reliability);
         self.outbox.remove(key);
         if spooled {
@@ -182,8 +220,17 @@ impl Books {
     }
 
     /// As [`Books::end`], of a message of a way's queue.
-    pub fn finish(&mut self, queue: &mut Queue, key: Key, success: Success, why: Option<Refusal>, now: Time) {
-        let Some(slot) = self.outbox.get(key) else { return };
+    pub fn finish(
+        &mut self,
+        queue: &mut Queue,
+        key: Key,
+        success: Success,
+        why: Option<Refusal>,
+        now: Time,
+    ) {
+        let Some(slot) = self.outbox.get(key) else {
+            return;
+        };
         let (topic, place) = (slot.topic, slot.place);
         self.end(key, success, why, now);
         match place {
@@ -201,7 +248,10 @@ impl Books {
         {
             *last = id;
         } else {
-            self.notices.push_back(Notice::Gone { first: id, last: id });
+            self.notices.push_back(Notice::Gone {
+                first: id,
+                last: id,
+            });
         }
     }
 

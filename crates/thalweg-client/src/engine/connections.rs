@@ -10,7 +10,9 @@ use super::settings::EngineSettings;
 use super::words::{Action, LaneState, Notice, Success};
 use super::{Core, Engine, TICK};
 use crate::message::Message;
-use crate::transport::{Events, Inbound, LinkFault, MessageId, Refusal, RequestId, Settled, SubscriptionId, Welcome};
+use crate::transport::{
+    Events, Inbound, LinkFault, MessageId, Refusal, RequestId, Settled, SubscriptionId, Welcome,
+};
 
 /// The first wait after a peer asked us to; doubles each time up to [`EngineSettings::backoff_max`].
 const BUSY_WAIT: Span = Span::from_millis(100);
@@ -23,10 +25,19 @@ impl Lane {
             LaneState::Idle | LaneState::Waiting => Time::NEVER,
             LaneState::Connecting | LaneState::Opening => {
                 let patience = link.since + settings.connect_timeout;
-                if link.state == LaneState::Opening { patience.min(self.transport.poll_timeout()) } else { patience }
+                if link.state == LaneState::Opening {
+                    patience.min(self.transport.poll_timeout())
+                } else {
+                    patience
+                }
             }
             LaneState::Up => {
-                let remnants = link.remnants.iter().map(|(_, at)| *at).min().unwrap_or(Time::NEVER);
+                let remnants = link
+                    .remnants
+                    .iter()
+                    .map(|(_, at)| *at)
+                    .min()
+                    .unwrap_or(Time::NEVER);
                 self.transport.poll_timeout().min(remnants)
             }
         }
@@ -36,7 +47,9 @@ impl Lane {
 impl Engine {
     /// Has a lane connected, unless it is already or has to wait.
     pub(super) fn connect(&mut self, lane: usize, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if it.link.is_open() || it.link.retry_at > now || self.core.is_closed {
             return;
         }
@@ -48,24 +61,37 @@ impl Engine {
 
     /// The driver has connected a lane.
     pub(super) fn begin(&mut self, lane: usize, peer: SocketAddr, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if it.link.state != LaneState::Connecting {
             return;
         }
         it.link.enter(LaneState::Opening, now);
         it.link.connection = it.link.connection.wrapping_add(1);
         it.out.clear();
-        it.transport.open(&self.core.settings.opening, peer, now, &mut it.out);
+        it.transport
+            .open(&self.core.settings.opening, peer, now, &mut it.out);
     }
 
     /// Bytes of the peer. Returns how many are consumed.
     pub(super) fn hear(&mut self, lane: usize, input: &[u8], now: Time) -> usize {
-        let Some(it) = self.lanes.get_mut(lane) else { return input.len() };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return input.len();
+        };
         if !matches!(it.link.state, LaneState::Opening | LaneState::Up) {
             return input.len();
         }
-        let mut listener = Listener { core: &mut self.core, link: &mut it.link, lane, now };
-        match it.transport.handle_input(input, now, &mut it.out, &mut listener) {
+        let mut listener = Listener {
+            core: &mut self.core,
+            link: &mut it.link,
+            lane,
+            now,
+        };
+        match it
+            .transport
+            .handle_input(input, now, &mut it.out, &mut listener)
+        {
             Ok(consumed) => {
                 self.check_give_ups(lane, now);
                 consumed.min(input.len())
@@ -78,16 +104,27 @@ impl Engine {
     }
 
     pub(super) fn lane_timeout(&mut self, lane: usize, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
-        if matches!(it.link.state, LaneState::Opening | LaneState::Up) && it.transport.poll_timeout() <= now {
-            let mut listener = Listener { core: &mut self.core, link: &mut it.link, lane, now };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
+        if matches!(it.link.state, LaneState::Opening | LaneState::Up)
+            && it.transport.poll_timeout() <= now
+        {
+            let mut listener = Listener {
+                core: &mut self.core,
+                link: &mut it.link,
+                lane,
+                now,
+            };
             if let Err(fault) = it.transport.handle_timeout(now, &mut it.out, &mut listener) {
                 self.fault(lane, &fault, now);
                 return;
             }
             self.check_give_ups(lane, now);
         }
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let patience = it.link.since + self.core.settings.connect_timeout;
         if matches!(it.link.state, LaneState::Connecting | LaneState::Opening) && patience <= now {
             let words = match it.link.state {
@@ -101,7 +138,11 @@ impl Engine {
 
     /// A transport that gives up on message after message speaks to nobody.
     fn check_give_ups(&mut self, lane: usize, now: Time) {
-        if self.lanes.get(lane).is_some_and(|it| it.link.give_ups >= GIVE_UPS_MAX && it.link.is_open()) {
+        if self
+            .lanes
+            .get(lane)
+            .is_some_and(|it| it.link.give_ups >= GIVE_UPS_MAX && it.link.is_open())
+        {
             self.work_off(lane, now);
             self.core.actions.push_back(Action::Disconnect(lane));
             self.lost(lane, "the peer does not answer", false, now);
@@ -118,7 +159,9 @@ impl Engine {
     /// A connection was lost, or could not be made. What was awaited on it waits again.
     pub(super) fn lost(&mut self, lane: usize, words: &str, is_final: bool, now: Time) {
         let random = self.core.random();
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if matches!(it.link.state, LaneState::Opening | LaneState::Up) {
             it.transport.closed();
         }
@@ -126,7 +169,11 @@ impl Engine {
         it.link.enter(LaneState::Waiting, now);
         it.link.words.clear();
         it.link.words.push_str(words);
-        self.core.books.notices.push_back(Notice::Down { lane, words: words.to_owned(), is_final });
+        self.core.books.notices.push_back(Notice::Down {
+            lane,
+            words: words.to_owned(),
+            is_final,
+        });
         self.forsake(lane, now);
         if let Some(chooser) = &mut self.core.chooser
             && self.lanes.get(lane).is_some_and(|it| it.link.way == 0)
@@ -142,7 +189,9 @@ impl Engine {
 
     /// Nobody needs a lane: says goodbye. What is awaited on it waits again.
     pub(super) fn dismiss(&mut self, lane: usize, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if !it.link.is_open() {
             return;
         }
@@ -168,9 +217,17 @@ impl Engine {
 
     /// Takes back what a lane has that is not connected any more.
     fn forsake(&mut self, lane: usize, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let link = &mut it.link;
-        (link.has_room, link.resume_at, link.busy, link.give_ups, link.pinned) = (true, Time::ZERO, 0, 0, 0);
+        (
+            link.has_room,
+            link.resume_at,
+            link.busy,
+            link.give_ups,
+            link.pinned,
+        ) = (true, Time::ZERO, 0, 0, 0);
         (link.gone_at, link.round_trip) = (None, None);
         link.forgo_answers();
         link.former.clear();
@@ -189,8 +246,12 @@ impl Engine {
             for (lane, todo) in std::mem::take(&mut self.core.todo) {
                 match todo {
                     Todo::Up { session_present } => self.up(lane, session_present, now),
-                    Todo::Subscribed(subscription, outcome) => self.subscribed(lane, subscription, outcome, now),
-                    Todo::Unsubscribed(subscription, why) => self.unsubscribed(lane, subscription, why, now),
+                    Todo::Subscribed(subscription, outcome) => {
+                        self.subscribed(lane, subscription, outcome, now)
+                    }
+                    Todo::Unsubscribed(subscription, why) => {
+                        self.unsubscribed(lane, subscription, why, now)
+                    }
                     Todo::Former(key) => self.acknowledged_late(key, now),
                     Todo::Settle(delivery) => {
                         if let Some(it) = self.lanes.get_mut(lane).filter(|it| it.link.is_up()) {
@@ -205,7 +266,9 @@ impl Engine {
 
     /// A peer let us in.
     fn up(&mut self, lane: usize, session_present: bool, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if it.link.state != LaneState::Opening {
             return;
         }
@@ -213,7 +276,10 @@ impl Engine {
         it.link.ups += 1;
         it.link.is_final = false;
         it.link.capabilities = it.transport.capabilities();
-        self.core.books.notices.push_back(Notice::Up { lane, session_present });
+        self.core.books.notices.push_back(Notice::Up {
+            lane,
+            session_present,
+        });
         if let Some(chooser) = &mut self.core.chooser
             && it.link.way == 0
         {
@@ -232,7 +298,9 @@ impl Engine {
         let mut any_open = false;
         for lane in 0..self.lanes.len() {
             let is_needed = self.is_needed(lane);
-            let Some(it) = self.lanes.get_mut(lane) else { continue };
+            let Some(it) = self.lanes.get_mut(lane) else {
+                continue;
+            };
             if !it.link.is_open() {
                 continue;
             }
@@ -251,15 +319,25 @@ impl Engine {
         }
         self.probe(now);
         // One lane that is needed and nobody to choose: nothing is to be looked at.
-        let watches =
-            any_open && (self.core.chooser.is_some() || (0..self.lanes.len()).any(|lane| !self.is_needed(lane)));
+        let watches = any_open
+            && (self.core.chooser.is_some()
+                || (0..self.lanes.len()).any(|lane| !self.is_needed(lane)));
         self.core.tick_at = if watches { now + TICK } else { Time::NEVER };
     }
 
     /// Measures where the chooser wants to know more.
     fn probe(&mut self, now: Time) {
-        let Some(lane) = self.core.chooser.as_mut().and_then(|chooser| chooser.wants_probe(now)) else { return };
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(lane) = self
+            .core
+            .chooser
+            .as_mut()
+            .and_then(|chooser| chooser.wants_probe(now))
+        else {
+            return;
+        };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if it.link.is_up() {
             let (_, bytes) = it.question(now);
             if let Some(chooser) = &mut self.core.chooser {
@@ -281,11 +359,21 @@ pub(super) struct Listener<'e> {
 
 impl Events for Listener<'_> {
     fn up(&mut self, welcome: &Welcome) {
-        self.core.todo.push((self.lane, Todo::Up { session_present: welcome.session_present }));
+        self.core.todo.push((
+            self.lane,
+            Todo::Up {
+                session_present: welcome.session_present,
+            },
+        ));
     }
 
     fn settled(&mut self, id: MessageId, outcome: Settled) {
-        let Listener { core, link, lane, now } = self;
+        let Listener {
+            core,
+            link,
+            lane,
+            now,
+        } = self;
         let now = *now;
         let Some(key) = link.landed(id) else {
             if outcome == Settled::Acknowledged
@@ -296,15 +384,21 @@ impl Events for Listener<'_> {
             } else if outcome == Settled::Acknowledged {
                 // A session that the peer has kept may still end what began on an earlier connection.
                 let key = core.books.outbox.iter().find(|(key, slot)| {
-                    key.id == id && slot.place == Place::Waiting && slot.pinned_to == Some(*lane as u32)
+                    key.id == id
+                        && slot.place == Place::Waiting
+                        && slot.pinned_to == Some(*lane as u32)
                 });
                 let former = key.map(|(key, _)| (*lane, Todo::Former(key)));
                 core.todo.extend(former);
             }
             return;
         };
-        let Some(way) = core.ways.get_mut(link.way) else { return };
-        let Some(slot) = core.books.outbox.get_mut(key) else { return };
+        let Some(way) = core.ways.get_mut(link.way) else {
+            return;
+        };
+        let Some(slot) = core.books.outbox.get_mut(key) else {
+            return;
+        };
         if slot.place != Place::UnderWay(*lane as u32) {
             return;
         }
@@ -325,9 +419,12 @@ impl Events for Listener<'_> {
                     link.measured(latency);
                 }
                 (link.busy, link.give_ups) = (0, 0);
-                core.books.finish(&mut way.queue, key, Success::Acknowledged, None, now);
+                core.books
+                    .finish(&mut way.queue, key, Success::Acknowledged, None, now);
             }
-            Settled::Refused(Refusal::Window | Refusal::NotConnected | Refusal::Busy(_) | Refusal::NoAnswer) => {
+            Settled::Refused(
+                Refusal::Window | Refusal::NotConnected | Refusal::Busy(_) | Refusal::NoAnswer,
+            ) => {
                 hold_off(link, &core.settings, now);
                 // It was refused: it is not there.
                 slot.pinned_to = None;
@@ -335,12 +432,14 @@ impl Events for Listener<'_> {
             }
             Settled::Refused(why) => {
                 (link.busy, link.give_ups) = (0, 0);
-                core.books.finish(&mut way.queue, key, Success::Failed, Some(why), now);
+                core.books
+                    .finish(&mut way.queue, key, Success::Failed, Some(why), now);
             }
             Settled::Unknown => {
                 link.give_ups += 1;
                 if is_pinned {
-                    core.books.finish(&mut way.queue, key, Success::Unknown, None, now);
+                    core.books
+                        .finish(&mut way.queue, key, Success::Unknown, None, now);
                 } else {
                     core.take_back(link.way, *lane, key, now);
                 }
@@ -354,21 +453,29 @@ impl Events for Listener<'_> {
     }
 
     fn subscribed(&mut self, subscription: SubscriptionId, outcome: Result<Reliability, Refusal>) {
-        self.core.todo.push((self.lane, Todo::Subscribed(subscription, outcome)));
+        self.core
+            .todo
+            .push((self.lane, Todo::Subscribed(subscription, outcome)));
     }
 
     fn unsubscribed(&mut self, subscription: SubscriptionId, why: Refusal) {
-        self.core.todo.push((self.lane, Todo::Unsubscribed(subscription, why)));
+        self.core
+            .todo
+            .push((self.lane, Todo::Unsubscribed(subscription, why)));
     }
 
     fn answered(&mut self, request: RequestId, answer: Result<Option<&Inbound<'_>>, Refusal>) {
         // An answer of CoAP does not say what it is the value of.
         let address = self.core.address_read(request).to_owned();
         let whole = |message: &Inbound<'_>| match message.address.is_empty() {
-            true => Message::new(&Inbound { address: &address, ..*message }),
+            true => Message::new(&Inbound {
+                address: &address,
+                ..*message
+            }),
             false => Message::new(message),
         };
-        self.core.answered(request, answer.map(|message| message.map(whole)));
+        self.core
+            .answered(request, answer.map(|message| message.map(whole)));
     }
 
     fn round_trip(&mut self, span: Span) {
@@ -395,7 +502,10 @@ impl Events for Listener<'_> {
 
 /// The peer said: not now.
 pub(super) fn hold_off(link: &mut Link, settings: &EngineSettings, now: Time) {
-    let wait = BUSY_WAIT.nanos().saturating_mul(1 << link.busy.min(20)).min(settings.backoff_max.nanos());
+    let wait = BUSY_WAIT
+        .nanos()
+        .saturating_mul(1 << link.busy.min(20))
+        .min(settings.backoff_max.nanos());
     link.resume_at = link.resume_at.max(now + Span::from_nanos(wait));
     link.busy = link.busy.saturating_add(1);
 }

@@ -88,7 +88,9 @@ impl<'m> Draft<'m> {
         ) else {
             return false;
         };
-        let Ok(total) = u32::try_from(self.encoded_len()) else { return false };
+        let Ok(total) = u32::try_from(self.encoded_len()) else {
+            return false;
+        };
         let has = |is: bool, flag: u8| if is { flag } else { 0 };
         let mut head = [0; HEAD_BYTES];
         head[0..4].copy_from_slice(&total.to_le_bytes());
@@ -123,7 +125,8 @@ impl<'m> Draft<'m> {
     /// Reads what [`Draft::encode`] wrote, and what follows it.
     pub fn decode(bytes: &'m [u8]) -> Option<(Draft<'m>, &'m [u8])> {
         let (head, _) = bytes.split_first_chunk::<HEAD_BYTES>()?;
-        let long = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let long =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let short = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
         let number = |at: usize| u64::from(long(at)) | (u64::from(long(at + 4)) << 32);
         let (entry, after) = bytes.split_at_checked(long(0) as usize)?;

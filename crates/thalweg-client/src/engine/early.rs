@@ -38,7 +38,13 @@ impl Core {
         if keeps {
             let until = now + PATIENCE;
             let message = Message::new(message);
-            self.early.push_back(Early { message, lane, connection: link.connection, delivery, until });
+            self.early.push_back(Early {
+                message,
+                lane,
+                connection: link.connection,
+                delivery,
+                until,
+            });
             self.care_at = self.care_at.min(until);
         }
         keeps
@@ -54,14 +60,29 @@ impl Engine {
         let mut left = VecDeque::new();
         for early in std::mem::take(&mut self.core.early) {
             // Of a connection that has ended it comes again.
-            if self.lanes.get(early.lane).is_none_or(|lane| lane.link.connection != early.connection) {
+            if self
+                .lanes
+                .get(early.lane)
+                .is_none_or(|lane| lane.link.connection != early.connection)
+            {
                 continue;
             }
-            let wanted = self.core.subscriptions.get(&name).and_then(|it| it.matcher.as_ref());
+            let wanted = self
+                .core
+                .subscriptions
+                .get(&name)
+                .and_then(|it| it.matcher.as_ref());
             match wanted.is_some_and(|filter| filter.matches(early.message.topic())) {
                 true => {
-                    let Early { message, lane, connection, delivery, .. } = early;
-                    self.core.hand_over(name, message, lane, connection, Some(delivery));
+                    let Early {
+                        message,
+                        lane,
+                        connection,
+                        delivery,
+                        ..
+                    } = early;
+                    self.core
+                        .hand_over(name, message, lane, connection, Some(delivery));
                 }
                 false => left.push_back(early),
             }
@@ -72,7 +93,9 @@ impl Engine {
     /// Settles what nobody has asked for in time.
     pub(super) fn end_early(&mut self, now: Time) {
         while let Some(early) = self.core.early.pop_front_if(|early| early.until <= now) {
-            self.core.todo.push((early.lane, Todo::Settle(early.delivery)));
+            self.core
+                .todo
+                .push((early.lane, Todo::Settle(early.delivery)));
         }
         if let Some(first) = self.core.early.front() {
             self.core.care_at = self.core.care_at.min(first.until);

@@ -77,7 +77,12 @@ pub(super) struct Link {
 }
 
 impl Lane {
-    pub fn new(transport: Box<dyn Transport>, way: usize, host: u32, settings: &EngineSettings) -> Self {
+    pub fn new(
+        transport: Box<dyn Transport>,
+        way: usize,
+        host: u32,
+        settings: &EngineSettings,
+    ) -> Self {
         let link = Link {
             way,
             host,
@@ -106,7 +111,11 @@ impl Lane {
             batcher: Batcher::new(settings.batch),
             words: String::new(),
         };
-        Lane { transport, out: Output::default(), link }
+        Lane {
+            transport,
+            out: Output::default(),
+            link,
+        }
     }
 
     /// When a message may be given to it: now or before, at once; [`Time::NEVER`] while only an event can change it.
@@ -155,7 +164,10 @@ impl Link {
 
     /// Whether it has, or is about to have, a connection.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, LaneState::Connecting | LaneState::Opening | LaneState::Up)
+        matches!(
+            self.state,
+            LaneState::Connecting | LaneState::Opening | LaneState::Up
+        )
     }
 
     pub fn enter(&mut self, state: LaneState, now: Time) {
@@ -164,14 +176,21 @@ impl Link {
 
     /// Something was answered after so long.
     pub fn measured(&mut self, span: Span) {
-        let smoothed = self.round_trip.map_or(span.nanos(), |old| old.nanos() - old.nanos() / 8 + span.nanos() / 8);
+        let smoothed = self.round_trip.map_or(span.nanos(), |old| {
+            old.nanos() - old.nanos() / 8 + span.nanos() / 8
+        });
         self.round_trip = Some(Span::from_nanos(smoothed));
     }
 
     /// How long what was sent here is awaited after another lane took over: twice the round trip and a second.
     pub fn drain(&self, settings: &EngineSettings) -> Span {
         let round_trip = self.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
-        let span = Span::from_nanos(round_trip.nanos().saturating_mul(2).saturating_add(1_000_000_000));
+        let span = Span::from_nanos(
+            round_trip
+                .nanos()
+                .saturating_mul(2)
+                .saturating_add(1_000_000_000),
+        );
         span.min(settings.drain_max)
     }
 
@@ -188,9 +207,17 @@ impl Link {
             self.attempt = 0;
         }
         let longest = settings.backoff_max.nanos().max(1);
-        let full = settings.backoff_min.nanos().saturating_mul(1 << self.attempt.min(30)).min(longest);
+        let full = settings
+            .backoff_min
+            .nanos()
+            .saturating_mul(1 << self.attempt.min(30))
+            .min(longest);
         // Trying again is useless as far as the peer says; but passwords get corrected, so it is tried, rarely.
-        let full = if is_final { longest.saturating_mul(2) } else { full };
+        let full = if is_final {
+            longest.saturating_mul(2)
+        } else {
+            full
+        };
         let half = (full / 2).max(1);
         self.retry_at = now + Span::from_nanos(half + random % half);
         self.attempt = self.attempt.saturating_add(1);
@@ -204,7 +231,10 @@ pub(super) enum Todo {
     Up {
         session_present: bool,
     },
-    Subscribed(SubscriptionId, Result<Reliability, crate::transport::Refusal>),
+    Subscribed(
+        SubscriptionId,
+        Result<Reliability, crate::transport::Refusal>,
+    ),
     Unsubscribed(SubscriptionId, crate::transport::Refusal),
     Settle(DeliveryId),
     /// Acknowledged by a lane that had it before another one got it.

@@ -43,7 +43,8 @@ use crate::transport::{Capabilities, Endpoint, MessageId, RequestId, Subscriptio
 pub use draft::Draft;
 pub use settings::{EngineSettings, Overflow, WhenRefused};
 pub use words::{
-    Action, Counts, DeliveryToken, Full, LaneSpec, LaneState, LaneStatus, Load, Notice, Role, Success, Wish,
+    Action, Counts, DeliveryToken, Full, LaneSpec, LaneState, LaneStatus, Load, Notice, Role,
+    Success, Wish,
 };
 
 use asks::Ask;
@@ -117,10 +118,15 @@ impl Engine {
             is_closed: false,
             preferred: None,
         };
-        let mut engine = Engine { lanes: Vec::new(), core };
+        let mut engine = Engine {
+            lanes: Vec::new(),
+            core,
+        };
         engine.add_way(lanes.into_iter().map(|lane| lane.transport).collect(), now);
         for key in former {
-            let Some(way) = engine.core.ways.first_mut() else { continue };
+            let Some(way) = engine.core.ways.first_mut() else {
+                continue;
+            };
             way.queue.push(key, &engine.core.books.outbox);
         }
         engine.turn(now);
@@ -144,7 +150,8 @@ impl Engine {
         for transport in transports {
             let host = self.core.host_of(transport.endpoint());
             lanes.push(self.lanes.len());
-            self.lanes.push(Lane::new(transport, number, host, &self.core.settings));
+            self.lanes
+                .push(Lane::new(transport, number, host, &self.core.settings));
         }
         self.core.ways.push(Way::new(lanes));
         number as u32
@@ -180,7 +187,8 @@ impl Engine {
     /// From now on a lane publishes, as soon as it is up, whatever the chooser says; None: the chooser decides again. For
     /// laboratories, and for who knows better.
     pub fn prefer(&mut self, lane: Option<usize>, now: Time) {
-        self.core.preferred = lane.filter(|lane| self.lanes.get(*lane).is_some_and(|it| it.link.way == 0));
+        self.core.preferred =
+            lane.filter(|lane| self.lanes.get(*lane).is_some_and(|it| it.link.way == 0));
         self.turn(now);
     }
 
@@ -202,7 +210,11 @@ impl Engine {
 
     /// A lane could not be connected.
     pub fn connect_failed(&mut self, lane: usize, words: &str, now: Time) {
-        if self.lanes.get(lane).is_some_and(|it| it.link.state == LaneState::Connecting) {
+        if self
+            .lanes
+            .get(lane)
+            .is_some_and(|it| it.link.state == LaneState::Connecting)
+        {
             self.lost(lane, words, false, now);
             self.follow_up(lane, now);
         }
@@ -226,7 +238,10 @@ impl Engine {
     /// What the system knows of a lane's connection.
     pub fn network(&mut self, lane: usize, reading: NetworkReading, now: Time) {
         if let Some(chooser) = &mut self.core.chooser
-            && self.lanes.get(lane).is_some_and(|it| it.link.way == 0 && it.link.is_up())
+            && self
+                .lanes
+                .get(lane)
+                .is_some_and(|it| it.link.way == 0 && it.link.is_up())
         {
             chooser.network(lane, &reading, now);
         }
@@ -250,7 +265,9 @@ impl Engine {
     /// When what waits on a lane is to be written: now or before, at once; later, when more is about to come that can go
     /// along; [`Time::NEVER`] if nothing waits.
     pub fn write_at(&self, lane: usize, now: Time) -> Time {
-        let Some(lane) = self.lanes.get(lane) else { return Time::NEVER };
+        let Some(lane) = self.lanes.get(lane) else {
+            return Time::NEVER;
+        };
         match lane.out.unsent().len() {
             0 => Time::NEVER,
             pending => lane.link.batcher.flush_at(pending, false, now),
@@ -259,7 +276,9 @@ impl Engine {
 
     /// So many of the bytes that waited are written; of a datagram, all of it.
     pub fn wrote(&mut self, lane: usize, bytes: usize, now: Time) {
-        let Some(it) = self.lanes.get_mut(lane) else { return };
+        let Some(it) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let was_high = it.out.unsent().len() >= self.core.settings.high_water;
         it.out.consume(bytes);
         let left = it.out.unsent().len();
@@ -272,7 +291,11 @@ impl Engine {
 
     /// Whether a lane's socket is to be read: not while its receiver does not keep up.
     pub fn wants_input(&self, lane: usize) -> bool {
-        !self.core.subscriptions.values().any(|it| it.is_stuffed(lane, &self.core.settings))
+        !self
+            .core
+            .subscriptions
+            .values()
+            .any(|it| it.is_stuffed(lane, &self.core.settings))
     }
 
     /// What the driver has to do.
@@ -291,11 +314,25 @@ impl Engine {
             return Time::NEVER;
         }
         let core = &self.core;
-        let lanes = self.lanes.iter().map(|lane| lane.wakes_at(&core.settings)).min();
+        let lanes = self
+            .lanes
+            .iter()
+            .map(|lane| lane.wakes_at(&core.settings))
+            .min();
         let ways = core.ways.iter().map(|way| self.way_wakes_at(way)).min();
         let chooser = core.chooser.as_ref().map(Chooser::poll_timeout);
-        let own = [core.books.poll_timeout(), core.books.outbox.expires_next(), core.tick_at, core.care_at];
-        own.into_iter().chain(lanes).chain(ways).chain(chooser).min().unwrap_or(Time::NEVER)
+        let own = [
+            core.books.poll_timeout(),
+            core.books.outbox.expires_next(),
+            core.tick_at,
+            core.care_at,
+        ];
+        own.into_iter()
+            .chain(lanes)
+            .chain(ways)
+            .chain(chooser)
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
     /// The time of [`Engine::poll_timeout`] has come.
@@ -338,13 +375,22 @@ impl Engine {
     /// How a lane does.
     pub fn lane_status(&self, lane: usize) -> Option<LaneStatus<'_>> {
         let it = self.lanes.get(lane)?;
-        let publishes = self.core.ways.get(it.link.way).is_some_and(|way| way.current == Some(lane));
+        let publishes = self
+            .core
+            .ways
+            .get(it.link.way)
+            .is_some_and(|way| way.current == Some(lane));
         Some(LaneStatus {
             protocol: it.transport.protocol(),
             endpoint: it.transport.endpoint(),
             state: it.link.state,
             publishes,
-            subscriptions: self.core.subscriptions.values().filter(|one| one.is_at(lane)).count(),
+            subscriptions: self
+                .core
+                .subscriptions
+                .values()
+                .filter(|one| one.is_at(lane))
+                .count(),
             under_way: it.link.flight.len(),
             connections: it.link.ups,
             words: &it.link.words,
@@ -353,18 +399,25 @@ impl Engine {
 
     /// What a lane can do, as far as is known.
     pub fn capabilities(&self, lane: usize) -> Option<Capabilities> {
-        self.lanes.get(lane).map(|lane| lane.transport.capabilities())
+        self.lanes
+            .get(lane)
+            .map(|lane| lane.transport.capabilities())
     }
 
     /// Why messages go where they go; none without a chooser.
     pub fn explain(&self, now: Time) -> Option<Explanation> {
-        self.core.chooser.as_ref().map(|chooser| chooser.explain(now))
+        self.core
+            .chooser
+            .as_ref()
+            .map(|chooser| chooser.explain(now))
     }
 
     /// What has to be done after anything happened on a lane.
     fn follow_up(&mut self, lane: usize, now: Time) {
         self.work_off(lane, now);
-        let Some(way) = self.lanes.get(lane).map(|it| it.link.way) else { return };
+        let Some(way) = self.lanes.get(lane).map(|it| it.link.way) else {
+            return;
+        };
         if self.core.is_closed {
             return;
         }
@@ -380,10 +433,14 @@ impl Core {
     /// The number of a host, from 1 on.
     fn host_of(&mut self, endpoint: &Endpoint) -> u32 {
         // Ports differ between protocols of one broker; names do not.
-        let at = self.hosts.iter().position(|host| *host == endpoint.host).unwrap_or_else(|| {
-            self.hosts.push(endpoint.host.clone());
-            self.hosts.len() - 1
-        });
+        let at = self
+            .hosts
+            .iter()
+            .position(|host| *host == endpoint.host)
+            .unwrap_or_else(|| {
+                self.hosts.push(endpoint.host.clone());
+                self.hosts.len() - 1
+            });
         at as u32 + 1
     }
 

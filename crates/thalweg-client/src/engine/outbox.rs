@@ -82,7 +82,10 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub fn new(next_stamp: u64) -> Self {
-        Outbox { next_stamp, ..Outbox::default() }
+        Outbox {
+            next_stamp,
+            ..Outbox::default()
+        }
     }
 
     /// How many messages are unsettled.
@@ -112,7 +115,10 @@ impl Outbox {
             self.free.push(index);
             return None;
         }
-        let key = Key { id: draft.id, slot: index };
+        let key = Key {
+            id: draft.id,
+            slot: index,
+        };
         slot.id = draft.id;
         slot.place = Place::Waiting;
         slot.way = draft.way;
@@ -128,7 +134,13 @@ impl Outbox {
                 self.next_stamp - 1
             }
         };
-        (slot.repeated, slot.pinned_to, slot.host, slot.sent, slot.spooled) = (false, None, 0, Time::ZERO, false);
+        (
+            slot.repeated,
+            slot.pinned_to,
+            slot.host,
+            slot.sent,
+            slot.spooled,
+        ) = (false, None, 0, Time::ZERO, false);
         self.live += 1;
         self.bytes += slot.entry.len() + SLOT_BYTES;
         let (sequence, expires) = (slot.sequence, slot.expires);
@@ -142,7 +154,8 @@ impl Outbox {
         if expires != Time::NEVER {
             if self.expiries.len() > 2 * self.live + WARM_SLOTS {
                 let slots = &self.slots;
-                self.expiries.retain(|Reverse((_, key))| is_live(slots, *key));
+                self.expiries
+                    .retain(|Reverse((_, key))| is_live(slots, *key));
             }
             self.expiries.push(Reverse((expires, key)));
         }
@@ -151,23 +164,30 @@ impl Outbox {
 
     /// The message of a key, unless it was settled.
     pub fn get(&self, key: Key) -> Option<&Slot> {
-        self.slots.get(key.slot as usize).filter(|slot| slot.id == key.id && slot.place != Place::Free)
+        self.slots
+            .get(key.slot as usize)
+            .filter(|slot| slot.id == key.id && slot.place != Place::Free)
     }
 
     /// As [`Outbox::get`].
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Slot> {
-        self.slots.get_mut(key.slot as usize).filter(|slot| slot.id == key.id && slot.place != Place::Free)
+        self.slots
+            .get_mut(key.slot as usize)
+            .filter(|slot| slot.id == key.id && slot.place != Place::Free)
     }
 
     /// Whether a message is there and waits.
     pub fn is_waiting(&self, key: Key) -> bool {
-        self.get(key).is_some_and(|slot| slot.place == Place::Waiting)
+        self.get(key)
+            .is_some_and(|slot| slot.place == Place::Waiting)
     }
 
     /// A message is settled: its slot is free.
     pub fn remove(&mut self, key: Key) {
         let is_cold = self.free.len() >= WARM_SLOTS;
-        let Some(slot) = self.get_mut(key) else { return };
+        let Some(slot) = self.get_mut(key) else {
+            return;
+        };
         slot.place = Place::Free;
         let bytes = slot.entry.len() + SLOT_BYTES;
         slot.entry.clear();
@@ -186,7 +206,9 @@ impl Outbox {
 
     /// The soonest that a message expires; may be too early.
     pub fn expires_next(&self) -> Time {
-        self.expiries.peek().map_or(Time::NEVER, |Reverse((time, _))| *time)
+        self.expiries
+            .peek()
+            .map_or(Time::NEVER, |Reverse((time, _))| *time)
     }
 
     /// A message whose time is over, each once.
@@ -216,13 +238,22 @@ impl Outbox {
 
     /// All unsettled messages, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Slot)> {
-        let key = |(index, slot): (usize, &Slot)| Key { id: slot.id, slot: index as u32 };
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.place != Place::Free).map(move |at| (key(at), at.1))
+        let key = |(index, slot): (usize, &Slot)| Key {
+            id: slot.id,
+            slot: index as u32,
+        };
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.place != Place::Free)
+            .map(move |at| (key(at), at.1))
     }
 }
 
 fn is_live(slots: &[Slot], key: Key) -> bool {
-    slots.get(key.slot as usize).is_some_and(|slot| slot.id == key.id && slot.place != Place::Free)
+    slots
+        .get(key.slot as usize)
+        .is_some_and(|slot| slot.id == key.id && slot.place != Place::Free)
 }
 
 /// A hash of an address. Two addresses that share one wait for each other now and then, nothing worse.
@@ -231,10 +262,17 @@ pub(super) fn topic_of(address: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ address.len() as u64;
     let mut words = address.as_bytes().chunks_exact(8);
     for word in &mut words {
-        hash = (hash ^ word.iter().fold(0, |number, &byte| (number << 8) | u64::from(byte))).wrapping_mul(PRIME);
+        hash = (hash
+            ^ word
+                .iter()
+                .fold(0, |number, &byte| (number << 8) | u64::from(byte)))
+        .wrapping_mul(PRIME);
         hash ^= hash >> 29;
     }
-    let tail = words.remainder().iter().fold(1, |number, &byte| (number << 8) | u64::from(byte));
+    let tail = words
+        .remainder()
+        .iter()
+        .fold(1, |number, &byte| (number << 8) | u64::from(byte));
     hash = (hash ^ tail).wrapping_mul(PRIME);
     hash ^ (hash >> 32)
 }
@@ -250,7 +288,10 @@ mod tests {
         let mut outbox = Outbox::new(1);
         let mut under_way = VecDeque::new();
         for id in 1..=10_000_u64 {
-            let draft = Draft { expires: Time::from_secs(id), ..Draft::new(id, "a/b", b"21.5") };
+            let draft = Draft {
+                expires: Time::from_secs(id),
+                ..Draft::new(id, "a/b", b"21.5")
+            };
             under_way.push_back(outbox.insert(&draft, None).expect("short"));
             if under_way.len() > 10 {
                 outbox.remove(under_way.pop_front().expect("some"));
@@ -258,29 +299,58 @@ mod tests {
         }
         assert_eq!(outbox.len(), 10);
         assert_eq!(outbox.slots.len(), 11);
-        assert!(outbox.expiries.len() < 2 * WARM_SLOTS, "{}", outbox.expiries.len());
-        assert!(outbox.stamped.len() < 2 * WARM_SLOTS, "{}", outbox.stamped.len());
-        assert_eq!(outbox.lowest_stamp().map(|(sequence, _)| sequence), Some(9_991));
+        assert!(
+            outbox.expiries.len() < 2 * WARM_SLOTS,
+            "{}",
+            outbox.expiries.len()
+        );
+        assert!(
+            outbox.stamped.len() < 2 * WARM_SLOTS,
+            "{}",
+            outbox.stamped.len()
+        );
+        assert_eq!(
+            outbox.lowest_stamp().map(|(sequence, _)| sequence),
+            Some(9_991)
+        );
     }
 
     #[test]
     fn what_a_long_wait_took_is_given_back() {
         let mut outbox = Outbox::new(1);
-        let keys: Vec<_> =
-            (1..=20_000).map(|id| outbox.insert(&Draft::new(id, "a/b", &[0; 100]), None).expect("short")).collect();
+        let keys: Vec<_> = (1..=20_000)
+            .map(|id| {
+                outbox
+                    .insert(&Draft::new(id, "a/b", &[0; 100]), None)
+                    .expect("short")
+            })
+            .collect();
         assert!(outbox.bytes() > 20_000 * 100);
         for key in keys {
             outbox.remove(key);
             outbox.remove(key);
         }
-        assert_eq!((outbox.len(), outbox.bytes(), outbox.slots.capacity()), (0, 0, 0));
-        assert_eq!(outbox.insert(&Draft::new(20_001, "a", b""), None).map(|key| key.slot), Some(0));
-        assert_eq!(outbox.lowest_stamp().map(|(sequence, _)| sequence), Some(20_001));
+        assert_eq!(
+            (outbox.len(), outbox.bytes(), outbox.slots.capacity()),
+            (0, 0, 0)
+        );
+        assert_eq!(
+            outbox
+                .insert(&Draft::new(20_001, "a", b""), None)
+                .map(|key| key.slot),
+            Some(0)
+        );
+        assert_eq!(
+            outbox.lowest_stamp().map(|(sequence, _)| sequence),
+            Some(20_001)
+        );
     }
 
     #[test]
     fn topics_have_different_hashes() {
-        let mut hashes: Vec<u64> = (0..100_000).map(|n| topic_of(&format!("plant/{}/sensor/{n}", n % 7))).collect();
+        let mut hashes: Vec<u64> = (0..100_000)
+            .map(|n| topic_of(&format!("plant/{}/sensor/{n}", n % 7)))
+            .collect();
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), 100_000);

@@ -42,7 +42,12 @@ struct Topic {
 impl Queue {
     /// A message that waits: it stands before those that were published after it.
     pub fn push(&mut self, key: Key, outbox: &Outbox) {
-        let Some(line) = outbox.get(key).and_then(|slot| self.lines.get_mut(usize::from(slot.class))) else { return };
+        let Some(line) = outbox
+            .get(key)
+            .and_then(|slot| self.lines.get_mut(usize::from(slot.class)))
+        else {
+            return;
+        };
         if line.back().is_none_or(|back| *back < key) {
             line.push_back(key);
         } else if line.front().is_some_and(|front| key < *front) {
@@ -55,7 +60,9 @@ impl Queue {
 
     /// The next message, with the line that it stands in; [`Queue::pop`] takes it.
     pub fn next(&mut self, outbox: &Outbox) -> Option<(Key, usize)> {
-        (0..CLASSES).rev().find_map(|class| self.next_of(class, outbox))
+        (0..CLASSES)
+            .rev()
+            .find_map(|class| self.next_of(class, outbox))
     }
 
     /// As [`Queue::next`], of one line.
@@ -85,7 +92,9 @@ impl Queue {
 
     /// Takes what [`Queue::next`] gave: it has left, and is awaited or not.
     pub fn pop(&mut self, class: usize, topic: u64, is_awaited: bool, outbox: &Outbox) {
-        let Some(key) = self.lines.get_mut(class).and_then(VecDeque::pop_front) else { return };
+        let Some(key) = self.lines.get_mut(class).and_then(VecDeque::pop_front) else {
+            return;
+        };
         if self.is_serial && is_awaited {
             let topic = self.topics.entry(topic).or_default();
             topic.under_way += 1;
@@ -139,8 +148,12 @@ impl Queue {
         self.stale += 1;
         if self.stale > outbox.len() + STALE_MAX {
             self.stale = 0;
-            self.lines.iter_mut().for_each(|line| line.retain(|&key| outbox.is_waiting(key)));
-            self.topics.values_mut().for_each(|topic| topic.parked.retain(|&key| outbox.is_waiting(key)));
+            self.lines
+                .iter_mut()
+                .for_each(|line| line.retain(|&key| outbox.is_waiting(key)));
+            self.topics
+                .values_mut()
+                .for_each(|topic| topic.parked.retain(|&key| outbox.is_waiting(key)));
             self.held.retain(|&key| outbox.is_waiting(key));
         }
     }
@@ -148,11 +161,14 @@ impl Queue {
     /// If none of a topic is under way, the next one that is parked may go. The others stay where they are, so that nothing
     /// is moved twice.
     fn release(&mut self, topic: u64, outbox: &Outbox) {
-        let Some(known) = self.topics.get_mut(&topic) else { return };
+        let Some(known) = self.topics.get_mut(&topic) else {
+            return;
+        };
         if known.under_way > 0 || known.released.is_some() {
             return;
         }
-        known.released = std::iter::from_fn(|| known.parked.pop_front()).find(|key| outbox.is_waiting(*key));
+        known.released =
+            std::iter::from_fn(|| known.parked.pop_front()).find(|key| outbox.is_waiting(*key));
         match known.released {
             Some(key) => self.push(key, outbox),
             None => {
@@ -163,10 +179,18 @@ impl Queue {
 
     /// From now on one message of a topic at a time, or not; `under_way`: the topics of those that are awaited. All that is
     /// parked goes back into the lines first.
-    pub fn set_serial(&mut self, is_serial: bool, under_way: impl Iterator<Item = u64>, outbox: &Outbox) {
+    pub fn set_serial(
+        &mut self,
+        is_serial: bool,
+        under_way: impl Iterator<Item = u64>,
+        outbox: &Outbox,
+    ) {
         self.is_serial = is_serial;
         for topic in std::mem::take(&mut self.topics).into_values() {
-            topic.parked.into_iter().for_each(|key| self.push(key, outbox));
+            topic
+                .parked
+                .into_iter()
+                .for_each(|key| self.push(key, outbox));
         }
         if is_serial {
             under_way.for_each(|topic| self.topics.entry(topic).or_default().under_way += 1);
@@ -177,29 +201,50 @@ impl Queue {
     pub fn set_hold(&mut self, holds_gone: bool, outbox: &Outbox) {
         self.holds_gone = holds_gone;
         if !holds_gone {
-            std::mem::take(&mut self.held).into_iter().for_each(|key| self.push(key, outbox));
+            std::mem::take(&mut self.held)
+                .into_iter()
+                .for_each(|key| self.push(key, outbox));
         }
     }
 
     /// The oldest that waits, of the lowest priority: who has to go when there is no room. None of a priority above
     /// `class_max`.
     pub fn oldest(&self, class_max: usize, outbox: &Outbox) -> Option<(usize, Key)> {
-        let class_of = |key: &Key| outbox.get(*key).filter(|slot| slot.place == Place::Waiting).map(|slot| slot.class);
+        let class_of = |key: &Key| {
+            outbox
+                .get(*key)
+                .filter(|slot| slot.place == Place::Waiting)
+                .map(|slot| slot.class)
+        };
         let parked = self.topics.values().map(|topic| &topic.parked);
         let all = self.lines.iter().chain(parked).chain([&self.held]);
-        let first = |line: &VecDeque<Key>| line.iter().find_map(|key| Some((usize::from(class_of(key)?), *key)));
-        all.filter_map(first).filter(|(class, _)| *class <= class_max).min()
+        let first = |line: &VecDeque<Key>| {
+            line.iter()
+                .find_map(|key| Some((usize::from(class_of(key)?), *key)))
+        };
+        all.filter_map(first)
+            .filter(|(class, _)| *class <= class_max)
+            .min()
     }
 
     /// Whether anything waits; or waited not long ago.
     pub fn is_waiting(&self) -> bool {
-        self.lines.iter().chain([&self.held]).any(|line| !line.is_empty()) || !self.topics.is_empty()
+        self.lines
+            .iter()
+            .chain([&self.held])
+            .any(|line| !line.is_empty())
+            || !self.topics.is_empty()
     }
 
     /// All that wait, in no order; settled ones among them.
     pub fn iter(&self) -> impl Iterator<Item = Key> {
         let parked = self.topics.values().map(|topic| &topic.parked);
-        self.lines.iter().chain(parked).chain([&self.held]).flatten().copied()
+        self.lines
+            .iter()
+            .chain(parked)
+            .chain([&self.held])
+            .flatten()
+            .copied()
     }
 }
 
@@ -218,7 +263,9 @@ impl Hasher for Already {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = (self.0 << 8) ^ u64::from(byte));
+        bytes
+            .iter()
+            .for_each(|&byte| self.0 = (self.0 << 8) ^ u64::from(byte));
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -232,7 +279,15 @@ mod tests {
     use super::*;
 
     fn insert(outbox: &mut Outbox, queue: &mut Queue, id: u64, address: &str, priority: u8) -> Key {
-        let key = outbox.insert(&Draft { priority, ..Draft::new(id, address, b"") }, None).expect("short");
+        let key = outbox
+            .insert(
+                &Draft {
+                    priority,
+                    ..Draft::new(id, address, b"")
+                },
+                None,
+            )
+            .expect("short");
         queue.push(key, outbox);
         key
     }

@@ -30,7 +30,9 @@ impl Core {
                 while let Some(name) = self.next_match(from, lane, link, message.address) {
                     is_anybodys = true;
                     self.deliver(name, lane, link, message, &mut delivery, now);
-                    let Some(next) = name.0.checked_add(1) else { break };
+                    let Some(next) = name.0.checked_add(1) else {
+                        break;
+                    };
                     from = SubscriptionId(next);
                 }
             }
@@ -44,11 +46,14 @@ impl Core {
 
     /// Whether a subscription may get messages of a lane.
     fn is_for(&self, name: SubscriptionId, lane: usize, link: &Link) -> bool {
-        let Some(it) = self.subscriptions.get(&name) else { return false };
+        let Some(it) = self.subscriptions.get(&name) else {
+            return false;
+        };
         // A peer that kept messages for us may deliver them before it is asked again.
         let is_awaited = it.lost.is_some_and(|(lost, _)| lost == lane);
         // Nor does it wait for that with what it kept for an earlier process of ours.
-        let is_early = it.lane().is_none() && it.lost.is_none() && it.moving.is_none() && it.way == link.way;
+        let is_early =
+            it.lane().is_none() && it.lost.is_none() && it.moving.is_none() && it.way == link.way;
         it.is_at(lane)
             || is_awaited
             || is_early
@@ -57,10 +62,20 @@ impl Core {
     }
 
     /// The first subscription from a name on that wants messages of an address over a lane.
-    fn next_match(&self, from: SubscriptionId, lane: usize, link: &Link, address: &str) -> Option<SubscriptionId> {
+    fn next_match(
+        &self,
+        from: SubscriptionId,
+        lane: usize,
+        link: &Link,
+        address: &str,
+    ) -> Option<SubscriptionId> {
         let mut from_there = self.subscriptions.range(from..);
-        let wants = |matcher: &Option<thalweg_model::Filter>| matcher.as_ref().is_some_and(|it| it.matches(address));
-        from_there.find(|(name, it)| wants(&it.matcher) && self.is_for(**name, lane, link)).map(|(name, _)| *name)
+        let wants = |matcher: &Option<thalweg_model::Filter>| {
+            matcher.as_ref().is_some_and(|it| it.matches(address))
+        };
+        from_there
+            .find(|(name, it)| wants(&it.matcher) && self.is_for(**name, lane, link))
+            .map(|(name, _)| *name)
     }
 
     /// Gives a message to a subscription, holds it, or drops it. Takes `delivery` if it will be settled later.
@@ -73,10 +88,14 @@ impl Core {
         delivery: &mut Option<crate::transport::DeliveryId>,
         now: Time,
     ) {
-        let Some(it) = self.subscriptions.get_mut(&name) else { return };
+        let Some(it) = self.subscriptions.get_mut(&name) else {
+            return;
+        };
         let held = it.moving.as_mut().filter(|moving| moving.to == lane);
         let has_room = it.outstanding_bytes < self.settings.receive_bytes_max
-            && held.as_ref().is_none_or(|moving| moving.held.len() < self.settings.receive_max as usize);
+            && held
+                .as_ref()
+                .is_none_or(|moving| moving.held.len() < self.settings.receive_max as usize);
         if message.reliability == Reliability::AtMostOnce && !has_room {
             self.books.counts.receive_dropped += 1;
             return;
@@ -84,7 +103,8 @@ impl Core {
         if let Some(moving) = held {
             // While both lanes bring messages: what has no stamp and must not come twice comes over the old lane only; so
             // does the last value that the new lane begins with, as the old lane has brought it already.
-            let is_again = message.stamp.is_none() && message.reliability == Reliability::AtMostOnce;
+            let is_again =
+                message.stamp.is_none() && message.reliability == Reliability::AtMostOnce;
             // Nor can what is surer be recognized without a stamp, as long as the old lane brings it as well.
             let is_twice = message.stamp.is_none() && moving.state.is_both();
             if is_again || is_twice || message.is_last_value {
@@ -94,7 +114,9 @@ impl Core {
                 }
                 return;
             }
-            moving.held.push_back((Message::new(message), link.connection, delivery.take()));
+            moving
+                .held
+                .push_back((Message::new(message), link.connection, delivery.take()));
             if moving.state.is_both() && moving.is_full(&self.settings) {
                 self.care_at = now;
             }
@@ -105,7 +127,9 @@ impl Core {
             moving.old_lane_spoke();
             self.care_at = now;
         }
-        let is_deaf = it.deaf.is_some_and(|(answers, until)| link.answers < answers && now < until);
+        let is_deaf = it
+            .deaf
+            .is_some_and(|(answers, until)| link.answers < answers && now < until);
         it.deaf = it.deaf.filter(|_| is_deaf);
         if message.stamp.is_none()
             && message.reliability == Reliability::AtMostOnce
@@ -115,6 +139,12 @@ impl Core {
             self.books.counts.receive_dropped += 1;
             return;
         }
-        self.hand_over(name, Message::new(message), lane, link.connection, delivery.take());
+        self.hand_over(
+            name,
+            Message::new(message),
+            lane,
+            link.connection,
+            delivery.take(),
+        );
     }
 }

@@ -32,13 +32,18 @@ impl Seen {
     pub fn is_new(&mut self, stamp: Stamp) -> bool {
         if !self.young.contains_key(&stamp.publisher) {
             let window = self.old.remove(&stamp.publisher);
-            let window = window.unwrap_or(Window { highest: stamp.sequence, bits: Box::new([0; WORDS]) });
+            let window = window.unwrap_or(Window {
+                highest: stamp.sequence,
+                bits: Box::new([0; WORDS]),
+            });
             if self.young.len() >= PUBLISHERS {
                 self.old = std::mem::take(&mut self.young);
             }
             self.young.insert(stamp.publisher, window);
         }
-        self.young.get_mut(&stamp.publisher).is_none_or(|window| window.is_new(stamp.sequence))
+        self.young
+            .get_mut(&stamp.publisher)
+            .is_none_or(|window| window.is_new(stamp.sequence))
     }
 }
 
@@ -76,7 +81,12 @@ mod tests {
     #[test]
     fn each_stamp_is_new_once_also_out_of_order() {
         let mut seen = Seen::default();
-        let mut is_new = |sequence| seen.is_new(Stamp { publisher: 7, sequence });
+        let mut is_new = |sequence| {
+            seen.is_new(Stamp {
+                publisher: 7,
+                sequence,
+            })
+        };
         for sequence in [10, 12, 11, 9, 700, 701, 3_000, 2_500] {
             assert!(is_new(sequence), "{sequence}");
             assert!(!is_new(sequence), "{sequence}");
@@ -95,9 +105,18 @@ mod tests {
     fn publishers_are_remembered_while_they_speak_and_memory_is_bounded() {
         let mut seen = Seen::default();
         for publisher in 0..10_000 {
-            assert!(seen.is_new(Stamp { publisher, sequence: 1 }));
+            assert!(seen.is_new(Stamp {
+                publisher,
+                sequence: 1
+            }));
             if publisher > 0 {
-                assert!(!seen.is_new(Stamp { publisher: 0, sequence: 1 }), "after {publisher}");
+                assert!(
+                    !seen.is_new(Stamp {
+                        publisher: 0,
+                        sequence: 1
+                    }),
+                    "after {publisher}"
+                );
             }
         }
         assert!(seen.young.len() + seen.old.len() <= 2 * PUBLISHERS);

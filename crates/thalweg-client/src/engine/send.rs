@@ -36,7 +36,11 @@ impl Engine {
         }
         let Some(way) = core.ways.get_mut(draft.way as usize) else {
             core.books.counts.published += 1;
-            core.books.tell(draft.id, Success::Failed, Some(Refusal::Unsupported("there is no such destination")));
+            core.books.tell(
+                draft.id,
+                Success::Failed,
+                Some(Refusal::Unsupported("there is no such destination")),
+            );
             return Ok(());
         };
         if draft.reliability == Reliability::AtMostOnce
@@ -44,11 +48,31 @@ impl Engine {
             && let Some(lane) = way.current.and_then(|lane| self.lanes.get_mut(lane))
             && lane.sends_at(&core.settings, now) <= now
             && draft.expires > now
-            && way.queue.lets_pass(topic_of(draft.address), usize::from(draft.priority.min(9)), &core.books.outbox)
+            && way.queue.lets_pass(
+                topic_of(draft.address),
+                usize::from(draft.priority.min(9)),
+                &core.books.outbox,
+            )
         {
-            let terms = Terms { reliability: Reliability::AtMostOnce, stamp: None, is_pinned: false };
-            let chooser = if draft.way == 0 { core.chooser.as_mut() } else { None };
-            match give(lane, way.current.unwrap_or(0), draft, terms, false, chooser, now) {
+            let terms = Terms {
+                reliability: Reliability::AtMostOnce,
+                stamp: None,
+                is_pinned: false,
+            };
+            let chooser = if draft.way == 0 {
+                core.chooser.as_mut()
+            } else {
+                None
+            };
+            match give(
+                lane,
+                way.current.unwrap_or(0),
+                draft,
+                terms,
+                false,
+                chooser,
+                now,
+            ) {
                 Ok(_) => {
                     core.books.counts.published += 1;
                     core.books.gone(draft.id);
@@ -60,20 +84,22 @@ impl Engine {
             }
         }
         let class = usize::from(draft.priority.min(9));
-        let key = core.books.take(draft, |books| match way.oldest(class, &books.outbox) {
-            Some((key, is_gathered)) => {
-                let repeated = books.outbox.get(key).is_some_and(|slot| slot.repeated);
-                let (success, why) = ended_in_line(repeated, Refusal::Dropped);
-                if is_gathered {
-                    way.gathering.retain(|other| *other != key);
-                    books.end(key, success, why, now);
-                } else {
-                    books.finish(&mut way.queue, key, success, why, now);
+        let key = core
+            .books
+            .take(draft, |books| match way.oldest(class, &books.outbox) {
+                Some((key, is_gathered)) => {
+                    let repeated = books.outbox.get(key).is_some_and(|slot| slot.repeated);
+                    let (success, why) = ended_in_line(repeated, Refusal::Dropped);
+                    if is_gathered {
+                        way.gathering.retain(|other| *other != key);
+                        books.end(key, success, why, now);
+                    } else {
+                        books.finish(&mut way.queue, key, success, why, now);
+                    }
+                    true
                 }
-                true
-            }
-            None => false,
-        })?;
+                None => false,
+            })?;
         core.books.counts.published += 1;
         way.gathering.push(key);
         if draft.expires <= now {
@@ -89,11 +115,18 @@ impl Engine {
                 break;
             }
             if let Some(way) = self.core.ways.get_mut(way) {
-                self.core.books.finish(&mut way.queue, key, Success::Failed, Some(why), now);
+                self.core
+                    .books
+                    .finish(&mut way.queue, key, Success::Failed, Some(why), now);
             }
         }
-        let Some(way) = self.core.ways.get_mut(way) else { return };
-        let lane = way.current.filter(|_| way.queue.is_waiting()).and_then(|lane| self.lanes.get(lane));
+        let Some(way) = self.core.ways.get_mut(way) else {
+            return;
+        };
+        let lane = way
+            .current
+            .filter(|_| way.queue.is_waiting())
+            .and_then(|lane| self.lanes.get(lane));
         let soonest = lane.map_or(Time::NEVER, |lane| lane.sends_at(&self.core.settings, now));
         // What may go now has gone, or waits for an event.
         way.send_at = if soonest > now { soonest } else { Time::NEVER };
@@ -115,13 +148,19 @@ impl Engine {
                 Some(class) => way.queue.next_of(class, &books.outbox),
             };
             let Some((key, class)) = next else { break };
-            let Some(slot) = books.outbox.get(key) else { break };
+            let Some(slot) = books.outbox.get(key) else {
+                break;
+            };
             if slot.expires <= now {
                 let (success, why) = ended_in_line(slot.repeated, Refusal::Expired);
                 books.finish(&mut way.queue, key, success, why, now);
                 continue;
             }
-            if slot.repeated && slot.reliability == Reliability::ExactlyOnce && slot.host != host && slot.host != 0 {
+            if slot.repeated
+                && slot.reliability == Reliability::ExactlyOnce
+                && slot.host != host
+                && slot.host != 0
+            {
                 // Another broker cannot know whether the first one has it.
                 books.finish(&mut way.queue, key, Success::Unknown, None, now);
                 continue;
@@ -130,9 +169,17 @@ impl Engine {
                 books.finish(&mut way.queue, key, Success::Failed, None, now);
                 continue;
             };
-            let stamp = Stamp { publisher: books.publisher, sequence: slot.sequence };
+            let stamp = Stamp {
+                publisher: books.publisher,
+                sequence: slot.sequence,
+            };
             let capabilities = &lane.link.capabilities;
-            let terms = terms(&draft, capabilities, stamp, (several || books.is_lasting()) && way_number == 0);
+            let terms = terms(
+                &draft,
+                capabilities,
+                stamp,
+                (several || books.is_lasting()) && way_number == 0,
+            );
             let (repeated, topic, sent_before) = (slot.repeated, slot.topic, slot.sent);
             let outcome = match terms {
                 Err(why) => Err(why),
@@ -150,11 +197,20 @@ impl Engine {
                             _ => break,
                         }
                     }
-                    let Some((draft, _)) = books.outbox.get(key).and_then(|slot| Draft::decode(&slot.entry)) else {
+                    let Some((draft, _)) = books
+                        .outbox
+                        .get(key)
+                        .and_then(|slot| Draft::decode(&slot.entry))
+                    else {
                         break;
                     };
-                    let chooser = if way_number == 0 { core.chooser.as_mut() } else { None };
-                    give(lane, lane_number, &draft, terms, repeated, chooser, now).map(|departure| (departure, terms))
+                    let chooser = if way_number == 0 {
+                        core.chooser.as_mut()
+                    } else {
+                        None
+                    };
+                    give(lane, lane_number, &draft, terms, repeated, chooser, now)
+                        .map(|departure| (departure, terms))
                 }
             };
             only_class = None;
@@ -196,16 +252,28 @@ impl Engine {
     /// Whether a message that the lane of the hour cannot carry may wait, as the chooser may take another one.
     fn waits_for_another_lane(&mut self, way_number: usize, key: Key, now: Time) -> bool {
         let Engine { lanes, core } = self;
-        let Some(way) = core.ways.get_mut(way_number) else { return false };
+        let Some(way) = core.ways.get_mut(way_number) else {
+            return false;
+        };
         if core.chooser.is_none() || way_number != 0 {
             return false;
         }
-        let Some((draft, _)) = core.books.outbox.get(key).and_then(|slot| Draft::decode(&slot.entry)) else {
+        let Some((draft, _)) = core
+            .books
+            .outbox
+            .get(key)
+            .and_then(|slot| Draft::decode(&slot.entry))
+        else {
             return false;
         };
-        let stamp = Stamp { publisher: 0, sequence: 0 };
+        let stamp = Stamp {
+            publisher: 0,
+            sequence: 0,
+        };
         let can = |lane: &usize| {
-            let other = lanes.get(*lane).filter(|other| !other.link.is_final && Some(*lane) != way.current);
+            let other = lanes
+                .get(*lane)
+                .filter(|other| !other.link.is_final && Some(*lane) != way.current);
             other.is_some_and(|other| terms(&draft, &other.link.capabilities, stamp, true).is_ok())
         };
         if !way.lanes.iter().any(can) {
@@ -221,7 +289,9 @@ impl Engine {
 
     /// A lane that had a message before another one got it has acknowledged it.
     pub(super) fn acknowledged_late(&mut self, key: Key, now: Time) {
-        let Some(slot) = self.core.books.outbox.get(key) else { return };
+        let Some(slot) = self.core.books.outbox.get(key) else {
+            return;
+        };
         let (place, way) = (slot.place, slot.way as usize);
         if let Place::UnderWay(lane) = place
             && let Some(it) = self.lanes.get_mut(lane as usize)
@@ -230,7 +300,9 @@ impl Engine {
             it.transport.abandon(key.id);
         }
         if let Some(way) = self.core.ways.get_mut(way) {
-            self.core.books.finish(&mut way.queue, key, Success::Acknowledged, None, now);
+            self.core
+                .books
+                .finish(&mut way.queue, key, Success::Acknowledged, None, now);
         }
     }
 
@@ -261,7 +333,14 @@ impl Core {
     /// Messages whose time is over while they wait.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(key) = self.books.outbox.pop_expired(now) {
-            let Some(slot) = self.books.outbox.get(key).filter(|slot| slot.place == Place::Waiting) else { continue };
+            let Some(slot) = self
+                .books
+                .outbox
+                .get(key)
+                .filter(|slot| slot.place == Place::Waiting)
+            else {
+                continue;
+            };
             let (success, why) = ended_in_line(slot.repeated, Refusal::Expired);
             if let Some(way) = self.ways.get_mut(slot.way as usize) {
                 way.gathering.retain(|other| *other != key);
@@ -272,14 +351,19 @@ impl Core {
 
     /// A message that a lane has waits again.
     pub(super) fn take_back(&mut self, way: usize, lane: usize, key: Key, now: Time) {
-        let Some(way) = self.ways.get_mut(way) else { return };
-        let Some(slot) = self.books.outbox.get_mut(key) else { return };
+        let Some(way) = self.ways.get_mut(way) else {
+            return;
+        };
+        let Some(slot) = self.books.outbox.get_mut(key) else {
+            return;
+        };
         if slot.place != Place::UnderWay(lane as u32) {
             return;
         }
         slot.repeated = true;
         if slot.reliability == Reliability::AtMostOnce || slot.expires <= now {
-            self.books.finish(&mut way.queue, key, Success::Unknown, None, now);
+            self.books
+                .finish(&mut way.queue, key, Success::Unknown, None, now);
             return;
         }
         slot.place = Place::Waiting;
@@ -291,12 +375,23 @@ impl Core {
     /// whether these have arrived, and sending them again could make two of them.
     pub(super) fn unpin(&mut self, way: usize, is_lost: impl Fn(u32) -> bool, now: Time) {
         let waits = |slot: &super::outbox::Slot| {
-            slot.way as usize == way && slot.place == Place::Waiting && slot.pinned_to.is_some_and(&is_lost)
+            slot.way as usize == way
+                && slot.place == Place::Waiting
+                && slot.pinned_to.is_some_and(&is_lost)
         };
-        let lost: Vec<Key> = self.books.outbox.iter().filter(|(_, slot)| waits(slot)).map(|(key, _)| key).collect();
-        let Some(way) = self.ways.get_mut(way) else { return };
+        let lost: Vec<Key> = self
+            .books
+            .outbox
+            .iter()
+            .filter(|(_, slot)| waits(slot))
+            .map(|(key, _)| key)
+            .collect();
+        let Some(way) = self.ways.get_mut(way) else {
+            return;
+        };
         for key in lost {
-            self.books.finish(&mut way.queue, key, Success::Unknown, None, now);
+            self.books
+                .finish(&mut way.queue, key, Success::Unknown, None, now);
         }
     }
 
@@ -309,7 +404,8 @@ impl Core {
         let grown = draft.reliability > demand.reliability
             || draft.payload.len() > demand.payload_bytes_max
             || (draft.priority != 4 && !demand.priority)
-            || (!demand.properties && (draft.content_type.is_some() || !draft.properties.is_empty()));
+            || (!demand.properties
+                && (draft.content_type.is_some() || !draft.properties.is_empty()));
         if grown {
             demand.reliability = demand.reliability.max(draft.reliability);
             demand.payload_bytes_max = demand.payload_bytes_max.max(draft.payload.len());
@@ -323,7 +419,11 @@ impl Core {
 /// What is said of a message that comes to its end while it waits.
 fn ended_in_line(repeated: bool, why: Refusal) -> (Success, Option<Refusal>) {
     // One that had left before may have arrived.
-    if repeated { (Success::Unknown, None) } else { (Success::Failed, Some(why)) }
+    if repeated {
+        (Success::Unknown, None)
+    } else {
+        (Success::Failed, Some(why))
+    }
 }
 
 /// If a message's stamp lies too far above the lowest unsettled one: the priority of that one, if it waits in this way.
@@ -334,18 +434,32 @@ fn class_of_lowest(outbox: &mut Outbox, key: Key, way: usize) -> Option<Option<u
         return None;
     }
     let slot = outbox.get(lowest_key)?;
-    Some((slot.place == Place::Waiting && slot.way as usize == way).then_some(usize::from(slot.class)))
+    Some(
+        (slot.place == Place::Waiting && slot.way as usize == way)
+            .then_some(usize::from(slot.class)),
+    )
 }
 
 /// How a message goes over a lane that can do so much.
-fn terms(draft: &Draft<'_>, can: &Capabilities, stamp: Stamp, may_repeat: bool) -> Result<Terms, Refusal> {
+fn terms(
+    draft: &Draft<'_>,
+    can: &Capabilities,
+    stamp: Stamp,
+    may_repeat: bool,
+) -> Result<Terms, Refusal> {
     if draft.payload.len() > can.payload_bytes_max {
-        return Err(Refusal::TooLarge { limit: can.payload_bytes_max });
+        return Err(Refusal::TooLarge {
+            limit: can.payload_bytes_max,
+        });
     }
     let stamp_if = |is: bool| (is && stamp.sequence != 0).then_some(stamp);
     let at_least = can.reliability_max >= Reliability::AtLeastOnce;
     match draft.reliability {
-        Reliability::AtMostOnce => Ok(Terms { reliability: Reliability::AtMostOnce, stamp: None, is_pinned: false }),
+        Reliability::AtMostOnce => Ok(Terms {
+            reliability: Reliability::AtMostOnce,
+            stamp: None,
+            is_pinned: false,
+        }),
         Reliability::AtLeastOnce if at_least => Ok(Terms {
             reliability: Reliability::AtLeastOnce,
             stamp: stamp_if(can.stamps && may_repeat),
@@ -355,11 +469,17 @@ fn terms(draft: &Draft<'_>, can: &Capabilities, stamp: Stamp, may_repeat: bool) 
         Reliability::ExactlyOnce if at_least && can.stamps => {
             // In the protocol's own words where it has some: then its receivers have it exactly once, too.
             let reliability = can.reliability_max.max(Reliability::AtLeastOnce);
-            Ok(Terms { reliability, stamp: stamp_if(true), is_pinned: false })
+            Ok(Terms {
+                reliability,
+                stamp: stamp_if(true),
+                is_pinned: false,
+            })
         }
-        Reliability::ExactlyOnce if can.reliability_max == Reliability::ExactlyOnce => {
-            Ok(Terms { reliability: Reliability::ExactlyOnce, stamp: None, is_pinned: true })
-        }
+        Reliability::ExactlyOnce if can.reliability_max == Reliability::ExactlyOnce => Ok(Terms {
+            reliability: Reliability::ExactlyOnce,
+            stamp: None,
+            is_pinned: true,
+        }),
         Reliability::ExactlyOnce => Err(Refusal::Unsupported("exactly once")),
         Reliability::AtLeastOnce => Err(Refusal::Unsupported("at least once")),
     }
@@ -387,7 +507,12 @@ fn give(
     link.batcher.arrived(wire_bytes, draft.priority >= 9, now);
     if let Some(chooser) = chooser {
         let topic_hash = topic_hash(draft.address);
-        let sent = Sent { payload_bytes: draft.payload.len(), reliability: draft.reliability, wire_bytes, topic_hash };
+        let sent = Sent {
+            payload_bytes: draft.payload.len(),
+            reliability: draft.reliability,
+            wire_bytes,
+            topic_hash,
+        };
         chooser.sent(number, &sent, now);
     }
     Ok(departure)
@@ -407,7 +532,11 @@ pub(super) fn outbound<'m>(
         payload: draft.payload,
         reliability,
         retain: draft.retain,
-        lifespan: if draft.expires == Time::NEVER { Span::FOREVER } else { draft.expires.since(now) },
+        lifespan: if draft.expires == Time::NEVER {
+            Span::FOREVER
+        } else {
+            draft.expires.since(now)
+        },
         priority: draft.priority,
         content_type: draft.content_type,
         is_text: draft.is_text,

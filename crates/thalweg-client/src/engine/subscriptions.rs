@@ -151,7 +151,11 @@ impl Subscription {
     /// Whether a lane can carry it as it is wanted.
     fn fits(&self, can: &Capabilities) -> bool {
         // Repetitions are recognized by their stamps: at least once is enough for exactly once.
-        let needed = if can.carries_stamps { self.reliability.min(Reliability::AtLeastOnce) } else { self.reliability };
+        let needed = if can.carries_stamps {
+            self.reliability.min(Reliability::AtLeastOnce)
+        } else {
+            self.reliability
+        };
         self.can_be_at(can) && (can.keeps_all || !self.keeps_all) && can.receive_max >= needed
     }
 
@@ -160,9 +164,19 @@ impl Subscription {
         can.wildcards || !self.filter.contains(['+', '#'])
     }
 
-    fn wish(&self, subscription: SubscriptionId, can: &Capabilities, last_values: bool) -> SubscribeWish<'_> {
+    fn wish(
+        &self,
+        subscription: SubscriptionId,
+        can: &Capabilities,
+        last_values: bool,
+    ) -> SubscribeWish<'_> {
         let reliability = self.reliability.min(can.receive_max);
-        SubscribeWish { subscription, filter: &self.filter, reliability, last_values }
+        SubscribeWish {
+            subscription,
+            filter: &self.filter,
+            reliability,
+            last_values,
+        }
     }
 }
 
@@ -203,7 +217,10 @@ impl Engine {
         };
         if subscription.way >= self.core.ways.len() {
             let outcome = Err(Refusal::Unsupported("there is no such destination"));
-            self.core.books.notices.push_back(Notice::Subscribed { subscription: wish.subscription, outcome });
+            self.core.books.notices.push_back(Notice::Subscribed {
+                subscription: wish.subscription,
+                outcome,
+            });
             return;
         }
         if wish.way == 0 {
@@ -212,14 +229,18 @@ impl Engine {
             demand.keeps_all |= wish.keeps_all;
             self.core.demand_is_new = true;
         }
-        self.core.subscriptions.insert(wish.subscription, subscription);
+        self.core
+            .subscriptions
+            .insert(wish.subscription, subscription);
         self.hand_over_early(wish.subscription);
         self.core.care_at = now;
     }
 
     /// Wants them no more. Nothing is delivered from now on.
     pub fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.remove(&subscription) else { return };
+        let Some(it) = self.core.subscriptions.remove(&subscription) else {
+            return;
+        };
         let moving = it.moving.as_ref().map(|moving| moving.to);
         for lane in it.lane().into_iter().chain(moving) {
             if let Some(lane) = self.up_lane(lane) {
@@ -238,18 +259,33 @@ impl Engine {
         let mut due: Vec<(usize, u32, DeliveryId)> = Vec::new();
         if let Some(it) = self.core.subscriptions.get_mut(&token.subscription) {
             it.outstanding = it.outstanding.saturating_sub(1);
-            it.awaited = it.awaited.saturating_sub(u32::from(token.delivery.is_some()));
+            it.awaited = it
+                .awaited
+                .saturating_sub(u32::from(token.delivery.is_some()));
             it.outstanding_bytes = it.outstanding_bytes.saturating_sub(token.bytes as usize);
             if it.outstanding == 0 && it.moving.is_some() {
                 self.core.care_at = now;
             }
-            while it.late.front().is_some_and(|(number, ..)| *number <= token.number) {
-                due.extend(it.late.pop_front().map(|(_, lane, connection, delivery)| (lane, connection, delivery)));
+            while it
+                .late
+                .front()
+                .is_some_and(|(number, ..)| *number <= token.number)
+            {
+                due.extend(
+                    it.late
+                        .pop_front()
+                        .map(|(_, lane, connection, delivery)| (lane, connection, delivery)),
+                );
             }
         }
-        let own = token.delivery.map(|delivery| (token.lane as usize, token.connection, delivery));
+        let own = token
+            .delivery
+            .map(|delivery| (token.lane as usize, token.connection, delivery));
         for (lane, connection, delivery) in own.into_iter().chain(due) {
-            if let Some(lane) = self.up_lane(lane).filter(|lane| lane.link.connection == connection) {
+            if let Some(lane) = self
+                .up_lane(lane)
+                .filter(|lane| lane.link.connection == connection)
+            {
                 lane.transport.settle(delivery, now, &mut lane.out);
             }
         }
@@ -272,7 +308,9 @@ impl Engine {
     }
 
     fn care_for(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
         match it.home {
             Home::Nowhere if it.retry_at <= now || it.lost.is_some() => self.place(name, now),
             Home::Nowhere => self.core.care_at = self.core.care_at.min(it.retry_at),
@@ -287,12 +325,19 @@ impl Engine {
     /// Makes a subscription on a lane that can carry it.
     fn place(&mut self, name: SubscriptionId, now: Time) {
         let keeps_session = self.core.settings.opening.session > Span::ZERO;
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let Some(way) = self.core.ways.get(it.way) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let Some(way) = self.core.ways.get(it.way) else {
+            return;
+        };
         if let Some((lost, since)) = it.lost
             && keeps_session
             && since + LOYALTY > now
-            && self.lanes.get(lost).is_some_and(|lane| !lane.link.is_up() && !lane.link.is_final)
+            && self
+                .lanes
+                .get(lost)
+                .is_some_and(|lane| !lane.link.is_up() && !lane.link.is_final)
         {
             it.retry_at = since + LOYALTY;
             self.core.care_at = self.core.care_at.min(it.retry_at);
@@ -303,26 +348,47 @@ impl Engine {
             return;
         }
         let can = |lane: usize| self.lanes.get(lane).map(|lane| &lane.link.capabilities);
-        let any_fits = way.lanes.iter().any(|lane| can(*lane).is_some_and(|can| it.fits(can)));
-        let suits = |lane: usize| can(lane).is_some_and(|can| if any_fits { it.fits(can) } else { it.can_be_at(can) });
+        let any_fits = way
+            .lanes
+            .iter()
+            .any(|lane| can(*lane).is_some_and(|can| it.fits(can)));
+        let suits = |lane: usize| {
+            can(lane).is_some_and(|can| {
+                if any_fits {
+                    it.fits(can)
+                } else {
+                    it.can_be_at(can)
+                }
+            })
+        };
         if !way.lanes.iter().any(|lane| suits(*lane)) {
             self.refuse(name, Refusal::Unsupported("filters with wildcards"));
             return;
         }
         let is_up = |lane: usize| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up());
         let back = it.lost.map(|(lane, _)| lane).filter(|_| keeps_session);
-        let preferred = back.into_iter().chain(way.current).chain(way.target).chain(way.lanes.iter().copied());
+        let preferred = back
+            .into_iter()
+            .chain(way.current)
+            .chain(way.target)
+            .chain(way.lanes.iter().copied());
         let preferred: Vec<usize> = preferred.filter(|lane| suits(*lane)).collect();
         let Some(lane) = preferred.iter().copied().find(|lane| is_up(*lane)) else {
             // The lane that is about to publish is connected anyway; another one only if that cannot carry it.
             if let Some(lane) = preferred.first() {
                 self.connect(*lane, now);
-                let wait = self.lanes.get(*lane).map_or(now, |lane| lane.link.retry_at).max(now + LOYALTY);
+                let wait = self
+                    .lanes
+                    .get(*lane)
+                    .map_or(now, |lane| lane.link.retry_at)
+                    .max(now + LOYALTY);
                 self.core.care_at = self.core.care_at.min(wait);
             }
             return;
         };
-        let Some(at) = self.lanes.get_mut(lane) else { return };
+        let Some(at) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let wish = it.wish(name, &at.link.capabilities, it.last_values && it.has_gap);
         match at.transport.subscribe(&wish, now, &mut at.out) {
             Ok(()) => {
@@ -342,12 +408,15 @@ impl Engine {
         now: Time,
     ) {
         let random = self.core.random();
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
         if let Some(moving) = it.moving.as_ref().filter(|moving| moving.to == lane) {
             match (outcome, moving.state) {
                 (Ok(_), MoveState::Asked(_)) => self.has_both(name, now),
                 (Err(_), MoveState::Asked(_) | MoveState::Both(_)) => self.stay(name, now),
-                (Ok(_), MoveState::Both(_)) | (_, MoveState::Leaving | MoveState::Questioned { .. }) => {}
+                (Ok(_), MoveState::Both(_))
+                | (_, MoveState::Leaving | MoveState::Questioned { .. }) => {}
             }
             return;
         }
@@ -358,9 +427,16 @@ impl Engine {
                 }
                 it.home = Home::Standing(lane);
                 (it.attempt, it.has_gap) = (0, false);
-                let lost = it.lost.take().map(|(lost, _)| lost).filter(|lost| *lost != lane);
+                let lost = it
+                    .lost
+                    .take()
+                    .map(|(lost, _)| lost)
+                    .filter(|lost| *lost != lane);
                 if !std::mem::replace(&mut it.is_told, true) {
-                    self.core.books.notices.push_back(Notice::Subscribed { subscription: name, outcome: Ok(granted) });
+                    self.core.books.notices.push_back(Notice::Subscribed {
+                        subscription: name,
+                        outcome: Ok(granted),
+                    });
                 }
                 if let Some(lost) = lost {
                     self.leave_remnant(name, lost, now);
@@ -379,14 +455,24 @@ impl Engine {
     }
 
     /// A subscription has ended by itself on a lane.
-    pub(super) fn unsubscribed(&mut self, lane: usize, name: SubscriptionId, why: Refusal, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
+    pub(super) fn unsubscribed(
+        &mut self,
+        lane: usize,
+        name: SubscriptionId,
+        why: Refusal,
+        now: Time,
+    ) {
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
         if it.moving.as_ref().is_some_and(|moving| moving.to == lane) {
             self.stay(name, now);
         } else if it.lane() == Some(lane) {
             it.has_gap = true;
             match why {
-                Refusal::Denied(_) | Refusal::Address | Refusal::Unsupported(_) => self.refuse(name, why),
+                Refusal::Denied(_) | Refusal::Address | Refusal::Unsupported(_) => {
+                    self.refuse(name, why)
+                }
                 _ => self.subscribed(lane, name, Err(why), now),
             }
         }
@@ -395,7 +481,10 @@ impl Engine {
     /// A subscription cannot be: its handle is told, and it is forgotten.
     fn refuse(&mut self, name: SubscriptionId, why: Refusal) {
         if self.core.subscriptions.remove(&name).is_some() {
-            self.core.books.notices.push_back(Notice::Subscribed { subscription: name, outcome: Err(why) });
+            self.core.books.notices.push_back(Notice::Subscribed {
+                subscription: name,
+                outcome: Err(why),
+            });
         }
     }
 
@@ -407,9 +496,15 @@ impl Engine {
                 it.retry_at = now;
             }
         }
-        let Some(at) = self.lanes.get_mut(lane) else { return };
+        let Some(at) = self.lanes.get_mut(lane) else {
+            return;
+        };
         match session_present {
-            true => at.link.remnants.iter_mut().for_each(|(_, until)| *until = now + REMNANT),
+            true => at
+                .link
+                .remnants
+                .iter_mut()
+                .for_each(|(_, until)| *until = now + REMNANT),
             false => at.link.remnants.clear(),
         }
     }
@@ -421,7 +516,11 @@ impl Engine {
             && let Some(lost) = self.lanes.get_mut(lane)
         {
             lost.link.remnants.retain(|(other, _)| *other != name);
-            let until = if lost.link.is_up() { now + REMNANT } else { Time::NEVER };
+            let until = if lost.link.is_up() {
+                now + REMNANT
+            } else {
+                Time::NEVER
+            };
             lost.link.remnants.push((name, until));
         }
     }
@@ -434,7 +533,11 @@ impl Engine {
                 continue;
             }
             for (name, _) in lane.link.remnants.iter().filter(|(_, until)| *until <= now) {
-                let is_here = self.core.subscriptions.get(name).is_some_and(|it| it.is_at(number));
+                let is_here = self
+                    .core
+                    .subscriptions
+                    .get(name)
+                    .is_some_and(|it| it.is_at(number));
                 if !is_here {
                     lane.transport.unsubscribe(*name, now, &mut lane.out);
                 }
@@ -442,7 +545,11 @@ impl Engine {
             lane.link.remnants.retain(|(_, until)| *until > now);
         }
         let fetch: Vec<usize> = (0..self.lanes.len())
-            .filter(|lane| self.lanes.get(*lane).is_some_and(|lane| !lane.link.remnants.is_empty()))
+            .filter(|lane| {
+                self.lanes
+                    .get(*lane)
+                    .is_some_and(|lane| !lane.link.remnants.is_empty())
+            })
             .collect();
         for lane in fetch {
             self.connect(lane, now);
@@ -456,16 +563,31 @@ impl Engine {
     pub(super) fn subscriptions_lost(&mut self, lane: usize, now: Time) {
         // What came after a subscription had left may not have been all.
         let left = |it: &mut Subscription| it.tail.take_if(|tail| *tail == lane).is_some();
-        let tails = self.core.subscriptions.iter_mut().filter_map(|(name, it)| left(it).then_some(*name));
+        let tails = self
+            .core
+            .subscriptions
+            .iter_mut()
+            .filter_map(|(name, it)| left(it).then_some(*name));
         for name in tails.collect::<Vec<_>>() {
             self.leave_remnant(name, lane, now);
         }
-        let names: Vec<SubscriptionId> =
-            self.core.subscriptions.iter().filter(|(_, it)| it.is_at(lane)).map(|(name, _)| *name).collect();
+        let names: Vec<SubscriptionId> = self
+            .core
+            .subscriptions
+            .iter()
+            .filter(|(_, it)| it.is_at(lane))
+            .map(|(name, _)| *name)
+            .collect();
         for name in names {
-            let Some(it) = self.core.subscriptions.get_mut(&name) else { continue };
+            let Some(it) = self.core.subscriptions.get_mut(&name) else {
+                continue;
+            };
             if it.moving.as_ref().is_some_and(|moving| moving.to == lane) {
-                if it.moving.as_ref().is_some_and(|moving| moving.state.has_left()) {
+                if it
+                    .moving
+                    .as_ref()
+                    .is_some_and(|moving| moving.state.has_left())
+                {
                     // It has left the old lane already, and is nowhere now.
                     self.arrive(name, now);
                 } else {
@@ -489,10 +611,16 @@ impl Engine {
                     }
                 }
             }
-            let Some(it) = self.core.subscriptions.get_mut(&name) else { continue };
+            let Some(it) = self.core.subscriptions.get_mut(&name) else {
+                continue;
+            };
             it.home = Home::Nowhere;
             it.has_gap = true;
-            let before = it.lost.replace((lane, now)).map(|(before, _)| before).filter(|before| *before != lane);
+            let before = it
+                .lost
+                .replace((lane, now))
+                .map(|(before, _)| before)
+                .filter(|before| *before != lane);
             it.retry_at = now;
             it.late.retain(|(_, at, _, _)| *at != lane);
             if let Some(before) = before {
@@ -504,24 +632,33 @@ impl Engine {
 
     /// Moves a subscription to the lane that publishes, if that can carry it.
     fn move_on(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
         if let Some(moving) = &it.moving {
             match moving.state {
                 MoveState::Asked(since) if since + ANSWER <= now => self.stay(name, now),
-                MoveState::Asked(since) => self.core.care_at = self.core.care_at.min(since + ANSWER),
+                MoveState::Asked(since) => {
+                    self.core.care_at = self.core.care_at.min(since + ANSWER)
+                }
                 MoveState::Both(until) if until <= now || moving.is_full(&self.core.settings) => {
                     self.leave_home(name, now)
                 }
                 MoveState::Both(until) => self.core.care_at = self.core.care_at.min(until),
                 MoveState::Leaving
-                    if it.outstanding > 0 && moving.held.len() < self.core.settings.receive_max as usize => {}
+                    if it.outstanding > 0
+                        && moving.held.len() < self.core.settings.receive_max as usize => {}
                 MoveState::Leaving => self.question(name, now),
                 MoveState::Questioned { answers, until } => {
-                    let home =
-                        it.lane().and_then(|lane| self.lanes.get(lane)).map_or(u64::MAX, |lane| lane.link.answers);
+                    let home = it
+                        .lane()
+                        .and_then(|lane| self.lanes.get(lane))
+                        .map_or(u64::MAX, |lane| lane.link.answers);
                     if until <= now || home >= answers {
-                        if let Some(silent) =
-                            it.lane().filter(|_| home < answers).and_then(|lane| self.lanes.get_mut(lane))
+                        if let Some(silent) = it
+                            .lane()
+                            .filter(|_| home < answers)
+                            .and_then(|lane| self.lanes.get_mut(lane))
                         {
                             silent.link.forgo_answers();
                         }
@@ -533,23 +670,36 @@ impl Engine {
             }
             return;
         }
-        let Some(way) = self.core.ways.get(it.way) else { return };
-        let (Home::Standing(home), Some(to)) = (it.home, way.current) else { return };
+        let Some(way) = self.core.ways.get(it.way) else {
+            return;
+        };
+        let (Home::Standing(home), Some(to)) = (it.home, way.current) else {
+            return;
+        };
         if home == to || way.drain.is_some() || it.retry_at > now {
             return;
         }
-        let [Some(old), Some(new)] = [self.lanes.get(home), self.lanes.get(to)] else { return };
+        let [Some(old), Some(new)] = [self.lanes.get(home), self.lanes.get(to)] else {
+            return;
+        };
         let (old, new) = (&old.link.capabilities, &new.link.capabilities);
         // A worse lane is no reason to move; nor is a better one if repetitions cannot be recognized but must not be.
         let is_no_worse = it.fits(new) || (!it.fits(old) && it.can_be_at(new));
-        let is_safe = it.reliability != Reliability::ExactlyOnce || (old.carries_stamps && new.carries_stamps);
+        let is_safe = it.reliability != Reliability::ExactlyOnce
+            || (old.carries_stamps && new.carries_stamps);
         if !(is_no_worse && is_safe) {
             return;
         }
-        let Some(lane) = self.lanes.get_mut(to) else { return };
+        let Some(lane) = self.lanes.get_mut(to) else {
+            return;
+        };
         let wish = it.wish(name, &lane.link.capabilities, false);
         if lane.transport.subscribe(&wish, now, &mut lane.out).is_ok() {
-            it.moving = Some(Move { to, held: VecDeque::new(), state: MoveState::Asked(now) });
+            it.moving = Some(Move {
+                to,
+                held: VecDeque::new(),
+                state: MoveState::Asked(now),
+            });
             self.core.care_at = self.core.care_at.min(now + ANSWER);
         } else {
             it.retry_at = now + ANSWER;
@@ -559,9 +709,17 @@ impl Engine {
 
     /// The new lane has a subscription: the old one is told to end it, at once or when what is under way has had its time.
     fn has_both(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let can = |lane: Option<usize>| lane.and_then(|lane| self.lanes.get(lane)).map(|lane| &lane.link.capabilities);
-        let (old, new) = (can(it.lane()), can(it.moving.as_ref().map(|moving| moving.to)));
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let can = |lane: Option<usize>| {
+            lane.and_then(|lane| self.lanes.get(lane))
+                .map(|lane| &lane.link.capabilities)
+        };
+        let (old, new) = (
+            can(it.lane()),
+            can(it.moving.as_ref().map(|moving| moving.to)),
+        );
         let needs_time = old.is_some_and(|old| !old.keeps_order && old.carries_stamps)
             && new.is_some_and(|new| new.carries_stamps)
             && it.reliability != Reliability::AtMostOnce;
@@ -576,8 +734,12 @@ impl Engine {
 
     /// The new lane has a subscription: the old one is told to end it.
     fn leave_home(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let Some(lane) = it.lane().and_then(|lane| self.lanes.get_mut(lane)) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let Some(lane) = it.lane().and_then(|lane| self.lanes.get_mut(lane)) else {
+            return;
+        };
         lane.transport.unsubscribe(name, now, &mut lane.out);
         if let Some(moving) = &mut it.moving {
             moving.state = MoveState::Leaving;
@@ -587,8 +749,12 @@ impl Engine {
 
     /// Asks the old lane something, so that its answer tells that nothing more comes.
     fn question(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let Some(lane) = it.lane().and_then(|lane| self.lanes.get_mut(lane)) else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let Some(lane) = it.lane().and_then(|lane| self.lanes.get_mut(lane)) else {
+            return;
+        };
         let (answers, _) = lane.question(now);
         let until = now + lane.link.drain(&self.core.settings);
         if let Some(moving) = &mut it.moving {
@@ -599,25 +765,38 @@ impl Engine {
 
     /// A subscription has moved: what was held goes to the handle.
     fn arrive(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let Some(moving) = it.moving.take() else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let Some(moving) = it.moving.take() else {
+            return;
+        };
         it.tail = it.lane();
         it.home = Home::Standing(moving.to);
         it.deaf = None;
-        if let Some(lane) = self.lanes.get_mut(moving.to).filter(|lane| lane.link.is_up()) {
+        if let Some(lane) = self
+            .lanes
+            .get_mut(moving.to)
+            .filter(|lane| lane.link.is_up())
+        {
             let (answers, _) = lane.question(now);
             it.deaf = Some((answers, now + lane.link.drain(&self.core.settings)));
         }
         for (message, connection, delivery) in moving.held {
-            self.core.hand_over(name, message, moving.to, connection, delivery);
+            self.core
+                .hand_over(name, message, moving.to, connection, delivery);
         }
         self.core.care_at = now;
     }
 
     /// A subscription could not move: it stays where it is, and tries again later.
     fn stay(&mut self, name: SubscriptionId, now: Time) {
-        let Some(it) = self.core.subscriptions.get_mut(&name) else { return };
-        let Some(moving) = it.moving.take() else { return };
+        let Some(it) = self.core.subscriptions.get_mut(&name) else {
+            return;
+        };
+        let Some(moving) = it.moving.take() else {
+            return;
+        };
         it.retry_at = now + ANSWER;
         self.core.care_at = self.core.care_at.min(it.retry_at);
         if let Some(lane) = self.up_lane(moving.to) {
@@ -631,15 +810,28 @@ impl Core {
     /// times.
     pub(super) fn refuse_waiting(&mut self, way: usize, why: &str) {
         let waits = |it: &Subscription| it.way == way && !it.is_told;
-        let names: Vec<SubscriptionId> =
-            self.subscriptions.iter().filter(|(_, it)| waits(it)).map(|(name, _)| *name).collect();
+        let names: Vec<SubscriptionId> = self
+            .subscriptions
+            .iter()
+            .filter(|(_, it)| waits(it))
+            .map(|(name, _)| *name)
+            .collect();
         for subscription in names {
             self.subscriptions.remove(&subscription);
             let outcome = Err(Refusal::Denied(why.to_owned()));
-            self.books.notices.push_back(Notice::Subscribed { subscription, outcome });
+            self.books.notices.push_back(Notice::Subscribed {
+                subscription,
+                outcome,
+            });
         }
-        let asks: Vec<_> = self.asks.iter().filter(|(_, ask)| ask.way == way).map(|(name, _)| *name).collect();
-        asks.into_iter().for_each(|ask| self.answered(ask, Err(Refusal::Denied(why.to_owned()))));
+        let asks: Vec<_> = self
+            .asks
+            .iter()
+            .filter(|(_, ask)| ask.way == way)
+            .map(|(name, _)| *name)
+            .collect();
+        asks.into_iter()
+            .for_each(|ask| self.answered(ask, Err(Refusal::Denied(why.to_owned()))));
     }
 
     /// Gives a message to its handle, unless it is a repetition.
@@ -651,12 +843,17 @@ impl Core {
         connection: u32,
         delivery: Option<DeliveryId>,
     ) {
-        let Some(it) = self.subscriptions.get_mut(&name) else { return };
+        let Some(it) = self.subscriptions.get_mut(&name) else {
+            return;
+        };
         if message.stamp().is_some_and(|stamp| !it.seen.is_new(stamp)) {
             self.books.counts.duplicates += 1;
             match delivery {
                 // The first copy may not have been taken yet: the peer must not forget this one before.
-                Some(delivery) if it.outstanding > 0 => it.late.push_back((it.delivered, lane, connection, delivery)),
+                Some(delivery) if it.outstanding > 0 => {
+                    it.late
+                        .push_back((it.delivered, lane, connection, delivery))
+                }
                 Some(delivery) => self.todo.push((lane, super::Todo::Settle(delivery))),
                 None => {}
             }
@@ -669,7 +866,18 @@ impl Core {
         it.outstanding_bytes += bytes as usize;
         self.books.counts.received += 1;
         let number = it.delivered;
-        let token = DeliveryToken { subscription: name, lane: lane as u32, connection, delivery, number, bytes };
-        self.books.notices.push_back(Notice::Delivered { subscription: name, token, message });
+        let token = DeliveryToken {
+            subscription: name,
+            lane: lane as u32,
+            connection,
+            delivery,
+            number,
+            bytes,
+        };
+        self.books.notices.push_back(Notice::Delivered {
+            subscription: name,
+            token,
+            message,
+        });
     }
 }

@@ -72,9 +72,18 @@ impl Way {
     /// being gathered.
     pub fn oldest(&self, class_max: usize, outbox: &Outbox) -> Option<(Key, bool)> {
         let class = |key: &Key| outbox.get(*key).map(|slot| usize::from(slot.class));
-        let gathered = self.gathering.iter().filter_map(|key| Some((class(key)?, *key, true)));
-        let waiting = self.queue.oldest(class_max, outbox).map(|(class, key)| (class, key, false));
-        let oldest = gathered.filter(|(class, _, _)| *class <= class_max).chain(waiting).min();
+        let gathered = self
+            .gathering
+            .iter()
+            .filter_map(|key| Some((class(key)?, *key, true)));
+        let waiting = self
+            .queue
+            .oldest(class_max, outbox)
+            .map(|(class, key)| (class, key, false));
+        let oldest = gathered
+            .filter(|(class, _, _)| *class <= class_max)
+            .chain(waiting)
+            .min();
         oldest.map(|(_, key, is_gathered)| (key, is_gathered))
     }
 }
@@ -88,7 +97,9 @@ impl Engine {
         self.check_drain(way, now);
         self.check_current(way, now);
         let target = self.choose(way, now);
-        let Some(it) = self.core.ways.get_mut(way) else { return };
+        let Some(it) = self.core.ways.get_mut(way) else {
+            return;
+        };
         it.target = target;
         let Some(target) = target else { return };
         let current = it.current;
@@ -106,7 +117,9 @@ impl Engine {
 
     /// The lane that publishes has been lost.
     fn check_current(&mut self, way: usize, now: Time) {
-        let Some(it) = self.core.ways.get_mut(way) else { return };
+        let Some(it) = self.core.ways.get_mut(way) else {
+            return;
+        };
         let is_up = |lane: usize| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up());
         if it.current.is_some_and(|lane| !is_up(lane)) {
             it.current = None;
@@ -136,39 +149,63 @@ impl Engine {
             && let Some(chooser) = &mut self.core.chooser
         {
             let lane = chooser.decide(now).lane;
-            return way.lanes.contains(&lane).then_some(lane).or(way.lanes.first().copied());
+            return way
+                .lanes
+                .contains(&lane)
+                .then_some(lane)
+                .or(way.lanes.first().copied());
         }
         if way.current.is_some() {
             return way.current;
         }
         // The first in the order that the user gave, unless it has failed more recently than others.
         let link = |lane: &usize| self.lanes.get(*lane).map(|lane| &lane.link);
-        let open = way.lanes.iter().find(|lane| link(lane).is_some_and(|link| link.is_open()));
-        let soonest =
-            || way.lanes.iter().min_by_key(|lane| link(lane).map_or(Time::NEVER, |link| link.retry_at.max(now)));
+        let open = way
+            .lanes
+            .iter()
+            .find(|lane| link(lane).is_some_and(|link| link.is_open()));
+        let soonest = || {
+            way.lanes
+                .iter()
+                .min_by_key(|lane| link(lane).map_or(Time::NEVER, |link| link.retry_at.max(now)))
+        };
         open.or_else(soonest).copied()
     }
 
     /// Whether a way has anything to do. The client's brokers always have: their connection is kept.
     fn is_wanted(&self, way_number: usize) -> bool {
-        let Some(way) = self.core.ways.get(way_number) else { return false };
+        let Some(way) = self.core.ways.get(way_number) else {
+            return false;
+        };
         way_number == 0
             || way.queue.is_waiting()
-            || self.core.subscriptions.values().any(|it| it.way == way_number)
+            || self
+                .core
+                .subscriptions
+                .values()
+                .any(|it| it.way == way_number)
             || self.core.asks.values().any(|it| it.way == way_number)
     }
 
     /// The lane that should publish is not up, and no other publishes: what is up takes its place after a while, and others
     /// are connected too.
     fn make_do(&mut self, way_number: usize, target: usize, now: Time) {
-        let Some(way) = self.core.ways.get(way_number) else { return };
+        let Some(way) = self.core.ways.get(way_number) else {
+            return;
+        };
         let since = way.without_since.unwrap_or(now);
-        let target_waits = self.lanes.get(target).is_some_and(|lane| lane.link.state == LaneState::Waiting);
+        let target_waits = self
+            .lanes
+            .get(target)
+            .is_some_and(|lane| lane.link.state == LaneState::Waiting);
         if !target_waits && now.since(since) < PATIENCE {
             return;
         }
         let lanes = way.lanes.clone();
-        if let Some(up) = lanes.iter().find(|&&lane| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up())) {
+        if let Some(up) = lanes
+            .iter()
+            .find(|&&lane| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up()))
+        {
             self.take_over(way_number, *up, now);
             return;
         }
@@ -179,7 +216,9 @@ impl Engine {
 
     /// Another lane is up and publishes from now on.
     fn take_over(&mut self, way_number: usize, lane: usize, now: Time) {
-        let Some(way) = self.core.ways.get_mut(way_number) else { return };
+        let Some(way) = self.core.ways.get_mut(way_number) else {
+            return;
+        };
         let Some(old) = way.current else {
             let is_back = way.drain.is_some_and(|drain| drain.lane == lane);
             if is_back {
@@ -191,9 +230,13 @@ impl Engine {
         if way.drain.is_some() || way.rest_until > now {
             return;
         }
-        let Some(from) = self.lanes.get_mut(old) else { return };
+        let Some(from) = self.lanes.get_mut(old) else {
+            return;
+        };
         if from.link.pinned > 0 {
-            let until = *way.quiet_until.get_or_insert(now + self.core.settings.drain_max);
+            let until = *way
+                .quiet_until
+                .get_or_insert(now + self.core.settings.drain_max);
             if until <= now {
                 // The peer takes its time; we go on as before and try again later.
                 way.quiet_until = None;
@@ -207,22 +250,34 @@ impl Engine {
         let sent_lately = from.link.gone_at.is_some_and(|at| now.since(at) < span);
         let barrier = sent_lately.then(|| from.question(now).0);
         if !from.link.flight.is_empty() || barrier.is_some() {
-            way.drain = Some(Drain { lane: old, until, barrier });
-            way.queue.set_hold(barrier.is_some(), &self.core.books.outbox);
+            way.drain = Some(Drain {
+                lane: old,
+                until,
+                barrier,
+            });
+            way.queue
+                .set_hold(barrier.is_some(), &self.core.books.outbox);
         }
         self.adopt(way_number, lane, now);
     }
 
     /// A lane publishes from now on.
     fn adopt(&mut self, way_number: usize, lane: usize, now: Time) {
-        self.core.unpin(way_number, |pinned| pinned != lane as u32, now);
-        let Some(way) = self.core.ways.get_mut(way_number) else { return };
+        self.core
+            .unpin(way_number, |pinned| pinned != lane as u32, now);
+        let Some(way) = self.core.ways.get_mut(way_number) else {
+            return;
+        };
         way.current = Some(lane);
         (way.without_since, way.quiet_until, way.stuck) = (None, None, None);
         let from = way.before.replace(lane);
         if from != Some(lane) {
             self.core.books.counts.switches += u64::from(from.is_some());
-            self.core.books.notices.push_back(Notice::Switched { way: way_number as u32, from, to: lane });
+            self.core.books.notices.push_back(Notice::Switched {
+                way: way_number as u32,
+                from,
+                to: lane,
+            });
         }
         if way.drain.is_none() {
             way.queue.set_hold(false, &self.core.books.outbox);
@@ -233,13 +288,21 @@ impl Engine {
 
     /// One message of a topic at a time where the lane asks for it, or while some are under way on another lane.
     fn set_order(&mut self, way_number: usize) {
-        let Some(way) = self.core.ways.get_mut(way_number) else { return };
-        let keeps_order = |lane: usize| self.lanes.get(lane).is_some_and(|lane| lane.link.capabilities.keeps_order);
+        let Some(way) = self.core.ways.get_mut(way_number) else {
+            return;
+        };
+        let keeps_order = |lane: usize| {
+            self.lanes
+                .get(lane)
+                .is_some_and(|lane| lane.link.capabilities.keeps_order)
+        };
         let is_serial = way.drain.is_some() || way.current.is_some_and(|lane| !keeps_order(lane));
         let outbox = &self.core.books.outbox;
         let topics: Vec<u64> = outbox
             .iter()
-            .filter(|(_, slot)| slot.way as usize == way_number && matches!(slot.place, Place::UnderWay(_)))
+            .filter(|(_, slot)| {
+                slot.way as usize == way_number && matches!(slot.place, Place::UnderWay(_))
+            })
             .map(|(_, slot)| slot.topic)
             .collect();
         way.queue.set_serial(is_serial, topics.into_iter(), outbox);
@@ -247,19 +310,31 @@ impl Engine {
 
     /// Ends the wait for the old lane when it has nothing more, or its time is over.
     fn check_drain(&mut self, way_number: usize, now: Time) {
-        let Some(way) = self.core.ways.get_mut(way_number) else { return };
+        let Some(way) = self.core.ways.get_mut(way_number) else {
+            return;
+        };
         let Some(drain) = way.drain else { return };
-        let Some(old) = self.lanes.get_mut(drain.lane) else { return };
+        let Some(old) = self.lanes.get_mut(drain.lane) else {
+            return;
+        };
         let link = &mut old.link;
         let is_over = drain.until <= now || !link.is_up();
-        if drain.barrier.is_some_and(|answers| is_over || link.answers >= answers) {
+        if drain
+            .barrier
+            .is_some_and(|answers| is_over || link.answers >= answers)
+        {
             if is_over {
                 link.forgo_answers();
             }
             way.queue.set_hold(false, &self.core.books.outbox);
-            way.drain = Some(Drain { barrier: None, ..drain });
+            way.drain = Some(Drain {
+                barrier: None,
+                ..drain
+            });
         }
-        if !is_over && (!link.flight.is_empty() || way.drain.is_some_and(|drain| drain.barrier.is_some())) {
+        if !is_over
+            && (!link.flight.is_empty() || way.drain.is_some_and(|drain| drain.barrier.is_some()))
+        {
             return;
         }
         way.drain = None;
@@ -273,7 +348,11 @@ impl Engine {
             }
         }
         old.link.pinned = 0;
-        let surplus = old.link.former.len().saturating_sub(self.core.settings.in_flight_max as usize);
+        let surplus = old
+            .link
+            .former
+            .len()
+            .saturating_sub(self.core.settings.in_flight_max as usize);
         old.link.former.drain(..surplus);
         self.set_order(way_number);
         // Subscriptions may move now.
@@ -282,9 +361,14 @@ impl Engine {
 
     /// Whether a lane has a purpose now.
     pub(super) fn is_needed(&self, lane: usize) -> bool {
-        let Some(it) = self.lanes.get(lane) else { return false };
-        let Some(way) = self.core.ways.get(it.link.way) else { return false };
-        let publishes = [way.current, way.target, way.drain.map(|drain| drain.lane)].contains(&Some(lane));
+        let Some(it) = self.lanes.get(lane) else {
+            return false;
+        };
+        let Some(way) = self.core.ways.get(it.link.way) else {
+            return false;
+        };
+        let publishes =
+            [way.current, way.target, way.drain.map(|drain| drain.lane)].contains(&Some(lane));
         (publishes && self.is_wanted(it.link.way))
             || !it.link.flight.is_empty()
             || !it.link.remnants.is_empty()
@@ -307,17 +391,31 @@ impl Engine {
             return at.min(way.send_at);
         }
         let lane = |lane: &usize| self.lanes.get(*lane);
-        let Some(first) = way.lanes.first().and_then(lane) else { return at };
+        let Some(first) = way.lanes.first().and_then(lane) else {
+            return at;
+        };
         if !self.is_wanted(first.link.way) {
             return at;
         }
         // The lane that should publish is tried as soon as it may be; others only when it has had its chance.
-        let target_waits = way.target.as_ref().and_then(lane).is_none_or(|lane| lane.link.state == LaneState::Waiting);
-        let patience = way.without_since.map_or(Time::NEVER, |since| since + PATIENCE);
+        let target_waits = way
+            .target
+            .as_ref()
+            .and_then(lane)
+            .is_none_or(|lane| lane.link.state == LaneState::Waiting);
+        let patience = way
+            .without_since
+            .map_or(Time::NEVER, |since| since + PATIENCE);
         for number in &way.lanes {
-            let Some(closed) = lane(number).filter(|lane| !lane.link.is_open()) else { continue };
+            let Some(closed) = lane(number).filter(|lane| !lane.link.is_open()) else {
+                continue;
+            };
             let has_chance = target_waits || way.target == Some(*number);
-            at = at.min(if has_chance { closed.link.retry_at } else { closed.link.retry_at.max(patience) });
+            at = at.min(if has_chance {
+                closed.link.retry_at
+            } else {
+                closed.link.retry_at.max(patience)
+            });
         }
         at
     }
@@ -325,23 +423,43 @@ impl Engine {
     /// Every lane of a way was told that trying again is useless: who waits for an answer is told, and messages wait or fail
     /// as [`WhenRefused`] says.
     pub(super) fn give_up_if_final(&mut self, way_number: usize, why: &str, now: Time) {
-        let Some(way) = self.core.ways.get(way_number) else { return };
-        if !way.lanes.iter().all(|lane| self.lanes.get(*lane).is_none_or(|lane| lane.link.is_final)) {
+        let Some(way) = self.core.ways.get(way_number) else {
+            return;
+        };
+        if !way
+            .lanes
+            .iter()
+            .all(|lane| self.lanes.get(*lane).is_none_or(|lane| lane.link.is_final))
+        {
             return;
         }
-        let keys: Vec<Key> = way.queue.iter().chain(way.gathering.iter().copied()).collect();
+        let keys: Vec<Key> = way
+            .queue
+            .iter()
+            .chain(way.gathering.iter().copied())
+            .collect();
         self.core.refuse_waiting(way_number, why);
         if self.core.settings.when_refused == WhenRefused::Wait {
             return;
         }
         // What is on disk is there for the time after: it waits.
         let is_on_disk = self.core.books.spool_status().bytes_max > 0;
-        let Some(way) = self.core.ways.get_mut(way_number) else { return };
+        let Some(way) = self.core.ways.get_mut(way_number) else {
+            return;
+        };
         for key in keys {
-            if self.core.books.outbox.get(key).is_some_and(|slot| !(is_on_disk && slot.spooled)) {
+            if self
+                .core
+                .books
+                .outbox
+                .get(key)
+                .is_some_and(|slot| !(is_on_disk && slot.spooled))
+            {
                 way.gathering.retain(|other| *other != key);
                 let why = Refusal::Denied(why.to_owned());
-                self.core.books.finish(&mut way.queue, key, Success::Failed, Some(why), now);
+                self.core
+                    .books
+                    .finish(&mut way.queue, key, Success::Failed, Some(why), now);
             }
         }
     }

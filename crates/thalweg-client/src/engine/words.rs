@@ -4,7 +4,9 @@ use thalweg_model::Reliability;
 
 use crate::message::Message;
 use crate::spool::SpoolError;
-use crate::transport::{DeliveryId, Endpoint, MessageId, Refusal, RequestId, SubscriptionId, Transport};
+use crate::transport::{
+    DeliveryId, Endpoint, MessageId, Refusal, RequestId, SubscriptionId, Transport,
+};
 
 /// A lane that an engine may use.
 pub struct LaneSpec {

@@ -22,7 +22,12 @@ impl Aliasing {
     pub(super) fn new() -> Self {
         let hasher = FixedState::default();
         let given = HashSet::with_hasher(hasher.clone());
-        Aliasing { most: 0, hasher, seen: Vec::new(), given }
+        Aliasing {
+            most: 0,
+            hasher,
+            seen: Vec::new(),
+            given,
+        }
     }
 
     /// A connection on which so many aliases may be given.
@@ -47,7 +52,9 @@ impl Aliasing {
             return false;
         }
         let tag = (hash >> 32) as u32 | 1;
-        let Some(place) = self.seen.get_mut(hash as usize % SEEN) else { return false };
+        let Some(place) = self.seen.get_mut(hash as usize % SEEN) else {
+            return false;
+        };
         if std::mem::replace(place, tag) != tag {
             return false;
         }

@@ -49,14 +49,28 @@ impl Flights {
     }
 
     /// Something was sent under this identifier.
-    pub(super) fn begin(&mut self, id: u16, purpose: Purpose, qos: QoS, connection: u32, now: Time) {
+    pub(super) fn begin(
+        &mut self,
+        id: u16,
+        purpose: Purpose,
+        qos: QoS,
+        connection: u32,
+        now: Time,
+    ) {
         self.order += 1;
         if let Purpose::Message(message) = purpose
             && !self.resumed.is_empty()
         {
             self.resumed.remove(&message);
         }
-        let flight = Flight { purpose, qos, is_released: false, sent_at: now, connection, order: self.order };
+        let flight = Flight {
+            purpose,
+            qos,
+            is_released: false,
+            sent_at: now,
+            connection,
+            order: self.order,
+        };
         let before = self.by_id.insert(id, flight);
         let is_known = before.is_some_and(|before| before.connection == connection);
         self.exactly_once += usize::from(qos == QoS::ExactlyOnce && !is_known);
@@ -123,7 +137,9 @@ impl Flights {
     /// The connection has ended. What was not given again while it lasted never will be; questions have no second try.
     pub(super) fn connection_ended(&mut self, connection: u32) {
         self.resumed.clear();
-        self.by_id.retain(|_, flight| flight.connection == connection && matches!(flight.purpose, Purpose::Message(_)));
+        self.by_id.retain(|_, flight| {
+            flight.connection == connection && matches!(flight.purpose, Purpose::Message(_))
+        });
         self.exactly_once = 0;
     }
 }

@@ -2,7 +2,8 @@
 
 use thalweg_model::{Span, Time};
 use thalweg_mqtt::{
-    Ack, ClientConnAck, ClientEvent, Properties, Publish, QoS, ReasonCode, ReportRules, SubAck, Version,
+    Ack, ClientConnAck, ClientEvent, Properties, Publish, QoS, ReasonCode, ReportRules, SubAck,
+    Version,
 };
 
 use super::flights::Purpose;
@@ -43,12 +44,19 @@ impl Mqtt {
             ClientEvent::PubRec(ack) => self.on_pubrec(&ack, now, out, events),
             ClientEvent::PubComp(ack) => {
                 // 0x92: it had forgotten the message, which it had taken. [MQTT-4.3.3-7]
-                let ack = Ack { reason: ReasonCode::Success, ..ack };
+                let ack = Ack {
+                    reason: ReasonCode::Success,
+                    ..ack
+                };
                 self.on_end(&ack, now, events);
             }
             ClientEvent::PubRel(ack) => {
                 let known = self.incoming.remove(&ack.id).is_some();
-                let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
+                let reason = if known {
+                    ReasonCode::Success
+                } else {
+                    ReasonCode::PacketIdNotFound
+                };
                 self.side.pubcomp(ack.id, reason, &mut out.bytes);
                 self.clock.sent = now;
             }
@@ -62,17 +70,28 @@ impl Mqtt {
             ClientEvent::Disconnect(disconnect) => {
                 if matches!(
                     disconnect.reason,
-                    ReasonCode::QuotaExceeded | ReasonCode::MessageRateTooHigh | ReasonCode::ReceiveMaximumExceeded
+                    ReasonCode::QuotaExceeded
+                        | ReasonCode::MessageRateTooHigh
+                        | ReasonCode::ReceiveMaximumExceeded
                 ) {
                     events.pressed();
                 }
                 let words = reason_string(&disconnect.properties);
                 let server = disconnect.server_reference;
-                return Err(words::link_fault("the server ends the connection", disconnect.reason, words, server));
+                return Err(words::link_fault(
+                    "the server ends the connection",
+                    disconnect.reason,
+                    words,
+                    server,
+                ));
             }
             ClientEvent::Auth(_) => {
-                let words = "the server wants enhanced authentication, which was not asked for".to_owned();
-                return Err(LinkFault { words, is_final: true });
+                let words =
+                    "the server wants enhanced authentication, which was not asked for".to_owned();
+                return Err(LinkFault {
+                    words,
+                    is_final: true,
+                });
             }
         }
         if self.was_full && self.has_room_for(QoS::ExactlyOnce) {
@@ -99,10 +118,18 @@ impl Mqtt {
             if values.reason == ReasonCode::UnsupportedProtocolVersion && self.version.is_v5() {
                 self.version = Version::V311;
                 let words = "the server does not speak MQTT 5; 3.1.1 is next".to_owned();
-                return Err(LinkFault { words, is_final: false });
+                return Err(LinkFault {
+                    words,
+                    is_final: false,
+                });
             }
             let what = "the server refuses the connection";
-            return Err(words::link_fault(what, values.reason, values.reason_string, values.server_reference));
+            return Err(words::link_fault(
+                what,
+                values.reason,
+                values.reason_string,
+                values.server_reference,
+            ));
         }
         if let Some(name) = values.assigned_client_id {
             name.clone_into(&mut self.client_id);
@@ -111,8 +138,10 @@ impl Mqtt {
         self.announces_stamps = said.contains(&(thalweg_model::STAMPS_ANNOUNCEMENT, "1"));
         let offer = *self.side.offer();
         self.clock.keep_alive = Span::from_secs(u64::from(offer.keep_alive));
-        self.aliasing.begin(offer.topic_alias_max.min(self.settings.aliases_max));
-        self.questions.begin(self.way_back(values.response_information));
+        self.aliasing
+            .begin(offer.topic_alias_max.min(self.settings.aliases_max));
+        self.questions
+            .begin(self.way_back(values.response_information));
         let mut taken = Vec::new();
         if values.session_present {
             self.subscriptions.is_inherited |= !self.was_up;
@@ -130,7 +159,10 @@ impl Mqtt {
         self.was_up = true;
         self.last_up = self.connection;
         let client_id = values.assigned_client_id.map(str::to_owned);
-        events.up(&Welcome { session_present: values.session_present, client_id });
+        events.up(&Welcome {
+            session_present: values.session_present,
+            client_id,
+        });
         for id in taken {
             // The session is gone, but PUBREC had said that the message is the server's. §4.3.3
             events.settled(id, Settled::Acknowledged);
@@ -140,18 +172,27 @@ impl Mqtt {
 
     /// The topic where answers come: below what the server says, or our own choice, and named after us. §4.10
     fn way_back(&self, response_information: Option<&str>) -> String {
-        let base = response_information.filter(|base| !base.is_empty()).unwrap_or(&self.settings.reply_base);
+        let base = response_information
+            .filter(|base| !base.is_empty())
+            .unwrap_or(&self.settings.reply_base);
         let name = self.client_id.replace(['/', '+', '#'], "-");
         let name = if name.is_empty() { "client" } else { &name };
         format!("{}/{name}", base.trim_end_matches('/'))
     }
 
-    fn on_publish(&mut self, publish: &Publish<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_publish(
+        &mut self,
+        publish: &Publish<'_>,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) {
         let is_resent = publish.qos == QoS::ExactlyOnce && self.incoming.contains_key(&publish.id);
         if is_resent {
             // Told already; it is asked for again because our answer, or the connection, was lost. [MQTT-4.3.3-10]
             self.incoming.insert(publish.id, true);
-            self.side.pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
+            self.side
+                .pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
             self.clock.sent = now;
             return;
         }
@@ -181,7 +222,9 @@ impl Mqtt {
                 .map_or(Span::FOREVER, |left| Span::from_secs(u64::from(left))),
         };
         let identifiers = Identifiers::of(publish);
-        let is_told = if topic == self.questions.topic() && self.questions.way_back != WayBack::default() {
+        let is_told = if topic == self.questions.topic()
+            && self.questions.way_back != WayBack::default()
+        {
             if let Some(request) = self.questions.answered(inbound.correlation) {
                 events.answered(request, Ok(Some(&inbound)));
             }
@@ -189,11 +232,14 @@ impl Mqtt {
         } else if publish.retain && self.answer_reads(&inbound, now, out, events) {
             false
         } else {
-            let unwanted = publish.retain && !self.version.is_v5() && !self.subscriptions.want_last_values();
+            let unwanted =
+                publish.retain && !self.version.is_v5() && !self.subscriptions.want_last_values();
             !identifiers.is_own_only && !unwanted
         };
         if is_told {
-            inbound.subscription = identifiers.only.and_then(|identifier| self.subscriptions.owner(identifier));
+            inbound.subscription = identifiers
+                .only
+                .and_then(|identifier| self.subscriptions.owner(identifier));
             if publish.qos != QoS::AtMostOnce {
                 let delivery = delivery(connection, publish.qos, publish.id);
                 inbound.delivery = Some(delivery);
@@ -205,10 +251,14 @@ impl Mqtt {
         } else {
             match publish.qos {
                 QoS::AtMostOnce => {}
-                QoS::AtLeastOnce => self.side.puback(publish.id, ReasonCode::Success, &mut out.bytes),
+                QoS::AtLeastOnce => {
+                    self.side
+                        .puback(publish.id, ReasonCode::Success, &mut out.bytes)
+                }
                 QoS::ExactlyOnce => {
                     self.incoming.insert(publish.id, true);
-                    self.side.pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
+                    self.side
+                        .pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
                 }
             }
         }
@@ -216,9 +266,20 @@ impl Mqtt {
     }
 
     /// Gives a last value to who asked for it. Says whether somebody did.
-    fn answer_reads(&mut self, value: &Inbound<'_>, now: Time, out: &mut Output, events: &mut dyn Events) -> bool {
+    fn answer_reads(
+        &mut self,
+        value: &Inbound<'_>,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> bool {
         let mut is_answer = false;
-        while let Some(at) = self.questions.reads.iter().position(|read| read.address == value.address) {
+        while let Some(at) = self
+            .questions
+            .reads
+            .iter()
+            .position(|read| read.address == value.address)
+        {
             let read = self.questions.reads.swap_remove(at);
             self.finish_read(&read, now, out);
             events.answered(read.request, Ok(Some(value)));
@@ -228,7 +289,10 @@ impl Mqtt {
     }
 
     fn on_pubrec(&mut self, ack: &Ack<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
-        let flight = self.flights.get_mut(ack.id).filter(|flight| flight.qos == QoS::ExactlyOnce);
+        let flight = self
+            .flights
+            .get_mut(ack.id)
+            .filter(|flight| flight.qos == QoS::ExactlyOnce);
         let reason = match &flight {
             Some(_) => ReasonCode::Success,
             None => ReasonCode::PacketIdNotFound,
@@ -245,7 +309,9 @@ impl Mqtt {
 
     /// PUBACK, PUBCOMP, or a PUBREC that refuses.
     fn on_end(&mut self, ack: &Ack<'_>, now: Time, events: &mut dyn Events) {
-        let Some(flight) = self.flights.end(ack.id) else { return };
+        let Some(flight) = self.flights.end(ack.id) else {
+            return;
+        };
         if !flight.is_released {
             self.round_trip(now.since(flight.sent_at), events);
         }
@@ -265,19 +331,33 @@ impl Mqtt {
                 }
             }
             (Purpose::Question(request), _) => {
-                if ack.reason == ReasonCode::NoMatchingSubscribers && self.questions.waits(request) {
+                if ack.reason == ReasonCode::NoMatchingSubscribers && self.questions.waits(request)
+                {
                     self.questions.forget(request);
-                    events.answered(request, Err(Refusal::Denied("nobody listens there".to_owned())));
+                    events.answered(
+                        request,
+                        Err(Refusal::Denied("nobody listens there".to_owned())),
+                    );
                 }
             }
         }
     }
 
-    fn on_suback(&mut self, ack: &SubAck<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
-        let Some(at) = self.awaited.iter().position(|(id, _)| *id == ack.id) else { return };
+    fn on_suback(
+        &mut self,
+        ack: &SubAck<'_>,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) {
+        let Some(at) = self.awaited.iter().position(|(id, _)| *id == ack.id) else {
+            return;
+        };
         let (_, awaited) = self.awaited.swap_remove(at);
         let reason = ack.codes().next().unwrap_or(ReasonCode::Unspecified);
-        let refusal = reason.is_error().then(|| words::refusal(reason, reason_string(&ack.properties)));
+        let refusal = reason
+            .is_error()
+            .then(|| words::refusal(reason, reason_string(&ack.properties)));
         match awaited {
             Awaited::Subscription(subscription) => {
                 if refusal.is_some() {
@@ -297,10 +377,18 @@ impl Mqtt {
                 events.subscribed(subscription, refusal.map_or(Ok(granted), Err));
             }
             Awaited::Read(request) => {
-                let Some(at) = self.questions.reads.iter().position(|read| read.request == request) else { return };
+                let Some(at) = self
+                    .questions
+                    .reads
+                    .iter()
+                    .position(|read| read.request == request)
+                else {
+                    return;
+                };
                 match refusal {
                     None => {
-                        let wait = Span::from_nanos(self.clock.round_trip.nanos().saturating_mul(4));
+                        let wait =
+                            Span::from_nanos(self.clock.round_trip.nanos().saturating_mul(4));
                         if let Some(read) = self.questions.reads.get_mut(at) {
                             read.until = now + wait + VALUE_WITHIN;
                         }
@@ -355,6 +443,9 @@ impl Identifiers {
                 }
             }
         }
-        Identifiers { only: first.filter(|_| users == 1), is_own_only: owns > 0 && users == 0 }
+        Identifiers {
+            only: first.filter(|_| users == 1),
+            is_own_only: owns > 0 && users == 0,
+        }
     }
 }

@@ -23,7 +23,12 @@ pub(super) struct LoadBook {
 
 impl Default for LoadBook {
     fn default() -> Self {
-        LoadBook { reporter: None, open: VecDeque::new(), settled: Time::ZERO, next: Time::NEVER }
+        LoadBook {
+            reporter: None,
+            open: VecDeque::new(),
+            settled: Time::ZERO,
+            next: Time::NEVER,
+        }
     }
 }
 
@@ -43,7 +48,9 @@ impl LoadBook {
 
     /// A message of a shared subscription has come.
     pub(super) fn received(&mut self, delivery: DeliveryId, now: Time) {
-        let Some(reporter) = &mut self.reporter else { return };
+        let Some(reporter) = &mut self.reporter else {
+            return;
+        };
         reporter.received(duration(now));
         self.open.push_back((delivery, now));
         self.plan(now);
@@ -51,11 +58,20 @@ impl LoadBook {
 
     /// It is done with. Who takes one after the other began with it when the one before was done.
     pub(super) fn finished(&mut self, delivery: DeliveryId, now: Time) {
-        let Some(reporter) = &mut self.reporter else { return };
-        let Some(at) = self.open.iter().position(|(open, _)| *open == delivery) else { return };
-        let Some((_, came)) = self.open.remove(at) else { return };
+        let Some(reporter) = &mut self.reporter else {
+            return;
+        };
+        let Some(at) = self.open.iter().position(|(open, _)| *open == delivery) else {
+            return;
+        };
+        let Some((_, came)) = self.open.remove(at) else {
+            return;
+        };
         reporter.started();
-        reporter.finished(1, Duration::from_nanos(now.since(came.max(self.settled)).nanos()));
+        reporter.finished(
+            1,
+            Duration::from_nanos(now.since(came.max(self.settled)).nanos()),
+        );
         self.settled = now;
         self.plan(now);
     }
@@ -67,14 +83,22 @@ impl LoadBook {
 
     /// What is to be said now.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
-        let report = self.reporter.as_mut().map(|reporter| reporter.report(duration(now)).brief());
+        let report = self
+            .reporter
+            .as_mut()
+            .map(|reporter| reporter.report(duration(now)).brief());
         self.plan(now);
         report
     }
 
     fn plan(&mut self, now: Time) {
-        let at = self.reporter.as_ref().and_then(|reporter| reporter.poll_timeout(duration(now)));
-        self.next = at.map_or(Time::NEVER, |at| Time::from_nanos(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)));
+        let at = self
+            .reporter
+            .as_ref()
+            .and_then(|reporter| reporter.poll_timeout(duration(now)));
+        self.next = at.map_or(Time::NEVER, |at| {
+            Time::from_nanos(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+        });
     }
 }
 

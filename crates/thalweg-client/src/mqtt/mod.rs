@@ -22,8 +22,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thalweg_model::{Reliability, Span, Time};
 use thalweg_mqtt::{
-    ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling, ServerOffer,
-    SubscribeOptions, SubscribeOut, UnsubscribeOut, Version, WillOut, topic,
+    ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling,
+    ServerOffer, SubscribeOptions, SubscribeOut, UnsubscribeOut, Version, WillOut, topic,
 };
 
 use self::aliasing::Aliasing;
@@ -36,8 +36,8 @@ use self::words::{Pairs, StampText};
 use crate::message::Retain;
 use crate::presence;
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, Opening, Outbound, Output, Refusal,
-    RequestId, SubscribeWish, SubscriptionId, Transport,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, Opening, Outbound,
+    Output, Refusal, RequestId, SubscribeWish, SubscriptionId, Transport,
 };
 
 /// A lane that speaks MQTT.
@@ -121,7 +121,9 @@ impl Mqtt {
             4 => Version::V311,
             _ => Version::V5,
         };
-        let nonce = settings.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
+        let nonce = settings
+            .seed
+            .unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
         let never = Clock {
             keep_alive: Span::ZERO,
             sent: Time::ZERO,
@@ -177,18 +179,34 @@ impl Mqtt {
             return Err(Refusal::NotConnected);
         }
         topic::validate_name(message.address).map_err(|_| Refusal::Address)?;
-        if message.reply_to.is_some_and(|reply_to| topic::validate_name(reply_to).is_err()) {
+        if message
+            .reply_to
+            .is_some_and(|reply_to| topic::validate_name(reply_to).is_err())
+        {
             return Err(Refusal::Address);
         }
         let qos = words::qos(message.reliability);
         let is_counted = qos != QoS::AtMostOnce;
-        let id = if is_counted { self.id_for(message, purpose, qos, now)? } else { Some((0, false)) };
+        let id = if is_counted {
+            self.id_for(message, purpose, qos, now)?
+        } else {
+            Some((0, false))
+        };
         // It was taken on an earlier connection, and PUBREL has left again: PUBCOMP will come.
-        let Some((id, is_old)) = id else { return Ok(Departure::Awaited) };
+        let Some((id, is_old)) = id else {
+            return Ok(Departure::Awaited);
+        };
         let is_clear = message.retain == Retain::Clear;
-        let stamp = message.stamp.filter(|_| self.version.is_v5()).map(StampText::new);
-        let pairs = Pairs { properties: message.properties, stamp };
-        let has_pairs = self.version.is_v5() && (pairs.stamp.is_some() || !message.properties.is_empty());
+        let stamp = message
+            .stamp
+            .filter(|_| self.version.is_v5())
+            .map(StampText::new);
+        let pairs = Pairs {
+            properties: message.properties,
+            stamp,
+        };
+        let has_pairs =
+            self.version.is_v5() && (pairs.stamp.is_some() || !message.properties.is_empty());
         let packet = PublishOut {
             // Under a new identifier it is another packet. [MQTT-3.3.1-3]
             dup: is_old,
@@ -259,7 +277,8 @@ impl Mqtt {
     /// beyond its `max_inflight_messages`, 20, and acknowledges them all the same.
     fn has_room_for(&self, qos: QoS) -> bool {
         let is_bounded = !self.version.is_v5() && qos == QoS::ExactlyOnce;
-        self.side.send_quota() > 0 && !(is_bounded && self.flights.exactly_once() >= EXACTLY_ONCE_MAX_V3)
+        self.side.send_quota() > 0
+            && !(is_bounded && self.flights.exactly_once() >= EXACTLY_ONCE_MAX_V3)
     }
 
     /// Sends SUBSCRIBE, and remembers what its answer is for.
@@ -272,12 +291,23 @@ impl Mqtt {
         now: Time,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        let id = self.spare_id.take().or_else(|| self.side.next_id()).ok_or(Refusal::Window)?;
+        let id = self
+            .spare_id
+            .take()
+            .or_else(|| self.side.next_id())
+            .ok_or(Refusal::Window)?;
         let subscription_id = Some(identifier).filter(|id| *id != 0);
-        let packet = SubscribeOut { id, filters: &[(filter, options)], subscription_id, user: None };
+        let packet = SubscribeOut {
+            id,
+            filters: &[(filter, options)],
+            subscription_id,
+            user: None,
+        };
         if let Err(error) = self.side.subscribe(&packet, &mut out.bytes) {
             self.spare_id = Some(id);
-            return Err(Refusal::TooLarge { limit: error.packet_bytes_max as usize });
+            return Err(Refusal::TooLarge {
+                limit: error.packet_bytes_max as usize,
+            });
         }
         self.awaited.push((id, awaited));
         self.clock.sent = now;
@@ -285,8 +315,17 @@ impl Mqtt {
     }
 
     fn leave(&mut self, filter: &str, now: Time, out: &mut Output) {
-        let Some(id) = self.spare_id.take().or_else(|| self.side.next_id()) else { return };
-        match self.side.unsubscribe(&UnsubscribeOut { id, filters: &[filter], user: None }, &mut out.bytes) {
+        let Some(id) = self.spare_id.take().or_else(|| self.side.next_id()) else {
+            return;
+        };
+        match self.side.unsubscribe(
+            &UnsubscribeOut {
+                id,
+                filters: &[filter],
+                user: None,
+            },
+            &mut out.bytes,
+        ) {
             Ok(()) => self.clock.sent = now,
             Err(_) => self.spare_id = Some(id),
         }
@@ -307,7 +346,9 @@ impl Mqtt {
 
     /// Lets questions go that waited for the way back, or for room.
     fn ask_held(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) {
-        let WayBack::Open { topic } = &self.questions.way_back else { return };
+        let WayBack::Open { topic } = &self.questions.way_back else {
+            return;
+        };
         let topic = topic.clone();
         let mut held = std::mem::take(&mut self.questions.held);
         held.retain(|question| {
@@ -331,7 +372,11 @@ impl Mqtt {
     /// A last value is known, or nobody wants it any more: its subscription ends, if it is nobody else's.
     fn finish_read(&mut self, read: &Read, now: Time, out: &mut Output) {
         let is_shared = self.subscriptions.of_filter(&read.address).is_some()
-            || self.questions.reads.iter().any(|other| other.address == read.address);
+            || self
+                .questions
+                .reads
+                .iter()
+                .any(|other| other.address == read.address);
         if !is_shared {
             self.leave(&read.address, now, out);
         }
@@ -349,7 +394,13 @@ impl Mqtt {
     }
 
     fn keep_alive_due(&self) -> Time {
-        let Clock { keep_alive, sent, heard, pinged, .. } = self.clock;
+        let Clock {
+            keep_alive,
+            sent,
+            heard,
+            pinged,
+            ..
+        } = self.clock;
         if !self.side.is_connected() || keep_alive == Span::ZERO {
             return Time::NEVER;
         }
@@ -386,7 +437,9 @@ impl Transport for Mqtt {
             priority: false,
             requests: v5,
             last_values: offer.retain_available,
-            payload_bytes_max: (offer.packet_bytes_max as usize).min(1 << 28).saturating_sub(ROOM_FOR_HEADERS),
+            payload_bytes_max: (offer.packet_bytes_max as usize)
+                .min(1 << 28)
+                .saturating_sub(ROOM_FOR_HEADERS),
         }
     }
 
@@ -453,7 +506,14 @@ impl Transport for Mqtt {
         // Not all servers keep to it, and there is room.
         self.side.tolerate_excess();
         let keep_alive = Span::from_secs(u64::from(keep_alive));
-        self.clock = Clock { keep_alive, sent: now, heard: now, pinged: None, welcome_by, round_trip: Span::ZERO };
+        self.clock = Clock {
+            keep_alive,
+            sent: now,
+            heard: now,
+            pinged: None,
+            welcome_by,
+            round_trip: Span::ZERO,
+        };
     }
 
     fn handle_input(
@@ -465,7 +525,10 @@ impl Transport for Mqtt {
     ) -> Result<usize, LinkFault> {
         let mut consumed = 0;
         loop {
-            match self.side.handle_input(input.get(consumed..).unwrap_or_default()) {
+            match self
+                .side
+                .handle_input(input.get(consumed..).unwrap_or_default())
+            {
                 Ok(None) => return Ok(consumed),
                 Ok(Some((bytes, event))) => {
                     consumed += bytes;
@@ -474,7 +537,10 @@ impl Transport for Mqtt {
                 }
                 Err(fault) => {
                     self.side.fault(&fault, &mut out.bytes);
-                    return Err(LinkFault { words: fault.to_string(), is_final: false });
+                    return Err(LinkFault {
+                        words: fault.to_string(),
+                        is_final: false,
+                    });
                 }
             }
         }
@@ -484,14 +550,24 @@ impl Transport for Mqtt {
         if !self.side.is_connected() {
             return self.clock.welcome_by;
         }
-        self.keep_alive_due().min(self.questions.next()).min(self.load.next())
+        self.keep_alive_due()
+            .min(self.questions.next())
+            .min(self.load.next())
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         if !self.side.is_connected() {
             return match self.clock.welcome_by <= now {
                 false => Ok(()),
-                true => Err(LinkFault { words: "the server has not answered CONNECT".to_owned(), is_final: false }),
+                true => Err(LinkFault {
+                    words: "the server has not answered CONNECT".to_owned(),
+                    is_final: false,
+                }),
             };
         }
         if self.clock.keep_alive > Span::ZERO
@@ -499,14 +575,22 @@ impl Transport for Mqtt {
             && at + self.patience() <= now
             && self.clock.heard <= at
         {
-            return Err(LinkFault { words: "the server has not answered PINGREQ".to_owned(), is_final: false });
+            return Err(LinkFault {
+                words: "the server has not answered PINGREQ".to_owned(),
+                is_final: false,
+            });
         }
         if self.keep_alive_due() <= now || self.load.next() <= now {
             // Something was heard, only not PINGRESP: it is asked anew.
             self.clock.pinged = None;
             self.ping(now, out);
         }
-        while let Some(at) = self.questions.reads.iter().position(|read| read.until <= now) {
+        while let Some(at) = self
+            .questions
+            .reads
+            .iter()
+            .position(|read| read.until <= now)
+        {
             let read = self.questions.reads.swap_remove(at);
             self.finish_read(&read, now, out);
             events.answered(read.request, Ok(None));
@@ -514,11 +598,21 @@ impl Transport for Mqtt {
         Ok(())
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         self.send(message, Purpose::Message(message.id), now, out)
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.side.is_connected() {
             return Err(Refusal::NotConnected);
         }
@@ -528,13 +622,18 @@ impl Transport for Mqtt {
             return Err(refusal);
         }
         // A queue is taken from through a group; its name does not matter.
-        let queue = wish.filter.strip_prefix("$q/").map(|name| format!("$share/any/$q/{name}"));
+        let queue = wish
+            .filter
+            .strip_prefix("$q/")
+            .map(|name| format!("$share/any/$q/{name}"));
         let filter = queue.as_deref().unwrap_or(wish.filter);
         topic::validate_filter(filter).map_err(|_| Refusal::Address)?;
         let share = topic::ShareFilter::parse(filter).map_err(|_| Refusal::Address)?;
         let offer = *self.side.offer();
         if share.is_some() && !offer.shared_available {
-            return Err(Refusal::Unsupported("the server knows no shared subscriptions"));
+            return Err(Refusal::Unsupported(
+                "the server knows no shared subscriptions",
+            ));
         }
         if topic::has_wildcard(filter) && !offer.wildcard_available {
             return Err(Refusal::Unsupported("the server knows no wildcards"));
@@ -545,7 +644,9 @@ impl Transport for Mqtt {
         let identifier = if fits { wish.subscription.0 + 1 } else { 0 };
         let options = SubscribeOptions {
             qos: words::qos(wish.reliability),
-            no_local: self.settings.no_local && self.version.is_v5() && !wish.filter.starts_with("$share/"),
+            no_local: self.settings.no_local
+                && self.version.is_v5()
+                && !wish.filter.starts_with("$share/"),
             retain_as_published: false,
             retain_handling: match (wish.last_values, is_again) {
                 (false, _) => RetainHandling::DoNotSend,
@@ -569,7 +670,9 @@ impl Transport for Mqtt {
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let Some(entry) = self.subscriptions.remove(subscription) else { return };
+        let Some(entry) = self.subscriptions.remove(subscription) else {
+            return;
+        };
         if self.side.is_connected() {
             self.leave(&entry.filter, now, out);
         } else if self.wants_session {
@@ -578,7 +681,9 @@ impl Transport for Mqtt {
     }
 
     fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
-        let Some((connection, qos, id)) = inbound::parts(delivery) else { return };
+        let Some((connection, qos, id)) = inbound::parts(delivery) else {
+            return;
+        };
         self.load.finished(delivery, now);
         // Of an earlier connection: the server will ask again.
         if connection != self.connection || !self.side.is_connected() {
@@ -614,11 +719,19 @@ impl Transport for Mqtt {
         let correlation = self.questions.correlation(request, message.correlation);
         match self.questions.way_back.clone() {
             WayBack::Open { topic } => {
-                let question = Outbound { reply_to: Some(&topic), correlation: Some(&correlation), ..*message };
+                let question = Outbound {
+                    reply_to: Some(&topic),
+                    correlation: Some(&correlation),
+                    ..*message
+                };
                 self.send(&question, Purpose::Question(request), now, out)?;
                 self.questions.asked(request, correlation);
             }
-            WayBack::Asked { .. } => self.questions.held.push(Held::new(request, correlation, message)),
+            WayBack::Asked { .. } => {
+                self.questions
+                    .held
+                    .push(Held::new(request, correlation, message))
+            }
             WayBack::Closed { topic } => {
                 topic::validate_name(message.address).map_err(|_| Refusal::Address)?;
                 let options = SubscribeOptions {
@@ -628,13 +741,21 @@ impl Transport for Mqtt {
                 };
                 self.ask(&topic, options, 0, Awaited::WayBack, now, out)?;
                 self.questions.way_back = WayBack::Asked { topic };
-                self.questions.held.push(Held::new(request, correlation, message));
+                self.questions
+                    .held
+                    .push(Held::new(request, correlation, message));
             }
         }
         Ok(())
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.side.is_connected() {
             return Err(Refusal::NotConnected);
         }
@@ -647,9 +768,23 @@ impl Transport for Mqtt {
             Some(entry) => (words::qos(entry.reliability), entry.identifier),
             None => (QoS::AtMostOnce, self.fresh_identifier()),
         };
-        let options = SubscribeOptions { qos, ..SubscribeOptions::default() };
-        self.ask(address, options, identifier, Awaited::Read(request), now, out)?;
-        self.questions.reads.push(Read { request, address: address.to_owned(), until: Time::NEVER });
+        let options = SubscribeOptions {
+            qos,
+            ..SubscribeOptions::default()
+        };
+        self.ask(
+            address,
+            options,
+            identifier,
+            Awaited::Read(request),
+            now,
+            out,
+        )?;
+        self.questions.reads.push(Read {
+            request,
+            address: address.to_owned(),
+            until: Time::NEVER,
+        });
         Ok(())
     }
 
@@ -668,7 +803,11 @@ impl Transport for Mqtt {
     }
 
     fn close(&mut self, _now: Time, out: &mut Output) {
-        self.side.disconnect(ReasonCode::NORMAL_DISCONNECTION, &DisconnectProps::default(), &mut out.bytes);
+        self.side.disconnect(
+            ReasonCode::NORMAL_DISCONNECTION,
+            &DisconnectProps::default(),
+            &mut out.bytes,
+        );
     }
 
     fn closed(&mut self) {

@@ -52,7 +52,9 @@ pub(super) struct Read {
 
 impl Default for WayBack {
     fn default() -> Self {
-        WayBack::Closed { topic: String::new() }
+        WayBack::Closed {
+            topic: String::new(),
+        }
     }
 }
 
@@ -96,7 +98,10 @@ impl Questions {
 
     /// The question that this answers.
     pub(super) fn answered(&mut self, correlation: Option<&[u8]>) -> Option<RequestId> {
-        let at = self.asked.iter().position(|(_, asked)| Some(asked.as_slice()) == correlation)?;
+        let at = self
+            .asked
+            .iter()
+            .position(|(_, asked)| Some(asked.as_slice()) == correlation)?;
         Some(self.asked.swap_remove(at).0)
     }
 
@@ -120,7 +125,11 @@ impl Questions {
 
     /// When something is due here.
     pub(super) fn next(&self) -> Time {
-        self.reads.iter().map(|read| read.until).min().unwrap_or(Time::NEVER)
+        self.reads
+            .iter()
+            .map(|read| read.until)
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 }
 

@@ -39,15 +39,25 @@ pub(super) struct Subscriptions {
 impl Subscriptions {
     pub(super) fn new() -> Self {
         let by_identifier = HashMap::with_hasher(FixedState::default());
-        Subscriptions { entries: Vec::new(), by_identifier, unwanted: Vec::new(), is_inherited: false }
+        Subscriptions {
+            entries: Vec::new(),
+            by_identifier,
+            unwanted: Vec::new(),
+            is_inherited: false,
+        }
     }
 
     /// Adds one, or takes the place of the one with its name. All that have its filter get its identifier, as they do on
     /// the server: a SUBSCRIBE takes the place of the one before. [MQTT-3.8.4-3]
     pub(super) fn insert(&mut self, entry: Entry) {
-        self.entries.retain(|other| other.subscription != entry.subscription);
+        self.entries
+            .retain(|other| other.subscription != entry.subscription);
         self.unwanted.retain(|filter| *filter != entry.filter);
-        for other in self.entries.iter_mut().filter(|other| other.filter == entry.filter) {
+        for other in self
+            .entries
+            .iter_mut()
+            .filter(|other| other.filter == entry.filter)
+        {
             other.identifier = entry.identifier;
         }
         self.entries.push(entry);
@@ -56,10 +66,16 @@ impl Subscriptions {
 
     /// Takes one away. Returns it if no other one has its filter.
     pub(super) fn remove(&mut self, subscription: SubscriptionId) -> Option<Entry> {
-        let at = self.entries.iter().position(|entry| entry.subscription == subscription)?;
+        let at = self
+            .entries
+            .iter()
+            .position(|entry| entry.subscription == subscription)?;
         let entry = self.entries.remove(at);
         self.count();
-        let is_last = !self.entries.iter().any(|other| other.filter == entry.filter);
+        let is_last = !self
+            .entries
+            .iter()
+            .any(|other| other.filter == entry.filter);
         is_last.then_some(entry)
     }
 
@@ -83,7 +99,9 @@ impl Subscriptions {
     }
 
     pub(super) fn get_mut(&mut self, subscription: SubscriptionId) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.subscription == subscription)
+        self.entries
+            .iter_mut()
+            .find(|entry| entry.subscription == subscription)
     }
 
     pub(super) fn of_filter(&self, filter: &str) -> Option<&Entry> {
@@ -109,7 +127,10 @@ impl Subscriptions {
     /// Whether a message of this subscription is shared with others; of an unknown one, whether all are.
     pub(super) fn is_shared(&self, subscription: Option<SubscriptionId>) -> bool {
         match subscription {
-            Some(wanted) => self.entries.iter().any(|entry| entry.subscription == wanted && entry.is_shared),
+            Some(wanted) => self
+                .entries
+                .iter()
+                .any(|entry| entry.subscription == wanted && entry.is_shared),
             None => self.are_shared() && self.entries.iter().all(|entry| entry.is_shared),
         }
     }
@@ -117,7 +138,10 @@ impl Subscriptions {
     fn count(&mut self) {
         self.by_identifier.clear();
         for entry in self.entries.iter().filter(|entry| entry.identifier != 0) {
-            let place = self.by_identifier.entry(entry.identifier).or_insert((entry.subscription, 0));
+            let place = self
+                .by_identifier
+                .entry(entry.identifier)
+                .or_insert((entry.subscription, 0));
             *place = (entry.subscription, place.1 + 1);
         }
     }

@@ -64,7 +64,11 @@ struct Connack {
 
 impl Server {
     fn new() -> Server {
-        let limits = ServerLimits { topic_alias_max: 0, receive_max: u16::MAX, ..ServerLimits::default() };
+        let limits = ServerLimits {
+            topic_alias_max: 0,
+            receive_max: u16::MAX,
+            ..ServerLimits::default()
+        };
         Server {
             side: ServerSide::new(limits.clone()),
             limits,
@@ -94,7 +98,11 @@ impl Server {
 
     fn hear(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some((consumed, event)) = self.side.handle_input(rest).expect("the client keeps to the rules") {
+        while let Some((consumed, event)) = self
+            .side
+            .handle_input(rest)
+            .expect("the client keeps to the rules")
+        {
             rest = &rest[consumed..];
             self.on_event(event);
         }
@@ -135,11 +143,16 @@ impl Server {
                         content_type: p.properties.content_type().map(str::to_owned),
                         response_topic: p.properties.response_topic().map(str::to_owned),
                         correlation: p.properties.correlation_data().map(<[u8]>::to_vec),
-                        user: p.properties.user_properties().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+                        user: p
+                            .properties
+                            .user_properties()
+                            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                            .collect(),
                     });
                 }
                 if p.retain {
-                    self.retained.insert(p.topic.as_str().to_owned(), p.payload.to_vec());
+                    self.retained
+                        .insert(p.topic.as_str().to_owned(), p.payload.to_vec());
                 }
                 let reason = self.reason;
                 match p.qos {
@@ -178,7 +191,8 @@ impl Server {
                     codes.push(ReasonCode::granted(options.qos));
                     let is_new = !self.subscriptions.iter().any(|(known, ..)| known == filter);
                     self.subscriptions.retain(|(known, ..)| known != filter);
-                    self.subscriptions.push((filter.to_owned(), options.qos, s.subscription_id));
+                    self.subscriptions
+                        .push((filter.to_owned(), options.qos, s.subscription_id));
                     let wanted = match options.retain_handling {
                         RetainHandling::Send => true,
                         RetainHandling::SendIfNew => is_new,
@@ -193,7 +207,8 @@ impl Server {
             }
             Event::Unsubscribe(u) => {
                 let codes: Vec<_> = u.filters().map(|_| ReasonCode::Success).collect();
-                self.subscriptions.retain(|(known, ..)| !u.filters().any(|gone| gone == known));
+                self.subscriptions
+                    .retain(|(known, ..)| !u.filters().any(|gone| gone == known));
                 self.side.unsuback(u.id, &codes, &mut self.out);
             }
             Event::PingReq(ping) => {
@@ -206,10 +221,22 @@ impl Server {
     }
 
     /// Sends a message with the identifiers of these filters.
-    fn deliver(&mut self, topic: &str, payload: &[u8], qos: QoS, retain: bool, filters: &[&str]) -> u16 {
+    fn deliver(
+        &mut self,
+        topic: &str,
+        payload: &[u8],
+        qos: QoS,
+        retain: bool,
+        filters: &[&str],
+    ) -> u16 {
         let ids: Vec<u32> = filters
             .iter()
-            .filter_map(|filter| self.subscriptions.iter().find(|(known, ..)| known == filter)?.2)
+            .filter_map(|filter| {
+                self.subscriptions
+                    .iter()
+                    .find(|(known, ..)| known == filter)?
+                    .2
+            })
             .collect();
         self.next_id += 1;
         let id = self.next_id;
@@ -242,11 +269,20 @@ struct Pair {
 
 fn endpoint() -> Endpoint {
     let medium = crate::transport::Medium::Stream;
-    Endpoint { host: "test".to_owned(), port: 1883, medium, is_encrypted: false, websocket: None }
+    Endpoint {
+        host: "test".to_owned(),
+        port: 1883,
+        medium,
+        is_encrypted: false,
+        websocket: None,
+    }
 }
 
 fn settings() -> MqttSettings {
-    MqttSettings { seed: Some(7), ..MqttSettings::default() }
+    MqttSettings {
+        seed: Some(7),
+        ..MqttSettings::default()
+    }
 }
 
 impl Pair {
@@ -272,7 +308,12 @@ impl Pair {
     fn connect(&mut self) {
         self.server.accept();
         self.out.clear();
-        self.lane.open(&self.opening, ([127, 0, 0, 1], 1883).into(), self.now, &mut self.out);
+        self.lane.open(
+            &self.opening,
+            ([127, 0, 0, 1], 1883).into(),
+            self.now,
+            &mut self.out,
+        );
         self.exchange();
     }
 
@@ -293,7 +334,9 @@ impl Pair {
                 return;
             }
             self.now += Span::from_millis(20);
-            let consumed = self.lane.handle_input(&back, self.now, &mut self.out, &mut self.heard);
+            let consumed = self
+                .lane
+                .handle_input(&back, self.now, &mut self.out, &mut self.heard);
             assert_eq!(consumed, Ok(back.len()));
         }
     }
@@ -314,7 +357,9 @@ impl Pair {
 
     fn timeout(&mut self) {
         self.now = self.lane.poll_timeout();
-        self.lane.handle_timeout(self.now, &mut self.out, &mut self.heard).expect("the server lives");
+        self.lane
+            .handle_timeout(self.now, &mut self.out, &mut self.heard)
+            .expect("the server lives");
         self.exchange();
     }
 }
@@ -324,16 +369,40 @@ const VERSIONS: [u8; 2] = [4, 5];
 #[test]
 fn messages_of_every_reliability_are_settled_once() {
     for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings { version, ..settings() });
-        let classes = [Reliability::AtMostOnce, Reliability::AtLeastOnce, Reliability::ExactlyOnce];
+        let mut pair = Pair::up(MqttSettings {
+            version,
+            ..settings()
+        });
+        let classes = [
+            Reliability::AtMostOnce,
+            Reliability::AtLeastOnce,
+            Reliability::ExactlyOnce,
+        ];
         for (id, reliability) in (1..).zip(classes) {
-            let departure = pair.publish(&Outbound { reliability, ..message(id, "plant/1", b"21.5") });
-            assert_eq!(departure, Ok(if id == 1 { Departure::Gone } else { Departure::Awaited }));
+            let departure = pair.publish(&Outbound {
+                reliability,
+                ..message(id, "plant/1", b"21.5")
+            });
+            assert_eq!(
+                departure,
+                Ok(if id == 1 {
+                    Departure::Gone
+                } else {
+                    Departure::Awaited
+                })
+            );
         }
         pair.exchange();
         let settled = |id| Told::Settled(id, Settled::Acknowledged);
         assert_eq!(pair.heard.take(), [settled(2), settled(3)]);
-        assert_eq!(pair.server.published.iter().map(|p| p.qos as u8).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(
+            pair.server
+                .published
+                .iter()
+                .map(|p| p.qos as u8)
+                .collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
         assert_eq!(pair.heard.round_trips.len(), 2);
     }
 }
@@ -344,10 +413,18 @@ fn everything_that_a_message_has_is_said_and_understood() {
     pair.server.connack.user = vec![(STAMPS_ANNOUNCEMENT.to_owned(), "1".to_owned())];
     pair.connect();
     let capabilities = pair.lane.capabilities();
-    assert!(capabilities.stamps && capabilities.carries_stamps && capabilities.properties && capabilities.requests);
+    assert!(
+        capabilities.stamps
+            && capabilities.carries_stamps
+            && capabilities.properties
+            && capabilities.requests
+    );
     let mut properties = Vec::new();
     Properties::push("unit", "K", &mut properties);
-    let stamp = Some(Stamp { publisher: 0xAB, sequence: 300 });
+    let stamp = Some(Stamp {
+        publisher: 0xAB,
+        sequence: 300,
+    });
     let sent = Outbound {
         retain: Retain::Set,
         lifespan: Span::from_millis(1500),
@@ -360,7 +437,10 @@ fn everything_that_a_message_has_is_said_and_understood() {
     };
     pair.publish(&sent).expect("it goes");
     pair.exchange();
-    let user = vec![("unit".to_owned(), "K".to_owned()), ("x-stamp".to_owned(), "ab-12c".to_owned())];
+    let user = vec![
+        ("unit".to_owned(), "K".to_owned()),
+        ("x-stamp".to_owned(), "ab-12c".to_owned()),
+    ];
     let expected = Published {
         topic: "plant/1".to_owned(),
         payload: b"21.5".to_vec(),
@@ -376,46 +456,94 @@ fn everything_that_a_message_has_is_said_and_understood() {
     };
     assert_eq!(pair.server.published, [expected]);
     // A cleared last value is a retained message without payload. §3.3.1.3
-    pair.publish(&Outbound { retain: Retain::Clear, ..message(2, "plant/1", b"ignored") }).expect("it goes");
+    pair.publish(&Outbound {
+        retain: Retain::Clear,
+        ..message(2, "plant/1", b"ignored")
+    })
+    .expect("it goes");
     pair.exchange();
     assert_eq!(pair.server.retained["plant/1"], b"");
 }
 
 #[test]
 fn what_a_version_cannot_say_is_left_out() {
-    let mut pair = Pair::up(MqttSettings { version: 4, ..settings() });
+    let mut pair = Pair::up(MqttSettings {
+        version: 4,
+        ..settings()
+    });
     let capabilities = pair.lane.capabilities();
     assert!(!capabilities.carries_stamps && !capabilities.properties && !capabilities.requests);
-    let stamp = Some(Stamp { publisher: 1, sequence: 1 });
-    let sent = Outbound { stamp, content_type: Some("text/plain"), ..message(1, "plant/1", b"21.5") };
+    let stamp = Some(Stamp {
+        publisher: 1,
+        sequence: 1,
+    });
+    let sent = Outbound {
+        stamp,
+        content_type: Some("text/plain"),
+        ..message(1, "plant/1", b"21.5")
+    };
     pair.publish(&sent).expect("it goes");
     pair.exchange();
     assert_eq!(pair.server.published[0].user, []);
-    let refused = pair.lane.request(RequestId(1), &message(2, "rpc", b""), pair.now, &mut pair.out);
+    let refused = pair.lane.request(
+        RequestId(1),
+        &message(2, "rpc", b""),
+        pair.now,
+        &mut pair.out,
+    );
     assert!(matches!(refused, Err(Refusal::Unsupported(_))));
 }
 
 #[test]
 fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engine_says_so() {
     for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings { version, ..settings() });
+        let mut pair = Pair::up(MqttSettings {
+            version,
+            ..settings()
+        });
         pair.subscribe(0, "plant/#").expect("it goes");
         pair.subscribe(1, "plant/+").expect("it goes");
         pair.subscribe(2, "forbidden/1").expect("it goes");
         pair.exchange();
         let refused = pair.heard.take().pop();
-        let Some(Told::Subscribed(SubscriptionId(2), Err(Refusal::Denied(_)))) = refused else { panic!("{refused:?}") };
-        pair.server.deliver("plant/1", b"one", QoS::AtLeastOnce, false, &["plant/#"]);
-        pair.server.deliver("plant/2", b"both", QoS::ExactlyOnce, false, &["plant/#", "plant/+"]);
-        pair.server.deliver("plant/3", b"zero", QoS::AtMostOnce, false, &["plant/+"]);
+        let Some(Told::Subscribed(SubscriptionId(2), Err(Refusal::Denied(_)))) = refused else {
+            panic!("{refused:?}")
+        };
+        pair.server
+            .deliver("plant/1", b"one", QoS::AtLeastOnce, false, &["plant/#"]);
+        pair.server.deliver(
+            "plant/2",
+            b"both",
+            QoS::ExactlyOnce,
+            false,
+            &["plant/#", "plant/+"],
+        );
+        pair.server
+            .deliver("plant/3", b"zero", QoS::AtMostOnce, false, &["plant/+"]);
         pair.exchange();
         let got = pair.heard.take_received();
-        let which: Vec<_> = got.iter().map(|got| got.subscription.map(|id| id.0)).collect();
+        let which: Vec<_> = got
+            .iter()
+            .map(|got| got.subscription.map(|id| id.0))
+            .collect();
         // Of several the engine finds out by itself; MQTT 3.1.1 does not tell.
-        assert_eq!(which, if version == 5 { [Some(0), None, Some(1)] } else { [None; 3] });
+        assert_eq!(
+            which,
+            if version == 5 {
+                [Some(0), None, Some(1)]
+            } else {
+                [None; 3]
+            }
+        );
         assert_eq!(pair.server.acks, []);
         if version == 5 {
-            assert_eq!(got[0].stamp, Some(Stamp { publisher: 0xAB, sequence: 1 }));
+            assert_eq!(
+                got[0].stamp,
+                Some(Stamp {
+                    publisher: 0xAB,
+                    sequence: 1
+                })
+            );
             assert_eq!(got[0].properties, [("colour".to_owned(), "red".to_owned())]);
         }
         assert_eq!(got[2].delivery, None);
@@ -425,7 +553,10 @@ fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engin
             }
         }
         pair.exchange();
-        assert_eq!(pair.server.acks, [("PUBACK", 1), ("PUBREC", 2), ("PUBCOMP", 2)]);
+        assert_eq!(
+            pair.server.acks,
+            [("PUBACK", 1), ("PUBREC", 2), ("PUBCOMP", 2)]
+        );
     }
 }
 
@@ -435,16 +566,23 @@ fn two_subscriptions_with_one_filter_share_it_until_the_last_has_gone() {
     pair.subscribe(0, "a").expect("it goes");
     pair.subscribe(1, "a").expect("it goes");
     pair.exchange();
-    pair.server.deliver("a", b"1", QoS::AtMostOnce, false, &["a"]);
+    pair.server
+        .deliver("a", b"1", QoS::AtMostOnce, false, &["a"]);
     pair.exchange();
     assert_eq!(pair.heard.take_received()[0].subscription, None);
-    pair.lane.unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
     pair.exchange();
     assert_eq!(pair.server.subscriptions.len(), 1);
-    pair.server.deliver("a", b"2", QoS::AtMostOnce, false, &["a"]);
+    pair.server
+        .deliver("a", b"2", QoS::AtMostOnce, false, &["a"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received()[0].subscription, Some(SubscriptionId(0)));
-    pair.lane.unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
+    assert_eq!(
+        pair.heard.take_received()[0].subscription,
+        Some(SubscriptionId(0))
+    );
+    pair.lane
+        .unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
     pair.exchange();
     assert_eq!(pair.server.subscriptions, []);
 }
@@ -460,20 +598,38 @@ fn more_than_the_server_takes_waits_for_room() {
     assert_eq!(pair.publish(&message(2, "a", b"")), Ok(Departure::Awaited));
     assert_eq!(pair.publish(&message(3, "a", b"")), Err(Refusal::Window));
     // At most once is not counted. §4.9
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(4, "a", b"") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(4, "a", b"")
+    };
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
-    pair.server.side.puback(1, ReasonCode::Success, &mut pair.server.out);
+    pair.server
+        .side
+        .puback(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
-    assert_eq!(pair.heard.take(), [Told::Settled(1, Settled::Acknowledged), Told::Pressed, Told::Room]);
+    assert_eq!(
+        pair.heard.take(),
+        [
+            Told::Settled(1, Settled::Acknowledged),
+            Told::Pressed,
+            Told::Room
+        ]
+    );
     assert_eq!(pair.publish(&message(3, "a", b"")), Ok(Departure::Awaited));
 }
 
 /// mosquitto 2.0 loses more, and acknowledges them.
 #[test]
 fn in_mqtt_3_no_more_than_twenty_are_under_way_exactly_once() {
-    let mut pair = Pair::up(MqttSettings { version: 4, ..settings() });
-    let once = |id| Outbound { reliability: Reliability::ExactlyOnce, ..message(id, "a", b"") };
+    let mut pair = Pair::up(MqttSettings {
+        version: 4,
+        ..settings()
+    });
+    let once = |id| Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(id, "a", b"")
+    };
     for id in 1..=20 {
         assert_eq!(pair.publish(&once(id)), Ok(Departure::Awaited));
     }
@@ -491,16 +647,35 @@ fn a_refused_message_is_told_with_the_servers_words() {
     for reliability in [Reliability::AtLeastOnce, Reliability::ExactlyOnce] {
         let mut pair = Pair::up(settings());
         pair.server.reason = ReasonCode::NotAuthorized;
-        pair.publish(&Outbound { reliability, ..message(1, "a", b"") }).expect("it goes");
+        pair.publish(&Outbound {
+            reliability,
+            ..message(1, "a", b"")
+        })
+        .expect("it goes");
         pair.exchange();
         let told = pair.heard.take();
-        let [Told::Settled(1, Settled::Refused(Refusal::Denied(words)))] = &told[..] else { panic!("{told:?}") };
+        let [Told::Settled(1, Settled::Refused(Refusal::Denied(words)))] = &told[..] else {
+            panic!("{told:?}")
+        };
         assert!(words.contains("not authorized"), "{words}");
         pair.server.reason = ReasonCode::QuotaExceeded;
-        pair.publish(&Outbound { reliability, ..message(2, "a", b"") }).expect("it goes");
+        pair.publish(&Outbound {
+            reliability,
+            ..message(2, "a", b"")
+        })
+        .expect("it goes");
         pair.exchange();
         let told = pair.heard.take();
-        assert!(matches!(&told[..], [Told::Pressed, Told::Settled(2, Settled::Refused(Refusal::Busy(_)))]), "{told:?}");
+        assert!(
+            matches!(
+                &told[..],
+                [
+                    Told::Pressed,
+                    Told::Settled(2, Settled::Refused(Refusal::Busy(_)))
+                ]
+            ),
+            "{told:?}"
+        );
     }
 }
 
@@ -510,10 +685,17 @@ fn what_is_no_topic_or_too_large_is_refused_and_costs_no_identifier() {
     pair.server.limits.packet_bytes_max = 100;
     pair.connect();
     for address in ["", "a/+", "#", "a\0"] {
-        assert_eq!(pair.publish(&message(1, address, b"")), Err(Refusal::Address), "{address}");
+        assert_eq!(
+            pair.publish(&message(1, address, b"")),
+            Err(Refusal::Address),
+            "{address}"
+        );
     }
     for _ in 0..70_000 {
-        let Err(Refusal::TooLarge { limit: 0..100 }) = pair.publish(&message(1, "a", &[0; 100])) else { panic!() };
+        let Err(Refusal::TooLarge { limit: 0..100 }) = pair.publish(&message(1, "a", &[0; 100]))
+        else {
+            panic!()
+        };
     }
     assert!(pair.out.is_empty());
     assert_eq!(pair.publish(&message(1, "a", b"")), Ok(Departure::Awaited));
@@ -522,7 +704,10 @@ fn what_is_no_topic_or_too_large_is_refused_and_costs_no_identifier() {
 #[test]
 fn silence_is_broken_and_a_dead_server_is_noticed() {
     'versions: for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings { version, ..settings() });
+        let mut pair = Pair::up(MqttSettings {
+            version,
+            ..settings()
+        });
         let start = pair.now;
         pair.timeout();
         assert_eq!(pair.server.pings, 1);
@@ -531,11 +716,16 @@ fn silence_is_broken_and_a_dead_server_is_noticed() {
         // Publishing at most once is no sign of life of the server.
         for second in 0..120 {
             pair.now += Span::from_secs(1);
-            let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(second, "a", b"") };
+            let zero = Outbound {
+                reliability: Reliability::AtMostOnce,
+                ..message(second, "a", b"")
+            };
             pair.publish(&zero).expect("it goes");
             pair.out.clear();
             if pair.lane.poll_timeout() <= pair.now {
-                let result = pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.heard);
+                let result = pair
+                    .lane
+                    .handle_timeout(pair.now, &mut pair.out, &mut pair.heard);
                 if let Err(fault) = result {
                     assert!(fault.words.contains("PINGREQ") && !fault.is_final);
                     assert!((60..=95).contains(&second), "{second}");
@@ -550,17 +740,36 @@ fn silence_is_broken_and_a_dead_server_is_noticed() {
 #[test]
 fn a_server_that_never_answers_connect_is_given_up() {
     let mut pair = Pair::new(settings());
-    pair.lane.open(&pair.opening, ([127, 0, 0, 1], 1883).into(), pair.now, &mut pair.out);
-    assert_eq!(pair.publish(&message(1, "a", b"")), Err(Refusal::NotConnected));
+    pair.lane.open(
+        &pair.opening,
+        ([127, 0, 0, 1], 1883).into(),
+        pair.now,
+        &mut pair.out,
+    );
+    assert_eq!(
+        pair.publish(&message(1, "a", b"")),
+        Err(Refusal::NotConnected)
+    );
     pair.now = pair.lane.poll_timeout();
-    assert!(pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.heard).is_err());
+    assert!(
+        pair.lane
+            .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
+            .is_err()
+    );
 }
 
 #[test]
 fn a_server_of_mqtt_3_is_spoken_to_in_mqtt_3_the_next_time() {
     let mut pair = Pair::new(settings());
-    pair.lane.open(&pair.opening, ([127, 0, 0, 1], 1883).into(), pair.now, &mut pair.out);
-    let fault = pair.lane.handle_input(&[0x20, 2, 0, 1], pair.now, &mut pair.out, &mut pair.heard);
+    pair.lane.open(
+        &pair.opening,
+        ([127, 0, 0, 1], 1883).into(),
+        pair.now,
+        &mut pair.out,
+    );
+    let fault = pair
+        .lane
+        .handle_input(&[0x20, 2, 0, 1], pair.now, &mut pair.out, &mut pair.heard);
     assert!(!fault.expect_err("it does not speak MQTT 5").is_final);
     pair.lose();
     pair.connect();
@@ -572,15 +781,32 @@ fn a_server_of_mqtt_3_is_spoken_to_in_mqtt_3_the_next_time() {
 fn wrong_credentials_are_final_and_a_busy_server_is_not() {
     for (code, is_final) in [(0x86, true), (0x87, true), (0x89, false), (0x97, false)] {
         let mut pair = Pair::new(settings());
-        pair.lane.open(&pair.opening, ([127, 0, 0, 1], 1883).into(), pair.now, &mut pair.out);
-        let fault = pair.lane.handle_input(&[0x20, 3, 0, code, 0], pair.now, &mut pair.out, &mut pair.heard);
-        assert_eq!(fault.expect_err("it is refused").is_final, is_final, "{code:#x}");
+        pair.lane.open(
+            &pair.opening,
+            ([127, 0, 0, 1], 1883).into(),
+            pair.now,
+            &mut pair.out,
+        );
+        let fault = pair.lane.handle_input(
+            &[0x20, 3, 0, code, 0],
+            pair.now,
+            &mut pair.out,
+            &mut pair.heard,
+        );
+        assert_eq!(
+            fault.expect_err("it is refused").is_final,
+            is_final,
+            "{code:#x}"
+        );
     }
 }
 
 #[test]
 fn a_will_and_credentials_are_in_connect() {
-    let mut pair = Pair::new(MqttSettings { version: 4, ..settings() });
+    let mut pair = Pair::new(MqttSettings {
+        version: 4,
+        ..settings()
+    });
     pair.opening.password = Some(b"secret".to_vec());
     pair.opening.will = Some(Will {
         address: "gone".to_owned(),
@@ -588,12 +814,25 @@ fn a_will_and_credentials_are_in_connect() {
         reliability: Reliability::AtLeastOnce,
         retain: true,
     });
-    pair.lane.open(&pair.opening, ([127, 0, 0, 1], 1883).into(), pair.now, &mut pair.out);
+    pair.lane.open(
+        &pair.opening,
+        ([127, 0, 0, 1], 1883).into(),
+        pair.now,
+        &mut pair.out,
+    );
     let mut server = ServerSide::new(ServerLimits::default());
-    let Ok(Some((_, Event::Connect(connect)))) = server.handle_input(&pair.out.bytes) else { panic!("no CONNECT") };
-    assert_eq!((connect.username, connect.password), (Some(""), Some(&b"secret"[..])));
+    let Ok(Some((_, Event::Connect(connect)))) = server.handle_input(&pair.out.bytes) else {
+        panic!("no CONNECT")
+    };
+    assert_eq!(
+        (connect.username, connect.password),
+        (Some(""), Some(&b"secret"[..]))
+    );
     let will = connect.will.expect("there is a will");
-    assert_eq!((will.topic, will.payload, will.qos, will.retain), ("gone", &b"bye"[..], QoS::AtLeastOnce, true));
+    assert_eq!(
+        (will.topic, will.payload, will.qos, will.retain),
+        ("gone", &b"bye"[..], QoS::AtLeastOnce, true)
+    );
 }
 
 #[test]
@@ -606,12 +845,17 @@ fn a_worker_tells_a_server_that_asks_for_it_how_much_it_has_to_do() {
     let filter = "$share/any/$q/work";
     assert_eq!(pair.server.subscriptions[0].0, filter);
     for _ in 0..3 {
-        pair.server.deliver("$q/work", b"job", QoS::AtLeastOnce, false, &[filter]);
+        pair.server
+            .deliver("$q/work", b"job", QoS::AtLeastOnce, false, &[filter]);
     }
     pair.exchange();
     for got in pair.heard.take_received() {
         pair.now += Span::from_millis(100);
-        pair.lane.settle(got.delivery.expect("it is to be settled"), pair.now, &mut pair.out);
+        pair.lane.settle(
+            got.delivery.expect("it is to be settled"),
+            pair.now,
+            &mut pair.out,
+        );
     }
     pair.timeout();
     assert_eq!((pair.server.pings, pair.server.reports), (1, 1));
@@ -628,8 +872,13 @@ fn noise_does_no_harm() {
         random
     };
     for round in 0..2000 {
-        let mut pair = Pair::up(MqttSettings { version: if round % 2 == 0 { 5 } else { 4 }, ..settings() });
-        let packets = [0x30, 0x32, 0x34, 0x40, 0x50, 0x62, 0x70, 0x90, 0xB0, 0xD0, 0xE0, 0xF0, 0x20];
+        let mut pair = Pair::up(MqttSettings {
+            version: if round % 2 == 0 { 5 } else { 4 },
+            ..settings()
+        });
+        let packets = [
+            0x30, 0x32, 0x34, 0x40, 0x50, 0x62, 0x70, 0x90, 0xB0, 0xD0, 0xE0, 0xF0, 0x20,
+        ];
         let mut noise = Vec::new();
         for _ in 0..4 {
             let len = throw() as usize % 12;
@@ -637,7 +886,13 @@ fn noise_does_no_harm() {
             noise.push(len as u8);
             noise.extend((0..len).map(|_| (throw() % 8) as u8));
         }
-        let _ = pair.lane.handle_input(&noise, pair.now, &mut pair.out, &mut pair.heard);
-        let _ = pair.lane.handle_timeout(pair.now + Span::from_secs(300), &mut pair.out, &mut pair.heard);
+        let _ = pair
+            .lane
+            .handle_input(&noise, pair.now, &mut pair.out, &mut pair.heard);
+        let _ = pair.lane.handle_timeout(
+            pair.now + Span::from_secs(300),
+            &mut pair.out,
+            &mut pair.heard,
+        );
     }
 }

@@ -27,7 +27,9 @@ pub(super) const fn reliability(qos: QoS) -> Reliability {
 
 /// Message expiry in seconds; nothing for one without end, or longer than can be said.
 pub(super) fn expiry(lifespan: Span) -> Option<u32> {
-    u32::try_from(lifespan.secs_ceil()).ok().filter(|_| lifespan != Span::FOREVER)
+    u32::try_from(lifespan.secs_ceil())
+        .ok()
+        .filter(|_| lifespan != Span::FOREVER)
 }
 
 /// Session expiry in seconds. §3.1.2.11.2
@@ -43,21 +45,30 @@ pub(super) struct StampText {
 
 impl StampText {
     pub(super) fn new(stamp: Stamp) -> Self {
-        let mut text = StampText { bytes: [0; 33], len: 0 };
+        let mut text = StampText {
+            bytes: [0; 33],
+            len: 0,
+        };
         // Two numbers of 16 digits and a dash always fit.
         let _ = write!(text, "{stamp}");
         text
     }
 
     pub(super) fn as_str(&self) -> &str {
-        self.bytes.get(..self.len).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+        self.bytes
+            .get(..self.len)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .unwrap_or_default()
     }
 }
 
 impl Write for StampText {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let end = self.len + text.len();
-        self.bytes.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(std::fmt::Error)?
+            .copy_from_slice(text.as_bytes());
         self.len = end;
         Ok(())
     }
@@ -81,7 +92,10 @@ impl TextPairs for Pairs<'_> {
 }
 
 /// Sorts received user properties: the stamp, and into `kept` what is the user's.
-pub(super) fn sort<'b>(pairs: impl Iterator<Item = (&'b str, &'b str)>, kept: &mut Vec<u8>) -> Option<Stamp> {
+pub(super) fn sort<'b>(
+    pairs: impl Iterator<Item = (&'b str, &'b str)>,
+    kept: &mut Vec<u8>,
+) -> Option<Stamp> {
     kept.clear();
     let mut stamp = None;
     for (name, value) in pairs {
@@ -100,18 +114,29 @@ pub(super) fn refusal(reason: ReasonCode, words: Option<&str>) -> Refusal {
     use ReasonCode::*;
     match reason {
         TopicFilterInvalid | TopicNameInvalid => Refusal::Address,
-        SharedSubscriptionsNotSupported => Refusal::Unsupported("the server knows no shared subscriptions"),
-        SubscriptionIdsNotSupported => Refusal::Unsupported("the server knows no subscription identifiers"),
-        WildcardSubscriptionsNotSupported => Refusal::Unsupported("the server knows no wildcards"),
-        ServerBusy | ServerUnavailable | QuotaExceeded | MessageRateTooHigh | ReceiveMaximumExceeded => {
-            Refusal::Busy(spoken(reason, words))
+        SharedSubscriptionsNotSupported => {
+            Refusal::Unsupported("the server knows no shared subscriptions")
         }
+        SubscriptionIdsNotSupported => {
+            Refusal::Unsupported("the server knows no subscription identifiers")
+        }
+        WildcardSubscriptionsNotSupported => Refusal::Unsupported("the server knows no wildcards"),
+        ServerBusy
+        | ServerUnavailable
+        | QuotaExceeded
+        | MessageRateTooHigh
+        | ReceiveMaximumExceeded => Refusal::Busy(spoken(reason, words)),
         _ => Refusal::Denied(spoken(reason, words)),
     }
 }
 
 /// Why a connection was refused or ended.
-pub(super) fn link_fault(what: &str, reason: ReasonCode, words: Option<&str>, server: Option<&str>) -> LinkFault {
+pub(super) fn link_fault(
+    what: &str,
+    reason: ReasonCode,
+    words: Option<&str>,
+    server: Option<&str>,
+) -> LinkFault {
     use ReasonCode::*;
     let mut text = format!("{what}: {}", spoken(reason, words));
     if let Some(server) = server {
@@ -130,7 +155,10 @@ pub(super) fn link_fault(what: &str, reason: ReasonCode, words: Option<&str>, se
             | RetainNotSupported
             | QosNotSupported
     );
-    LinkFault { words: text, is_final }
+    LinkFault {
+        words: text,
+        is_final,
+    }
 }
 
 fn spoken(reason: ReasonCode, words: Option<&str>) -> String {
@@ -143,11 +171,15 @@ fn spoken(reason: ReasonCode, words: Option<&str>) -> String {
 /// Why a publish was not written.
 pub(super) fn not_sent(error: PublishError, overhead: usize) -> Refusal {
     match error {
-        PublishError::TooLarge(e) => {
-            Refusal::TooLarge { limit: (e.packet_bytes_max as usize).min(1 << 28).saturating_sub(overhead) }
-        }
+        PublishError::TooLarge(e) => Refusal::TooLarge {
+            limit: (e.packet_bytes_max as usize)
+                .min(1 << 28)
+                .saturating_sub(overhead),
+        },
         PublishError::ReceiveMaximum => Refusal::Window,
-        PublishError::QosNotSupported => Refusal::Unsupported("the server does not take this reliability"),
+        PublishError::QosNotSupported => {
+            Refusal::Unsupported("the server does not take this reliability")
+        }
         PublishError::RetainNotSupported => Refusal::Unsupported("the server keeps no last values"),
         PublishError::NotConnected => Refusal::NotConnected,
     }

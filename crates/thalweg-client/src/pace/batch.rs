@@ -28,7 +28,10 @@ pub enum BatchSettings {
 
 impl BatchSettings {
     /// Turbo with 64 KiB and 2 ms.
-    pub const TURBO: BatchSettings = BatchSettings::Turbo { max_bytes: 64 << 10, max_delay: Span::from_millis(2) };
+    pub const TURBO: BatchSettings = BatchSettings::Turbo {
+        max_bytes: 64 << 10,
+        max_delay: Span::from_millis(2),
+    };
 }
 
 /// What one arrival counts in the smoothed gap and size.
@@ -86,7 +89,9 @@ impl Batcher {
     pub fn arrived(&mut self, bytes: usize, express: bool, now: Time) {
         if let Some(last) = self.last_arrival {
             let gap = now.since(last).nanos() as f64;
-            let smoothed = self.smoothed.map_or(gap, |smoothed| smoothed + SHARE * (gap - smoothed));
+            let smoothed = self
+                .smoothed
+                .map_or(gap, |smoothed| smoothed + SHARE * (gap - smoothed));
             self.smoothed = Some(smoothed);
             let oldest = self.recent.get(self.oldest).copied().unwrap_or_default();
             self.gap = Some(smoothed.min(now.since(oldest).nanos() as f64 / RECENT as f64));
@@ -117,11 +122,15 @@ impl Batcher {
             _ if self.is_express => now,
             BatchSettings::Fixed { max_bytes, .. } if pending_bytes >= max_bytes => now,
             BatchSettings::Fixed { max_delay, .. } => began + max_delay,
-            BatchSettings::Turbo { max_bytes, max_delay } => {
+            BatchSettings::Turbo {
+                max_bytes,
+                max_delay,
+            } => {
                 let linger = self.linger(pending_bytes, max_bytes, max_delay);
                 let gap = self.gap.unwrap_or(0.0);
                 // Nobody waits for those who should have come long ago.
-                let silence = self.last_arrival.unwrap_or(now) + Span::from_nanos((SILENT_GAPS * gap) as u64);
+                let silence =
+                    self.last_arrival.unwrap_or(now) + Span::from_nanos((SILENT_GAPS * gap) as u64);
                 (began + linger).min(silence)
             }
         }
@@ -149,19 +158,24 @@ impl Batcher {
     pub const fn max_bytes(&self) -> usize {
         match self.settings {
             BatchSettings::Off => usize::MAX,
-            BatchSettings::Fixed { max_bytes, .. } | BatchSettings::Turbo { max_bytes, .. } => max_bytes,
+            BatchSettings::Fixed { max_bytes, .. } | BatchSettings::Turbo { max_bytes, .. } => {
+                max_bytes
+            }
         }
     }
 
     /// Whether by the rate of late at least two more messages come within the delay that is allowed.
     fn pays(&self, max_delay: Span) -> bool {
-        self.gap.is_some_and(|gap| max_delay.nanos() as f64 >= 2.0 * gap)
+        self.gap
+            .is_some_and(|gap| max_delay.nanos() as f64 >= 2.0 * gap)
     }
 
     /// How long the first message of the batch waits for others.
     fn linger(&self, pending_bytes: usize, max_bytes: usize, max_delay: Span) -> Span {
         let (skips, _) = self.skips;
-        let Some(gap) = self.gap.filter(|_| skips == 0 && self.pays(max_delay)) else { return Span::ZERO };
+        let Some(gap) = self.gap.filter(|_| skips == 0 && self.pays(max_delay)) else {
+            return Span::ZERO;
+        };
         let expected = max_delay.nanos() as f64 / gap.max(1.0);
         let target = (expected * self.size).max(self.size).min(max_bytes as f64);
         let missing = target - pending_bytes as f64;
@@ -169,7 +183,10 @@ impl Batcher {
             return Span::ZERO;
         }
         // From now on, as far as we know: the last one has just come.
-        let waited = self.began.zip(self.last_arrival).map_or(Span::ZERO, |(began, last)| last.since(began));
+        let waited = self
+            .began
+            .zip(self.last_arrival)
+            .map_or(Span::ZERO, |(began, last)| last.since(began));
         let more = (missing / self.size.max(1.0) * gap) as u64;
         Span::from_nanos(waited.nanos().saturating_add(more)).min(max_delay)
     }

@@ -112,10 +112,19 @@ impl Throttle {
     /// A message was confirmed, or refused, so long after it was sent.
     pub fn confirmed(&mut self, delay: Span, now: Time) {
         self.under_way = self.under_way.saturating_sub(1);
-        let ThrottleSettings::Auto { window_max, target_delay, .. } = self.settings else { return };
+        let ThrottleSettings::Auto {
+            window_max,
+            target_delay,
+            ..
+        } = self.settings
+        else {
+            return;
+        };
         let delay = delay.nanos() as f64;
         self.shortest.0 = self.shortest.0.min(delay);
-        let smoothed = self.smoothed.map_or(delay, |smoothed| smoothed + SHARE * (delay - smoothed));
+        let smoothed = self
+            .smoothed
+            .map_or(delay, |smoothed| smoothed + SHARE * (delay - smoothed));
         self.smoothed = Some(smoothed);
         if self.is_opening && smoothed > self.base() + target_delay.nanos() as f64 / 2.0 {
             self.is_opening = false;
@@ -134,7 +143,9 @@ impl Throttle {
 
     /// When the next message may be sent: `now` or before, at once; [`Time::NEVER`]: when another one was confirmed.
     pub fn next_send(&self, now: Time) -> Time {
-        let ThrottleSettings::Auto { .. } = self.settings else { return now };
+        let ThrottleSettings::Auto { .. } = self.settings else {
+            return now;
+        };
         if f64::from(self.under_way) + 1.0 > self.window.max(1.0) {
             return Time::NEVER;
         }
@@ -156,7 +167,8 @@ impl Throttle {
 
     /// Nanoseconds between two messages.
     fn interval(&self) -> f64 {
-        self.smoothed.map_or(0.0, |smoothed| smoothed / (self.window * GAIN))
+        self.smoothed
+            .map_or(0.0, |smoothed| smoothed / (self.window * GAIN))
     }
 
     /// How far messages may be ahead of their due times, in nanoseconds.
@@ -170,14 +182,18 @@ impl Throttle {
     }
 
     fn shrink(&mut self, now: Time) {
-        let ThrottleSettings::Auto { window_min, .. } = self.settings else { return };
+        let ThrottleSettings::Auto { window_min, .. } = self.settings else {
+            return;
+        };
         self.is_opening = false;
         if !self.has_shrunk {
             self.has_shrunk = true;
             let mut left = self.window * SHRINK;
             if now >= self.drains_at {
                 self.drains_at = now + DRAIN;
-                left *= self.smoothed.map_or(1.0, |smoothed| (self.base() / smoothed).min(1.0));
+                left *= self
+                    .smoothed
+                    .map_or(1.0, |smoothed| (self.base() / smoothed).min(1.0));
             }
             self.window = left.max(f64::from(window_min)).max(1.0);
         }
@@ -185,8 +201,18 @@ impl Throttle {
 
     /// Looks at the window, if a period is over.
     fn look(&mut self, now: Time) {
-        let ThrottleSettings::Auto { window_max, target_delay, period, .. } = self.settings else { return };
-        let Some(smoothed) = self.smoothed else { return };
+        let ThrottleSettings::Auto {
+            window_max,
+            target_delay,
+            period,
+            ..
+        } = self.settings
+        else {
+            return;
+        };
+        let Some(smoothed) = self.smoothed else {
+            return;
+        };
         if now < self.period_ends {
             return;
         }

@@ -48,7 +48,10 @@ impl DiskSettings {
     /// Room for so many messages that have so many bytes together.
     pub fn for_messages(bytes: usize, messages: usize) -> Self {
         let bytes = (bytes as u64).saturating_add((messages as u64).saturating_mul(OVERHEAD_BYTES));
-        DiskSettings { bytes_max: bytes.saturating_mul(2).max(Self::BYTES_MIN), ..DiskSettings::default() }
+        DiskSettings {
+            bytes_max: bytes.saturating_mul(2).max(Self::BYTES_MIN),
+            ..DiskSettings::default()
+        }
     }
 
     /// How long a file is: a sixteenth of all, up to 8 MiB.
@@ -80,7 +83,11 @@ impl DiskSettings {
 impl Default for DiskSettings {
     /// 64 MiB, refusing.
     fn default() -> Self {
-        DiskSettings { bytes_max: 64 << 20, when_full: WhenFull::Refuse, repair: false }
+        DiskSettings {
+            bytes_max: 64 << 20,
+            when_full: WhenFull::Refuse,
+            repair: false,
+        }
     }
 }
 
@@ -139,7 +146,9 @@ impl Disk<OsDisk> {
         let directory: PathBuf = directory.into();
         let shown = directory.display().to_string();
         let disk = OsDisk::at(directory).map_err(|error| {
-            SpoolError::Settings(format!("{shown}: {error}. Name a directory in which this user may write"))
+            SpoolError::Settings(format!(
+                "{shown}: {error}. Name a directory in which this user may write"
+            ))
         })?;
         Disk::open_on(disk, settings)
     }
@@ -167,7 +176,10 @@ impl<D: FileSystem> Disk<D> {
         })
         .map_err(opened)?;
         if let Some(fault) = found.fault {
-            return Err(SpoolError::Damaged(format!("{}: {fault}. Give the buffer another directory", disk.shown(""))));
+            return Err(SpoolError::Damaged(format!(
+                "{}: {fault}. Give the buffer another directory",
+                disk.shown("")
+            )));
         }
         let (publisher, reserved) = match found.state {
             Some(state) => state,
@@ -175,8 +187,10 @@ impl<D: FileSystem> Disk<D> {
         };
         let mut trouble = String::new();
         if let Some(damage) = opening.quarantined.first() {
-            trouble =
-                format!("{} stretches of the buffer were damaged, the first: {damage}", opening.quarantined.len());
+            trouble = format!(
+                "{} stretches of the buffer were damaged, the first: {damage}",
+                opening.quarantined.len()
+            );
         }
         let highest = found.entries.last_key_value().map_or(0, |(id, _)| *id);
         let reserved = reserved.max(highest);
@@ -185,7 +199,10 @@ impl<D: FileSystem> Disk<D> {
             journal,
             settings,
             publisher,
-            recovered: Recovered { publisher, next_sequence: reserved + 1 },
+            recovered: Recovered {
+                publisher,
+                next_sequence: reserved + 1,
+            },
             reserved: reserved + RESERVE,
             reserved_durable: reserved,
             written_state: None,
@@ -207,10 +224,19 @@ impl<D: FileSystem> Disk<D> {
             has_failed: false,
         };
         for (id, (place, len)) in found.entries {
-            spool.keep(id, Kept { len, place: Some(place) });
+            spool.keep(
+                id,
+                Kept {
+                    len,
+                    place: Some(place),
+                },
+            );
         }
         // Who we are, and which numbers are ours from now on, is durable before anybody hears it.
-        spool.write_gathered().and_then(|()| spool.sync()).map_err(written)?;
+        spool
+            .write_gathered()
+            .and_then(|()| spool.sync())
+            .map_err(written)?;
         spool.tidy();
         Ok(spool)
     }
@@ -274,7 +300,10 @@ impl<D: FileSystem> Disk<D> {
         }
         let limit = self.settings.entry_bytes_max();
         if entry.len() > limit {
-            return Err(SpoolError::TooLarge { bytes: entry.len(), limit });
+            return Err(SpoolError::TooLarge {
+                bytes: entry.len(),
+                limit,
+            });
         }
         if self.kept_bytes + entry.len() as u64 + OVERHEAD_BYTES > self.settings.bytes_max / 2 {
             return Err(SpoolError::Full(format!(
@@ -287,7 +316,10 @@ impl<D: FileSystem> Disk<D> {
         }
         // What is in memory only must not use numbers that are not given away on the disk.
         if self.is_stuck && id > self.reserved_durable {
-            return Err(SpoolError::Full(format!("{} (and no more messages are kept in memory only)", self.trouble)));
+            return Err(SpoolError::Full(format!(
+                "{} (and no more messages are kept in memory only)",
+                self.trouble
+            )));
         }
         Ok(())
     }
@@ -299,7 +331,10 @@ impl<D: FileSystem> Disk<D> {
         }
         let gathered = std::mem::take(&mut self.gathered);
         let ids = std::mem::take(&mut self.gathered_ids);
-        let begin = |at: usize| ids.get(at).map_or(gathered.len(), |(_, entry)| entry - ENTRY_HEAD_BYTES);
+        let begin = |at: usize| {
+            ids.get(at)
+                .map_or(gathered.len(), |(_, entry)| entry - ENTRY_HEAD_BYTES)
+        };
         let is_tight = !ids.is_empty() && self.is_tight();
         let mut done = 0;
         let mut result = Ok(());
@@ -327,7 +362,11 @@ impl<D: FileSystem> Disk<D> {
         }
         // The rest, as if it had been gathered alone.
         let from = begin(done);
-        self.gathered_ids = ids.iter().skip(done).map(|(id, at)| (*id, at - from)).collect();
+        self.gathered_ids = ids
+            .iter()
+            .skip(done)
+            .map(|(id, at)| (*id, at - from))
+            .collect();
         self.gathered = gathered;
         self.gathered.drain(..from);
         result
@@ -340,7 +379,12 @@ impl<D: FileSystem> Disk<D> {
 
     /// Writes one frame: who we are, if that has changed; what is settled; and entries, whose places in `gathered` begin
     /// at `base`.
-    fn write_frame(&mut self, entries: &[u8], base: usize, ids: &[(MessageId, usize)]) -> Result<(), LogError> {
+    fn write_frame(
+        &mut self,
+        entries: &[u8],
+        base: usize,
+        ids: &[(MessageId, usize)],
+    ) -> Result<(), LogError> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         let has_state = self.reserved > self.reserved_written();
@@ -353,9 +397,14 @@ impl<D: FileSystem> Disk<D> {
         }
         let head = frame.len();
         frame.extend_from_slice(entries);
-        let places = self.journal.append(&[Batch { shard: 0, payload: &frame }]);
+        let places = self.journal.append(&[Batch {
+            shard: 0,
+            payload: &frame,
+        }]);
         self.frame = frame;
-        let Some(place) = places?.first().copied() else { return Err(LogError::Full("no room for a frame".into())) };
+        let Some(place) = places?.first().copied() else {
+            return Err(LogError::Full("no room for a frame".into()));
+        };
         for (id, at) in ids {
             self.placed(*id, place.plus((head + at - base) as u64));
             self.uncommitted.push(*id);
@@ -367,14 +416,21 @@ impl<D: FileSystem> Disk<D> {
             self.written_state = Some(self.reserved);
             self.state_in = place.number();
         }
-        if place.number() != self.state_in { self.write_state() } else { Ok(()) }
+        if place.number() != self.state_in {
+            self.write_state()
+        } else {
+            Ok(())
+        }
     }
 
     /// Says in the newest segment who we are, so that older ones may go.
     pub(super) fn write_state(&mut self) -> Result<(), LogError> {
         let mut state = Vec::with_capacity(32);
         records::push_state(self.publisher, self.reserved, &mut state);
-        match self.journal.append(&[Batch { shard: 0, payload: &state }]) {
+        match self.journal.append(&[Batch {
+            shard: 0,
+            payload: &state,
+        }]) {
             Ok(places) => {
                 self.written_state = Some(self.reserved);
                 self.state_in = places.first().map_or(self.state_in, |place| place.number());
@@ -465,8 +521,16 @@ impl<D: FileSystem> Disk<D> {
 
     /// How many messages are not on the disk although they should be.
     fn unsaved(&self) -> usize {
-        let lost = if self.has_failed { self.uncommitted.len() } else { 0 };
-        if self.is_stuck || self.has_failed { self.gathered_ids.len() - self.gathered_dead + lost } else { 0 }
+        let lost = if self.has_failed {
+            self.uncommitted.len()
+        } else {
+            0
+        };
+        if self.is_stuck || self.has_failed {
+            self.gathered_ids.len() - self.gathered_dead + lost
+        } else {
+            0
+        }
     }
 }
 
@@ -485,16 +549,27 @@ impl<D: FileSystem> Spool for Disk<D> {
         }
         let at = records::push_entry(id, entry, &mut self.gathered);
         self.gathered_ids.push((id, at));
-        self.keep(id, Kept { len: entry.len() as u32, place: None });
+        self.keep(
+            id,
+            Kept {
+                len: entry.len() as u32,
+                place: None,
+            },
+        );
         Ok(())
     }
 
     fn settled(&mut self, id: MessageId) {
-        let Some(old) = self.kept.remove(&id) else { return };
+        let Some(old) = self.kept.remove(&id) else {
+            return;
+        };
         self.let_go(old);
         if let Some(place) = old.place {
             self.settled.insert(id, place);
-            if self.settled.len() >= SETTLED_LAZY && self.gathered_ids.is_empty() && !self.is_stuck && !self.has_failed
+            if self.settled.len() >= SETTLED_LAZY
+                && self.gathered_ids.is_empty()
+                && !self.is_stuck
+                && !self.has_failed
             {
                 // What does not work now is said by the commit.
                 let _ = self.write_gathered();
@@ -582,9 +657,13 @@ struct Found {
 impl Found {
     fn take(&mut self, frame: Place, payload: &[u8]) {
         let read = records::read(payload, &mut |record| match record {
-            Record::State { publisher, reserved } => self.state = Some((publisher, reserved)),
+            Record::State {
+                publisher,
+                reserved,
+            } => self.state = Some((publisher, reserved)),
             Record::Entry { id, at, entry } => {
-                self.entries.insert(id, (frame.plus(at as u64), entry.len() as u32));
+                self.entries
+                    .insert(id, (frame.plus(at as u64), entry.len() as u32));
             }
             Record::Settled { first, last } => {
                 // Not one by one: a range says nothing of how many were in it.
@@ -601,7 +680,9 @@ impl Found {
 }
 
 fn random<D: FileSystem>(disk: &D) -> Result<u64, SpoolError> {
-    disk.random().map_err(|error| SpoolError::Settings(format!("asking the system for a random number: {error}")))
+    disk.random().map_err(|error| {
+        SpoolError::Settings(format!("asking the system for a random number: {error}"))
+    })
 }
 
 fn opened(error: OpenError) -> SpoolError {
@@ -613,10 +694,12 @@ fn opened(error: OpenError) -> SpoolError {
             "{damage}. They were safe, so the buffer is not opened without them by itself: set `repair`, and the damaged \
              bytes are put aside"
         )),
-        OpenError::Full { directory, error } => {
-            SpoolError::Full(format!("{directory}: no room for the smallest segment ({error}). Make room on this disk"))
+        OpenError::Full { directory, error } => SpoolError::Full(format!(
+            "{directory}: no room for the smallest segment ({error}). Make room on this disk"
+        )),
+        OpenError::File { .. } | OpenError::OtherJournal { .. } => {
+            SpoolError::Damaged(error.to_string())
         }
-        OpenError::File { .. } | OpenError::OtherJournal { .. } => SpoolError::Damaged(error.to_string()),
         _ => SpoolError::Settings(error.to_string()),
     }
 }

@@ -28,6 +28,9 @@ impl Spool for Memory {
     }
 
     fn recover(&mut self, _: &mut dyn FnMut(MessageId, &[u8])) -> Result<Recovered, SpoolError> {
-        Ok(Recovered { publisher: self.publisher, next_sequence: 1 })
+        Ok(Recovered {
+            publisher: self.publisher,
+            next_sequence: 1,
+        })
     }
 }

@@ -124,7 +124,10 @@ impl fmt::Display for SpoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpoolError::TooLarge { bytes, limit } => {
-                write!(f, "a message of {bytes} bytes does not fit a buffer that takes at most {limit}")
+                write!(
+                    f,
+                    "a message of {bytes} bytes does not fit a buffer that takes at most {limit}"
+                )
             }
             SpoolError::Full(words)
             | SpoolError::Locked(words)

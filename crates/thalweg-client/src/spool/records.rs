@@ -23,7 +23,11 @@ pub(super) enum Record<'f> {
     /// Who publishes, and up to where identifiers are given away.
     State { publisher: u64, reserved: MessageId },
     /// A message, and where in the frame its entry begins.
-    Entry { id: MessageId, at: usize, entry: &'f [u8] },
+    Entry {
+        id: MessageId,
+        at: usize,
+        entry: &'f [u8],
+    },
     /// Settled are all from the first to the last.
     Settled { first: MessageId, last: MessageId },
 }
@@ -54,7 +58,10 @@ pub(super) fn push_settled(ranges: &[(MessageId, MessageId)], out: &mut Vec<u8>)
 }
 
 /// Shows the records of a frame in order; `Err` is what is wrong with it.
-pub(super) fn read<'f>(frame: &'f [u8], show: &mut dyn FnMut(Record<'f>)) -> Result<(), &'static str> {
+pub(super) fn read<'f>(
+    frame: &'f [u8],
+    show: &mut dyn FnMut(Record<'f>),
+) -> Result<(), &'static str> {
     let mut rest = frame;
     while let Some((kind, tail)) = rest.split_first() {
         rest = tail;
@@ -65,13 +72,18 @@ pub(super) fn read<'f>(frame: &'f [u8], show: &mut dyn FnMut(Record<'f>)) -> Res
                     return Err("it was written by another version of this program");
                 }
                 let (publisher, reserved) = (number(&mut rest)?, number(&mut rest)?);
-                show(Record::State { publisher, reserved });
+                show(Record::State {
+                    publisher,
+                    reserved,
+                });
             }
             ENTRY => {
                 let id = number(&mut rest)?;
                 let len = u32::from_le_bytes(take::<4>(&mut rest)?) as usize;
                 let at = frame.len() - rest.len();
-                let (entry, tail) = rest.split_at_checked(len).ok_or("a record ends too early")?;
+                let (entry, tail) = rest
+                    .split_at_checked(len)
+                    .ok_or("a record ends too early")?;
                 rest = tail;
                 show(Record::Entry { id, at, entry });
             }
@@ -81,7 +93,11 @@ pub(super) fn read<'f>(frame: &'f [u8], show: &mut dyn FnMut(Record<'f>)) -> Res
                     show(Record::Settled { first, last });
                 }
             }
-            _ => return Err("it has a record of an unknown kind: it is of a newer version, or no buffer of messages"),
+            _ => {
+                return Err(
+                    "it has a record of an unknown kind: it is of a newer version, or no buffer of messages",
+                );
+            }
         }
     }
     Ok(())
@@ -92,7 +108,9 @@ fn number(rest: &mut &[u8]) -> Result<u64, &'static str> {
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], &'static str> {
-    let (head, tail) = rest.split_first_chunk::<N>().ok_or("a record ends too early")?;
+    let (head, tail) = rest
+        .split_first_chunk::<N>()
+        .ok_or("a record ends too early")?;
     *rest = tail;
     Ok(*head)
 }

@@ -24,8 +24,14 @@ impl<D: FileSystem> Disk<D> {
     fn release(&mut self) {
         for segment in self.inventory.sealed() {
             let behind = behind(&segment);
-            let is_held = self.held.first_key_value().is_some_and(|(number, _)| *number < behind);
-            if is_held || self.state_durable_in < behind || self.inventory.release(segment.number).is_err() {
+            let is_held = self
+                .held
+                .first_key_value()
+                .is_some_and(|(number, _)| *number < behind);
+            if is_held
+                || self.state_durable_in < behind
+                || self.inventory.release(segment.number).is_err()
+            {
                 break;
             }
             // What was in it needs no more to be said to be settled.
@@ -47,10 +53,15 @@ impl<D: FileSystem> Disk<D> {
         let mut moved: Vec<(MessageId, usize)> = Vec::new();
         let mut entry = Vec::new();
         for (at, (id, place, len)) in stay.iter().enumerate() {
-            self.inventory.read(*place, *len, &mut entry).map_err(|error| LogError::Unreadable(error.to_string()))?;
+            self.inventory
+                .read(*place, *len, &mut entry)
+                .map_err(|error| LogError::Unreadable(error.to_string()))?;
             moved.push((*id, records::push_entry(*id, &entry, &mut frame)));
             if frame.len() >= frame_bytes || at + 1 == stay.len() {
-                let places = self.journal.append(&[Batch { shard: 0, payload: &frame }])?;
+                let places = self.journal.append(&[Batch {
+                    shard: 0,
+                    payload: &frame,
+                }])?;
                 for (id, at) in moved.drain(..) {
                     if let Some(place) = places.first() {
                         self.placed(id, place.plus(at as u64));

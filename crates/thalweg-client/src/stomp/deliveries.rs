@@ -33,7 +33,9 @@ impl Deliveries {
         place.is_taken = true;
         place.name.clear();
         place.name.push_str(name);
-        Some(DeliveryId(u64::from(place.generation) << 32 | u64::from(index)))
+        Some(DeliveryId(
+            u64::from(place.generation) << 32 | u64::from(index),
+        ))
     }
 
     /// The name of a delivery, which is forgotten; None if it was already.
@@ -50,7 +52,12 @@ impl Deliveries {
 
     /// Forgets all; none of their ids is valid any more.
     pub(super) fn clear(&mut self) {
-        for (index, place) in self.places.iter_mut().enumerate().filter(|(_, place)| place.is_taken) {
+        for (index, place) in self
+            .places
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, place)| place.is_taken)
+        {
             place.is_taken = false;
             self.free.push(index as u32);
         }
@@ -64,7 +71,10 @@ mod tests {
     #[test]
     fn a_name_is_given_back_once_and_places_are_used_again() {
         let mut deliveries = Deliveries::default();
-        let (one, two) = (deliveries.add("1-1").expect("there is room"), deliveries.add("1-2").expect("there is room"));
+        let (one, two) = (
+            deliveries.add("1-1").expect("there is room"),
+            deliveries.add("1-2").expect("there is room"),
+        );
         assert_eq!(deliveries.take(one), Some("1-1"));
         assert_eq!(deliveries.take(one), None);
         let three = deliveries.add("1-3").expect("there is room");

@@ -14,7 +14,9 @@ use thalweg_model::syntax::{DOTTED_ARROW, DOTTED_WITHOUT_SLASH, SLASHED, Syntax,
 use thalweg_model::{Address, Filter};
 use thalweg_stomp::{Destination, Dialect};
 
-use crate::queues::{binding_key, is_group, is_plain, shared, write_exchange, write_queue, write_reply};
+use crate::queues::{
+    binding_key, is_group, is_plain, shared, write_exchange, write_queue, write_reply,
+};
 use crate::transport::Refusal;
 
 /// Begin the names of queues that are found by `/reply-queue/` only, whatever else stands in them.
@@ -44,27 +46,40 @@ impl Idiom {
         Address::check(address).map_err(|_| Refusal::Address)?;
         let before = out.len();
         match place(address) {
-            Place::Queue { tenant: "", name } if PASSING.iter().any(|prefix| name.starts_with(prefix)) => {
+            Place::Queue { tenant: "", name }
+                if PASSING.iter().any(|prefix| name.starts_with(prefix)) =>
+            {
                 out.push_str("/reply-queue/");
                 out.push_str(&name);
             }
             Place::Queue { tenant: "", name } if !name.is_empty() => {
                 let _ = write!(out, "{}", Destination::AmqQueue(name));
             }
-            Place::Exchange { tenant: "", name, words } if !name.is_empty() => {
+            Place::Exchange {
+                tenant: "",
+                name,
+                words,
+            } if !name.is_empty() => {
                 let mut key = String::with_capacity(words.len());
                 write_key(words, &mut key);
                 let key = (!key.is_empty()).then_some(key.into());
                 let _ = write!(out, "{}", Destination::Exchange { name, key });
             }
-            Place::Plain { tenant: "", address } => {
+            Place::Plain {
+                tenant: "",
+                address,
+            } => {
                 out.push_str("/topic/");
                 self.syntax().write_address(address, out);
             }
             // Another tenant, which is another virtual host.
             _ => return Err(Refusal::Address),
         }
-        if out.len() - before > BYTES_MAX { Err(Refusal::Address) } else { Ok(()) }
+        if out.len() - before > BYTES_MAX {
+            Err(Refusal::Address)
+        } else {
+            Ok(())
+        }
     }
 
     /// Appends the canonical address that a destination names; what is no destination stays as it is.
@@ -74,11 +89,17 @@ impl Idiom {
                 self.syntax().read_address(topic, out);
             }
             Ok(Destination::Topic(topic)) => self.syntax().read_address(&uncoded(topic), out),
-            Ok(Destination::Queue(name) | Destination::AmqQueue(name) | Destination::TempQueue(name)) => {
+            Ok(
+                Destination::Queue(name)
+                | Destination::AmqQueue(name)
+                | Destination::TempQueue(name),
+            ) => {
                 write_queue(&name, out);
             }
             Ok(Destination::ReplyQueue(name)) => write_queue(name, out),
-            Ok(Destination::Exchange { name, key }) => write_exchange(&name, key.as_deref().unwrap_or_default(), out),
+            Ok(Destination::Exchange { name, key }) => {
+                write_exchange(&name, key.as_deref().unwrap_or_default(), out)
+            }
             Err(_) => out.push_str(destination),
         }
     }
@@ -101,7 +122,10 @@ impl Idiom {
             let name = format!("$g/{group}/{inner}");
             return match self.source(inner)? {
                 _ if self.is_thalweg => Ok(Source::Queue(format!("/amq/queue/{name}"))),
-                Source::Bound(destination) => Ok(Source::Shared { destination, queue: name }),
+                Source::Bound(destination) => Ok(Source::Shared {
+                    destination,
+                    queue: name,
+                }),
                 // Who takes from a queue shares it.
                 queue => Ok(queue),
             };
@@ -113,21 +137,34 @@ impl Idiom {
                 self.write(filter, &mut out)?;
                 Source::Queue(out)
             }
-            Place::Exchange { tenant: "", name, words } if !name.is_empty() && is_plain(&name) => {
+            Place::Exchange {
+                tenant: "",
+                name,
+                words,
+            } if !name.is_empty() && is_plain(&name) => {
                 let key = binding_key(words);
                 let key = (!key.is_empty()).then_some(key.into());
                 let _ = write!(out, "{}", Destination::Exchange { name, key });
                 Source::Bound(out)
             }
-            Place::Plain { tenant: "", address } => {
+            Place::Plain {
+                tenant: "",
+                address,
+            } => {
                 out.push_str("/topic/");
                 self.syntax().write_filter(address, &mut out);
                 Source::Bound(out)
             }
             _ => return Err(Refusal::Address),
         };
-        let (Source::Queue(destination) | Source::Bound(destination) | Source::Shared { destination, .. }) = &source;
-        if destination.len() > BYTES_MAX { Err(Refusal::Address) } else { Ok(source) }
+        let (Source::Queue(destination)
+        | Source::Bound(destination)
+        | Source::Shared { destination, .. }) = &source;
+        if destination.len() > BYTES_MAX {
+            Err(Refusal::Address)
+        } else {
+            Ok(source)
+        }
     }
 }
 
@@ -152,7 +189,11 @@ fn uncoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {
-        let digit = |at: usize| behind.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        let digit = |at: usize| {
+            behind
+                .get(at)
+                .and_then(|digit| char::from(*digit).to_digit(16))
+        };
         match (first, digit(0), digit(1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push((high << 4 | low) as u8);
@@ -172,10 +213,16 @@ mod tests {
     use super::*;
 
     fn idiom(dialect: Dialect) -> Idiom {
-        Idiom { dialect, is_thalweg: true }
+        Idiom {
+            dialect,
+            is_thalweg: true,
+        }
     }
 
-    const RABBITMQ: Idiom = Idiom { dialect: Dialect::Rabbitmq, is_thalweg: false };
+    const RABBITMQ: Idiom = Idiom {
+        dialect: Dialect::Rabbitmq,
+        is_thalweg: false,
+    };
 
     fn written(idiom: Idiom, address: &str) -> Option<String> {
         let mut out = String::new();
@@ -198,29 +245,63 @@ mod tests {
             (Dialect::Slash, "a/b.c", "/topic/a/b.c"),
             (Dialect::Rabbitmq, "$q/work", "/amq/queue/work"),
             (Dialect::Rabbitmq, "$q/a%2Fb", "/amq/queue/a%2Fb"),
-            (Dialect::Rabbitmq, "$q/amq.gen-1%2F2", "/reply-queue/amq.gen-1/2"),
+            (
+                Dialect::Rabbitmq,
+                "$q/amq.gen-1%2F2",
+                "/reply-queue/amq.gen-1/2",
+            ),
             (Dialect::Rabbitmq, "$x/logs/a/b", "/exchange/logs/a.b"),
-            (Dialect::Rabbitmq, "$x/amq.direct/a.b", "/exchange/amq.direct/a.b"),
+            (
+                Dialect::Rabbitmq,
+                "$x/amq.direct/a.b",
+                "/exchange/amq.direct/a.b",
+            ),
         ] {
-            assert_eq!(written(idiom(dialect), address).as_deref(), Some(destination), "{address}");
+            assert_eq!(
+                written(idiom(dialect), address).as_deref(),
+                Some(destination),
+                "{address}"
+            );
             assert_eq!(read(idiom(dialect), destination), address);
         }
-        assert_eq!(read(idiom(Dialect::Slash), "/exchange/amq.topic/a.b%2Ec"), "a/b.c");
+        assert_eq!(
+            read(idiom(Dialect::Slash), "/exchange/amq.topic/a.b%2Ec"),
+            "a/b.c"
+        );
     }
 
     #[test]
     fn rabbitmq_reads_and_writes_codes() {
-        assert_eq!(written(RABBITMQ, "a%2Fb/c").as_deref(), Some("/topic/a%2Fb.c"));
+        assert_eq!(
+            written(RABBITMQ, "a%2Fb/c").as_deref(),
+            Some("/topic/a%2Fb.c")
+        );
         assert_eq!(read(RABBITMQ, "/topic/a%2Fb.c%20d.%C3%A4"), "a%2Fb/c d/ä");
         assert_eq!(read(RABBITMQ, "/topic/100%.%FF"), "100%/%FF");
     }
 
     #[test]
     fn what_cannot_be_said_is_refused() {
-        for address in ["", "a/+", "$q@blue/x", "$t@blue/a", "$x/", "$q/", &"a".repeat(5000)] {
+        for address in [
+            "",
+            "a/+",
+            "$q@blue/x",
+            "$t@blue/a",
+            "$x/",
+            "$q/",
+            &"a".repeat(5000),
+        ] {
             assert_eq!(written(RABBITMQ, address), None, "{address}");
         }
-        for filter in ["", "a/#/b", "$q/+", "$x/+/a", "$share//a", "$share/g/", "$share/g/$share/h/a"] {
+        for filter in [
+            "",
+            "a/#/b",
+            "$q/+",
+            "$x/+/a",
+            "$share//a",
+            "$share/g/",
+            "$share/g/$share/h/a",
+        ] {
             for idiom in [RABBITMQ, idiom(Dialect::Rabbitmq)] {
                 assert_eq!(idiom.source(filter), Err(Refusal::Address), "{filter}");
             }
@@ -231,15 +312,33 @@ mod tests {
     fn filters_are_in_the_dialect_and_groups_where_there_are_some() {
         let bound = |text: &str| Ok(Source::Bound(text.to_owned()));
         let queue = |text: &str| Ok(Source::Queue(text.to_owned()));
-        assert_eq!(idiom(Dialect::Rabbitmq).source("a/+/#"), bound("/topic/a.*.#"));
-        assert_eq!(idiom(Dialect::Activemq).source("a/+/#"), bound("/topic/a.*.>"));
+        assert_eq!(
+            idiom(Dialect::Rabbitmq).source("a/+/#"),
+            bound("/topic/a.*.#")
+        );
+        assert_eq!(
+            idiom(Dialect::Activemq).source("a/+/#"),
+            bound("/topic/a.*.>")
+        );
         assert_eq!(idiom(Dialect::Slash).source("a/+/#"), bound("/topic/a/+/#"));
         assert_eq!(RABBITMQ.source("$x/logs/a/+"), bound("/exchange/logs/a.*"));
         assert_eq!(RABBITMQ.source("$q/work"), queue("/amq/queue/work"));
-        assert_eq!(idiom(Dialect::Rabbitmq).source("$share/g/a/+"), queue("/amq/queue/$g/g/a/+"));
-        assert_eq!(idiom(Dialect::Rabbitmq).source("$share/g/$q/work"), queue("/amq/queue/$g/g/$q/work"));
-        let shared = Source::Shared { destination: "/topic/a.*".to_owned(), queue: "$g/g/a/+".to_owned() };
+        assert_eq!(
+            idiom(Dialect::Rabbitmq).source("$share/g/a/+"),
+            queue("/amq/queue/$g/g/a/+")
+        );
+        assert_eq!(
+            idiom(Dialect::Rabbitmq).source("$share/g/$q/work"),
+            queue("/amq/queue/$g/g/$q/work")
+        );
+        let shared = Source::Shared {
+            destination: "/topic/a.*".to_owned(),
+            queue: "$g/g/a/+".to_owned(),
+        };
         assert_eq!(RABBITMQ.source("$share/g/a/+"), Ok(shared));
-        assert_eq!(RABBITMQ.source("$share/g/$q/work"), queue("/amq/queue/work"));
+        assert_eq!(
+            RABBITMQ.source("$share/g/$q/work"),
+            queue("/amq/queue/work")
+        );
     }
 }

@@ -60,10 +60,14 @@ pub(super) fn check(message: &Outbound<'_>) -> Result<(), Refusal> {
     }
     for (name, value) in message.properties.iter() {
         if RESERVED.binary_search(&name).is_ok() {
-            return Err(Refusal::Unsupported("a property has a name that means something in STOMP"));
+            return Err(Refusal::Unsupported(
+                "a property has a name that means something in STOMP",
+            ));
         }
         if name.is_empty() || !is_sayable(name) || !is_sayable(value) {
-            return Err(Refusal::Unsupported("STOMP headers have names, and cannot hold NUL"));
+            return Err(Refusal::Unsupported(
+                "STOMP headers have names, and cannot hold NUL",
+            ));
         }
     }
     Ok(())
@@ -71,12 +75,20 @@ pub(super) fn check(message: &Outbound<'_>) -> Result<(), Refusal> {
 
 /// Writes what beside destination, receipt and content type is to be said. `reply_to`: as a destination.
 #[inline]
-pub(super) fn write(message: &Outbound<'_>, reply_to: &str, correlation: Option<&[u8]>, w: &mut HeaderWriter<'_>) {
+pub(super) fn write(
+    message: &Outbound<'_>,
+    reply_to: &str,
+    correlation: Option<&[u8]>,
+    w: &mut HeaderWriter<'_>,
+) {
     if message.reliability != Reliability::AtMostOnce {
         w.put("persistent", "true");
     }
     if let Some(stamp) = message.stamp {
-        w.put(STAMP_PROPERTY, stamp.write_text(&mut [0; Stamp::TEXT_BYTES_MAX]));
+        w.put(
+            STAMP_PROPERTY,
+            stamp.write_text(&mut [0; Stamp::TEXT_BYTES_MAX]),
+        );
     }
     if message.priority > PRIORITY_USUAL {
         w.put_display("priority", message.priority);
@@ -134,13 +146,21 @@ impl Scratch {
         self.properties.clear();
         self.reply_to.clear();
         self.correlation.clear();
-        let mut said = Said { lifespan: Span::FOREVER, stamp: None, has_reply_to: false, has_correlation: false };
+        let mut said = Said {
+            lifespan: Span::FOREVER,
+            stamp: None,
+            has_reply_to: false,
+            has_correlation: false,
+        };
         let mut is_base64 = false;
         for (name, value) in headers.iter() {
             match &*name {
                 STAMP_PROPERTY => said.stamp = said.stamp.or_else(|| value.parse().ok()),
                 "expiration" if said.lifespan == Span::FOREVER => {
-                    said.lifespan = value.trim().parse().map_or(Span::FOREVER, Span::from_millis);
+                    said.lifespan = value
+                        .trim()
+                        .parse()
+                        .map_or(Span::FOREVER, Span::from_millis);
                 }
                 "reply-to" if !said.has_reply_to => {
                     self.reply_to.push_str(&value);
@@ -153,7 +173,10 @@ impl Scratch {
                 "correlation-id-encoding" => is_base64 = value == "base64",
                 name if RESERVED.binary_search(&name).is_ok() => {}
                 name => {
-                    if !Properties(&self.properties).iter().any(|(known, _)| known == name) {
+                    if !Properties(&self.properties)
+                        .iter()
+                        .any(|(known, _)| known == name)
+                    {
                         Properties::push(name, &value, &mut self.properties);
                     }
                 }

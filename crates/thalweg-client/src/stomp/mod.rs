@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 
 use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 use thalweg_stomp::{
-    AckMode, AckOut, ClientEvent, ClientSide, ConnectOut, ConnectedFrame, ErrorFrame, FrameLimits, MessageFrame,
-    SendOut, SubscribeOut, Version, heart_beats,
+    AckMode, AckOut, ClientEvent, ClientSide, ConnectOut, ConnectedFrame, ErrorFrame, FrameLimits,
+    MessageFrame, SendOut, SubscribeOut, Version, heart_beats,
 };
 
 use self::deliveries::Deliveries;
@@ -28,8 +28,9 @@ use self::subscriptions::{Common, Subscriptions};
 use crate::presence;
 use crate::queues::session_prefix;
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound, Output,
-    Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
+    Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId,
+    Transport, Welcome,
 };
 use crate::unconfirmed::{Blame, Unconfirmed};
 
@@ -110,7 +111,10 @@ impl Stomp {
     pub fn new(endpoint: Endpoint, settings: StompSettings) -> Self {
         let machine = new_machine(&settings);
         let unconfirmed = Unconfirmed::new(settings.unconfirmed_max);
-        let idiom = Idiom { dialect: settings.dialect, is_thalweg: false };
+        let idiom = Idiom {
+            dialect: settings.dialect,
+            is_thalweg: false,
+        };
         Stomp {
             endpoint,
             settings,
@@ -148,7 +152,10 @@ impl Stomp {
 
 fn new_machine(settings: &StompSettings) -> ClientSide {
     let body_bytes_max = u32::try_from(settings.payload_bytes_max).unwrap_or(u32::MAX);
-    ClientSide::new(FrameLimits { body_bytes_max, ..FrameLimits::default() })
+    ClientSide::new(FrameLimits {
+        body_bytes_max,
+        ..FrameLimits::default()
+    })
 }
 
 impl Transport for Stomp {
@@ -193,7 +200,15 @@ impl Transport for Stomp {
         };
         let keep_alive = u32::try_from(opening.keep_alive.millis()).unwrap_or(u32::MAX);
         let (gives, wants, in_by) = (Span::ZERO, Span::ZERO, now + HANDSHAKE);
-        self.clock = Clock { gives, wants, said: now, heard: now, in_by, opened: now, keep_alive };
+        self.clock = Clock {
+            gives,
+            wants,
+            said: now,
+            heard: now,
+            in_by,
+            opened: now,
+            keep_alive,
+        };
         // Who was told nothing is `guest`, as everywhere.
         let password = opening.password.as_deref().map(String::from_utf8_lossy);
         let credentials = match (&opening.user, &password) {
@@ -201,7 +216,11 @@ impl Transport for Stomp {
             (user, password) => (user.as_deref(), password.as_deref()),
         };
         let client = [("client-id", opening.client_id.as_str())];
-        let host = if self.settings.vhost.is_empty() { &self.endpoint.host } else { &self.settings.vhost };
+        let host = if self.settings.vhost.is_empty() {
+            &self.endpoint.host
+        } else {
+            &self.settings.vhost
+        };
         let connect = ConnectOut {
             lowest: Version::V12,
             highest: Version::V12,
@@ -209,7 +228,11 @@ impl Transport for Stomp {
             login: credentials.0,
             passcode: credentials.1,
             heart_beat: (keep_alive, keep_alive),
-            headers: if opening.client_id.is_empty() { &[] } else { &client },
+            headers: if opening.client_id.is_empty() {
+                &[]
+            } else {
+                &client
+            },
         };
         self.machine.connect(&connect, &mut out.bytes);
     }
@@ -231,10 +254,20 @@ impl Transport for Stomp {
                     self.on_event(event, now, out, events)?;
                 }
                 Ok(None) => break,
-                Err(fault) => return Err(LinkFault { words: fault.to_string(), is_final: false }),
+                Err(fault) => {
+                    return Err(LinkFault {
+                        words: fault.to_string(),
+                        is_final: false,
+                    });
+                }
             }
         }
-        self.subscriptions.pump(self.unconfirmed.len(), &self.common, &self.machine, &mut out.bytes);
+        self.subscriptions.pump(
+            self.unconfirmed.len(),
+            &self.common,
+            &self.machine,
+            &mut out.bytes,
+        );
         let may_publish = self.is_up && !(self.is_careful && self.subscriptions.are_any_asked());
         if may_publish && self.unconfirmed.has_room_again() {
             events.room();
@@ -243,24 +276,64 @@ impl Transport for Stomp {
     }
 
     fn poll_timeout(&self) -> Time {
-        let Clock { gives, wants, said, heard, in_by, .. } = self.clock;
+        let Clock {
+            gives,
+            wants,
+            said,
+            heard,
+            in_by,
+            ..
+        } = self.clock;
         if !self.is_up {
             return in_by;
         }
-        let say = if gives == Span::ZERO { Time::NEVER } else { said + half(gives) };
-        let hear = if wants == Span::ZERO { Time::NEVER } else { heard + patience(wants) };
+        let say = if gives == Span::ZERO {
+            Time::NEVER
+        } else {
+            said + half(gives)
+        };
+        let hear = if wants == Span::ZERO {
+            Time::NEVER
+        } else {
+            heard + patience(wants)
+        };
         say.min(hear)
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, _events: &mut dyn Events) -> Result<(), LinkFault> {
-        let Clock { gives, wants, said, heard, in_by, .. } = self.clock;
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        _events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
+        let Clock {
+            gives,
+            wants,
+            said,
+            heard,
+            in_by,
+            ..
+        } = self.clock;
         if !self.is_up {
             let words = format!("the broker has not let us in within {} s", HANDSHAKE.secs());
-            return if now >= in_by { Err(LinkFault { words, is_final: false }) } else { Ok(()) };
+            return if now >= in_by {
+                Err(LinkFault {
+                    words,
+                    is_final: false,
+                })
+            } else {
+                Ok(())
+            };
         }
         if wants > Span::ZERO && now >= heard + patience(wants) {
-            let words = format!("the broker has not been heard of for {} s", now.since(heard).secs());
-            return Err(LinkFault { words, is_final: false });
+            let words = format!(
+                "the broker has not been heard of for {} s",
+                now.since(heard).secs()
+            );
+            return Err(LinkFault {
+                words,
+                is_final: false,
+            });
         }
         if gives > Span::ZERO && now >= said + half(gives) {
             self.machine.heart_beat(&mut out.bytes);
@@ -270,9 +343,16 @@ impl Transport for Stomp {
     }
 
     #[inline]
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         if message.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported("STOMP delivers exactly once only where the broker knows stamps"));
+            return Err(Refusal::Unsupported(
+                "STOMP delivers exactly once only where the broker knows stamps",
+            ));
         }
         self.check_room(message)?;
         if message.reliability == Reliability::AtLeastOnce {
@@ -291,7 +371,12 @@ impl Transport for Stomp {
         Ok(Departure::Gone)
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.is_up {
             return Err(Refusal::NotConnected);
         }
@@ -300,19 +385,31 @@ impl Transport for Stomp {
         }
         self.clock.said = now;
         self.subscriptions.begin(wish, self.idiom, &self.common)?;
-        self.subscriptions.pump(self.unconfirmed.len(), &self.common, &self.machine, &mut out.bytes);
+        self.subscriptions.pump(
+            self.unconfirmed.len(),
+            &self.common,
+            &self.machine,
+            &mut out.bytes,
+        );
         Ok(())
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
         self.clock.said = now;
-        self.subscriptions.end(subscription, &self.machine, &mut out.bytes);
+        self.subscriptions
+            .end(subscription, &self.machine, &mut out.bytes);
     }
 
     #[inline]
     fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
         if let Some(ack) = self.deliveries.take(delivery) {
-            self.machine.ack(&AckOut { ack, ..AckOut::default() }, &mut out.bytes);
+            self.machine.ack(
+                &AckOut {
+                    ack,
+                    ..AckOut::default()
+                },
+                &mut out.bytes,
+            );
             self.clock.said = now;
         }
     }
@@ -326,14 +423,23 @@ impl Transport for Stomp {
     ) -> Result<(), Refusal> {
         self.check_room(message)?;
         let correlation = format!("{:x}", request.0);
-        let question = Question { reply_to: ANSWERS, correlation: correlation.as_bytes() };
+        let question = Question {
+            reply_to: ANSWERS,
+            correlation: correlation.as_bytes(),
+        };
         self.send(message, Some(question), false, now, out)?;
         self.loose_since = Some(self.unconfirmed.next_number());
         self.questions.push(request);
         Ok(())
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         if !self.is_up {
             return Err(Refusal::NotConnected);
         }
@@ -346,7 +452,9 @@ impl Transport for Stomp {
         let mut destination = String::new();
         self.idiom.write(address, &mut destination)?;
         if !destination.starts_with("/topic/") {
-            return Err(Refusal::Unsupported("queues and exchanges have no last values"));
+            return Err(Refusal::Unsupported(
+                "queues and exchanges have no last values",
+            ));
         }
         let name = read_name(request);
         let subscribe = SubscribeOut {
@@ -416,14 +524,17 @@ impl Stomp {
             return Err(Refusal::NotConnected);
         }
         if message.payload.len() > self.settings.payload_bytes_max {
-            return Err(Refusal::TooLarge { limit: self.settings.payload_bytes_max });
+            return Err(Refusal::TooLarge {
+                limit: self.settings.payload_bytes_max,
+            });
         }
         headers::check(message)?;
         if self.is_careful && self.subscriptions.are_any_asked() {
             self.unconfirmed.hold();
             return Err(Refusal::Window);
         }
-        let is_counted = message.reliability != Reliability::AtMostOnce || self.unconfirmed.is_careful();
+        let is_counted =
+            message.reliability != Reliability::AtMostOnce || self.unconfirmed.is_careful();
         if is_counted && !self.unconfirmed.has_room() {
             return Err(Refusal::Window);
         }
@@ -449,7 +560,9 @@ impl Stomp {
             (None, Some(address)) => self.idiom.write(address, &mut self.reply_to)?,
             (None, None) => {}
         }
-        let correlation = question.map(|question| question.correlation).or(message.correlation);
+        let correlation = question
+            .map(|question| question.correlation)
+            .or(message.correlation);
         let mut buffer = [0; 20];
         let send = SendOut {
             destination: &self.target.destination,
@@ -459,7 +572,11 @@ impl Stomp {
             body: message.payload,
         };
         let reply_to = &self.reply_to;
-        self.machine.send(&send, |w| headers::write(message, reply_to, correlation, w), &mut out.bytes);
+        self.machine.send(
+            &send,
+            |w| headers::write(message, reply_to, correlation, w),
+            &mut out.bytes,
+        );
         self.clock.said = now;
         Ok(())
     }
@@ -490,8 +607,14 @@ impl Stomp {
     }
 
     fn on_connected(&mut self, connected: &ConnectedFrame<'_>, now: Time, events: &mut dyn Events) {
-        let is_thalweg = connected.server.as_deref().is_some_and(|server| server.starts_with("Thalweg/"));
-        let idiom = Idiom { dialect: self.settings.dialect, is_thalweg };
+        let is_thalweg = connected
+            .server
+            .as_deref()
+            .is_some_and(|server| server.starts_with("Thalweg/"));
+        let idiom = Idiom {
+            dialect: self.settings.dialect,
+            is_thalweg,
+        };
         if idiom != self.idiom {
             // What was worked out before was said to somebody else.
             (self.target, self.origin) = Default::default();
@@ -531,7 +654,11 @@ impl Stomp {
         let body = String::from_utf8_lossy(error.body);
         let words = format!("{message}: {}", body.trim());
         let is_shortage = message.contains("resource_error") || message.contains("resource_locked");
-        let why = if is_shortage { Refusal::Busy(words.clone()) } else { Refusal::Denied(words.clone()) };
+        let why = if is_shortage {
+            Refusal::Busy(words.clone())
+        } else {
+            Refusal::Denied(words.clone())
+        };
         if is_shortage {
             events.pressed();
         }
@@ -551,7 +678,10 @@ impl Stomp {
             None => {}
         }
         // Before we are in it is about who we are and where we want to; afterwards about what we did.
-        LinkFault { words: format!("the broker ends the connection: {words}"), is_final: !self.is_up }
+        LinkFault {
+            words: format!("the broker ends the connection: {words}"),
+            is_final: !self.is_up,
+        }
     }
 
     /// Something that we said was wrong, and the peer does not say what. If only one thing can be meant it is that; if not,
@@ -578,39 +708,68 @@ impl Stomp {
 
     /// The question for a last value that has this name on the wire, if somebody still waits for its answer.
     fn take_read(&mut self, name: &str) -> Option<RequestId> {
-        let place = self.reads.iter().position(|request| read_name(*request) == name)?;
+        let place = self
+            .reads
+            .iter()
+            .position(|request| read_name(*request) == name)?;
         Some(self.reads.swap_remove(place))
     }
 
-    fn on_message(&mut self, message: &MessageFrame<'_>, out: &mut Output, events: &mut dyn Events) {
-        let Some(name) = message.subscription.as_deref() else { return };
+    fn on_message(
+        &mut self,
+        message: &MessageFrame<'_>,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) {
+        let Some(name) = message.subscription.as_deref() else {
+            return;
+        };
         let receiver = self.subscriptions.receiver(name);
-        let read = if receiver.is_none() { self.take_read(name) } else { None };
+        let read = if receiver.is_none() {
+            self.take_read(name)
+        } else {
+            None
+        };
         if receiver.is_none() && read.is_none() && name != ANSWERS {
             // It crossed our UNSUBSCRIBE, and goes back.
             if let Some(ack) = &message.ack {
-                self.machine.nack(&AckOut { ack, ..AckOut::default() }, &mut out.bytes);
+                self.machine.nack(
+                    &AckOut {
+                        ack,
+                        ..AckOut::default()
+                    },
+                    &mut out.bytes,
+                );
             }
             return;
         }
         let said = self.scratch.read(&message.headers);
         self.reply_to.clear();
         if said.has_reply_to {
-            self.idiom.read_reply(&self.scratch.reply_to, &mut self.reply_to);
+            self.idiom
+                .read_reply(&self.scratch.reply_to, &mut self.reply_to);
         }
         if self.origin.address.is_empty() || self.origin.destination != message.destination {
             self.origin.destination.clear();
             self.origin.destination.push_str(&message.destination);
             self.origin.address.clear();
-            self.idiom.read(&message.destination, &mut self.origin.address);
+            self.idiom
+                .read(&message.destination, &mut self.origin.address);
         }
-        let delivery = message.ack.as_deref().and_then(|ack| self.deliveries.add(ack));
+        let delivery = message
+            .ack
+            .as_deref()
+            .and_then(|ack| self.deliveries.add(ack));
         let inbound = Inbound {
             subscription: receiver,
             delivery,
             address: &self.origin.address,
             payload: message.body,
-            reliability: if delivery.is_some() { Reliability::AtLeastOnce } else { Reliability::AtMostOnce },
+            reliability: if delivery.is_some() {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            },
             is_last_value: read.is_some(),
             repeated: message.redelivered,
             content_type: message.content_type.as_deref(),
@@ -627,9 +786,17 @@ impl Stomp {
             let is_there = message.headers.get("x-last-value").as_deref() != Some("none");
             return events.answered(request, Ok(is_there.then_some(&inbound)));
         }
-        let request = inbound.correlation.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let request = request.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(RequestId);
-        if let Some(place) = self.questions.iter().position(|waiting| Some(*waiting) == request) {
+        let request = inbound
+            .correlation
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let request = request
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .map(RequestId);
+        if let Some(place) = self
+            .questions
+            .iter()
+            .position(|waiting| Some(*waiting) == request)
+        {
             let request = self.questions.swap_remove(place);
             events.answered(request, Ok(Some(&inbound)));
         }
@@ -645,7 +812,11 @@ fn read_name(RequestId(number): RequestId) -> String {
 fn digits(number: u64, buffer: &mut [u8; 20]) -> &str {
     let size = buffer.len();
     let mut rest = &mut buffer[..];
-    let left = if write!(rest, "{number}").is_ok() { rest.len() } else { size };
+    let left = if write!(rest, "{number}").is_ok() {
+        rest.len()
+    } else {
+        size
+    };
     let written = buffer.get(..size - left).unwrap_or_default();
     std::str::from_utf8(written).unwrap_or_default()
 }

@@ -55,7 +55,10 @@ impl Subscriptions {
 
     /// How many wait for their receipt.
     pub(super) fn asked_count(&self) -> usize {
-        self.entries.iter().filter(|it| it.stage == Stage::Asked).count()
+        self.entries
+            .iter()
+            .filter(|it| it.stage == Stage::Asked)
+            .count()
     }
 
     /// Whether any has not been confirmed.
@@ -64,7 +67,12 @@ impl Subscriptions {
     }
 
     /// Notes a subscription; [`Subscriptions::pump`] writes it.
-    pub(super) fn begin(&mut self, wish: &SubscribeWish<'_>, idiom: Idiom, common: &Common) -> Result<(), Refusal> {
+    pub(super) fn begin(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        idiom: Idiom,
+        common: &Common,
+    ) -> Result<(), Refusal> {
         let source = idiom.source(wish.filter)?;
         if wish.reliability == Reliability::ExactlyOnce {
             return Err(Refusal::Unsupported("STOMP delivers at least once at best"));
@@ -72,7 +80,8 @@ impl Subscriptions {
         let has_session = common.session > Span::ZERO && !common.prefix.is_empty();
         let kept = (has_session && matches!(source, Source::Bound(_))).then(|| {
             let mut names = (0..).map(|number| session_queue(&common.prefix, wish.filter, number));
-            let is_taken = |name: &String| self.entries.iter().any(|it| it.kept.as_ref() == Some(name));
+            let is_taken =
+                |name: &String| self.entries.iter().any(|it| it.kept.as_ref() == Some(name));
             names.find(|name| !is_taken(name)).unwrap_or_default()
         });
         self.entries.retain(|it| it.id != wish.subscription);
@@ -89,13 +98,25 @@ impl Subscriptions {
     }
 
     /// Writes what waits, as far as that may go now beside so many unconfirmed publishes.
-    pub(super) fn pump(&mut self, unconfirmed: usize, common: &Common, machine: &ClientSide, out: &mut Vec<u8>) {
+    pub(super) fn pump(
+        &mut self,
+        unconfirmed: usize,
+        common: &Common,
+        machine: &ClientSide,
+        out: &mut Vec<u8>,
+    ) {
         loop {
             let is_busy = unconfirmed > 0 || self.asked_count() > 0;
             if common.is_careful && is_busy {
                 return;
             }
-            let Some(it) = self.entries.iter_mut().find(|it| it.stage == Stage::Waiting) else { return };
+            let Some(it) = self
+                .entries
+                .iter_mut()
+                .find(|it| it.stage == Stage::Waiting)
+            else {
+                return;
+            };
             it.stage = Stage::Asked;
             it.ask(common, machine, out);
         }
@@ -103,7 +124,9 @@ impl Subscriptions {
 
     /// Ends a subscription.
     pub(super) fn end(&mut self, id: SubscriptionId, machine: &ClientSide, out: &mut Vec<u8>) {
-        let Some(place) = self.entries.iter().position(|it| it.id == id) else { return };
+        let Some(place) = self.entries.iter().position(|it| it.id == id) else {
+            return;
+        };
         let it = self.entries.swap_remove(place);
         if it.stage == Stage::Waiting {
             return;
@@ -121,10 +144,17 @@ impl Subscriptions {
     /// A receipt that is no number came.
     pub(super) fn on_receipt(&mut self, receipt: &str, events: &mut dyn Events) {
         let name = receipt.strip_prefix(RECEIPT);
-        let asked = self.entries.iter_mut().find(|it| it.stage == Stage::Asked && name == Some(it.name.as_str()));
+        let asked = self
+            .entries
+            .iter_mut()
+            .find(|it| it.stage == Stage::Asked && name == Some(it.name.as_str()));
         if let Some(it) = asked {
             it.stage = Stage::Active;
-            let granted = if it.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+            let granted = if it.settles {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            };
             events.subscribed(it.id, Ok(granted));
         }
     }
@@ -132,7 +162,11 @@ impl Subscriptions {
     /// The frame with this receipt was refused.
     pub(super) fn on_refused(&mut self, receipt: &str, why: Refusal, events: &mut dyn Events) {
         let name = receipt.strip_prefix(RECEIPT);
-        if let Some(it) = self.entries.iter().find(|it| name == Some(it.name.as_str())) {
+        if let Some(it) = self
+            .entries
+            .iter()
+            .find(|it| name == Some(it.name.as_str()))
+        {
             events.subscribed(it.id, Err(why));
         }
     }
@@ -147,7 +181,10 @@ impl Subscriptions {
     /// Whose a message is.
     #[inline]
     pub(super) fn receiver(&self, name: &str) -> Option<SubscriptionId> {
-        self.entries.iter().find(|it| it.name == name).map(|it| it.id)
+        self.entries
+            .iter()
+            .find(|it| it.name == name)
+            .map(|it| it.id)
     }
 }
 
@@ -166,7 +203,11 @@ impl Subscription {
             headers.push(("x-last-value", "true"));
         }
         if let Some(queue) = &self.kept {
-            headers.extend([("x-queue-name", queue.as_str()), ("durable", "true"), ("auto-delete", "false")]);
+            headers.extend([
+                ("x-queue-name", queue.as_str()),
+                ("durable", "true"),
+                ("auto-delete", "false"),
+            ]);
             headers.push(("exclusive", "false"));
         }
         let outlives = self.kept.is_some() || matches!(self.source, Source::Shared { .. });
@@ -177,8 +218,11 @@ impl Subscription {
             Source::Queue(destination) | Source::Bound(destination) => destination,
             Source::Shared { destination, queue } => {
                 headers.extend([("x-queue-name", queue.as_str()), ("exclusive", "false")]);
-                let (durable, auto_delete) =
-                    if common.session > Span::ZERO { ("true", "false") } else { ("false", "true") };
+                let (durable, auto_delete) = if common.session > Span::ZERO {
+                    ("true", "false")
+                } else {
+                    ("false", "true")
+                };
                 headers.extend([("durable", durable), ("auto-delete", auto_delete)]);
                 destination
             }
@@ -187,7 +231,11 @@ impl Subscription {
         let subscribe = SubscribeOut {
             id: Some(&self.name),
             destination,
-            ack: if self.settles { AckMode::ClientIndividual } else { AckMode::Auto },
+            ack: if self.settles {
+                AckMode::ClientIndividual
+            } else {
+                AckMode::Auto
+            },
             receipt: Some(&receipt),
             headers: &headers,
         };

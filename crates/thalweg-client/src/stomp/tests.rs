@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_model::Filter;
 use thalweg_model::syntax::DOTTED;
-use thalweg_stomp::{AckMode, AckTarget, ConnectedOut, Event, Headers, MessageOut, ServerLimits, ServerSide};
+use thalweg_stomp::{
+    AckMode, AckTarget, ConnectedOut, Event, Headers, MessageOut, ServerLimits, ServerSide,
+};
 
 use super::*;
 use crate::transport::Medium;
@@ -55,7 +57,10 @@ struct Sent {
 
 impl Sent {
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -92,7 +97,10 @@ impl Server {
     fn hear(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !self.closed
-            && let Some((consumed, event)) = self.side.handle_input(rest).expect("the client keeps to the rules")
+            && let Some((consumed, event)) = self
+                .side
+                .handle_input(rest)
+                .expect("the client keeps to the rules")
         {
             rest = &rest[consumed..];
             self.on_event(event);
@@ -105,18 +113,28 @@ impl Server {
             Event::Connect(connect) => {
                 let credentials = (connect.login.as_deref(), connect.passcode.as_deref());
                 let (host, client) = (connect.host.as_deref(), connect.headers.get("client-id"));
-                self.heard.push(format!("{host:?} {credentials:?} {client:?} {:?}", connect.heart_beat));
+                self.heard.push(format!(
+                    "{host:?} {credentials:?} {client:?} {:?}",
+                    connect.heart_beat
+                ));
                 if let Some(words) = self.turns_away {
                     return self.end(words, None);
                 }
-                let connected =
-                    ConnectedOut { server: Some(self.name), heart_beat: self.heart_beat, ..ConnectedOut::default() };
+                let connected = ConnectedOut {
+                    server: Some(self.name),
+                    heart_beat: self.heart_beat,
+                    ..ConnectedOut::default()
+                };
                 let before = self.out.len();
                 self.side.connected(&connected, &mut self.out);
                 if self.announces_stamps {
                     // In front of the line that ends the headers.
-                    let at =
-                        before + self.out[before..].windows(2).position(|pair| pair == b"\n\n").expect("a frame") + 1;
+                    let at = before
+                        + self.out[before..]
+                            .windows(2)
+                            .position(|pair| pair == b"\n\n")
+                            .expect("a frame")
+                        + 1;
                     self.out.splice(at..at, *b"x-stamps:1\n");
                 }
             }
@@ -142,14 +160,24 @@ impl Server {
                 }
                 let headers: Vec<String> = owned(&subscribe.headers)
                     .into_iter()
-                    .filter(|(name, _)| !["id", "destination", "ack", "receipt"].contains(&name.as_str()))
+                    .filter(|(name, _)| {
+                        !["id", "destination", "ack", "receipt"].contains(&name.as_str())
+                    })
                     .map(|(name, value)| format!("{name}:{value}"))
                     .collect();
                 let id = subscribe.id.as_deref().unwrap_or_default().to_owned();
                 let destination = subscribe.destination.to_string();
-                self.heard.push(format!("{id} {destination} {} {}", subscribe.ack.name(), headers.join(" ")));
+                self.heard.push(format!(
+                    "{id} {destination} {} {}",
+                    subscribe.ack.name(),
+                    headers.join(" ")
+                ));
                 let settles = subscribe.ack != AckMode::Auto;
-                self.subscriptions.push(Subscribed { id, destination: destination.clone(), settles });
+                self.subscriptions.push(Subscribed {
+                    id,
+                    destination: destination.clone(),
+                    settles,
+                });
                 self.receipt(subscribe.receipt.as_deref());
                 for sent in self.queues.remove(&destination).unwrap_or_default() {
                     self.route(&sent);
@@ -157,7 +185,10 @@ impl Server {
             }
             Event::Unsubscribe(unsubscribe) => {
                 let id = unsubscribe.id.as_deref().unwrap_or_default();
-                self.heard.push(format!("unsubscribe {id} {:?}", unsubscribe.headers.get("x-queue-name")));
+                self.heard.push(format!(
+                    "unsubscribe {id} {:?}",
+                    unsubscribe.headers.get("x-queue-name")
+                ));
                 self.subscriptions.retain(|subscribed| subscribed.id != id);
             }
             Event::Ack(ack) => self.heard.push(format!("ack {}", target(&ack.target))),
@@ -180,14 +211,17 @@ impl Server {
 
     fn end(&mut self, message: &str, receipt: Option<&str>) {
         let receipt = receipt.filter(|_| self.names_receipts);
-        self.side.error(message, receipt, "as it is\n", &mut self.out);
+        self.side
+            .error(message, receipt, "as it is\n", &mut self.out);
         self.closed = true;
     }
 
     /// Gives a message to whoever wants it.
     fn route(&mut self, sent: &Sent) {
-        let is_wanted = |wanted: &str| match (wanted.strip_prefix("/topic/"), sent.destination.strip_prefix("/topic/"))
-        {
+        let is_wanted = |wanted: &str| match (
+            wanted.strip_prefix("/topic/"),
+            sent.destination.strip_prefix("/topic/"),
+        ) {
             (Some(wanted), Some(topic)) => {
                 let (mut filter, mut address) = (String::new(), String::new());
                 DOTTED.read_filter(wanted, &mut filter);
@@ -196,7 +230,10 @@ impl Server {
             }
             _ => wanted == sent.destination,
         };
-        let wanted = self.subscriptions.iter().filter(|subscribed| is_wanted(&subscribed.destination));
+        let wanted = self
+            .subscriptions
+            .iter()
+            .filter(|subscribed| is_wanted(&subscribed.destination));
         let wanted: Vec<(String, bool)> = wanted.map(|it| (it.id.clone(), it.settles)).collect();
         for (id, settles) in wanted {
             self.message(&id, settles, sent, false);
@@ -216,14 +253,23 @@ impl Server {
             body: &sent.body,
         };
         let known = ["destination", "receipt", "content-length", "content-type"];
-        let headers = sent.headers.iter().filter(|(name, _)| !known.contains(&name.as_str()));
-        let headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        self.side.message(&out, |w| w.extend(headers), &mut self.out);
+        let headers = sent
+            .headers
+            .iter()
+            .filter(|(name, _)| !known.contains(&name.as_str()));
+        let headers: Vec<(&str, &str)> = headers
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        self.side
+            .message(&out, |w| w.extend(headers), &mut self.out);
     }
 }
 
 fn owned(headers: &Headers<'_>) -> Vec<(String, String)> {
-    headers.iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+    headers
+        .iter()
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect()
 }
 
 fn target<'a>(target: &'a AckTarget<'_>) -> &'a str {
@@ -255,7 +301,13 @@ fn settings() -> StompSettings {
 impl Pair {
     fn new(settings: StompSettings) -> Pair {
         let (host, port) = ("broker".to_owned(), 61613);
-        let endpoint = Endpoint { host, port, medium: Medium::Stream, is_encrypted: false, websocket: None };
+        let endpoint = Endpoint {
+            host,
+            port,
+            medium: Medium::Stream,
+            is_encrypted: false,
+            websocket: None,
+        };
         Pair {
             lane: Stomp::new(endpoint, settings),
             server: Server::new(),
@@ -282,13 +334,19 @@ impl Pair {
         self.out.clear();
         self.fault = None;
         let peer = "127.0.0.1:61613".parse().expect("an address");
-        self.lane.open(&self.opening.clone(), peer, self.now, &mut self.out);
+        self.lane
+            .open(&self.opening.clone(), peer, self.now, &mut self.out);
         self.exchange();
     }
 
     fn connect(&mut self) {
         self.open();
-        assert_eq!(self.witness.take(), [Told::Up(Welcome::default())], "{:?}", self.fault);
+        assert_eq!(
+            self.witness.take(),
+            [Told::Up(Welcome::default())],
+            "{:?}",
+            self.fault
+        );
         self.server.heard.clear();
     }
 
@@ -305,7 +363,12 @@ impl Pair {
             while !heard.is_empty() && self.fault.is_none() {
                 let chunk = (self.chunk)().clamp(1, heard.len());
                 self.input.extend(heard.drain(..chunk));
-                match self.lane.handle_input(&self.input, self.now, &mut self.out, &mut self.witness) {
+                match self.lane.handle_input(
+                    &self.input,
+                    self.now,
+                    &mut self.out,
+                    &mut self.witness,
+                ) {
                     Ok(consumed) => _ = self.input.drain(..consumed),
                     Err(fault) => {
                         self.fault = Some(fault);
@@ -320,16 +383,30 @@ impl Pair {
         self.lane.publish(message, self.now, &mut self.out)
     }
 
-    fn subscribe(&mut self, id: u32, filter: &str, reliability: Reliability) -> Result<(), Refusal> {
-        let wish = SubscribeWish { subscription: SubscriptionId(id), filter, reliability, last_values: false };
+    fn subscribe(
+        &mut self,
+        id: u32,
+        filter: &str,
+        reliability: Reliability,
+    ) -> Result<(), Refusal> {
+        let wish = SubscribeWish {
+            subscription: SubscriptionId(id),
+            filter,
+            reliability,
+            last_values: false,
+        };
         self.lane.subscribe(&wish, self.now, &mut self.out)
     }
 
     /// A subscription that stands.
     fn subscribed(&mut self, id: u32, filter: &str) {
-        self.subscribe(id, filter, Reliability::AtLeastOnce).expect("it can be said");
+        self.subscribe(id, filter, Reliability::AtLeastOnce)
+            .expect("it can be said");
         self.exchange();
-        assert_eq!(self.witness.take(), [Told::Subscribed(SubscriptionId(id), Ok(()))]);
+        assert_eq!(
+            self.witness.take(),
+            [Told::Subscribed(SubscriptionId(id), Ok(()))]
+        );
     }
 
     fn received(&mut self) -> Vec<Got> {

@@ -58,7 +58,11 @@ impl Telling {
     fn token(&mut self, lifetime: Span, now: Time) -> Token {
         if self.count >= IDS_OF_A_ROUND {
             let is_late = now.since(self.began) > lifetime;
-            self.round = if is_late { 0 } else { self.round.checked_add(1).unwrap_or(1) };
+            self.round = if is_late {
+                0
+            } else {
+                self.round.checked_add(1).unwrap_or(1)
+            };
             self.count = 0;
         }
         if self.count == 0 {
@@ -103,7 +107,10 @@ impl ClientSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Result<RequestId, RequestRefused> {
-        let size_exponent = self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX);
+        let size_exponent = self
+            .settings
+            .block_exponent_max
+            .min(Block::SIZE_EXPONENT_MAX);
         let mut options = self.endpoint.buffer();
         let mut encoder = Encoder::body(&mut options);
         for (number, value) in request.options {
@@ -118,7 +125,13 @@ impl ClientSide {
         if !request.confirmable {
             self.probe(peer, 16 + options.len() + request.payload.len(), now)?;
         }
-        let mut pending = Pending::new(peer, to, self.fresh_token(), request.code, Phase::ExpectResponse);
+        let mut pending = Pending::new(
+            peer,
+            to,
+            self.fresh_token(),
+            request.code,
+            Phase::ExpectResponse,
+        );
         pending.is_confirmable = request.confirmable;
         pending.wants_observe = request.observe;
         pending.options = options;
@@ -147,13 +160,20 @@ impl ClientSide {
         now: Time,
         out: &mut Vec<u8>,
     ) -> Result<(), RequestRefused> {
-        if payload.len() > 16 << self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX) {
+        if payload.len()
+            > 16 << self
+                .settings
+                .block_exponent_max
+                .min(Block::SIZE_EXPONENT_MAX)
+        {
             return Err(RequestRefused::TooLarge);
         }
         let start = out.len();
         let peer = self.peer(to, now)?;
         let id = self.endpoint.next_id(peer);
-        let token = self.telling.token(self.settings.transmission.non_lifetime(), now);
+        let token = self
+            .telling
+            .token(self.settings.transmission.non_lifetime(), now);
         let mut encoder = Encoder::start(out, Kind::NonConfirmable, code, id, token);
         for (number, value) in options {
             put(&mut encoder, *number, *value);
@@ -169,17 +189,33 @@ impl ClientSide {
     /// Bytes that went to this peer since it was last heard of, by `tell` and in requests that are not confirmable.
     pub fn unanswered(&self, to: SocketAddr) -> u32 {
         let peers = &self.endpoint.peers;
-        let peer = peers.find(to, peers.hash(to)).and_then(|peer| peers.slots.get(peer));
+        let peer = peers
+            .find(to, peers.hash(to))
+            .and_then(|peer| peers.slots.get(peer));
         peer.map_or(0, |peer| peer.unanswered)
     }
 
     /// Asks whether somebody is there: an empty confirmable message, for which the answer is a reset.
-    pub fn ping(&mut self, to: SocketAddr, now: Time, out: &mut Datagrams) -> Result<RequestId, RequestRefused> {
+    pub fn ping(
+        &mut self,
+        to: SocketAddr,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Result<RequestId, RequestRefused> {
         let peer = self.peer(to, now)?;
         let token = self.fresh_token();
-        let index = self.begin(Pending::new(peer, to, token, Code::EMPTY, Phase::ExpectPong));
+        let index = self.begin(Pending::new(
+            peer,
+            to,
+            token,
+            Code::EMPTY,
+            Phase::ExpectPong,
+        ));
         let id = self.endpoint.next_id(peer);
-        let Some(sending) = self.endpoint.send(peer, id, Owner::Request(index), Content::Empty, now, out) else {
+        let Some(sending) =
+            self.endpoint
+                .send(peer, id, Owner::Request(index), Content::Empty, now, out)
+        else {
             self.end(index, now, out);
             return Err(RequestRefused::TooMany);
         };
@@ -191,7 +227,9 @@ impl ClientSide {
 
     /// Ends a request or an observation.
     pub fn cancel(&mut self, request: RequestId, how: Cancel, now: Time, out: &mut Datagrams) {
-        let Some(pending) = self.requests.get_of(request.index, request.generation) else { return };
+        let Some(pending) = self.requests.get_of(request.index, request.generation) else {
+            return;
+        };
         let observes = pending.wants_observe && pending.phase != Phase::ExpectEnd;
         if how == Cancel::Forget || !observes {
             self.end(request.index, now, out);
@@ -205,14 +243,19 @@ impl ClientSide {
 
     /// Whether a response or a notification is being fetched in blocks.
     pub fn is_gathering(&self, request: RequestId) -> bool {
-        self.requests.get_of(request.index, request.generation).is_some_and(|pending| pending.is_gathering)
+        self.requests
+            .get_of(request.index, request.generation)
+            .is_some_and(|pending| pending.is_gathering)
     }
 
     /// Every notification of this observation counts, not only the newest state: when it is registered again and the server
     /// goes on with it, the state of that moment, which comes with the answer, does not make those older that are still to
     /// come, and is not told.
     pub fn keep_all(&mut self, request: RequestId) {
-        if self.requests.get_of(request.index, request.generation).is_some()
+        if self
+            .requests
+            .get_of(request.index, request.generation)
+            .is_some()
             && let Some(pending) = self.requests.get_mut(request.index)
         {
             pending.keeps_all = true;
@@ -241,18 +284,25 @@ impl ClientSide {
             let index = timer.index;
             match timer.kind {
                 TimerKind::Sending if timer.is_of(self.endpoint.sendings.generation(index)) => {
-                    if let Due::GivenUp { owner: Owner::Request(index), .. } = self.endpoint.due(index, now, out) {
+                    if let Due::GivenUp {
+                        owner: Owner::Request(index),
+                        ..
+                    } = self.endpoint.due(index, now, out)
+                    {
                         if let Some(pending) = self.requests.get_mut(index) {
                             pending.sending = NONE;
                         }
                         self.fail(index, Failure::Unacknowledged, now, out);
                     }
                 }
-                TimerKind::Request if timer.is_of(self.requests.generation(index)) => self.waited(index, now, out),
+                TimerKind::Request if timer.is_of(self.requests.generation(index)) => {
+                    self.waited(index, now, out)
+                }
                 _ => {}
             }
         }
-        self.acknowledged.forget_old(self.settings.transmission.exchange_lifetime(), now, 1024);
+        self.acknowledged
+            .forget_old(self.settings.transmission.exchange_lifetime(), now, 1024);
     }
 
     /// When something will be due; [`Time::NEVER`] if nothing will.
@@ -287,7 +337,9 @@ impl ClientSide {
 
     /// The timer of a request came up.
     fn waited(&mut self, index: u32, now: Time, out: &mut Datagrams) {
-        let Some(pending) = self.requests.get_mut(index) else { return };
+        let Some(pending) = self.requests.get_mut(index) else {
+            return;
+        };
         let deadline = pending.deadline;
         pending.timer_at = Time::NEVER;
         match pending.phase {
@@ -322,14 +374,18 @@ impl ClientSide {
         }
         let peers = &mut self.endpoint.peers;
         let hash = peers.hash(to);
-        let found = peers.find(to, hash).or_else(|| peers.insert(to, hash, true, self.settings.peers_max, now));
+        let found = peers
+            .find(to, hash)
+            .or_else(|| peers.insert(to, hash, true, self.settings.peers_max, now));
         found.ok_or(RequestRefused::TooMany)
     }
 
     /// Whether so many bytes more may go to a peer from which nothing comes. RFC 7252 §4.7
     fn probe(&mut self, peer: u32, bytes: usize, now: Time) -> Result<(), RequestRefused> {
         let rate = u64::from(self.settings.transmission.probing_rate);
-        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return Err(RequestRefused::TooMany) };
+        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else {
+            return Err(RequestRefused::TooMany);
+        };
         let over = now.since(record.requests_until).secs().saturating_mul(rate);
         let sent = u64::from(record.unanswered).saturating_sub(over) + bytes as u64;
         if record.unanswered > 0 && sent > u64::from(self.settings.probing_allowance) {
@@ -345,9 +401,16 @@ impl ClientSide {
         let mut tries = 0;
         loop {
             // Short tokens may all be in use.
-            let len = usize::from(self.settings.token_bytes.clamp(1, 8)).max(if tries > 64 { 4 } else { 1 });
+            let len = usize::from(self.settings.token_bytes.clamp(1, 8)).max(if tries > 64 {
+                4
+            } else {
+                1
+            });
             let bytes = self.endpoint.throw().to_be_bytes();
-            let token = bytes.get(..len).and_then(Token::new).unwrap_or(Token::EMPTY);
+            let token = bytes
+                .get(..len)
+                .and_then(Token::new)
+                .unwrap_or(Token::EMPTY);
             if !self.tokens.contains_key(&token) {
                 return token;
             }

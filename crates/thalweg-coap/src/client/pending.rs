@@ -112,8 +112,15 @@ impl Pending {
         }
         let end = self.payload.len().min(self.sent + self.block_size());
         let number = (self.sent / self.block_size()) as u32;
-        let block = Block { number, more: end < self.payload.len(), size_exponent: self.size_exponent };
-        (Some(block), self.payload.get(self.sent..end).unwrap_or_default())
+        let block = Block {
+            number,
+            more: end < self.payload.len(),
+            size_exponent: self.size_exponent,
+        };
+        (
+            Some(block),
+            self.payload.get(self.sent..end).unwrap_or_default(),
+        )
     }
 
     /// Whether blocks with these options belong to the body that is being put together.

@@ -13,8 +13,8 @@ use crate::dedup::{Again, Key};
 use crate::endpoint::Owner;
 use crate::slots::NONE;
 use crate::{
-    Block, ClientEvent, ClientNotice, Code, Datagrams, Failure, Kind, Message, Options, ResponseIn, Sequence, empty,
-    option,
+    Block, ClientEvent, ClientNotice, Code, Datagrams, Failure, Kind, Message, Options, ResponseIn,
+    Sequence, empty, option,
 };
 
 /// How often a body may change while its blocks are fetched, and how often an Echo may be asked for.
@@ -70,15 +70,22 @@ impl ClientSide {
                 };
                 let mut hasher = self.hasher.build_hasher();
                 hasher.write(datagram);
-                let key = Key { peer: hash, id: message.id, fingerprint: hasher.finish() as u32 };
-                let Some(index) = index.filter(|_| !self.has_unknown_critical(&message.options)) else {
+                let key = Key {
+                    peer: hash,
+                    id: message.id,
+                    fingerprint: hasher.finish() as u32,
+                };
+                let Some(index) = index.filter(|_| !self.has_unknown_critical(&message.options))
+                else {
                     self.reject(from, &message, key, now, out);
                     return None;
                 };
                 let lifetime = self.settings.transmission.exchange_lifetime();
                 // None of these may be missed, and the one before is not whole: unacknowledged, it comes again.
                 let comes_early = |pending: &super::pending::Pending| {
-                    pending.keeps_all && pending.fetch_token.is_some() && pending.token == message.token
+                    pending.keeps_all
+                        && pending.fetch_token.is_some()
+                        && pending.token == message.token
                 };
                 if is_confirmable
                     && self.requests.get(index).is_some_and(comes_early)
@@ -89,11 +96,15 @@ impl ClientSide {
                 if is_confirmable {
                     out.push(from, |out| empty(out, Kind::Acknowledgement, message.id));
                     self.acknowledged.forget_old(lifetime, now, 4);
-                    self.acknowledged.insert(key, Again::Acknowledge, &[], now, REMEMBERED_MAX, 0);
+                    self.acknowledged
+                        .insert(key, Again::Acknowledge, &[], now, REMEMBERED_MAX, 0);
                 }
                 // The response says that the request has arrived.
                 // But a notification says nothing of a request for a block of the one before.
-                let fetch = self.requests.get(index).and_then(|pending| pending.fetch_token);
+                let fetch = self
+                    .requests
+                    .get(index)
+                    .and_then(|pending| pending.fetch_token);
                 if fetch.is_none_or(|token| token == message.token) {
                     self.arrived(index, now, out);
                 }
@@ -110,7 +121,14 @@ impl ClientSide {
     }
 
     /// What nobody waits for. RFC 7252 §4.2, §4.3; RFC 7641 §3.6
-    fn reject(&mut self, from: SocketAddr, message: &Message<'_>, key: Key, now: Time, out: &mut Datagrams) {
+    fn reject(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'_>,
+        key: Key,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         let lifetime = self.settings.transmission.exchange_lifetime();
         let is_confirmable = message.kind == Kind::Confirmable;
         if is_confirmable && self.acknowledged.find(key, lifetime, now).is_some() {
@@ -127,7 +145,8 @@ impl ClientSide {
 
     fn has_unknown_critical(&self, options: &Options<'_>) -> bool {
         let own = [option::BLOCK1, option::BLOCK2];
-        let refused = options.refused(|n| own.contains(&n) || self.settings.understood_options.contains(&n));
+        let refused =
+            options.refused(|n| own.contains(&n) || self.settings.understood_options.contains(&n));
         refused.is_some()
     }
 
@@ -138,14 +157,17 @@ impl ClientSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Option<ClientEvent<'b>> {
-        let Some(Owner::Request(index)) = self.endpoint.answered(peer, message.id, now, out) else { return None };
+        let Some(Owner::Request(index)) = self.endpoint.answered(peer, message.id, now, out) else {
+            return None;
+        };
         let pending = self.requests.get_mut(index)?;
         pending.sending = NONE;
         let is_ours = message.token == pending.token || Some(message.token) == pending.fetch_token;
         if message.code == Code::EMPTY {
             self.wait_until(index, now + self.settings.response_within);
             let request = self.id_of(index);
-            self.notices.push_back(ClientNotice::Acknowledged { request });
+            self.notices
+                .push_back(ClientNotice::Acknowledged { request });
             return None;
         }
         if !message.code.is_response() || !is_ours || self.has_unknown_critical(&message.options) {
@@ -171,10 +193,20 @@ impl ClientSide {
             return;
         }
         // One that was not confirmable.
-        let Some(peer) = self.endpoint.peers.slots.get(peer).filter(|peer| peer.exchange_count > 0) else { return };
+        let Some(peer) = self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .filter(|peer| peer.exchange_count > 0)
+        else {
+            return;
+        };
         let address = peer.address;
         let is_it = |index: &&u32| {
-            self.requests.get(**index).is_some_and(|p| p.to == address && p.id == id && !p.is_confirmable)
+            self.requests
+                .get(**index)
+                .is_some_and(|p| p.to == address && p.id == id && !p.is_confirmable)
         };
         if let Some(index) = self.tokens.values().find(is_it).copied() {
             self.fail(index, Failure::Reset, now, out);
@@ -203,7 +235,8 @@ impl ClientSide {
         let pending = self.requests.get_mut(index)?;
         let is_of_fetch = Some(message.token) == pending.fetch_token;
         let observes = pending.wants_observe && pending.phase != Phase::ExpectEnd;
-        let is_notification = observes && !is_of_fetch && sequence.is_some() && message.code.is_success();
+        let is_notification =
+            observes && !is_of_fetch && sequence.is_some() && message.code.is_success();
         if let Some(sequence) = sequence.filter(|_| is_notification) {
             // The response to a registration is as fresh as can be, whatever its number: the server may have begun anew.
             let seconds = |at| now.since(at).secs();
@@ -215,8 +248,11 @@ impl ClientSide {
                 return None;
             }
             // Numbers of those that count do not wear out: one that insists may come again after any time.
-            let is_known = |(old, _): (Sequence, Time)| pending.keeps_all && old.is_close_behind(sequence);
-            if !is_piggybacked && (pending.newest.is_some_and(is_known) || !pending.newest.is_none_or(is_newer)) {
+            let is_known =
+                |(old, _): (Sequence, Time)| pending.keeps_all && old.is_close_behind(sequence);
+            if !is_piggybacked
+                && (pending.newest.is_some_and(is_known) || !pending.newest.is_none_or(is_newer))
+            {
                 return None;
             }
             pending.newest = Some((sequence, now));
@@ -233,8 +269,14 @@ impl ClientSide {
                 let request = self.id_of(index);
                 let from = self.requests.get(index)?.to;
                 let payload = body.map_or(Cow::Borrowed(message.payload), Cow::Owned);
-                let response =
-                    ResponseIn { request, from, code: message.code, is_piggybacked, options: message.options, payload };
+                let response = ResponseIn {
+                    request,
+                    from,
+                    code: message.code,
+                    is_piggybacked,
+                    options: message.options,
+                    payload,
+                };
                 let goes_on = is_notification || (is_of_fetch && message.code.is_success());
                 if goes_on {
                     self.forget_fetch(index);
@@ -268,7 +310,9 @@ impl ClientSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Verdict {
-        let Some(pending) = self.requests.get_mut(index) else { return Verdict::Wait };
+        let Some(pending) = self.requests.get_mut(index) else {
+            return Verdict::Wait;
+        };
         if message.code == Code::UNAUTHORIZED
             && let Some(echo) = message.options.get(option::ECHO)
             && pending.echoes < RESTARTS_MAX
@@ -283,7 +327,10 @@ impl ClientSide {
         if let Some(block) = block1.filter(|_| pending.is_in_blocks() && !is_of_fetch) {
             let before = pending.size_exponent;
             let end = pending.sent + pending.block_size();
-            if message.code == Code::REQUEST_ENTITY_TOO_LARGE && block.size_exponent < before && pending.sent == 0 {
+            if message.code == Code::REQUEST_ENTITY_TOO_LARGE
+                && block.size_exponent < before
+                && pending.sent == 0
+            {
                 // Smaller blocks may do. RFC 7959 §2.9.3
                 pending.size_exponent = block.size_exponent;
                 self.go_on(index, Say::Request, now, out);
@@ -292,7 +339,9 @@ impl ClientSide {
             let has_more = end < pending.payload.len();
             if has_more && (message.code == Code::CONTINUE || message.code.is_success()) {
                 // An answer to another block than the last one is old.
-                if block.offset() != pending.sent && (block.number as usize) << (before + 4) != pending.sent {
+                if block.offset() != pending.sent
+                    && (block.number as usize) << (before + 4) != pending.sent
+                {
                     return Verdict::Wait;
                 }
                 pending.sent = end;
@@ -325,7 +374,9 @@ impl ClientSide {
     ) -> Verdict {
         let most = self.settings.response_bytes_max;
         let exponent = self.settings.block_exponent_max;
-        let Some(pending) = self.requests.get_mut(index) else { return Verdict::Wait };
+        let Some(pending) = self.requests.get_mut(index) else {
+            return Verdict::Wait;
+        };
         if !message.code.is_success() || (block.number == 0 && !block.more) {
             return Verdict::Whole(None);
         }
@@ -339,7 +390,10 @@ impl ClientSide {
         let next = if block.number == 0 {
             pending.begin_body(&message.options);
             true
-        } else if !pending.is_gathering || block.offset() > pending.body.len() || !pending.has_tag(&message.options) {
+        } else if !pending.is_gathering
+            || block.offset() > pending.body.len()
+            || !pending.has_tag(&message.options)
+        {
             // Another body than the one that was begun: from the start. RFC 7959 §2.4
             pending.restarts += 1;
             pending.is_gathering = false;
@@ -368,7 +422,16 @@ impl ClientSide {
         if pending.phase == Phase::Observing && !is_of_fetch {
             self.take_fetch_token(index);
         }
-        self.go_on(index, Say::Fetch(Block { number: wanted, more: false, size_exponent }), now, out);
+        self.go_on(
+            index,
+            Say::Fetch(Block {
+                number: wanted,
+                more: false,
+                size_exponent,
+            }),
+            now,
+            out,
+        );
         Verdict::Wait
     }
 
@@ -383,7 +446,10 @@ impl ClientSide {
     }
 
     pub(super) fn forget_fetch(&mut self, index: u32) {
-        let token = self.requests.get_mut(index).and_then(|pending| pending.fetch_token.take());
+        let token = self
+            .requests
+            .get_mut(index)
+            .and_then(|pending| pending.fetch_token.take());
         if let Some(token) = token {
             self.tokens.remove(&token);
         }

@@ -9,7 +9,8 @@ use crate::outgoing::{merged, put};
 use crate::slots::NONE;
 use crate::timers::TimerKind;
 use crate::{
-    Block, ClientNotice, Datagrams, Encoder, Failure, Kind, Observe, OptionOut, Options, RequestId, Value, option,
+    Block, ClientNotice, Datagrams, Encoder, Failure, Kind, Observe, OptionOut, Options, RequestId,
+    Value, option,
 };
 
 /// What a message of a request is for.
@@ -31,7 +32,11 @@ impl Pending {
         let token = self.fetch_token.filter(|_| is_fetch).unwrap_or(self.token);
         // A FETCH is repeated whole for each block of its response. RFC 8132 §2.3
         let repeats = !is_fetch || self.code == crate::Code::FETCH;
-        let (block1, payload) = if repeats { self.part() } else { (None, &[][..]) };
+        let (block1, payload) = if repeats {
+            self.part()
+        } else {
+            (None, &[][..])
+        };
         let observe = match say {
             Say::Request if self.wants_observe => Some(Observe::Register),
             Say::Deregister => Some(Observe::Deregister),
@@ -40,12 +45,21 @@ impl Pending {
         let block2 = match say {
             Say::Fetch(block) => Some(block),
             // Early negotiation, if the blocks are to be smaller than others expect. RFC 7959 §2.4
-            Say::Request if self.size_exponent < Block::SIZE_EXPONENT_MAX && block1.is_none_or(|block| !block.more) => {
-                Some(Block { number: 0, more: false, size_exponent: self.size_exponent })
+            Say::Request
+                if self.size_exponent < Block::SIZE_EXPONENT_MAX
+                    && block1.is_none_or(|block| !block.more) =>
+            {
+                Some(Block {
+                    number: 0,
+                    more: false,
+                    size_exponent: self.size_exponent,
+                })
             }
             _ => None,
         };
-        let size = block1.filter(|block| block.number == 0).map(|_| Value::Uint(self.payload.len() as u32));
+        let size = block1
+            .filter(|block| block.number == 0)
+            .map(|_| Value::Uint(self.payload.len() as u32));
         let own: [Option<OptionOut<'_>>; 5] = [
             observe.map(|observe| (option::OBSERVE, Value::Uint(observe.encode()))),
             block2.map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
@@ -60,7 +74,9 @@ impl Pending {
                 encoder.option(number, value);
             }
         } else {
-            let options: Vec<OptionOut<'_>> = options.map(|(number, value)| (number, Value::Opaque(value))).collect();
+            let options: Vec<OptionOut<'_>> = options
+                .map(|(number, value)| (number, Value::Opaque(value)))
+                .collect();
             for (number, value) in merged(&options, &own) {
                 put(&mut encoder, number, value);
             }
@@ -73,16 +89,24 @@ impl ClientSide {
     /// Sends a message of a request, confirmable or not as the request is; blocks of notifications always are. Says
     /// whether there was room.
     pub(super) fn say(&mut self, index: u32, say: Say, now: Time, out: &mut Datagrams) -> bool {
-        let Some(pending) = self.requests.get(index) else { return false };
+        let Some(pending) = self.requests.get(index) else {
+            return false;
+        };
         let (peer, old) = (pending.peer, pending.sending);
         let is_confirmable = pending.is_confirmable || pending.phase == Phase::Observing;
         if old != NONE {
             self.endpoint.remove(old, now, out);
         }
         let id = self.endpoint.next_id(peer);
-        let kind = if is_confirmable { Kind::Confirmable } else { Kind::NonConfirmable };
+        let kind = if is_confirmable {
+            Kind::Confirmable
+        } else {
+            Kind::NonConfirmable
+        };
         let mut bytes = self.endpoint.buffer();
-        let Some(pending) = self.requests.get_mut(index) else { return false };
+        let Some(pending) = self.requests.get_mut(index) else {
+            return false;
+        };
         pending.write(say, kind, id, &mut bytes);
         pending.id = id;
         pending.sending = NONE;
@@ -91,8 +115,17 @@ impl ClientSide {
             self.wait_until(index, now + self.settings.response_within);
             return true;
         }
-        let sending = self.endpoint.send(peer, id, Owner::Request(index), Content::Encoded(bytes), now, out);
-        let Some(pending) = self.requests.get_mut(index) else { return false };
+        let sending = self.endpoint.send(
+            peer,
+            id,
+            Owner::Request(index),
+            Content::Encoded(bytes),
+            now,
+            out,
+        );
+        let Some(pending) = self.requests.get_mut(index) else {
+            return false;
+        };
         pending.sending = sending.unwrap_or(NONE);
         // An observation keeps the time at which it registers again.
         if pending.phase != Phase::Observing {
@@ -111,12 +144,16 @@ impl ClientSide {
     /// Lets a request wait until then.
     pub(super) fn wait_until(&mut self, index: u32, at: Time) {
         let generation = self.requests.generation(index);
-        let Some(pending) = self.requests.get_mut(index) else { return };
+        let Some(pending) = self.requests.get_mut(index) else {
+            return;
+        };
         pending.deadline = at;
         // A timer that comes up early finds out for itself.
         if at < pending.timer_at {
             pending.timer_at = at;
-            self.endpoint.timers.set(at, TimerKind::Request, index, generation);
+            self.endpoint
+                .timers
+                .set(at, TimerKind::Request, index, generation);
         }
     }
 
@@ -124,14 +161,18 @@ impl ClientSide {
     pub(super) fn fail(&mut self, index: u32, why: Failure, now: Time, out: &mut Datagrams) {
         let request = self.id_of(index);
         if self.end(index, now, out).is_some() {
-            self.notices.push_back(ClientNotice::Failed { request, why });
+            self.notices
+                .push_back(ClientNotice::Failed { request, why });
         }
     }
 
     /// Ends a request.
     pub(super) fn end(&mut self, index: u32, now: Time, out: &mut Datagrams) -> Option<Pending> {
         let mut pending = self.requests.remove(index)?;
-        for buffer in [std::mem::take(&mut pending.options), std::mem::take(&mut pending.payload)] {
+        for buffer in [
+            std::mem::take(&mut pending.options),
+            std::mem::take(&mut pending.payload),
+        ] {
             self.endpoint.give_back(buffer);
         }
         if pending.sending != NONE {
@@ -149,6 +190,9 @@ impl ClientSide {
     }
 
     pub(super) fn id_of(&self, index: u32) -> RequestId {
-        RequestId { index, generation: self.requests.generation(index) }
+        RequestId {
+            index,
+            generation: self.requests.generation(index),
+        }
     }
 }

@@ -11,31 +11,44 @@ const ROUNDS: usize = 30_000;
 
 /// Datagrams worth damaging.
 fn samples() -> Vec<Vec<u8>> {
-    let block = |number: u32, more| Block { number, more, size_exponent: 0 }.encode();
+    let block = |number: u32, more| {
+        Block {
+            number,
+            more,
+            size_exponent: 0,
+        }
+        .encode()
+    };
     vec![
         put(Kind::Confirmable, 1, b"payload"),
         put(Kind::NonConfirmable, 2, b"payload"),
         get(Kind::Confirmable, 3),
         message(Kind::Confirmable, Code::GET, 4, &[1], |e| {
-            e.uint(option::OBSERVE, 0).option(option::URI_PATH, b"t").uint(option::BLOCK2, block(0, false));
+            e.uint(option::OBSERVE, 0)
+                .option(option::URI_PATH, b"t")
+                .uint(option::BLOCK2, block(0, false));
         }),
         message(Kind::Confirmable, Code::GET, 5, &[1], |e| {
             e.uint(option::OBSERVE, 1).option(option::URI_PATH, b"t");
         }),
         with_payload(
             message(Kind::Confirmable, Code::POST, 6, &[2], |e| {
-                e.option(option::URI_PATH, b"t").uint(option::BLOCK1, block(0, true)).uint(option::SIZE1, 40);
+                e.option(option::URI_PATH, b"t")
+                    .uint(option::BLOCK1, block(0, true))
+                    .uint(option::SIZE1, 40);
             }),
             &[7; 16],
         ),
         with_payload(
             message(Kind::Confirmable, Code::POST, 7, &[2], |e| {
-                e.option(option::URI_PATH, b"t").uint(option::BLOCK1, block(1, false));
+                e.option(option::URI_PATH, b"t")
+                    .uint(option::BLOCK1, block(1, false));
             }),
             &[7; 9],
         ),
         message(Kind::Confirmable, Code::POST, 8, &[2], |e| {
-            e.option(option::URI_PATH, b"t").uint(option::BLOCK2, block(1, false));
+            e.option(option::URI_PATH, b"t")
+                .uint(option::BLOCK2, block(1, false));
         }),
         message(Kind::Confirmable, Code::FETCH, 9, &[2], |e| {
             e.uint(option::OBSERVE, 0)
@@ -103,7 +116,9 @@ fn whatever_comes_a_server_goes_on() {
         while open.len() > 5 || (!open.is_empty() && dice.below(3) > 0) {
             let (exchange, observe) = open.pop_front().expect("there is one");
             if observe.is_some()
-                && let Ok(relation) = bench.server.observe(exchange, round as u64, None, bench.now)
+                && let Ok(relation) = bench
+                    .server
+                    .observe(exchange, round as u64, None, bench.now)
             {
                 relations.push(relation);
             }
@@ -111,16 +126,31 @@ fn whatever_comes_a_server_goes_on() {
             let payload = vec![1; [0, 10, 200, 3000][dice.below(4)]];
             match dice.below(10) {
                 0 => bench.server.ignore(exchange, bench.now, &mut bench.out),
-                1 => bench.server.respond_later(exchange, bench.now, &mut bench.out),
-                _ => drop(bench.respond(exchange, &Response { code, options: &[], payload: &payload })),
+                1 => bench
+                    .server
+                    .respond_later(exchange, bench.now, &mut bench.out),
+                _ => drop(bench.respond(
+                    exchange,
+                    &Response {
+                        code,
+                        options: &[],
+                        payload: &payload,
+                    },
+                )),
             }
         }
         if dice.below(3) == 0 && !relations.is_empty() {
             let relation = relations[dice.below(relations.len())];
-            let delivery = [Delivery::Auto, Delivery::Confirmable, Delivery::NonConfirmable][dice.below(3)];
+            let delivery = [
+                Delivery::Auto,
+                Delivery::Confirmable,
+                Delivery::NonConfirmable,
+            ][dice.below(3)];
             let payload = vec![1; [0, 10, 300, 2000][dice.below(4)]];
             match dice.below(12) {
-                0 => bench.server.end_observation(relation, None, bench.now, &mut bench.out),
+                0 => bench
+                    .server
+                    .end_observation(relation, None, bench.now, &mut bench.out),
                 1 => bench.server.nothing_to_notify(relation),
                 2 => bench.server.peer_gone(client_address(n)),
                 _ => drop(bench.notify(relation, &payload, delivery)),
@@ -132,32 +162,49 @@ fn whatever_comes_a_server_goes_on() {
         }
         bench.notices();
         for (to, datagram) in bench.out.iter() {
-            let m =
-                Message::decode(datagram).unwrap_or_else(|e| panic!("seed {SEED} round {round}: {e} {datagram:x?}"));
+            let m = Message::decode(datagram)
+                .unwrap_or_else(|e| panic!("seed {SEED} round {round}: {e} {datagram:x?}"));
             if let Some(peer) = (0..7).find(|n| client_address(*n) == to) {
                 ids.push((peer, m.id));
             }
         }
         ids.drain(..ids.len().saturating_sub(20));
         bench.out.clear();
-        assert!(bench.server.peers() <= 4 && bench.server.relations() <= 8, "seed {SEED} round {round}");
+        assert!(
+            bench.server.peers() <= 4 && bench.server.relations() <= 8,
+            "seed {SEED} round {round}"
+        );
     }
     // When all is over nothing is left but what is remembered.
     bench.wait(Span::from_secs(200));
     for relation in relations {
-        bench.server.end_observation(relation, None, bench.now, &mut bench.out);
+        bench
+            .server
+            .end_observation(relation, None, bench.now, &mut bench.out);
     }
     // Timers of what has ended may come up in vain.
     bench.wait(Span::from_secs(2 * 86_400));
-    assert_eq!((bench.server.relations(), bench.server.poll_timeout()), (0, Time::NEVER), "seed {SEED}");
+    assert_eq!(
+        (bench.server.relations(), bench.server.poll_timeout()),
+        (0, Time::NEVER),
+        "seed {SEED}"
+    );
     assert_eq!(bench.server.peers(), 0, "seed {SEED}");
-    assert!(bench.server.counts().requests > 1000, "{:?}", bench.server.counts());
+    assert!(
+        bench.server.counts().requests > 1000,
+        "{:?}",
+        bench.server.counts()
+    );
 }
 
 #[test]
 fn whatever_comes_a_client_goes_on() {
     let mut dice = Dice::new(SEED);
-    let settings = ClientSettings { response_bytes_max: 500, requests_max: 20, ..ClientSettings::default() };
+    let settings = ClientSettings {
+        response_bytes_max: 500,
+        requests_max: 20,
+        ..ClientSettings::default()
+    };
     let mut client = ClientSide::new(Arc::new(settings), 5);
     let (mut out, mut now) = (Datagrams::new(), Time::from_secs(100));
     let mut asked: VecDeque<Vec<u8>> = VecDeque::new();
@@ -173,15 +220,36 @@ fn whatever_comes_a_client_goes_on() {
                 observe: dice.below(2) == 0,
             };
             open.extend(client.request(server_address(), &request, now, &mut out));
-            open.extend(if dice.below(9) == 0 { client.ping(server_address(), now, &mut out).ok() } else { None });
+            open.extend(if dice.below(9) == 0 {
+                client.ping(server_address(), now, &mut out).ok()
+            } else {
+                None
+            });
         }
         // An answer that fits what was asked, and is damaged then.
-        let question = asked.get(dice.below(asked.len())).cloned().unwrap_or_else(|| vec![0x40, 1, 0, 0]);
+        let question = asked
+            .get(dice.below(asked.len()))
+            .cloned()
+            .unwrap_or_else(|| vec![0x40, 1, 0, 0]);
         let (id, token) = Message::decode(&question).map_or((0, Token::EMPTY), |m| (m.id, m.token));
-        let kind = [Kind::Acknowledgement, Kind::Confirmable, Kind::NonConfirmable, Kind::Reset][dice.below(4)];
-        let code = [Code::CONTENT, Code::CONTINUE, Code::CHANGED, Code::UNAUTHORIZED, Code::EMPTY][dice.below(5)];
-        let value =
-            Block { number: dice.below(4) as u32, more: dice.below(2) == 0, size_exponent: dice.below(8) as u8 };
+        let kind = [
+            Kind::Acknowledgement,
+            Kind::Confirmable,
+            Kind::NonConfirmable,
+            Kind::Reset,
+        ][dice.below(4)];
+        let code = [
+            Code::CONTENT,
+            Code::CONTINUE,
+            Code::CHANGED,
+            Code::UNAUTHORIZED,
+            Code::EMPTY,
+        ][dice.below(5)];
+        let value = Block {
+            number: dice.below(4) as u32,
+            more: dice.below(2) == 0,
+            size_exponent: dice.below(8) as u8,
+        };
         let choice = dice.below(16);
         let datagram = message(kind, code, id, token.as_slice(), |e| {
             if choice & 1 != 0 {
@@ -194,11 +262,16 @@ fn whatever_comes_a_client_goes_on() {
                 e.uint(option::BLOCK2, value.encode());
             }
             if choice & 8 != 0 {
-                e.uint(option::BLOCK1, value.encode()).option(option::ECHO, &[7]);
+                e.uint(option::BLOCK1, value.encode())
+                    .option(option::ECHO, &[7]);
             }
         });
         let datagram = with_payload(datagram, &vec![2; [0, 16, 64, 1024][dice.below(4)]]);
-        let datagram = if dice.below(2) == 0 { damaged(&mut dice, &[datagram]) } else { datagram };
+        let datagram = if dice.below(2) == 0 {
+            damaged(&mut dice, &[datagram])
+        } else {
+            datagram
+        };
         client.handle_datagram(server_address(), &datagram, now, &mut out);
         if dice.below(6) == 0 && !open.is_empty() {
             let request = open[dice.below(open.len())];
@@ -219,7 +292,10 @@ fn whatever_comes_a_client_goes_on() {
         }
         open.drain(..open.len().saturating_sub(10));
         for (_, datagram) in out.iter() {
-            assert!(Message::decode(datagram).is_ok(), "seed {SEED} round {round}: {datagram:x?}");
+            assert!(
+                Message::decode(datagram).is_ok(),
+                "seed {SEED} round {round}: {datagram:x?}"
+            );
             asked.push_back(datagram.to_vec());
         }
         asked.drain(..asked.len().saturating_sub(8));

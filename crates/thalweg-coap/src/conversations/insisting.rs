@@ -4,7 +4,10 @@
 use super::*;
 
 fn settings() -> ServerSettings {
-    ServerSettings { addresses_are_proven: true, ..ServerSettings::default() }
+    ServerSettings {
+        addresses_are_proven: true,
+        ..ServerSettings::default()
+    }
 }
 
 #[test]
@@ -12,18 +15,33 @@ fn an_insistent_notification_is_repeated_sixteen_times_and_never_replaced() {
     let mut bench = Bench::new(settings());
     let relation = bench.observe(0, &[1]);
     bench.out.clear();
-    assert_eq!(bench.notify(relation, b"one", Delivery::Insistent), Notified::Sent { confirmable: true });
-    assert_eq!(bench.notify(relation, b"two", Delivery::Insistent), Notified::Busy);
+    assert_eq!(
+        bench.notify(relation, b"one", Delivery::Insistent),
+        Notified::Sent { confirmable: true }
+    );
+    assert_eq!(
+        bench.notify(relation, b"two", Delivery::Insistent),
+        Notified::Busy
+    );
     // Past MAX_RETRANSMIT and the 93 s in which any other message is given up.
     bench.wait(millis(100_000));
     assert_eq!(bench.notices(), [], "it is still on its way");
     let sent = bench.sent(0);
     assert!(sent.len() > 5, "{}", sent.len());
-    assert!(sent.iter().all(|datagram| datagram == &sent[0]), "the same, under its id");
+    assert!(
+        sent.iter().all(|datagram| datagram == &sent[0]),
+        "the same, under its id"
+    );
     bench.wait(millis(1_000_000));
     let again = bench.sent(0).len();
     assert_eq!(sent.len() + again, usize::from(Delivery::INSISTING));
-    assert!(matches!(bench.notices()[..], [Notice::ObservationEnded { why: ObservationEnd::Silent, .. }]));
+    assert!(matches!(
+        bench.notices()[..],
+        [Notice::ObservationEnded {
+            why: ObservationEnd::Silent,
+            ..
+        }]
+    ));
 }
 
 #[test]
@@ -32,11 +50,23 @@ fn what_waits_behind_an_insistent_notification_may_leave_when_it_is_acknowledged
     let relation = bench.observe(0, &[1]);
     bench.out.clear();
     let _ = bench.notify(relation, b"one", Delivery::Insistent);
-    assert_eq!(bench.notify(relation, b"two", Delivery::Insistent), Notified::Busy);
+    assert_eq!(
+        bench.notify(relation, b"two", Delivery::Insistent),
+        Notified::Busy
+    );
     bench.wait(millis(50_000));
     bench.answer_all(0, Kind::Acknowledgement);
-    assert_eq!(bench.notices(), [Notice::Ready { relation, cookie: 0 }]);
-    assert_eq!(bench.notify(relation, b"two", Delivery::Insistent), Notified::Sent { confirmable: true });
+    assert_eq!(
+        bench.notices(),
+        [Notice::Ready {
+            relation,
+            cookie: 0
+        }]
+    );
+    assert_eq!(
+        bench.notify(relation, b"two", Delivery::Insistent),
+        Notified::Sent { confirmable: true }
+    );
 }
 
 /// A first state, then changes; every registration is answered with the newest, and goes on with what waits.
@@ -49,7 +79,9 @@ struct Counting {
 
 impl Counting {
     fn pump(&mut self, server: &mut ServerSide, now: Time, out: &mut Datagrams) {
-        let Some(relation) = self.relation else { return };
+        let Some(relation) = self.relation else {
+            return;
+        };
         while let Some(first) = self.waiting.front() {
             let body = Arc::new(SharedBody::new(Code::CONTENT, &[], first));
             match server.notify(relation, &body, Delivery::Insistent, now, out) {
@@ -62,14 +94,29 @@ impl Counting {
 }
 
 impl Application for Counting {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         self.relation = server.observe(request.exchange, 1, None, now).ok();
-        let response =
-            Response { code: Code::CONTENT, options: &[(option::MAX_AGE, Value::Uint(1))], payload: &self.newest };
+        let response = Response {
+            code: Code::CONTENT,
+            options: &[(option::MAX_AGE, Value::Uint(1))],
+            payload: &self.newest,
+        };
         server.respond(request.exchange, &response, now, out);
     }
 
-    fn on_notice(&mut self, server: &mut ServerSide, notice: Notice, now: Time, out: &mut Datagrams) {
+    fn on_notice(
+        &mut self,
+        server: &mut ServerSide,
+        notice: Notice,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         if matches!(notice, Notice::Ready { .. }) {
             match self.waiting.is_empty() {
                 true => server.nothing_to_notify(self.relation.expect("there is one")),
@@ -93,16 +140,44 @@ fn who_keeps_all_hears_every_change_in_blocks() {
 }
 
 fn keeps_all(bytes: usize) {
-    let weather = Weather { lost: 25, doubled: 5, delay: [5, 20] };
-    let quick = Transmission { ack_timeout: millis(200), max_retransmit: 10, ..Transmission::default() };
+    let weather = Weather {
+        lost: 25,
+        doubled: 5,
+        delay: [5, 20],
+    };
+    let quick = Transmission {
+        ack_timeout: millis(200),
+        max_retransmit: 10,
+        ..Transmission::default()
+    };
     // Ten repetitions take longer than the default.
     let fetch_within = Span::from_secs(600);
-    let server = ServerSettings { transmission: quick.clone(), fetch_within, ..settings() };
-    let client = ClientSettings { transmission: quick, ..ClientSettings::default() };
+    let server = ServerSettings {
+        transmission: quick.clone(),
+        fetch_within,
+        ..settings()
+    };
+    let client = ClientSettings {
+        transmission: quick,
+        ..ClientSettings::default()
+    };
     for seed in 1..=10 {
-        let mut world = World::new(seed, weather, server.clone(), client.clone(), 1, Counting::default());
+        let mut world = World::new(
+            seed,
+            weather,
+            server.clone(),
+            client.clone(),
+            1,
+            Counting::default(),
+        );
         world.weather.lost = 0;
-        let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: true };
+        let get = RequestOut {
+            code: Code::GET,
+            confirmable: true,
+            options: &[],
+            payload: &[],
+            observe: true,
+        };
         let request = world.request(0, &get);
         world.client(0, |client, _, _| client.keep_all(request));
         world.run_for(millis(500));
@@ -118,11 +193,23 @@ fn keeps_all(bytes: usize) {
         world.run_for(millis(2_000_000));
         let told = world.take_heard(0).into_iter();
         let told: Vec<Vec<u8>> = told
-            .filter_map(|heard| if let Heard::Notification(_, _, body) = heard { Some(body) } else { None })
+            .filter_map(|heard| {
+                if let Heard::Notification(_, _, body) = heard {
+                    Some(body)
+                } else {
+                    None
+                }
+            })
             .collect();
         // The first is the state at the first registration: nothing.
-        let expected: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain((0..100).map(|n| vec![n; bytes])).collect();
-        let short = |all: &[Vec<u8>]| all.iter().map(|body| (body.len(), body.first().copied())).collect::<Vec<_>>();
+        let expected: Vec<Vec<u8>> = std::iter::once(Vec::new())
+            .chain((0..100).map(|n| vec![n; bytes]))
+            .collect();
+        let short = |all: &[Vec<u8>]| {
+            all.iter()
+                .map(|body| (body.len(), body.first().copied()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(short(&told), short(&expected), "seed {seed}");
         assert_eq!(told, expected, "seed {seed}");
     }
@@ -132,27 +219,52 @@ fn keeps_all(bytes: usize) {
 fn what_is_told_has_no_token_and_an_answer_to_it_is_passed_over() {
     let mut client = ClientSide::new(Arc::new(ClientSettings::default()), 9);
     let (mut out, mut datagrams) = (Vec::new(), Datagrams::new());
-    let options = [(option::URI_PATH, Value::Opaque(b"t")), (option::NO_RESPONSE, Value::Uint(26))];
-    client.tell(server_address(), Code::PUT, &options, b"x", START, &mut out).expect("there is room");
+    let options = [
+        (option::URI_PATH, Value::Opaque(b"t")),
+        (option::NO_RESPONSE, Value::Uint(26)),
+    ];
+    client
+        .tell(server_address(), Code::PUT, &options, b"x", START, &mut out)
+        .expect("there is room");
     let told = decoded(&out);
-    assert_eq!((told.kind, told.token.len(), told.payload), (Kind::NonConfirmable, 0, &b"x"[..]));
+    assert_eq!(
+        (told.kind, told.token.len(), told.payload),
+        (Kind::NonConfirmable, 0, &b"x"[..])
+    );
     assert_eq!(client.unanswered(server_address()), out.len() as u32);
     // A server that does not know No-Response.
     let answer = message(Kind::NonConfirmable, Code::CHANGED, 77, &[], |_| {});
-    assert_eq!(client.handle_datagram(server_address(), &answer, START, &mut datagrams), None);
+    assert_eq!(
+        client.handle_datagram(server_address(), &answer, START, &mut datagrams),
+        None
+    );
     assert!(datagrams.is_empty(), "it is not rejected");
-    assert_eq!((client.requests(), client.unanswered(server_address())), (0, 0));
-    let large = client.tell(server_address(), Code::PUT, &options, &[0; 1025], START, &mut out);
+    assert_eq!(
+        (client.requests(), client.unanswered(server_address())),
+        (0, 0)
+    );
+    let large = client.tell(
+        server_address(),
+        Code::PUT,
+        &options,
+        &[0; 1025],
+        START,
+        &mut out,
+    );
     assert_eq!(large, Err(RequestRefused::TooLarge));
 }
 
 #[test]
 fn a_peer_without_a_sign_of_life_is_told_no_more_than_the_allowance() {
-    let settings = ClientSettings { probing_allowance: 500, ..ClientSettings::default() };
+    let settings = ClientSettings {
+        probing_allowance: 500,
+        ..ClientSettings::default()
+    };
     let mut client = ClientSide::new(Arc::new(settings), 9);
     let mut out = Vec::new();
-    let mut tell =
-        |client: &mut ClientSide, now| client.tell(server_address(), Code::PUT, &[], &[0; 95], now, &mut out);
+    let mut tell = |client: &mut ClientSide, now| {
+        client.tell(server_address(), Code::PUT, &[], &[0; 95], now, &mut out)
+    };
     for _ in 0..5 {
         assert_eq!(tell(&mut client, START), Ok(()));
     }
@@ -165,11 +277,27 @@ fn a_peer_without_a_sign_of_life_is_told_no_more_than_the_allowance() {
 /// Round trips of 20 ms: a lost message is sent again after a tenth of a second, where RFC 7252 waits for two.
 #[test]
 fn first_waits_follow_the_round_trip() {
-    let adaptive = Transmission { adaptive_least: Some(millis(100)), ..Transmission::default() };
-    let client = ClientSettings { transmission: adaptive, ..ClientSettings::default() };
-    let weather = Weather { lost: 0, doubled: 0, delay: [10, 10] };
+    let adaptive = Transmission {
+        adaptive_least: Some(millis(100)),
+        ..Transmission::default()
+    };
+    let client = ClientSettings {
+        transmission: adaptive,
+        ..ClientSettings::default()
+    };
+    let weather = Weather {
+        lost: 0,
+        doubled: 0,
+        delay: [10, 10],
+    };
     let mut world = World::new(3, weather, settings(), client, 1, Echoing);
-    let put = RequestOut { code: Code::PUT, confirmable: true, options: &[], payload: b"x", observe: false };
+    let put = RequestOut {
+        code: Code::PUT,
+        confirmable: true,
+        options: &[],
+        payload: b"x",
+        observe: false,
+    };
     for _ in 0..10 {
         world.request(0, &put);
         world.run_for(millis(100));
@@ -194,11 +322,28 @@ fn first_waits_follow_the_round_trip() {
 #[test]
 fn first_waits_do_not_follow_themselves() {
     for seed in 1..=10 {
-        let adaptive = Transmission { nstart: 16, adaptive_least: Some(millis(100)), ..Transmission::default() };
-        let client = ClientSettings { transmission: adaptive, ..ClientSettings::default() };
-        let weather = Weather { lost: 0, doubled: 0, delay: [0, 20] };
+        let adaptive = Transmission {
+            nstart: 16,
+            adaptive_least: Some(millis(100)),
+            ..Transmission::default()
+        };
+        let client = ClientSettings {
+            transmission: adaptive,
+            ..ClientSettings::default()
+        };
+        let weather = Weather {
+            lost: 0,
+            doubled: 0,
+            delay: [0, 20],
+        };
         let mut world = World::new(seed, weather, settings(), client, 1, Echoing);
-        let put = RequestOut { code: Code::PUT, confirmable: true, options: &[], payload: b"x", observe: false };
+        let put = RequestOut {
+            code: Code::PUT,
+            confirmable: true,
+            options: &[],
+            payload: b"x",
+            observe: false,
+        };
         world.request(0, &put);
         world.run_for(millis(100));
         world.weather.lost = 25;
@@ -207,8 +352,15 @@ fn first_waits_do_not_follow_themselves() {
             world.run_for(millis(200));
         }
         world.run_for(millis(5_000));
-        let answers = world.take_heard(0).iter().filter(|heard| matches!(heard, Heard::Response(..))).count();
-        assert!(answers >= 297, "seed {seed}: {answers} of 301 were answered");
+        let answers = world
+            .take_heard(0)
+            .iter()
+            .filter(|heard| matches!(heard, Heard::Response(..)))
+            .count();
+        assert!(
+            answers >= 297,
+            "seed {seed}: {answers} of 301 were answered"
+        );
     }
 }
 
@@ -224,7 +376,12 @@ struct Plant {
 impl Plant {
     fn new(observations: usize, delivery: Delivery) -> Self {
         let waiting = vec![Default::default(); observations];
-        Plant { relations: vec![None; observations], ended: Vec::new(), waiting, delivery }
+        Plant {
+            relations: vec![None; observations],
+            ended: Vec::new(),
+            waiting,
+            delivery,
+        }
     }
 
     fn changes(&mut self, at: usize, body: Vec<u8>) {
@@ -235,7 +392,9 @@ impl Plant {
     }
 
     fn pump(&mut self, at: usize, server: &mut ServerSide, now: Time, out: &mut Datagrams) {
-        let Some(relation) = self.relations[at] else { return };
+        let Some(relation) = self.relations[at] else {
+            return;
+        };
         while let Some(first) = self.waiting[at].front() {
             let body = Arc::new(SharedBody::new(Code::CONTENT, &[], first));
             match server.notify(relation, &body, self.delivery, now, out) {
@@ -248,13 +407,25 @@ impl Plant {
 }
 
 impl Application for Plant {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         let at = usize::from(request.options.get(option::URI_PATH).expect("a path")[0]);
         self.relations[at] = server.observe(request.exchange, at as u64, None, now).ok();
         server.respond(request.exchange, &Response::of(Code::CONTENT), now, out);
     }
 
-    fn on_notice(&mut self, server: &mut ServerSide, notice: Notice, now: Time, out: &mut Datagrams) {
+    fn on_notice(
+        &mut self,
+        server: &mut ServerSide,
+        notice: Notice,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         match notice {
             Notice::Ready { relation, cookie } => match self.waiting[cookie as usize].is_empty() {
                 true => server.nothing_to_notify(relation),
@@ -281,17 +452,47 @@ fn states_in_blocks_come_soon_whatever_is_lost() {
 
 /// Five values a second over fifty observations, for five minutes: none is without news for thirty seconds.
 fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
-    let adaptive = Transmission { nstart: 64, adaptive_least: Some(millis(100)), ..Transmission::default() };
+    let adaptive = Transmission {
+        nstart: 64,
+        adaptive_least: Some(millis(100)),
+        ..Transmission::default()
+    };
     // Addresses have to be proven: while messages are lost, so are the questions.
-    let server = ServerSettings { transmission: adaptive.clone(), ..ServerSettings::default() };
-    let client = ClientSettings { transmission: Transmission { nstart: 16, ..adaptive }, ..ClientSettings::default() };
+    let server = ServerSettings {
+        transmission: adaptive.clone(),
+        ..ServerSettings::default()
+    };
+    let client = ClientSettings {
+        transmission: Transmission {
+            nstart: 16,
+            ..adaptive
+        },
+        ..ClientSettings::default()
+    };
     for seed in 1..=10 {
-        let weather = Weather { lost: 0, doubled: 0, delay };
-        let mut world = World::new(seed, weather, server.clone(), client.clone(), 1, Plant::new(50, delivery));
+        let weather = Weather {
+            lost: 0,
+            doubled: 0,
+            delay,
+        };
+        let mut world = World::new(
+            seed,
+            weather,
+            server.clone(),
+            client.clone(),
+            1,
+            Plant::new(50, delivery),
+        );
         let observe = |world: &mut World<Plant>, at: usize| {
             let path = [at as u8];
             let options = [(option::URI_PATH, Value::Opaque(&path))];
-            let get = RequestOut { code: Code::GET, confirmable: true, options: &options, payload: &[], observe: true };
+            let get = RequestOut {
+                code: Code::GET,
+                confirmable: true,
+                options: &options,
+                payload: &[],
+                observe: true,
+            };
             let request = world.request(0, &get);
             if delivery == Delivery::Insistent {
                 world.client(0, |client, _, _| client.keep_all(request));
@@ -327,7 +528,11 @@ fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
                 }
             }
             let late: Vec<usize> = (0..50).filter(|at| heard[*at] + 150 < n).collect();
-            assert!(late.is_empty(), "seed {seed} at {n}: {late:?}; ended: {:?}", world.application.ended);
+            assert!(
+                late.is_empty(),
+                "seed {seed} at {n}: {late:?}; ended: {:?}",
+                world.application.ended
+            );
         }
     }
 }
@@ -335,11 +540,31 @@ fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
 /// How late each of 200 changes, four seconds apart, comes to an observer of every change that loses a quarter of all
 /// datagrams each way; in milliseconds, the soonest first.
 fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
-    let server = ServerSettings { transmission: transmission.clone(), ..ServerSettings::default() };
-    let weather = Weather { lost: 0, doubled: 0, delay: [25, 30] };
-    let mut world = World::new(seed, weather, server, ClientSettings::default(), 1, Plant::new(1, Delivery::Insistent));
+    let server = ServerSettings {
+        transmission: transmission.clone(),
+        ..ServerSettings::default()
+    };
+    let weather = Weather {
+        lost: 0,
+        doubled: 0,
+        delay: [25, 30],
+    };
+    let mut world = World::new(
+        seed,
+        weather,
+        server,
+        ClientSettings::default(),
+        1,
+        Plant::new(1, Delivery::Insistent),
+    );
     let options = [(option::URI_PATH, Value::Opaque(&[0]))];
-    let get = RequestOut { code: Code::GET, confirmable: true, options: &options, payload: &[], observe: true };
+    let get = RequestOut {
+        code: Code::GET,
+        confirmable: true,
+        options: &options,
+        payload: &[],
+        observe: true,
+    };
     let observation = world.request(0, &get);
     world.client(0, |client, _, _| client.keep_all(observation));
     world.run_for(millis(4_000));
@@ -358,9 +583,17 @@ fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
         for _ in 0..400 {
             world.run_for(millis(10));
             for news in world.take_heard(0) {
-                let Heard::Notification(_, _, body) = news else { continue };
-                let Ok(number) = body.try_into().map(u32::from_be_bytes) else { continue };
-                assert_eq!(number as usize, late.len(), "seed {seed}: each once, in order");
+                let Heard::Notification(_, _, body) = news else {
+                    continue;
+                };
+                let Ok(number) = body.try_into().map(u32::from_be_bytes) else {
+                    continue;
+                };
+                assert_eq!(
+                    number as usize,
+                    late.len(),
+                    "seed {seed}: each once, in order"
+                );
                 late.push(world.now.since(made[number as usize]).nanos() / 1_000_000);
             }
         }
@@ -373,16 +606,27 @@ fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
 #[test]
 fn an_observer_behind_a_lossy_link_is_not_late_by_minutes() {
     let plain = Transmission::default();
-    let adaptive = Transmission { adaptive_least: Some(millis(100)), ..plain.clone() };
+    let adaptive = Transmission {
+        adaptive_least: Some(millis(100)),
+        ..plain.clone()
+    };
     let of = |transmission: &Transmission| {
-        let runs: Vec<Vec<u64>> = (1..=10).map(|seed| latenesses(transmission, seed)).collect();
-        assert!(runs.iter().all(|run| run.len() == 200), "{:?}", runs.iter().map(Vec::len).collect::<Vec<_>>());
+        let runs: Vec<Vec<u64>> = (1..=10)
+            .map(|seed| latenesses(transmission, seed))
+            .collect();
+        assert!(
+            runs.iter().all(|run| run.len() == 200),
+            "{:?}",
+            runs.iter().map(Vec::len).collect::<Vec<_>>()
+        );
         let mut all = runs.concat();
         all.sort_unstable();
         (all[all.len() / 2], all[all.len() - 1])
     };
     let ((slow, slowest), (quick, quickest)) = (of(&plain), of(&adaptive));
-    println!("median and worst lateness: {slow} and {slowest} ms, adaptive {quick} and {quickest} ms");
+    println!(
+        "median and worst lateness: {slow} and {slowest} ms, adaptive {quick} and {quickest} ms"
+    );
     assert!(slow > 10_000, "{slow}");
     assert!(quick < 1_000 && quickest < 120_000, "{quick} {quickest}");
 }

@@ -5,7 +5,10 @@ use super::*;
 const CON: Kind = Kind::Confirmable;
 
 fn bench(change: impl FnOnce(&mut ServerSettings)) -> Bench {
-    let mut settings = ServerSettings { addresses_are_proven: true, ..ServerSettings::default() };
+    let mut settings = ServerSettings {
+        addresses_are_proven: true,
+        ..ServerSettings::default()
+    };
     change(&mut settings);
     Bench::new(settings)
 }
@@ -26,7 +29,10 @@ fn a_stranger_finds_no_room_while_all_peers_are_busy() {
     assert_eq!(decoded(&sent[0]).options.uint(option::MAX_AGE), Some(10));
     assert!(bench.feed(2, &put(Kind::NonConfirmable, 2, b"x")).is_none());
     assert!(bench.sent(2).is_empty());
-    assert_eq!((bench.server.peers(), bench.server.counts().overloaded), (2, 2));
+    assert_eq!(
+        (bench.server.peers(), bench.server.counts().overloaded),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -44,11 +50,26 @@ fn requests_that_wait_for_answers_are_limited_per_peer_and_altogether() {
 fn an_application_that_takes_too_long_is_answered_for() {
     let mut bench = bench(|_| {});
     let datagrams = [put(CON, 1, b"x"), put(Kind::NonConfirmable, 2, b"x")];
-    let exchanges = datagrams.each_ref().map(|datagram| bench.feed(0, datagram).expect("a request").exchange);
+    let exchanges = datagrams
+        .each_ref()
+        .map(|datagram| bench.feed(0, datagram).expect("a request").exchange);
     bench.wait(Span::from_secs(92));
-    assert_eq!(codes(&bench.sent(0))[..3], [Code::EMPTY, Code::SERVICE_UNAVAILABLE, Code::SERVICE_UNAVAILABLE]);
+    assert_eq!(
+        codes(&bench.sent(0))[..3],
+        [
+            Code::EMPTY,
+            Code::SERVICE_UNAVAILABLE,
+            Code::SERVICE_UNAVAILABLE
+        ]
+    );
     let notices = bench.notices();
-    assert!(exchanges.iter().all(|exchange| notices.contains(&Notice::ExchangeExpired { exchange: *exchange })));
+    assert!(
+        exchanges
+            .iter()
+            .all(|exchange| notices.contains(&Notice::ExchangeExpired {
+                exchange: *exchange
+            }))
+    );
     assert!(!bench.respond(exchanges[0], &Response::of(Code::CHANGED)));
     assert_eq!(bench.server.counts().expired, 2);
 }
@@ -68,7 +89,10 @@ fn requests_have_a_rate_per_peer() {
     let accepted = (0..20).filter(|_| ask(&mut bench, 0, CON)).count();
     assert_eq!(accepted, 5);
     let sent = bench.sent(0);
-    let refused: Vec<&Vec<u8>> = sent.iter().filter(|d| decoded(d).code == Code::TOO_MANY_REQUESTS).collect();
+    let refused: Vec<&Vec<u8>> = sent
+        .iter()
+        .filter(|d| decoded(d).code == Code::TOO_MANY_REQUESTS)
+        .collect();
     assert_eq!(refused.len(), 15);
     assert_eq!(decoded(refused[0]).options.uint(option::MAX_AGE), Some(1));
     assert!(!ask(&mut bench, 0, Kind::NonConfirmable));
@@ -85,11 +109,24 @@ fn answers_are_remembered_up_to_a_number_and_a_size() {
     for id in 0..50 {
         let datagram = put(CON, id, b"x");
         let request = bench.feed(0, &datagram).expect("a request");
-        bench.respond(request.exchange, &Response { code: Code::CHANGED, options: &[], payload: &[1; 30] });
+        bench.respond(
+            request.exchange,
+            &Response {
+                code: Code::CHANGED,
+                options: &[],
+                payload: &[1; 30],
+            },
+        );
     }
     assert_eq!(bench.server.counts().remembered_displaced, 47);
-    assert!(bench.feed(0, &put(CON, 49, b"x")).is_none(), "the newest are still known");
-    assert!(bench.feed(0, &put(CON, 40, b"x")).is_some(), "the oldest are not");
+    assert!(
+        bench.feed(0, &put(CON, 49, b"x")).is_none(),
+        "the newest are still known"
+    );
+    assert!(
+        bench.feed(0, &put(CON, 40, b"x")).is_some(),
+        "the oldest are not"
+    );
 }
 
 #[test]
@@ -100,14 +137,23 @@ fn observations_are_limited_per_peer_and_altogether() {
             encoder.uint(option::OBSERVE, 0);
         });
         let request = bench.feed(n, &get).expect("a request");
-        let refused = bench.server.observe(request.exchange, 0, None, bench.now).err();
+        let refused = bench
+            .server
+            .observe(request.exchange, 0, None, bench.now)
+            .err();
         bench.respond(request.exchange, &Response::of(Code::CONTENT));
         let observes = decoded(&bench.sent(n)[0]).options.has(option::OBSERVE);
         assert_eq!(observes, refused.is_none());
         refused
     };
-    assert_eq!([1, 2, 3].map(|token| register(0, token)), [None, None, Some(ObserveRefused::TooManyOfPeer)]);
-    assert_eq!([1, 2].map(|token| register(1, token)), [None, Some(ObserveRefused::TooMany)]);
+    assert_eq!(
+        [1, 2, 3].map(|token| register(0, token)),
+        [None, None, Some(ObserveRefused::TooManyOfPeer)]
+    );
+    assert_eq!(
+        [1, 2].map(|token| register(1, token)),
+        [None, Some(ObserveRefused::TooMany)]
+    );
     assert_eq!(register(0, 1), None, "a renewal is no new one");
 }
 
@@ -115,8 +161,10 @@ fn observations_are_limited_per_peer_and_altogether() {
 fn separate_responses_wait_for_nstart_and_for_room() {
     let mut bench = bench(|s| s.waiting_per_peer = 2);
     let datagrams: Vec<Vec<u8>> = (0..5).map(|id| put(CON, id, b"x")).collect();
-    let exchanges: Vec<ExchangeId> =
-        datagrams.iter().map(|datagram| bench.feed(0, datagram).expect("a request").exchange).collect();
+    let exchanges: Vec<ExchangeId> = datagrams
+        .iter()
+        .map(|datagram| bench.feed(0, datagram).expect("a request").exchange)
+        .collect();
     bench.wait(millis(1001));
     bench.out.clear();
     for exchange in exchanges {
@@ -134,8 +182,14 @@ fn separate_responses_wait_for_nstart_and_for_room() {
 fn confirmable_messages_in_flight_are_limited_altogether() {
     let mut bench = bench(|s| s.sendings_max = 2);
     let relations: Vec<RelationId> = (0..3).map(|n| bench.observe(n, &[1])).collect();
-    let sent: Vec<Notified> = relations.iter().map(|r| bench.notify(*r, b"x", Delivery::Confirmable)).collect();
-    assert_eq!(sent[1..], [Notified::Sent { confirmable: true }, Notified::Busy]);
+    let sent: Vec<Notified> = relations
+        .iter()
+        .map(|r| bench.notify(*r, b"x", Delivery::Confirmable))
+        .collect();
+    assert_eq!(
+        sent[1..],
+        [Notified::Sent { confirmable: true }, Notified::Busy]
+    );
 }
 
 #[test]
@@ -164,7 +218,15 @@ fn block_transfers_are_limited_altogether() {
     let mut bench = bench(|s| s.transfers_max = 2);
     let datagram = |id| {
         let head = message(CON, Code::PUT, id, &[1], |encoder| {
-            encoder.uint(option::BLOCK1, Block { number: 0, more: true, size_exponent: 0 }.encode());
+            encoder.uint(
+                option::BLOCK1,
+                Block {
+                    number: 0,
+                    more: true,
+                    size_exponent: 0,
+                }
+                .encode(),
+            );
         });
         with_payload(head, &[0; 16])
     };
@@ -191,31 +253,68 @@ fn idle_peers_are_forgotten_and_those_with_observations_are_not() {
     bench.wait(Span::from_secs(301));
     bench.server.handle_timeout(bench.now, &mut bench.out);
     assert_eq!(bench.server.peers(), 1);
-    assert!(bench.feed(50, &put(CON, 1, b"x")).is_some(), "its answer is forgotten as well by then");
+    assert!(
+        bench.feed(50, &put(CON, 1, b"x")).is_some(),
+        "its answer is forgotten as well by then"
+    );
 }
 
 #[test]
 fn settings_may_change_on_the_way() {
     let mut bench = bench(|_| {});
     assert!(bench.feed(0, &put(CON, 1, b"x")).is_some());
-    let mut settings = ServerSettings { requests_per_second: 1, request_burst: 1, ..ServerSettings::default() };
+    let mut settings = ServerSettings {
+        requests_per_second: 1,
+        request_burst: 1,
+        ..ServerSettings::default()
+    };
     settings.understood_options.clear();
     bench.server.set_settings(Arc::new(settings));
     assert!(bench.feed(0, &put(CON, 2, b"x")).is_none());
-    assert_eq!(codes(&bench.sent(0)), [Code::BAD_OPTION], "Uri-Path is not understood any more");
+    assert_eq!(
+        codes(&bench.sent(0)),
+        [Code::BAD_OPTION],
+        "Uri-Path is not understood any more"
+    );
 }
 
 #[test]
 fn a_client_has_limits_too() {
-    let settings = ClientSettings { requests_max: 3, waiting_per_peer: 1, peers_max: 2, ..ClientSettings::default() };
+    let settings = ClientSettings {
+        requests_max: 3,
+        waiting_per_peer: 1,
+        peers_max: 2,
+        ..ClientSettings::default()
+    };
     let mut client = ClientSide::new(Arc::new(settings), 1);
     let mut out = Datagrams::new();
-    let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
-    let mut ask = |n| client.request(client_address(n), &get, Time::ZERO, &mut out).err();
-    assert_eq!([0, 0, 0].map(&mut ask), [None, None, Some(RequestRefused::TooMany)], "the queue to one peer");
-    assert_eq!([1, 2].map(&mut ask), [None, Some(RequestRefused::TooMany)], "all requests");
+    let get = RequestOut {
+        code: Code::GET,
+        confirmable: true,
+        options: &[],
+        payload: &[],
+        observe: false,
+    };
+    let mut ask = |n| {
+        client
+            .request(client_address(n), &get, Time::ZERO, &mut out)
+            .err()
+    };
+    assert_eq!(
+        [0, 0, 0].map(&mut ask),
+        [None, None, Some(RequestRefused::TooMany)],
+        "the queue to one peer"
+    );
+    assert_eq!(
+        [1, 2].map(&mut ask),
+        [None, Some(RequestRefused::TooMany)],
+        "all requests"
+    );
     let options = [(option::URI_QUERY, Value::Opaque(&[b'x'; 255][..])); 4];
-    let large = RequestOut { options: &options, ..get };
+    let large = RequestOut {
+        options: &options,
+        ..get
+    };
     let mut client = ClientSide::new(Arc::default(), 1);
     let refused = client.request(client_address(0), &large, Time::ZERO, &mut out);
     assert_eq!(refused, Err(RequestRefused::TooLarge));
@@ -225,16 +324,33 @@ fn a_client_has_limits_too() {
 fn a_peer_that_does_not_answer_is_probed_slowly() {
     let mut client = ClientSide::new(Arc::default(), 1);
     let mut out = Datagrams::new();
-    let non = RequestOut { code: Code::PUT, confirmable: false, options: &[], payload: &[0; 84], observe: false };
-    let mut ask = |client: &mut ClientSide, now| client.request(client_address(0), &non, now, &mut out);
+    let non = RequestOut {
+        code: Code::PUT,
+        confirmable: false,
+        options: &[],
+        payload: &[0; 84],
+        observe: false,
+    };
+    let mut ask =
+        |client: &mut ClientSide, now| client.request(client_address(0), &non, now, &mut out);
     let start = Time::from_secs(1);
-    let sent = (0..1000).filter(|_| ask(&mut client, start).is_ok()).count();
+    let sent = (0..1000)
+        .filter(|_| ask(&mut client, start).is_ok())
+        .count();
     assert_eq!(sent, 40, "4096 bytes");
-    assert_eq!(ask(&mut client, start + Span::from_secs(2)), Err(RequestRefused::Probing));
-    let later = (0..10).filter(|_| ask(&mut client, start + Span::from_secs(200)).is_ok()).count();
+    assert_eq!(
+        ask(&mut client, start + Span::from_secs(2)),
+        Err(RequestRefused::Probing)
+    );
+    let later = (0..10)
+        .filter(|_| ask(&mut client, start + Span::from_secs(200)).is_ok())
+        .count();
     assert_eq!(later, 2, "a byte a second");
     let mut sign = Vec::new();
     empty(&mut sign, Kind::NonConfirmable, 1);
     client.handle_datagram(client_address(0), &sign, start, &mut Datagrams::new());
-    assert!(ask(&mut client, start + Span::from_secs(200)).is_ok(), "it is there");
+    assert!(
+        ask(&mut client, start + Span::from_secs(200)).is_ok(),
+        "it is there"
+    );
 }

@@ -7,7 +7,11 @@ use super::*;
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 fn bad_weather(lost: usize) -> Weather {
-    Weather { lost, doubled: 5, delay: [5, 400] }
+    Weather {
+        lost,
+        doubled: 5,
+        delay: [5, 400],
+    }
 }
 
 /// Counts what was asked for; answers some at once, some later, some much later.
@@ -19,19 +23,46 @@ struct Counting {
 }
 
 fn number_of(payload: &[u8]) -> u32 {
-    payload.first_chunk().map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
+    payload
+        .first_chunk()
+        .map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
 }
 
 impl Counting {
-    fn respond(server: &mut ServerSide, exchange: ExchangeId, number: u32, now: Time, out: &mut Datagrams) {
+    fn respond(
+        server: &mut ServerSide,
+        exchange: ExchangeId,
+        number: u32,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         let payload = number.to_be_bytes();
-        let payload = if number.is_multiple_of(5) { &payload[..] } else { &[] };
-        server.respond(exchange, &Response { code: Code::CHANGED, options: &[], payload }, now, out);
+        let payload = if number.is_multiple_of(5) {
+            &payload[..]
+        } else {
+            &[]
+        };
+        server.respond(
+            exchange,
+            &Response {
+                code: Code::CHANGED,
+                options: &[],
+                payload,
+            },
+            now,
+            out,
+        );
     }
 }
 
 impl Application for Counting {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         let number = number_of(&request.payload);
         *self.done.entry(number).or_default() += 1;
         let wait = match self.dice.get_or_insert_with(|| Dice::new(9)).below(10) {
@@ -39,7 +70,8 @@ impl Application for Counting {
             7 | 8 => 30,
             _ => 5000,
         };
-        self.later.push((now + millis(wait), request.exchange, number));
+        self.later
+            .push((now + millis(wait), request.exchange, number));
     }
 
     fn on_time(&mut self, server: &mut ServerSide, now: Time, out: &mut Datagrams) {
@@ -52,14 +84,34 @@ impl Application for Counting {
     }
 
     fn next(&self) -> Time {
-        self.later.iter().map(|(at, ..)| *at).min().unwrap_or(Time::NEVER)
+        self.later
+            .iter()
+            .map(|(at, ..)| *at)
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 }
 
 /// `each` requests of each of `clients`, one behind the other; returns how many were answered and how many not.
-fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: bool) -> (usize, usize) {
-    let settings = ServerSettings { addresses_are_proven: true, ..ServerSettings::default() };
-    let mut world = World::new(seed, weather, settings, ClientSettings::default(), clients, Counting::default());
+fn publish(
+    seed: u64,
+    weather: Weather,
+    clients: usize,
+    each: u32,
+    confirmable: bool,
+) -> (usize, usize) {
+    let settings = ServerSettings {
+        addresses_are_proven: true,
+        ..ServerSettings::default()
+    };
+    let mut world = World::new(
+        seed,
+        weather,
+        settings,
+        ClientSettings::default(),
+        clients,
+        Counting::default(),
+    );
     let mut next: Vec<u32> = (0..clients as u32).map(|n| n * each).collect();
     let mut waiting: Vec<Option<(RequestId, u32)>> = vec![None; clients];
     let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
@@ -70,7 +122,10 @@ fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: 
                     Heard::Response(request, code, payload) => {
                         let number = waiting[n].expect("one waits").1;
                         assert_eq!(code, Code::CHANGED, "seed {seed}");
-                        assert!(payload.is_empty() || payload == number.to_be_bytes(), "seed {seed}");
+                        assert!(
+                            payload.is_empty() || payload == number.to_be_bytes(),
+                            "seed {seed}"
+                        );
                         (request, true)
                     }
                     Heard::Notice(ClientNotice::Failed { request, .. }) => (request, false),
@@ -88,8 +143,13 @@ fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: 
             if waiting[n].is_none() && next[n] < (n as u32 + 1) * each {
                 let payload = next[n].to_be_bytes();
                 let options = [(option::URI_PATH, Value::Opaque(b"t"))];
-                let request =
-                    RequestOut { code: Code::PUT, confirmable, options: &options, payload: &payload, observe: false };
+                let request = RequestOut {
+                    code: Code::PUT,
+                    confirmable,
+                    options: &options,
+                    payload: &payload,
+                    observe: false,
+                };
                 waiting[n] = Some((world.request(n, &request), next[n]));
                 next[n] += 1;
             }
@@ -97,14 +157,24 @@ fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: 
         if waiting.iter().all(Option::is_none) {
             break;
         }
-        assert!(world.step(Time::NEVER), "seed {seed}: all are waiting and nothing will happen");
+        assert!(
+            world.step(Time::NEVER),
+            "seed {seed}: all are waiting and nothing will happen"
+        );
     }
     let done = &world.application.done;
     for number in &answered {
-        assert_eq!(done.get(number), Some(&1), "seed {seed}: request {number} was answered");
+        assert_eq!(
+            done.get(number),
+            Some(&1),
+            "seed {seed}: request {number} was answered"
+        );
     }
     for number in &failed {
-        assert!(done.get(number).is_none_or(|times| *times == 1), "seed {seed}: request {number} failed");
+        assert!(
+            done.get(number).is_none_or(|times| *times == 1),
+            "seed {seed}: request {number} failed"
+        );
     }
     assert_eq!(answered.len() + failed.len(), clients * each as usize);
     (answered.len(), failed.len())
@@ -114,7 +184,10 @@ fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: 
 fn ten_thousand_requests_at_a_quarter_lost_are_done_once_each() {
     let (answered, failed) = publish(1, bad_weather(25), 10, 1000, true);
     // Both ways: 7/16 of tries fail, and five in a row 1.6 times in a hundred.
-    assert!(failed < 300 && answered > 9700, "{answered} answered, {failed} failed");
+    assert!(
+        failed < 300 && answered > 9700,
+        "{answered} answered, {failed} failed"
+    );
 }
 
 #[test]
@@ -122,7 +195,10 @@ fn requests_over_networks_from_good_to_awful_are_done_once_each() {
     for seed in SEEDS {
         for lost in [0, 10, 50] {
             let (_, failed) = publish(seed, bad_weather(lost), 3, 100, true);
-            assert!(lost > 0 || failed == 0, "seed {seed}: {failed} failed without loss");
+            assert!(
+                lost > 0 || failed == 0,
+                "seed {seed}: {failed} failed without loss"
+            );
         }
     }
 }
@@ -131,7 +207,10 @@ fn requests_over_networks_from_good_to_awful_are_done_once_each() {
 fn requests_that_are_not_confirmable_are_done_at_most_once() {
     for seed in SEEDS {
         let (answered, failed) = publish(seed, bad_weather(25), 4, 200, false);
-        assert!(answered > 200 && failed > 50, "seed {seed}: {answered} {failed}");
+        assert!(
+            answered > 200 && failed > 50,
+            "seed {seed}: {answered} {failed}"
+        );
     }
 }
 
@@ -159,9 +238,17 @@ impl Stateful {
 }
 
 impl Application for Stateful {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         if request.observe == Some(Observe::Register) {
-            let relation = server.observe(request.exchange, 7, None, now).expect("room");
+            let relation = server
+                .observe(request.exchange, 7, None, now)
+                .expect("room");
             if request.relation.is_none() {
                 self.relations.push(relation);
             }
@@ -170,16 +257,30 @@ impl Application for Stateful {
         let payload = self.payload();
         server.respond(
             request.exchange,
-            &Response { code: Code::CONTENT, options: &options, payload: &payload },
+            &Response {
+                code: Code::CONTENT,
+                options: &options,
+                payload: &payload,
+            },
             now,
             out,
         );
     }
 
-    fn on_notice(&mut self, server: &mut ServerSide, notice: Notice, now: Time, out: &mut Datagrams) {
+    fn on_notice(
+        &mut self,
+        server: &mut ServerSide,
+        notice: Notice,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         match notice {
-            Notice::Ready { relation, .. } | Notice::CheckDue { relation, .. } => self.tell(server, relation, now, out),
-            Notice::ObservationEnded { relation, .. } => self.relations.retain(|other| *other != relation),
+            Notice::Ready { relation, .. } | Notice::CheckDue { relation, .. } => {
+                self.tell(server, relation, now, out)
+            }
+            Notice::ObservationEnded { relation, .. } => {
+                self.relations.retain(|other| *other != relation)
+            }
             other => panic!("it answers at once: {other:?}"),
         }
     }
@@ -208,8 +309,21 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
     .take(100)
     .collect();
     changes.reverse();
-    let app = Stateful { state: 0, payload_len, delivery, changes, relations: Vec::new() };
-    let mut world = World::new(seed, bad_weather(lost), ServerSettings::default(), ClientSettings::default(), 4, app);
+    let app = Stateful {
+        state: 0,
+        payload_len,
+        delivery,
+        changes,
+        relations: Vec::new(),
+    };
+    let mut world = World::new(
+        seed,
+        bad_weather(lost),
+        ServerSettings::default(),
+        ClientSettings::default(),
+        4,
+        app,
+    );
     let get = RequestOut {
         code: Code::GET,
         confirmable: true,
@@ -231,7 +345,11 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
                     Heard::Notification(_, code, payload) => {
                         assert_eq!(code, Code::CONTENT);
                         let state = number_of(&payload);
-                        assert_eq!(payload[4..], body(payload_len.max(4), u64::from(state))[4..], "seed {seed}");
+                        assert_eq!(
+                            payload[4..],
+                            body(payload_len.max(4), u64::from(state))[4..],
+                            "seed {seed}"
+                        );
                         assert!(state >= *newest, "seed {seed}: {state} after {newest}");
                         *newest = state;
                         seen += 1;

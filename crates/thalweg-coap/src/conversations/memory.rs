@@ -19,14 +19,23 @@ fn records_are_small() {
 fn crowd(n: usize) -> (Bench, Vec<RelationId>) {
     let mut bench = Bench::new(ServerSettings::default());
     let get = message(Kind::Confirmable, Code::GET, 7, &[1, 2, 3, 4], |encoder| {
-        encoder.uint(option::OBSERVE, 0).option(option::URI_PATH, b"t");
+        encoder
+            .uint(option::OBSERVE, 0)
+            .option(option::URI_PATH, b"t");
     });
     let relations = (0..n)
         .map(|n| {
             let from = SocketAddr::from(([10, (n >> 16) as u8, (n >> 8) as u8, n as u8], 5683));
-            let event = bench.server.handle_datagram(from, &get, bench.now, &mut bench.out);
-            let Some(Event::Request(request)) = event else { panic!("no request of {n}") };
-            let relation = bench.server.observe(request.exchange, n as u64, None, bench.now).expect("room");
+            let event = bench
+                .server
+                .handle_datagram(from, &get, bench.now, &mut bench.out);
+            let Some(Event::Request(request)) = event else {
+                panic!("no request of {n}")
+            };
+            let relation = bench
+                .server
+                .observe(request.exchange, n as u64, None, bench.now)
+                .expect("room");
             bench.respond(request.exchange, &Response::of(Code::CONTENT));
             bench.out.clear();
             relation
@@ -39,12 +48,19 @@ fn crowd(n: usize) -> (Bench, Vec<RelationId>) {
 fn a_hundred_thousand_observers_cost_less_than_300_bytes_each() {
     let (mut bench, relations) = crowd(100_000);
     let idle = bench.server.bytes();
-    assert!(idle.total() / 100_000 < 300, "{} {idle:?}", idle.total() / 100_000);
+    assert!(
+        idle.total() / 100_000 < 300,
+        "{} {idle:?}",
+        idle.total() / 100_000
+    );
     // All of them told at once, confirmably; they share the body, which is too small for a question before it.
     let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &[0; 16]));
     let mut acknowledgements = Vec::new();
     for relation in &relations {
-        let notified = bench.server.notify(*relation, &body, Delivery::Auto, bench.now, &mut bench.out);
+        let notified =
+            bench
+                .server
+                .notify(*relation, &body, Delivery::Auto, bench.now, &mut bench.out);
         assert_eq!(notified, Notified::Sent { confirmable: true });
         for (to, datagram) in bench.out.iter() {
             let mut answer = Vec::new();
@@ -57,21 +73,31 @@ fn a_hundred_thousand_observers_cost_less_than_300_bytes_each() {
     let each = (flying.total() - idle.total()) / 100_000;
     assert!(each < 180, "{each} for a message in flight: {flying:?}");
     for (from, answer) in &acknowledgements {
-        bench.server.handle_datagram(*from, answer, bench.now, &mut bench.out);
+        bench
+            .server
+            .handle_datagram(*from, answer, bench.now, &mut bench.out);
         bench.notices();
     }
     bench.wait(Span::from_secs(5));
     let after = bench.server.bytes();
-    assert!(after.total() < idle.total() + 100_000 * 10, "{idle:?} became {after:?}");
+    assert!(
+        after.total() < idle.total() + 100_000 * 10,
+        "{idle:?} became {after:?}"
+    );
 }
 
 #[test]
 fn requests_in_the_steady_state_allocate_nothing() {
-    let mut bench = Bench::new(ServerSettings { remembered_max: 1000, ..ServerSettings::default() });
+    let mut bench = Bench::new(ServerSettings {
+        remembered_max: 1000,
+        ..ServerSettings::default()
+    });
     let mut bytes = Vec::new();
     for id in 0..5000_u16 {
         let datagram = put(Kind::Confirmable, id, &[0; 60]);
-        let request = bench.feed(usize::from(id % 10), &datagram).expect("a request");
+        let request = bench
+            .feed(usize::from(id % 10), &datagram)
+            .expect("a request");
         bench.respond(request.exchange, &Response::of(Code::CHANGED));
         bench.out.clear();
         if id % 1000 == 999 {
@@ -85,8 +111,19 @@ fn requests_in_the_steady_state_allocate_nothing() {
 fn a_remembered_answer_costs_32_bytes_and_its_place_in_the_table() {
     let mut all = Remembered::default();
     for n in 0..100_000_u64 {
-        let key = Key { peer: n << 20, id: 7, fingerprint: 9 };
-        all.insert(key, Again::Respond(Code::CHANGED), &[], Time::ZERO, 1 << 20, 1 << 20);
+        let key = Key {
+            peer: n << 20,
+            id: 7,
+            fingerprint: 9,
+        };
+        all.insert(
+            key,
+            Again::Respond(Code::CHANGED),
+            &[],
+            Time::ZERO,
+            1 << 20,
+            1 << 20,
+        );
     }
     // Rings and tables double; half of the places are empty at worst.
     assert!(all.bytes() / 100_000 <= 56, "{}", all.bytes() / 100_000);
@@ -94,12 +131,17 @@ fn a_remembered_answer_costs_32_bytes_and_its_place_in_the_table() {
 
 #[test]
 fn timers_of_what_has_ended_do_not_pile_up() {
-    let mut bench = Bench::new(ServerSettings { addresses_are_proven: true, ..ServerSettings::default() });
+    let mut bench = Bench::new(ServerSettings {
+        addresses_are_proven: true,
+        ..ServerSettings::default()
+    });
     let mut most = 0;
     for _ in 0..20_000 {
         let relation = bench.observe(0, &[1]);
         let _ = bench.notify(relation, b"x", Delivery::Confirmable);
-        bench.server.end_observation(relation, None, bench.now, &mut bench.out);
+        bench
+            .server
+            .end_observation(relation, None, bench.now, &mut bench.out);
         bench.out.clear();
         most = most.max(bench.server.bytes().timers);
     }

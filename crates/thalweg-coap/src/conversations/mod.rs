@@ -55,8 +55,21 @@ type Flight = Reverse<(Time, u64, SocketAddr, SocketAddr, Vec<u8>)>;
 
 /// What the application of a server does in a test.
 trait Application {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams);
-    fn on_notice(&mut self, _server: &mut ServerSide, _notice: Notice, _now: Time, _out: &mut Datagrams) {}
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    );
+    fn on_notice(
+        &mut self,
+        _server: &mut ServerSide,
+        _notice: Notice,
+        _now: Time,
+        _out: &mut Datagrams,
+    ) {
+    }
     /// Something that it does by itself at [`Application::next`].
     fn on_time(&mut self, _server: &mut ServerSide, _now: Time, _out: &mut Datagrams) {}
     fn next(&self) -> Time {
@@ -89,7 +102,14 @@ struct World<A> {
 }
 
 impl<A: Application> World<A> {
-    fn new(seed: u64, weather: Weather, server: ServerSettings, client: ClientSettings, n: usize, app: A) -> Self {
+    fn new(
+        seed: u64,
+        weather: Weather,
+        server: ServerSettings,
+        client: ClientSettings,
+        n: usize,
+        app: A,
+    ) -> Self {
         let client = Arc::new(client);
         World {
             now: START,
@@ -99,7 +119,9 @@ impl<A: Application> World<A> {
             sent: 0,
             server: ServerSide::new(Arc::new(server), seed),
             application: app,
-            clients: (0..n).map(|at| ClientSide::new(client.clone(), seed ^ (at as u64 + 1) << 32)).collect(),
+            clients: (0..n)
+                .map(|at| ClientSide::new(client.clone(), seed ^ (at as u64 + 1) << 32))
+                .collect(),
             heard: vec![Vec::new(); n],
             server_bytes: 0,
         }
@@ -111,21 +133,30 @@ impl<A: Application> World<A> {
             if from == server_address() {
                 self.server_bytes += bytes.len() as u64;
             }
-            let copies = if self.dice.below(100) < self.weather.doubled { 2 } else { 1 };
+            let copies = if self.dice.below(100) < self.weather.doubled {
+                2
+            } else {
+                1
+            };
             for _ in 0..copies {
                 if self.dice.below(100) >= self.weather.lost {
                     let [least, most] = self.weather.delay;
                     let delay = least + self.dice.below(most - least + 1);
                     self.sent += 1;
                     let at = self.now + millis(delay as u64);
-                    self.flights.push(Reverse((at, self.sent, from, to, bytes.to_vec())));
+                    self.flights
+                        .push(Reverse((at, self.sent, from, to, bytes.to_vec())));
                 }
             }
         }
     }
 
     /// Does something with a client.
-    fn client<T>(&mut self, n: usize, act: impl FnOnce(&mut ClientSide, Time, &mut Datagrams) -> T) -> T {
+    fn client<T>(
+        &mut self,
+        n: usize,
+        act: impl FnOnce(&mut ClientSide, Time, &mut Datagrams) -> T,
+    ) -> T {
         let mut out = Datagrams::new();
         let done = act(&mut self.clients[n], self.now, &mut out);
         self.listen(n);
@@ -134,15 +165,22 @@ impl<A: Application> World<A> {
     }
 
     fn request(&mut self, n: usize, request: &RequestOut<'_>) -> RequestId {
-        self.client(n, |client, now, out| client.request(server_address(), request, now, out)).expect("there is room")
+        self.client(n, |client, now, out| {
+            client.request(server_address(), request, now, out)
+        })
+        .expect("there is room")
     }
 
     /// Does something with the server.
-    fn serve<T>(&mut self, act: impl FnOnce(&mut A, &mut ServerSide, Time, &mut Datagrams) -> T) -> T {
+    fn serve<T>(
+        &mut self,
+        act: impl FnOnce(&mut A, &mut ServerSide, Time, &mut Datagrams) -> T,
+    ) -> T {
         let mut out = Datagrams::new();
         let done = act(&mut self.application, &mut self.server, self.now, &mut out);
         while let Some(notice) = self.server.poll_event() {
-            self.application.on_notice(&mut self.server, notice, self.now, &mut out);
+            self.application
+                .on_notice(&mut self.server, notice, self.now, &mut out);
         }
         self.carry(server_address(), &out);
         done
@@ -156,7 +194,10 @@ impl<A: Application> World<A> {
 
     /// Lets the next thing happen; says whether there was one before `until`.
     fn step(&mut self, until: Time) -> bool {
-        let arrival = self.flights.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
+        let arrival = self
+            .flights
+            .peek()
+            .map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let timers = self.clients.iter().map(ClientSide::poll_timeout);
         let own = self.server.poll_timeout().min(self.application.next());
         let next = timers.fold(arrival.min(own), Time::min);
@@ -166,22 +207,36 @@ impl<A: Application> World<A> {
         self.now = self.now.max(next);
         let now = self.now;
         if arrival <= next {
-            let Some(Reverse((_, _, from, to, bytes))) = self.flights.pop() else { return false };
+            let Some(Reverse((_, _, from, to, bytes))) = self.flights.pop() else {
+                return false;
+            };
             if to == server_address() {
                 self.serve(|app, server, now, out| {
-                    if let Some(Event::Request(request)) = server.handle_datagram(from, &bytes, now, out) {
+                    if let Some(Event::Request(request)) =
+                        server.handle_datagram(from, &bytes, now, out)
+                    {
                         app.on_request(server, request, now, out);
                     }
                 });
             } else {
-                let n = (0..self.clients.len()).find(|n| client_address(*n) == to).expect("a client");
+                let n = (0..self.clients.len())
+                    .find(|n| client_address(*n) == to)
+                    .expect("a client");
                 let mut out = Datagrams::new();
                 match self.clients[n].handle_datagram(from, &bytes, now, &mut out) {
                     Some(ClientEvent::Response(r)) => {
-                        self.heard[n].push(Heard::Response(r.request, r.code, r.payload.into_owned()));
+                        self.heard[n].push(Heard::Response(
+                            r.request,
+                            r.code,
+                            r.payload.into_owned(),
+                        ));
                     }
                     Some(ClientEvent::Notification(r)) => {
-                        self.heard[n].push(Heard::Notification(r.request, r.code, r.payload.into_owned()));
+                        self.heard[n].push(Heard::Notification(
+                            r.request,
+                            r.code,
+                            r.payload.into_owned(),
+                        ));
                     }
                     None => {}
                 }
@@ -222,9 +277,28 @@ impl<A: Application> World<A> {
 struct Echoing;
 
 impl Application for Echoing {
-    fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
-        let code = if request.code == Code::GET { Code::CONTENT } else { Code::CHANGED };
-        server.respond(request.exchange, &Response { code, options: &[], payload: &request.payload }, now, out);
+    fn on_request(
+        &mut self,
+        server: &mut ServerSide,
+        request: Request<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let code = if request.code == Code::GET {
+            Code::CONTENT
+        } else {
+            Code::CHANGED
+        };
+        server.respond(
+            request.exchange,
+            &Response {
+                code,
+                options: &[],
+                payload: &request.payload,
+            },
+            now,
+            out,
+        );
     }
 }
 
@@ -237,17 +311,24 @@ struct Bench {
 
 impl Bench {
     fn new(settings: ServerSettings) -> Self {
-        Bench { server: ServerSide::new(Arc::new(settings), 42), now: START, out: Datagrams::new() }
+        Bench {
+            server: ServerSide::new(Arc::new(settings), 42),
+            now: START,
+            out: Datagrams::new(),
+        }
     }
 
     /// Feeds a datagram of client `n`; gives the request that comes out of it.
     fn feed<'b>(&mut self, n: usize, datagram: &'b [u8]) -> Option<Request<'b>> {
-        let event = self.server.handle_datagram(client_address(n), datagram, self.now, &mut self.out);
+        let event =
+            self.server
+                .handle_datagram(client_address(n), datagram, self.now, &mut self.out);
         event.map(|Event::Request(request)| request)
     }
 
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>) -> bool {
-        self.server.respond(exchange, response, self.now, &mut self.out)
+        self.server
+            .respond(exchange, response, self.now, &mut self.out)
     }
 
     /// Lets time pass, with everything that is due.
@@ -262,7 +343,11 @@ impl Bench {
 
     /// What has been sent to client `n` since the last time.
     fn sent(&mut self, n: usize) -> Vec<Vec<u8>> {
-        let sent = self.out.iter().filter(|(to, _)| *to == client_address(n)).map(|(_, bytes)| bytes.to_vec());
+        let sent = self
+            .out
+            .iter()
+            .filter(|(to, _)| *to == client_address(n))
+            .map(|(_, bytes)| bytes.to_vec());
         let sent = sent.collect();
         self.out.clear();
         sent
@@ -274,18 +359,37 @@ impl Bench {
 
     /// Registers client `n` with a token; answers 2.05 "0".
     fn observe(&mut self, n: usize, token: &[u8]) -> RelationId {
-        let get = message(Kind::Confirmable, Code::GET, 0x1000 + u16::from(token[0]), token, |encoder| {
-            encoder.uint(option::OBSERVE, 0).option(option::URI_PATH, b"t");
-        });
+        let get = message(
+            Kind::Confirmable,
+            Code::GET,
+            0x1000 + u16::from(token[0]),
+            token,
+            |encoder| {
+                encoder
+                    .uint(option::OBSERVE, 0)
+                    .option(option::URI_PATH, b"t");
+            },
+        );
         let request = self.feed(n, &get).expect("a request");
-        let relation = self.server.observe(request.exchange, n as u64, None, self.now).expect("accepted");
-        self.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: b"0" });
+        let relation = self
+            .server
+            .observe(request.exchange, n as u64, None, self.now)
+            .expect("accepted");
+        self.respond(
+            request.exchange,
+            &Response {
+                code: Code::CONTENT,
+                options: &[],
+                payload: b"0",
+            },
+        );
         relation
     }
 
     fn notify(&mut self, relation: RelationId, payload: &[u8], delivery: Delivery) -> Notified {
         let body = Arc::new(SharedBody::new(Code::CONTENT, &[], payload));
-        self.server.notify(relation, &body, delivery, self.now, &mut self.out)
+        self.server
+            .notify(relation, &body, delivery, self.now, &mut self.out)
     }
 
     /// Client `n` acknowledges or rejects whatever confirmable messages came.
@@ -305,7 +409,13 @@ impl Bench {
     }
 }
 
-fn message(kind: Kind, code: Code, id: u16, token: &[u8], write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+fn message(
+    kind: Kind,
+    code: Code,
+    id: u16,
+    token: &[u8],
+    write: impl FnOnce(&mut Encoder<'_>),
+) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::start(&mut out, kind, code, id, Token::new(token).expect("short"));
     write(&mut encoder);

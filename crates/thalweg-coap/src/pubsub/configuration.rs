@@ -39,7 +39,8 @@ impl Configuration {
             Ok(())
         })?;
         for property in [Property::TopicName, Property::ResourceType] {
-            made.field(property).ok_or(Refusal::of(property, Unfit::Missing))?;
+            made.field(property)
+                .ok_or(Refusal::of(property, Unfit::Missing))?;
         }
         made.checked()
     }
@@ -86,7 +87,8 @@ impl Configuration {
 
     /// Seconds after which a notification must be confirmable, said or not.
     pub fn observer_check_secs(&self) -> u32 {
-        self.observer_check.map_or(OBSERVER_CHECK_DEFAULT, NonZeroU32::get)
+        self.observer_check
+            .map_or(OBSERVER_CHECK_DEFAULT, NonZeroU32::get)
     }
 
     /// Whether a property has a value.
@@ -139,7 +141,10 @@ impl Configuration {
     fn checked(self) -> Result<Configuration, Refusal> {
         // §2.2.1: when there is a first value, there must be its format.
         if self.initialize.is_some() && self.content_format.is_none() {
-            return Err(Refusal::of(Property::TopicContentFormat, Unfit::FormatMissing));
+            return Err(Refusal::of(
+                Property::TopicContentFormat,
+                Unfit::FormatMissing,
+            ));
         }
         Ok(self)
     }
@@ -149,11 +154,15 @@ impl Configuration {
             Property::TopicName => said(&self.name),
             Property::TopicData => said(&self.data),
             Property::ResourceType => said(&self.resource_type),
-            Property::TopicContentFormat => self.content_format.map(|format| Field::Number(format.into())),
+            Property::TopicContentFormat => self
+                .content_format
+                .map(|format| Field::Number(format.into())),
             Property::TopicType => self.topic_type.as_deref().map(Field::Text),
             Property::ExpirationDate => self.expiration.map(Field::Number),
             Property::MaxSubscribers => self.max_subscribers.map(|max| Field::Number(max.into())),
-            Property::ObserverCheck => self.observer_check.map(|seconds| Field::Number(seconds.get().into())),
+            Property::ObserverCheck => self
+                .observer_check
+                .map(|seconds| Field::Number(seconds.get().into())),
             Property::Initialize => self.initialize.as_deref().map(Field::Bytes),
         }
     }
@@ -174,7 +183,9 @@ impl Configuration {
             Property::TopicName => self.name = text.unwrap_or_default(),
             Property::TopicData => self.data = text.unwrap_or_default(),
             Property::ResourceType => self.resource_type = text.unwrap_or_default(),
-            Property::TopicContentFormat => self.content_format = small.and_then(|format| u16::try_from(format).ok()),
+            Property::TopicContentFormat => {
+                self.content_format = small.and_then(|format| u16::try_from(format).ok())
+            }
             Property::TopicType => self.topic_type = text,
             Property::ExpirationDate => self.expiration = number,
             Property::MaxSubscribers => self.max_subscribers = small,
@@ -201,7 +212,8 @@ fn read(
     let mut seen = Selection::NONE;
     walk::read_map(payload, |label, input| {
         // §2.4.3: what is unrecognized is refused; conf-filter is no property of a topic.
-        let property = Property::with_label(label).ok_or(Refusal::of_payload(Unfit::Unknown(label)))?;
+        let property =
+            Property::with_label(label).ok_or(Refusal::of_payload(Unfit::Unknown(label)))?;
         if seen.contains(property) {
             return Err(Refusal::of(property, Unfit::Twice));
         }

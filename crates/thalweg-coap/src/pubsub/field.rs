@@ -24,7 +24,10 @@ const DATE_MAX: u64 = 253_402_300_799;
 
 impl<'b> Field<'b> {
     /// Reads the value of a property; nothing if it is null.
-    pub(super) fn read(property: Property, input: &mut Decoder<'b>) -> Result<Option<Field<'b>>, Refusal> {
+    pub(super) fn read(
+        property: Property,
+        input: &mut Decoder<'b>,
+    ) -> Result<Option<Field<'b>>, Refusal> {
         let found = input.datatype().map_err(walk::damaged)?;
         if found == Type::Null {
             input.null().map_err(walk::damaged)?;
@@ -69,7 +72,9 @@ impl<'b> Field<'b> {
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
         match self {
             Field::Text(text) => out.str(text)?,
-            Field::Number(seconds) if property.shape() == Shape::Date => out.tag(Tag::new(EPOCH))?.u64(seconds)?,
+            Field::Number(seconds) if property.shape() == Shape::Date => {
+                out.tag(Tag::new(EPOCH))?.u64(seconds)?
+            }
             Field::Number(number) => out.u64(number)?,
             Field::Bytes(bytes) => out.bytes(bytes)?,
         };
@@ -98,7 +103,9 @@ fn read_seconds<'b>(property: Property, input: &mut Decoder<'b>) -> Result<Field
             }
             seconds as u64
         }
-        Type::I8 | Type::I16 | Type::I32 | Type::I64 => return Err(Refusal::of(property, Unfit::OutOfRange)),
+        Type::I8 | Type::I16 | Type::I32 | Type::I64 => {
+            return Err(Refusal::of(property, Unfit::OutOfRange));
+        }
         _ => return Err(Refusal::of(property, Unfit::WrongType)),
     };
     if seconds > DATE_MAX {

@@ -57,11 +57,14 @@ impl TopicFilter {
     /// Whether a topic is asked for.
     pub fn matches(&self, topic: &Configuration) -> bool {
         !self.nothing
-            && Property::ALL.into_iter().all(|property| !self.present.contains(property) || topic.has(property))
-            && self
-                .wanted
-                .iter()
-                .all(|(property, value)| topic.field(*property).is_some_and(|is| is.means(*property, value.field())))
+            && Property::ALL
+                .into_iter()
+                .all(|property| !self.present.contains(property) || topic.has(property))
+            && self.wanted.iter().all(|(property, value)| {
+                topic
+                    .field(*property)
+                    .is_some_and(|is| is.means(*property, value.field()))
+            })
     }
 }
 

@@ -66,7 +66,9 @@ impl Property {
 
     /// The property with a label.
     pub fn with_label(label: i128) -> Option<Property> {
-        usize::try_from(label).ok().and_then(|at| Property::ALL.get(at).copied())
+        usize::try_from(label)
+            .ok()
+            .and_then(|at| Property::ALL.get(at).copied())
     }
 
     /// What the draft calls it.
@@ -86,18 +88,33 @@ impl Property {
 
     /// Whether it stays as it was when the topic was made, §2.5.3.
     pub const fn is_immutable(self) -> bool {
-        matches!(self, Property::TopicName | Property::TopicData | Property::ResourceType)
+        matches!(
+            self,
+            Property::TopicName | Property::TopicData | Property::ResourceType
+        )
     }
 
     /// Draft §4, Table 1; the bounds are those of what the number means.
     pub(super) const fn shape(self) -> Shape {
         match self {
-            Property::TopicName | Property::TopicData | Property::ResourceType | Property::TopicType => Shape::Text,
-            Property::TopicContentFormat => Shape::Number { min: 0, max: u16::MAX as u64 },
+            Property::TopicName
+            | Property::TopicData
+            | Property::ResourceType
+            | Property::TopicType => Shape::Text,
+            Property::TopicContentFormat => Shape::Number {
+                min: 0,
+                max: u16::MAX as u64,
+            },
             Property::ExpirationDate => Shape::Date,
-            Property::MaxSubscribers => Shape::Number { min: 0, max: u32::MAX as u64 },
+            Property::MaxSubscribers => Shape::Number {
+                min: 0,
+                max: u32::MAX as u64,
+            },
             // §2.2.1: greater than 0.
-            Property::ObserverCheck => Shape::Number { min: 1, max: u32::MAX as u64 },
+            Property::ObserverCheck => Shape::Number {
+                min: 1,
+                max: u32::MAX as u64,
+            },
             Property::Initialize => Shape::Bytes,
         }
     }
@@ -153,7 +170,9 @@ impl Selection {
 
 impl FromIterator<Property> for Selection {
     fn from_iter<I: IntoIterator<Item = Property>>(properties: I) -> Self {
-        properties.into_iter().fold(Selection::NONE, Selection::with)
+        properties
+            .into_iter()
+            .fold(Selection::NONE, Selection::with)
     }
 }
 

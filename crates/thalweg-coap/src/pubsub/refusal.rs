@@ -55,11 +55,17 @@ pub enum Unfit {
 
 impl Refusal {
     pub(super) const fn of(property: Property, why: Unfit) -> Refusal {
-        Refusal { property: Some(property), why }
+        Refusal {
+            property: Some(property),
+            why,
+        }
     }
 
     pub(super) const fn of_payload(why: Unfit) -> Refusal {
-        Refusal { property: None, why }
+        Refusal {
+            property: None,
+            why,
+        }
     }
 
     /// The code of the answer; this is its diagnostic payload.

@@ -6,8 +6,7 @@ use std::num::NonZeroU32;
 
 /// The examples of §2.4 and §2.5, as CBOR.
 const CREATE: &str = "a200726c6976696e672d726f6f6d2d73656e736f72026c636f72652e70732e64617461";
-const CREATED: &str =
-    "a300726c6976696e672d726f6f6d2d73656e736f7201702f70732f646174612f31626430643664026c636f72652e70732e64617461";
+const CREATED: &str = "a300726c6976696e672d726f6f6d2d73656e736f7201702f70732f646174612f31626430643664026c636f72652e70732e64617461";
 const GOT: &str = "a700726c6976696e672d726f6f6d2d73656e736f7201702f70732f646174612f31626430643664026c636f72652e70732e6461\
                    7461031870046b74656d706572617475726505c11a6428c57f061864";
 const FETCH_TOPIC: &str = "a109820103";
@@ -20,7 +19,10 @@ const IPATCHED: &str = "a800726c6976696e672d726f6f6d2d73656e736f7201702f70732f64
                         64617461031870046b74656d706572617475726505c11a65dfc8ff0605071a00015180";
 
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"))
+        .collect()
 }
 
 fn read(hex: &str) -> Configuration {
@@ -35,13 +37,18 @@ fn written(configuration: &Configuration) -> Vec<u8> {
 
 /// The words with which a map for a new topic is refused.
 fn refused(hex: &str) -> String {
-    Configuration::decode(&bytes(hex)).expect_err("illegal").to_string()
+    Configuration::decode(&bytes(hex))
+        .expect_err("illegal")
+        .to_string()
 }
 
 #[test]
 fn a_topic_is_made_as_in_the_drafts_example() {
     let mut topic = read(CREATE);
-    assert_eq!((&*topic.name, &*topic.data, &*topic.resource_type), ("living-room-sensor", "", RT_DATA));
+    assert_eq!(
+        (&*topic.name, &*topic.data, &*topic.resource_type),
+        ("living-room-sensor", "", RT_DATA)
+    );
     assert_eq!(written(&topic), bytes(CREATE));
     topic.data = "/ps/data/1bd0d6d".into();
     assert_eq!(written(&topic), bytes(CREATED));
@@ -55,7 +62,10 @@ fn every_property_is_where_the_drafts_example_has_it() {
     assert_eq!(topic.topic_type.as_deref(), Some("temperature"));
     assert_eq!(topic.expiration, Some(1_680_393_599));
     assert_eq!(topic.max_subscribers, Some(100));
-    assert_eq!((topic.observer_check, topic.initialize.as_deref()), (None, None));
+    assert_eq!(
+        (topic.observer_check, topic.initialize.as_deref()),
+        (None, None)
+    );
     assert_eq!(written(&topic), bytes(GOT));
 }
 
@@ -74,7 +84,11 @@ fn a_part_is_answered_as_in_the_drafts_example() {
 #[test]
 fn a_post_replaces_and_an_ipatch_changes_as_in_the_drafts_examples() {
     let posted = read(GOT).replaced_by(&bytes(POST)).expect("legal");
-    assert_eq!(written(&posted), bytes(POST), "max-subscribers has gone back to its default");
+    assert_eq!(
+        written(&posted),
+        bytes(POST),
+        "max-subscribers has gone back to its default"
+    );
     let mut topic = posted;
     topic.observer_check = NonZeroU32::new(86_400);
     let patched = topic.patched_by(&bytes(IPATCH)).expect("legal");
@@ -85,7 +99,10 @@ fn a_post_replaces_and_an_ipatch_changes_as_in_the_drafts_examples() {
 fn a_post_need_not_repeat_what_cannot_be_changed() {
     let topic = read(GOT);
     let posted = topic.replaced_by(&bytes("a1031832")).expect("legal");
-    assert_eq!((&posted.name, &posted.data, &posted.resource_type), (&topic.name, &topic.data, &topic.resource_type));
+    assert_eq!(
+        (&posted.name, &posted.data, &posted.resource_type),
+        (&topic.name, &topic.data, &topic.resource_type)
+    );
     assert_eq!((posted.content_format, posted.expiration), (Some(50), None));
     // With and without the first slash it is the same reference: "ps/data/1bd0d6d".
     let without_slash = bytes("a1016f70732f646174612f31626430643664");
@@ -95,18 +112,43 @@ fn a_post_need_not_repeat_what_cannot_be_changed() {
 #[test]
 fn what_cannot_be_changed_is_refused() {
     let topic = read(GOT);
-    for (map, name) in [("a1006178", "topic-name"), ("a1016178", "topic-data"), ("a1026178", "resource-type")] {
+    for (map, name) in [
+        ("a1006178", "topic-name"),
+        ("a1016178", "topic-data"),
+        ("a1026178", "resource-type"),
+    ] {
         let words = format!("{name} cannot be changed");
-        assert_eq!(topic.replaced_by(&bytes(map)).expect_err("immutable").to_string(), words);
-        assert_eq!(topic.patched_by(&bytes(map)).expect_err("immutable").to_string(), words);
+        assert_eq!(
+            topic
+                .replaced_by(&bytes(map))
+                .expect_err("immutable")
+                .to_string(),
+            words
+        );
+        assert_eq!(
+            topic
+                .patched_by(&bytes(map))
+                .expect_err("immutable")
+                .to_string(),
+            words
+        );
     }
-    assert_eq!(topic.patched_by(&bytes("a100f6")).expect_err("immutable").to_string(), "topic-name cannot be changed");
+    assert_eq!(
+        topic
+            .patched_by(&bytes("a100f6"))
+            .expect_err("immutable")
+            .to_string(),
+        "topic-name cannot be changed"
+    );
 }
 
 #[test]
 fn null_takes_a_property_away() {
     let patched = read(GOT).patched_by(&bytes("a203f606f6")).expect("legal");
-    assert_eq!((patched.content_format, patched.max_subscribers), (None, None));
+    assert_eq!(
+        (patched.content_format, patched.max_subscribers),
+        (None, None)
+    );
     assert_eq!(patched.topic_type.as_deref(), Some("temperature"));
 }
 
@@ -165,27 +207,57 @@ fn what_makes_no_topic_is_refused_in_words() {
         ("a2004178026178", "topic-name has the wrong type"),
         ("a2007f6178ff026178", "topic-name has the wrong type"),
         ("a20061ff026178", "the payload is not well-formed CBOR"), // not UTF-8
-        ("a16a746f7069632d6e616d656178", "the payload has a label that is not a number"),
+        (
+            "a16a746f7069632d6e616d656178",
+            "the payload has a label that is not a number",
+        ),
         ("a3006178026178182a00", "there is no property 42"),
         ("a30061780261783903e700", "there is no property -1000"),
-        ("a30061780261783bffffffffffffffff00", "there is no property -18446744073709551616"),
+        (
+            "a30061780261783bffffffffffffffff00",
+            "there is no property -18446744073709551616",
+        ),
         ("a3006178026178098101", "there is no property 9"),
-        ("a30061780261780320", "topic-content-format has the wrong type"),
-        ("a3006178026178031a00010000", "topic-content-format is out of range"),
+        (
+            "a30061780261780320",
+            "topic-content-format has the wrong type",
+        ),
+        (
+            "a3006178026178031a00010000",
+            "topic-content-format is out of range",
+        ),
         ("a300617802617805c101", ""),
         ("a3006178026178050a", ""),
         ("a300617802617805c1fb41d90a314fe00000", ""),
         ("a300617802617805c120", "expiration-date is out of range"),
-        ("a300617802617805c1fb7ff8000000000000", "expiration-date is out of range"),
-        ("a300617802617805c11bffffffffffffffff", "expiration-date is out of range"),
-        ("a300617802617805c06174", "expiration-date has the wrong type"),
-        ("a300617802617805c16174", "expiration-date has the wrong type"),
+        (
+            "a300617802617805c1fb7ff8000000000000",
+            "expiration-date is out of range",
+        ),
+        (
+            "a300617802617805c11bffffffffffffffff",
+            "expiration-date is out of range",
+        ),
+        (
+            "a300617802617805c06174",
+            "expiration-date has the wrong type",
+        ),
+        (
+            "a300617802617805c16174",
+            "expiration-date has the wrong type",
+        ),
         ("a300617802617806f5", "max-subscribers has the wrong type"),
-        ("a3006178026178061b0000000100000000", "max-subscribers is out of range"),
+        (
+            "a3006178026178061b0000000100000000",
+            "max-subscribers is out of range",
+        ),
         ("a3006178026178060 0", ""),
         ("a30061780261780700", "observer-check is out of range"),
         ("a300617802617808f5", "initialize has the wrong type"),
-        ("a3006178026178084180", "initialize needs topic-content-format"),
+        (
+            "a3006178026178084180",
+            "initialize needs topic-content-format",
+        ),
         ("a400617802617803183c084180", ""),
         ("bf006178026178ff", ""),
         ("bf006178026178", "the payload is not well-formed CBOR"),
@@ -206,7 +278,10 @@ fn what_is_too_long_or_too_deep_is_refused() {
     let refusal = Configuration::decode(&long_name).expect_err("too long");
     assert_eq!(
         (refusal.to_string().as_str(), refusal.code()),
-        ("topic-name is longer than 1024 bytes", crate::Code::BAD_REQUEST)
+        (
+            "topic-name is longer than 1024 bytes",
+            crate::Code::BAD_REQUEST
+        )
     );
 
     let mut long_value = bytes("a400617802617803183c08594000");
@@ -215,12 +290,26 @@ fn what_is_too_long_or_too_deep_is_refused() {
     assert_eq!(refusal.code(), crate::Code::REQUEST_ENTITY_TOO_LARGE);
 
     let deep = format!("a10a{}00", "81".repeat(9));
-    assert_eq!(TopicFilter::decode(&bytes(&deep)).expect_err("too deep").why, Unfit::TooDeep);
+    assert_eq!(
+        TopicFilter::decode(&bytes(&deep))
+            .expect_err("too deep")
+            .why,
+        Unfit::TooDeep
+    );
     let deep = format!("a10a{}00", "c1".repeat(9));
-    assert_eq!(TopicFilter::decode(&bytes(&deep)).expect_err("too deep").why, Unfit::TooDeep);
+    assert_eq!(
+        TopicFilter::decode(&bytes(&deep))
+            .expect_err("too deep")
+            .why,
+        Unfit::TooDeep
+    );
     for (depth, fits) in [(7, true), (8, false)] {
         let nested = format!("a10a{}00", "81".repeat(depth));
-        assert_eq!(TopicFilter::decode(&bytes(&nested)).is_ok(), fits, "{depth}");
+        assert_eq!(
+            TopicFilter::decode(&bytes(&nested)).is_ok(),
+            fits,
+            "{depth}"
+        );
     }
 }
 
@@ -235,23 +324,47 @@ fn what_makes_no_filter_is_refused() {
         ("a1090a", "conf-filter is not an array"),
         ("80", "the payload is not a CBOR map"),
     ] {
-        assert_eq!(TopicFilter::decode(&bytes(map)).expect_err("illegal").to_string(), words, "{map}");
+        assert_eq!(
+            TopicFilter::decode(&bytes(map))
+                .expect_err("illegal")
+                .to_string(),
+            words,
+            "{map}"
+        );
     }
 }
 
 #[test]
 fn a_slash_in_front_is_left_out_of_references_only() {
-    let topic = Configuration { topic_type: Some("/t".into()), ..read(GOT) };
-    assert!(!TopicFilter::decode(&bytes("a1046174")).expect("legal").matches(&topic));
-    assert!(TopicFilter::decode(&bytes("a104622f74")).expect("legal").matches(&topic));
+    let topic = Configuration {
+        topic_type: Some("/t".into()),
+        ..read(GOT)
+    };
+    assert!(
+        !TopicFilter::decode(&bytes("a1046174"))
+            .expect("legal")
+            .matches(&topic)
+    );
+    assert!(
+        TopicFilter::decode(&bytes("a104622f74"))
+            .expect("legal")
+            .matches(&topic)
+    );
 }
 
 #[test]
 fn a_count_that_is_not_true_costs_nothing() {
-    for map in
-        ["bbffffffffffffffff", "bbffffffffffffffff006178", "a10a9bffffffffffffffff00", "a1099bffffffffffffffff00"]
-    {
-        assert_eq!(TopicFilter::decode(&bytes(map)).expect_err("short").why, Unfit::Damaged, "{map}");
+    for map in [
+        "bbffffffffffffffff",
+        "bbffffffffffffffff006178",
+        "a10a9bffffffffffffffff00",
+        "a1099bffffffffffffffff00",
+    ] {
+        assert_eq!(
+            TopicFilter::decode(&bytes(map)).expect_err("short").why,
+            Unfit::Damaged,
+            "{map}"
+        );
     }
 }
 
@@ -267,7 +380,13 @@ fn what_asks_for_no_list_is_refused() {
         ("816178", "the payload has a label that is not a number"),
         ("01", "the payload is not a CBOR map"),
     ] {
-        assert_eq!(Selection::decode(&bytes(map)).expect_err("illegal").to_string(), words, "{map}");
+        assert_eq!(
+            Selection::decode(&bytes(map))
+                .expect_err("illegal")
+                .to_string(),
+            words,
+            "{map}"
+        );
     }
 }
 
@@ -275,12 +394,23 @@ fn what_asks_for_no_list_is_refused() {
 fn a_date_that_has_passed_is_refused() {
     let topic = read(GOT);
     assert!(topic.check_expiration(1_680_393_598).is_ok());
-    assert_eq!(topic.check_expiration(1_680_393_599).expect_err("now").to_string(), "expiration-date has passed");
+    assert_eq!(
+        topic
+            .check_expiration(1_680_393_599)
+            .expect_err("now")
+            .to_string(),
+        "expiration-date has passed"
+    );
     assert!(read(CREATE).check_expiration(u64::MAX).is_ok());
 }
 
 fn text() -> impl Strategy<Value = Box<str>> {
-    prop_oneof!["[a-z/ ]{1,30}", "\\PC{1,8}", Just("x".repeat(TEXT_BYTES_MAX))].prop_map(Into::into)
+    prop_oneof![
+        "[a-z/ ]{1,30}",
+        "\\PC{1,8}",
+        Just("x".repeat(TEXT_BYTES_MAX))
+    ]
+    .prop_map(Into::into)
 }
 
 fn configuration() -> impl Strategy<Value = Configuration> {
@@ -290,7 +420,12 @@ fn configuration() -> impl Strategy<Value = Configuration> {
         proptest::option::of(any::<u32>()),
         proptest::option::of(1..=u32::MAX),
     );
-    let texts = (text(), prop_oneof![Just(Box::from("")), text()], text(), proptest::option::of(text()));
+    let texts = (
+        text(),
+        prop_oneof![Just(Box::from("")), text()],
+        text(),
+        proptest::option::of(text()),
+    );
     let first = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300));
     (texts, numbers, first).prop_map(|(texts, numbers, first)| Configuration {
         name: texts.0,

@@ -84,7 +84,9 @@ pub(super) fn skip(input: &mut Decoder<'_>) -> Result<(), Refusal> {
 }
 
 fn skip_within(input: &mut Decoder<'_>, depth: u8) -> Result<(), Refusal> {
-    let Some(below) = depth.checked_sub(1) else { return Err(Refusal::of_payload(Unfit::TooDeep)) };
+    let Some(below) = depth.checked_sub(1) else {
+        return Err(Refusal::of_payload(Unfit::TooDeep));
+    };
     match input.datatype().map_err(damaged)? {
         Type::Array | Type::ArrayIndef => {
             let count = input.array().map_err(damaged)?;
@@ -109,7 +111,9 @@ fn skip_within(input: &mut Decoder<'_>, depth: u8) -> Result<(), Refusal> {
 }
 
 /// Reads every piece of a string of unknown length.
-fn pieces<T>(mut pieces: impl Iterator<Item = Result<T, minicbor::decode::Error>>) -> Result<(), Refusal> {
+fn pieces<T>(
+    mut pieces: impl Iterator<Item = Result<T, minicbor::decode::Error>>,
+) -> Result<(), Refusal> {
     pieces.try_for_each(|piece| piece.map(drop).map_err(damaged))
 }
 

@@ -24,7 +24,14 @@ pub(super) struct Awaited {
 
 impl Awaited {
     pub fn new(cookie: u64) -> Self {
-        Awaited { cookie, relation: NONE, body: None, is_acknowledged: false, is_fetched: false, is_told: false }
+        Awaited {
+            cookie,
+            relation: NONE,
+            body: None,
+            is_acknowledged: false,
+            is_fetched: false,
+            is_told: false,
+        }
     }
 }
 
@@ -32,11 +39,20 @@ impl ServerSide {
     /// The rest of an insistent notification is to be fetched before the next one leaves: an observer that asks for a block
     /// would get one of another body.
     pub(super) fn await_fetch(&mut self, index: u32) {
-        let Some(relation) = self.relations.get_mut(index) else { return };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
         let (key, peer) = (relation.cache_key, relation.peer);
-        let awaited = self.awaited.insert(Awaited { relation: index, body: Some(key), ..Awaited::new(0) });
+        let awaited = self.awaited.insert(Awaited {
+            relation: index,
+            body: Some(key),
+            ..Awaited::new(0)
+        });
         // It is repeated until it is acknowledged; only then time runs.
-        if self.kept.await_fate(key, awaited, peer, thalweg_wire::Time::NEVER) {
+        if self
+            .kept
+            .await_fate(key, awaited, peer, thalweg_wire::Time::NEVER)
+        {
             relation.fetching = awaited;
         } else {
             self.awaited.remove(awaited);
@@ -46,7 +62,9 @@ impl ServerSide {
     /// The observer is there: it has acknowledged the notification, or asked for a block of it.
     pub(super) fn fetch_goes_on(&mut self, fetching: u32) {
         let until = self.now + self.settings.fetch_within;
-        let Some(awaited) = self.awaited.get(fetching) else { return };
+        let Some(awaited) = self.awaited.get(fetching) else {
+            return;
+        };
         if let (Some(key), Some(relation)) = (awaited.body, self.relations.get(awaited.relation))
             && self.kept.awaited(key) == fetching
         {
@@ -56,17 +74,23 @@ impl ServerSide {
 
     /// The observation ends, and with it the wait.
     pub(super) fn forget_fetch(&mut self, fetching: u32) {
-        if let Some(Awaited { body: Some(key), .. }) = self.awaited.remove(fetching)
+        if let Some(Awaited {
+            body: Some(key), ..
+        }) = self.awaited.remove(fetching)
             && self.kept.awaited(key) == fetching
         {
-            self.kept.await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
+            self.kept
+                .await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
         }
     }
 
     /// The observer has fetched a notification, or cannot any more.
     fn fetch_is_over(&mut self, index: u32) {
-        let Some(relation) = self.relations.get_mut(index) else { return };
-        let (fetching, peer, is_in_flight) = (relation.fetching, relation.peer, relation.sending != NONE);
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
+        let (fetching, peer, is_in_flight) =
+            (relation.fetching, relation.peer, relation.sending != NONE);
         relation.fetching = NONE;
         self.forget_fetch(fetching);
         if !is_in_flight {
@@ -77,9 +101,14 @@ impl ServerSide {
 
     /// The body of this response was kept, or had no room: then nobody can get the rest of it.
     pub(super) fn body_kept(&mut self, exchange: &Exchange) {
-        let Some(awaited) = self.awaited.get_mut(exchange.awaited) else { return };
+        let Some(awaited) = self.awaited.get_mut(exchange.awaited) else {
+            return;
+        };
         let until = self.now + self.settings.fetch_within;
-        if self.kept.await_fate(exchange.cache_key, exchange.awaited, exchange.peer, until) {
+        if self
+            .kept
+            .await_fate(exchange.cache_key, exchange.awaited, exchange.peer, until)
+        {
             awaited.body = Some(exchange.cache_key);
         } else {
             self.body_lost(exchange.awaited);
@@ -88,7 +117,9 @@ impl ServerSide {
 
     /// The message of a response is over: it was acknowledged, or never will be.
     pub(super) fn tell_fate(&mut self, index: u32, has_arrived: bool) {
-        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        let Some(awaited) = self.awaited.get_mut(index) else {
+            return;
+        };
         if awaited.is_told {
             self.awaited.remove(index);
             return;
@@ -102,7 +133,9 @@ impl ServerSide {
 
     /// The last block of a kept body has left.
     pub(super) fn body_fetched(&mut self, index: u32) {
-        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        let Some(awaited) = self.awaited.get_mut(index) else {
+            return;
+        };
         if awaited.relation != NONE {
             let relation = awaited.relation;
             return self.fetch_is_over(relation);
@@ -122,7 +155,9 @@ impl ServerSide {
 
     /// The rest of a body cannot be had any more.
     fn body_lost(&mut self, index: u32) {
-        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        let Some(awaited) = self.awaited.get_mut(index) else {
+            return;
+        };
         awaited.body = None;
         if awaited.relation != NONE {
             let relation = awaited.relation;
@@ -132,15 +167,20 @@ impl ServerSide {
             return self.settle(index, false);
         }
         awaited.is_told = true;
-        self.notices.push_back(Notice::ResponseLost { cookie: awaited.cookie });
+        self.notices.push_back(Notice::ResponseLost {
+            cookie: awaited.cookie,
+        });
     }
 
     /// Tells the application what became of a response. The body of one that is lost is not served any more; that of
     /// another is, as long as it is kept: the answer with its last block may not have arrived.
     fn settle(&mut self, index: u32, has_arrived: bool) {
-        let Some(Awaited { cookie, body, .. }) = self.awaited.remove(index) else { return };
+        let Some(Awaited { cookie, body, .. }) = self.awaited.remove(index) else {
+            return;
+        };
         if let Some(key) = body {
-            self.kept.await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
+            self.kept
+                .await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
             if !has_arrived {
                 self.kept.forget(key);
             }

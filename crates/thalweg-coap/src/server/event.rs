@@ -31,7 +31,10 @@ impl RelationId {
 
     /// Back from [`RelationId::number`].
     pub const fn from_number(number: u64) -> Self {
-        RelationId { index: number as u32, generation: (number >> 32) as u32 }
+        RelationId {
+            index: number as u32,
+            generation: (number >> 32) as u32,
+        }
     }
 }
 
@@ -249,7 +252,15 @@ pub struct ServerBytes {
 impl ServerBytes {
     /// All of them.
     pub fn total(&self) -> usize {
-        let ServerBytes { peers, relations, sendings, timers, exchanges, remembered, transfers } = *self;
+        let ServerBytes {
+            peers,
+            relations,
+            sendings,
+            timers,
+            exchanges,
+            remembered,
+            transfers,
+        } = *self;
         peers + relations + sendings + timers + exchanges + remembered + transfers
     }
 }

@@ -63,10 +63,18 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// Begins to wait: confirmable requests for their acknowledgement first, others for the answer.
-    pub fn open(&mut self, exchange: Exchange, acknowledge_at: Time, answer_at: Time) -> ExchangeId {
+    pub fn open(
+        &mut self,
+        exchange: Exchange,
+        acknowledge_at: Time,
+        answer_at: Time,
+    ) -> ExchangeId {
         let is_confirmable = exchange.is_confirmable;
         let index = self.slots.insert(exchange);
-        let id = ExchangeId { index, generation: self.slots.generation(index) };
+        let id = ExchangeId {
+            index,
+            generation: self.slots.generation(index),
+        };
         if is_confirmable {
             self.to_acknowledge.push_back((acknowledge_at, id));
         } else {
@@ -100,10 +108,18 @@ impl Exchanges {
         self.get(id)?;
         let exchange = self.slots.remove(id.index);
         // In the usual order of answers the queues are empty again after this.
-        while self.to_acknowledge.front().is_some_and(|(_, id)| self.get(*id).is_none()) {
+        while self
+            .to_acknowledge
+            .front()
+            .is_some_and(|(_, id)| self.get(*id).is_none())
+        {
             self.to_acknowledge.pop_front();
         }
-        while self.to_answer.front().is_some_and(|(_, id)| self.get(*id).is_none()) {
+        while self
+            .to_answer
+            .front()
+            .is_some_and(|(_, id)| self.get(*id).is_none())
+        {
             self.to_answer.pop_front();
         }
         exchange
@@ -112,7 +128,9 @@ impl Exchanges {
     /// One that must be acknowledged now.
     pub fn acknowledgement_due(&mut self, now: Time) -> Option<ExchangeId> {
         while let Some((at, id)) = self.to_acknowledge.front().copied() {
-            let waits = self.get(id).is_some_and(|exchange| !exchange.is_acknowledged);
+            let waits = self
+                .get(id)
+                .is_some_and(|exchange| !exchange.is_acknowledged);
             if waits && at > now {
                 return None;
             }
@@ -141,7 +159,8 @@ impl Exchanges {
 
     /// When one of these has something.
     pub fn next(&self) -> Time {
-        let first = |queue: &VecDeque<(Time, ExchangeId)>| queue.front().map_or(Time::NEVER, |(at, _)| *at);
+        let first =
+            |queue: &VecDeque<(Time, ExchangeId)>| queue.front().map_or(Time::NEVER, |(at, _)| *at);
         first(&self.to_acknowledge).min(first(&self.to_answer))
     }
 
@@ -151,7 +170,10 @@ impl Exchanges {
         let mut index = first;
         while let Some(exchange) = self.slots.get(index) {
             if exchange.key.id == key.id && exchange.key.fingerprint == key.fingerprint {
-                return Some(ExchangeId { index, generation: self.slots.generation(index) });
+                return Some(ExchangeId {
+                    index,
+                    generation: self.slots.generation(index),
+                });
             }
             index = exchange.next;
         }

@@ -71,7 +71,12 @@ impl ServerSide {
     /// A machine without peers. `seed` chooses message ids and the keys of hashes: nobody outside should know it.
     pub fn new(settings: Arc<ServerSettings>, seed: u64) -> Self {
         let transmission = settings.transmission.clone();
-        let mut endpoint = Endpoint::new(transmission, settings.waiting_per_peer, settings.sendings_max, seed);
+        let mut endpoint = Endpoint::new(
+            transmission,
+            settings.waiting_per_peer,
+            settings.sendings_max,
+            seed,
+        );
         let key = [endpoint.throw(), endpoint.throw() ^ seed];
         let mut server = ServerSide {
             understood: 0,
@@ -103,7 +108,11 @@ impl ServerSide {
     /// Other settings from now on. What they limit and is there already stays.
     pub fn set_settings(&mut self, settings: Arc<ServerSettings>) {
         let own = [option::BLOCK1, option::BLOCK2];
-        let understood = settings.understood_options.iter().chain(&own).filter(|number| **number < 64);
+        let understood = settings
+            .understood_options
+            .iter()
+            .chain(&own)
+            .filter(|number| **number < 64);
         self.understood = understood.fold(0, |bits, number| bits | 1 << number);
         self.exchange_lifetime = settings.transmission.exchange_lifetime();
         self.non_lifetime = settings.transmission.non_lifetime();
@@ -133,8 +142,11 @@ impl ServerSide {
         self.transfers.forget_old(self.settings.transfer_idle, now);
         self.kept.forget_old(self.settings.transfer_idle, now);
         self.tell_dropped();
-        self.remembered.forget_old(self.exchange_lifetime, now, FORGOTTEN_AT_ONCE);
-        self.endpoint.peers.forget_idle(self.settings.peer_idle, now, FORGOTTEN_AT_ONCE);
+        self.remembered
+            .forget_old(self.exchange_lifetime, now, FORGOTTEN_AT_ONCE);
+        self.endpoint
+            .peers
+            .forget_idle(self.settings.peer_idle, now, FORGOTTEN_AT_ONCE);
     }
 
     /// The generation of the record that a timer was set for: another than the timer's if that record is gone.
@@ -142,7 +154,9 @@ impl ServerSide {
         match timer.kind {
             TimerKind::Sending => self.endpoint.sendings.generation(timer.index),
             TimerKind::Check => self.relations.generation(timer.index),
-            TimerKind::Pace | TimerKind::Request => self.endpoint.peers.slots.generation(timer.index),
+            TimerKind::Pace | TimerKind::Request => {
+                self.endpoint.peers.slots.generation(timer.index)
+            }
         }
     }
 
@@ -159,7 +173,11 @@ impl ServerSide {
     /// When something will be due; [`Time::NEVER`] if nothing will.
     pub fn poll_timeout(&self) -> Time {
         let blocks = self.transfers.next().min(self.kept.next());
-        self.endpoint.timers.next().min(self.exchanges.next()).min(blocks)
+        self.endpoint
+            .timers
+            .next()
+            .min(self.exchanges.next())
+            .min(blocks)
     }
 
     /// What happened beside requests.
@@ -194,13 +212,23 @@ impl ServerSide {
         self.kept.forget_awaited(peer);
         self.tell_dropped();
         // What was in flight has gone with that.
-        let mut index = self.endpoint.peers.slots.get(peer).map_or(NONE, |peer| peer.relations);
+        let mut index = self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map_or(NONE, |peer| peer.relations);
         while let Some(relation) = self.relations.get_mut(index) {
             relation.sending = NONE;
             index = relation.next;
         }
         // Nothing is left that could leave because of this.
-        self.end_all(peer, ObservationEnd::PeerGone, self.now, &mut Datagrams::new());
+        self.end_all(
+            peer,
+            ObservationEnd::PeerGone,
+            self.now,
+            &mut Datagrams::new(),
+        );
         if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
             record.proven = self.settings.addresses_are_proven;
             record.asked = None;
@@ -210,9 +238,20 @@ impl ServerSide {
 
     /// Nobody waits for these answers any more.
     fn drop_exchanges(&mut self, peer: u32) {
-        while let Some(index) = self.endpoint.peers.slots.get(peer).map(|peer| peer.exchanges) {
-            let id = ExchangeId { index, generation: self.exchanges.slots.generation(index) };
-            let Some(exchange) = self.close(id) else { return };
+        while let Some(index) = self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map(|peer| peer.exchanges)
+        {
+            let id = ExchangeId {
+                index,
+                generation: self.exchanges.slots.generation(index),
+            };
+            let Some(exchange) = self.close(id) else {
+                return;
+            };
             self.tell_fate(exchange.awaited, false);
         }
     }

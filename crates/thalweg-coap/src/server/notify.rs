@@ -11,8 +11,8 @@ use crate::observe::{Relation, seconds};
 use crate::slots::NONE;
 use crate::timers::TimerKind;
 use crate::{
-    Block, Datagrams, Delivery, Encoder, ExchangeId, Kind, Notice, Notified, ObservationEnd, Observe, ObserveRefused,
-    PeerId, RelationId, RelationState, SharedBody,
+    Block, Datagrams, Delivery, Encoder, ExchangeId, Kind, Notice, Notified, ObservationEnd,
+    Observe, ObserveRefused, PeerId, RelationId, RelationState, SharedBody,
 };
 
 impl ServerSide {
@@ -26,12 +26,18 @@ impl ServerSide {
         check: Option<Span>,
         now: Time,
     ) -> Result<RelationId, ObserveRefused> {
-        let waiting = self.exchanges.get(exchange).ok_or(ObserveRefused::NotAsked)?;
+        let waiting = self
+            .exchanges
+            .get(exchange)
+            .ok_or(ObserveRefused::NotAsked)?;
         if waiting.observe != Some(Observe::Register) {
             return Err(ObserveRefused::NotAsked);
         }
         let (peer, token, cache_key) = (waiting.peer, waiting.token, waiting.cache_key);
-        let exponent = waiting.block2.and_then(Block::decode).map_or(Block::SIZE_EXPONENT_MAX, |b| b.size_exponent);
+        let exponent = waiting
+            .block2
+            .and_then(Block::decode)
+            .map_or(Block::SIZE_EXPONENT_MAX, |b| b.size_exponent);
         let exponent = exponent.min(self.settings.block_exponent_max);
         let check = check.unwrap_or(self.settings.confirm_within);
         let index = match self.find_relation(peer, |relation| relation.token == token) {
@@ -52,7 +58,9 @@ impl ServerSide {
             // A timer that comes up early finds out for itself.
             if due < Time::from_secs(u64::from(relation.timer_at)) {
                 relation.timer_at = due.since(Time::ZERO).secs() as u32;
-                self.endpoint.timers.set(due, TimerKind::Check, index, generation);
+                self.endpoint
+                    .timers
+                    .set(due, TimerKind::Check, index, generation);
             }
         }
         Ok(RelationId { index, generation })
@@ -81,7 +89,13 @@ impl ServerSide {
     /// Further blocks of it will be asked for.
     #[cold]
     #[inline(never)]
-    fn keep_body(&mut self, index: u32, cache_key: u64, body: &Arc<SharedBody>, delivery: Delivery) {
+    fn keep_body(
+        &mut self,
+        index: u32,
+        cache_key: u64,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+    ) {
         let kept = KeptBody::Notification(body.clone());
         self.kept.insert(cache_key, kept, &self.settings, self.now);
         if delivery == Delivery::Insistent {
@@ -103,11 +117,15 @@ impl ServerSide {
         if self.relations.get_of(index, relation.generation).is_none() {
             return Notified::Gone;
         }
-        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return Notified::Gone;
+        };
         if relation.sending != NONE || relation.fetching != NONE || !relation.is_active {
             return self.supersede(index, body, out);
         }
-        let Some(peer) = self.endpoint.peers.slots.get_mut(relation.peer) else { return Notified::Gone };
+        let Some(peer) = self.endpoint.peers.slots.get_mut(relation.peer) else {
+            return Notified::Gone;
+        };
         let every = self.settings.confirm_every;
         let (must, better) = relation.confirmation(delivery, every, peer.round_trip, now);
         let (must, is_unproven, at) = (must || !peer.proven, !peer.proven, relation.peer);
@@ -130,10 +148,14 @@ impl ServerSide {
             return Notified::Busy;
         }
         let id = self.endpoint.next_id(at);
-        let (Some(relation), Some(peer)) = (self.relations.get_mut(index), self.endpoint.peers.slots.get(at)) else {
+        let (Some(relation), Some(peer)) = (
+            self.relations.get_mut(index),
+            self.endpoint.peers.slots.get(at),
+        ) else {
             return Notified::Gone;
         };
-        let (token, exponent, sequence) = (relation.token, relation.block_exponent, relation.advance());
+        let (token, exponent, sequence) =
+            (relation.token, relation.block_exponent, relation.advance());
         relation.note_id(id);
         relation.unconfirmed = relation.unconfirmed.saturating_add(1);
         let wanted = relation.wants || others_wait;
@@ -151,12 +173,22 @@ impl ServerSide {
 
     /// Takes back a `notify` that was refused as busy: there is nothing to say any more, and no notice will come.
     pub fn nothing_to_notify(&mut self, relation: RelationId) {
-        if self.relations.get_of(relation.index, relation.generation).is_none() {
+        if self
+            .relations
+            .get_of(relation.index, relation.generation)
+            .is_none()
+        {
             return;
         }
         self.unwant(relation.index);
-        let Some(relation) = self.relations.get_mut(relation.index) else { return };
-        (relation.is_outdated, relation.is_replaceable, relation.is_woken) = (false, false, false);
+        let Some(relation) = self.relations.get_mut(relation.index) else {
+            return;
+        };
+        (
+            relation.is_outdated,
+            relation.is_replaceable,
+            relation.is_woken,
+        ) = (false, false, false);
         let (sending, peer) = (relation.sending, relation.peer);
         if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
             sending.is_outdated = false;
@@ -173,21 +205,39 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) {
-        let Some(found) = self.relations.get_of(relation.index, relation.generation) else { return };
+        let Some(found) = self.relations.get_of(relation.index, relation.generation) else {
+            return;
+        };
         let (peer, token, block_exponent) = (found.peer, found.token, found.block_exponent);
         self.end(relation.index, None, now, out);
         let Some(body) = last else { return };
         let id = self.endpoint.next_id(peer);
-        let notification = Notification { body: body.clone(), observe: None, token, block_exponent };
+        let notification = Notification {
+            body: body.clone(),
+            observe: None,
+            token,
+            block_exponent,
+        };
         let content = Content::Notification(notification);
         self.counts.notifications += 1;
-        if self.endpoint.send(peer, id, Owner::Nobody, content, now, out).is_some() {
+        if self
+            .endpoint
+            .send(peer, id, Owner::Nobody, content, now, out)
+            .is_some()
+        {
             return;
         }
         // The queue is full: once is better than never.
         if let Some(peer) = self.endpoint.peers.slots.get(peer) {
-            let notification = Notification { body: body.clone(), observe: None, token, block_exponent };
-            out.push(peer.address, |out| notification.write(Kind::NonConfirmable, id, out));
+            let notification = Notification {
+                body: body.clone(),
+                observe: None,
+                token,
+                block_exponent,
+            };
+            out.push(peer.address, |out| {
+                notification.write(Kind::NonConfirmable, id, out)
+            });
         }
     }
 
@@ -205,7 +255,9 @@ impl ServerSide {
     /// A timer came up that is one of notifications.
     pub(super) fn check(&mut self, index: u32, now: Time) {
         let generation = self.relations.generation(index);
-        let Some(relation) = self.relations.get_mut(index) else { return };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
         let due = relation.check_at();
         let at = if due > now {
             due
@@ -213,12 +265,17 @@ impl ServerSide {
             // What is in flight will confirm or end it.
             if relation.sending == NONE {
                 let relation_id = RelationId { index, generation };
-                self.notices.push_back(Notice::CheckDue { relation: relation_id, cookie: relation.cookie });
+                self.notices.push_back(Notice::CheckDue {
+                    relation: relation_id,
+                    cookie: relation.cookie,
+                });
             }
             now + Span::from_secs(u64::from(relation.check))
         };
         relation.timer_at = at.since(Time::ZERO).secs() as u32;
-        self.endpoint.timers.set(at, TimerKind::Check, index, generation);
+        self.endpoint
+            .timers
+            .set(at, TimerKind::Check, index, generation);
     }
 
     /// A confirmable message of this machine is due to be repeated, or given up.
@@ -227,23 +284,50 @@ impl ServerSide {
             Due::Done => {}
             Due::Replaceable(Owner::Relation(index)) => {
                 let generation = self.relations.generation(index);
-                let Some(relation) = self.relations.get_mut(index) else { return };
+                let Some(relation) = self.relations.get_mut(index) else {
+                    return;
+                };
                 relation.is_replaceable = true;
                 let id = RelationId { index, generation };
-                self.notices.push_back(Notice::Ready { relation: id, cookie: relation.cookie });
+                self.notices.push_back(Notice::Ready {
+                    relation: id,
+                    cookie: relation.cookie,
+                });
             }
             Due::Replaceable(_) => {}
-            Due::GivenUp { owner, peer, is_there } => self.on_given_up(owner, peer, is_there, now, out),
+            Due::GivenUp {
+                owner,
+                peer,
+                is_there,
+            } => self.on_given_up(owner, peer, is_there, now, out),
         }
     }
 
     /// RFC 7641 §4.5: who does not acknowledge does not observe any more. Who is heard of all the while was unlucky where many
     /// messages are lost: it is told the newest state a few times more before it is taken for gone, because it would
     /// learn of that only when Max-Age is over.
-    fn on_given_up(&mut self, owner: Owner, peer: u32, is_there: bool, now: Time, out: &mut Datagrams) {
-        let failures = self.endpoint.peers.slots.get(peer).map_or(0, |peer| peer.failures);
+    fn on_given_up(
+        &mut self,
+        owner: Owner,
+        peer: u32,
+        is_there: bool,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let failures = self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map_or(0, |peer| peer.failures);
         match owner {
-            Owner::Relation(index) if is_there && self.relations.get_mut(index).is_some_and(Relation::has_patience) => {
+            Owner::Relation(index)
+                if is_there
+                    && self
+                        .relations
+                        .get_mut(index)
+                        .is_some_and(Relation::has_patience) =>
+            {
                 self.has_landed(index);
                 self.want(index, true, now);
             }
@@ -265,7 +349,9 @@ impl ServerSide {
 
     /// What was in flight is not any more.
     pub(super) fn has_landed(&mut self, index: u32) {
-        let Some(relation) = self.relations.get_mut(index) else { return };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
         relation.sending = NONE;
         relation.is_replaceable = false;
         let confirmable = relation.wants_confirmable;
@@ -276,14 +362,22 @@ impl ServerSide {
 
     /// Puts an observation into its peer's queue of those that want to notify.
     pub(super) fn want(&mut self, index: u32, confirmable: bool, now: Time) {
-        let Some(relation) = self.relations.get_mut(index) else { return };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
         relation.wants_confirmable = confirmable;
         let peer = relation.peer;
         if !std::mem::replace(&mut relation.wants, true) {
             relation.next_wanting = NONE;
-            let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return };
+            let Some(record) = self.endpoint.peers.slots.get_mut(peer) else {
+                return;
+            };
             let [first, last] = record.wanting;
-            record.wanting = if first == NONE { [index; 2] } else { [first, index] };
+            record.wanting = if first == NONE {
+                [index; 2]
+            } else {
+                [first, index]
+            };
             if let Some(last) = self.relations.get_mut(last) {
                 last.next_wanting = index;
             }
@@ -296,9 +390,13 @@ impl ServerSide {
     /// Tells the next observation in a peer's queue that it may notify, if it may. The one after it is told when this
     /// one has notified, or has nothing to say.
     pub(super) fn wake(&mut self, peer: u32, now: Time) {
-        let Some(record) = self.endpoint.peers.slots.get(peer) else { return };
+        let Some(record) = self.endpoint.peers.slots.get(peer) else {
+            return;
+        };
         let index = record.wanting[0];
-        let Some(relation) = self.relations.get(index) else { return };
+        let Some(relation) = self.relations.get(index) else {
+            return;
+        };
         if relation.wants_confirmable {
             if !self.endpoint.can_confirm(peer) {
                 return;
@@ -311,7 +409,10 @@ impl ServerSide {
         if let Some(relation) = self.relations.get_mut(index) {
             relation.is_woken = true;
             let id = RelationId { index, generation };
-            self.notices.push_back(Notice::Ready { relation: id, cookie: relation.cookie });
+            self.notices.push_back(Notice::Ready {
+                relation: id,
+                cookie: relation.cookie,
+            });
         }
     }
 
@@ -324,7 +425,11 @@ impl ServerSide {
     }
 
     /// The first observation of a peer that is like this.
-    pub(super) fn find_relation(&self, peer: u32, is_it: impl Fn(&Relation) -> bool) -> Option<u32> {
+    pub(super) fn find_relation(
+        &self,
+        peer: u32,
+        is_it: impl Fn(&Relation) -> bool,
+    ) -> Option<u32> {
         let mut index = self.endpoint.peers.slots.get(peer)?.relations;
         while let Some(relation) = self.relations.get(index) {
             if is_it(relation) {
@@ -336,11 +441,27 @@ impl ServerSide {
     }
 
     /// Ends an observation; with a notice if there is a reason to name.
-    pub(super) fn end(&mut self, index: u32, why: Option<ObservationEnd>, now: Time, out: &mut Datagrams) {
+    pub(super) fn end(
+        &mut self,
+        index: u32,
+        why: Option<ObservationEnd>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         self.unwant(index);
         let generation = self.relations.generation(index);
-        let Some(relation) = self.relations.remove(index) else { return };
-        let Relation { peer, next, before, cookie, sending, fetching, .. } = relation;
+        let Some(relation) = self.relations.remove(index) else {
+            return;
+        };
+        let Relation {
+            peer,
+            next,
+            before,
+            cookie,
+            sending,
+            fetching,
+            ..
+        } = relation;
         self.forget_fetch(fetching);
         if let Some(next) = self.relations.get_mut(next) {
             next.before = before;
@@ -364,13 +485,30 @@ impl ServerSide {
         self.wake(peer, now);
         if let Some(why) = why {
             let relation = RelationId { index, generation };
-            self.notices.push_back(Notice::ObservationEnded { relation, cookie, peer: PeerId(peer), why });
+            self.notices.push_back(Notice::ObservationEnded {
+                relation,
+                cookie,
+                peer: PeerId(peer),
+                why,
+            });
         }
     }
 
     /// Ends all observations of a peer.
-    pub(super) fn end_all(&mut self, peer: u32, why: ObservationEnd, now: Time, out: &mut Datagrams) {
-        while let Some(index) = self.endpoint.peers.slots.get(peer).map(|peer| peer.relations) {
+    pub(super) fn end_all(
+        &mut self,
+        peer: u32,
+        why: ObservationEnd,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        while let Some(index) = self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map(|peer| peer.relations)
+        {
             if self.relations.get(index).is_none() {
                 return;
             }
@@ -380,7 +518,12 @@ impl ServerSide {
 
     fn begin(&mut self, mut relation: Relation) -> Result<u32, ObserveRefused> {
         let peer = relation.peer;
-        let record = self.endpoint.peers.slots.get_mut(peer).ok_or(ObserveRefused::NotAsked)?;
+        let record = self
+            .endpoint
+            .peers
+            .slots
+            .get_mut(peer)
+            .ok_or(ObserveRefused::NotAsked)?;
         if record.relation_count >= self.settings.relations_per_peer {
             return Err(ObserveRefused::TooManyOfPeer);
         }
@@ -401,9 +544,15 @@ impl ServerSide {
 
     /// There is something newer than what is in flight, or than the response to the registration that is yet to come.
     fn supersede(&mut self, index: u32, body: &Arc<SharedBody>, out: &mut Datagrams) -> Notified {
-        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return Notified::Gone;
+        };
         let (peer, sending) = (relation.peer, relation.sending);
-        let insists = self.endpoint.sendings.get(sending).is_some_and(|sending| sending.insists);
+        let insists = self
+            .endpoint
+            .sendings
+            .get(sending)
+            .is_some_and(|sending| sending.insists);
         if insists || relation.fetching != NONE {
             (relation.is_outdated, relation.wants_confirmable) = (true, true);
             return Notified::Busy;
@@ -415,7 +564,14 @@ impl ServerSide {
             }
             return Notified::Busy;
         }
-        if self.endpoint.peers.slots.get(peer).is_some_and(|peer| !peer.proven) && self.is_too_large(body, index) {
+        if self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .is_some_and(|peer| !peer.proven)
+            && self.is_too_large(body, index)
+        {
             // Not to be told before its peer has acknowledged something: what is in flight is repeated as it is.
             if let Some(relation) = self.relations.get_mut(index) {
                 relation.is_outdated = true;
@@ -424,14 +580,22 @@ impl ServerSide {
             return Notified::Busy;
         }
         // RFC 7641 §4.5.2
-        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
-        let (observe, token, block_exponent) = (relation.advance(), relation.token, relation.block_exponent);
+        let Some(relation) = self.relations.get_mut(index) else {
+            return Notified::Gone;
+        };
+        let (observe, token, block_exponent) =
+            (relation.advance(), relation.token, relation.block_exponent);
         relation.is_outdated = false;
         let id = self.endpoint.next_id(peer);
         if let Some(relation) = self.relations.get_mut(index) {
             relation.note_id(id);
         }
-        let notification = Notification { body: body.clone(), observe: Some(observe), token, block_exponent };
+        let notification = Notification {
+            body: body.clone(),
+            observe: Some(observe),
+            token,
+            block_exponent,
+        };
         self.endpoint.replace(sending, id, notification, out);
         self.counts.notifications += 1;
         Notified::Sent { confirmable: true }
@@ -445,12 +609,23 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Notified {
-        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
-        let (peer, token, block_exponent) = (relation.peer, relation.token, relation.block_exponent);
+        let Some(relation) = self.relations.get_mut(index) else {
+            return Notified::Gone;
+        };
+        let (peer, token, block_exponent) =
+            (relation.peer, relation.token, relation.block_exponent);
         let observe = Some(relation.advance());
         let id = self.endpoint.next_id(peer);
-        let content = Content::Notification(Notification { body: body.clone(), observe, token, block_exponent });
-        let Some(sending) = self.endpoint.send(peer, id, Owner::Relation(index), content, now, out) else {
+        let content = Content::Notification(Notification {
+            body: body.clone(),
+            observe,
+            token,
+            block_exponent,
+        });
+        let Some(sending) = self
+            .endpoint
+            .send(peer, id, Owner::Relation(index), content, now, out)
+        else {
             self.want(index, true, now);
             return Notified::Busy;
         };
@@ -470,7 +645,9 @@ impl ServerSide {
 
     /// Whether a notification, with its repetitions, is more than an unproven peer may be sent for nothing.
     fn is_too_large(&self, body: &SharedBody, index: u32) -> bool {
-        let Some(relation) = self.relations.get(index) else { return false };
+        let Some(relation) = self.relations.get(index) else {
+            return false;
+        };
         let len = 4 + relation.token.len() + body.encoded_len(relation.block_exponent);
         let times = 1 + usize::from(self.settings.transmission.max_retransmit);
         len * times > usize::from(self.settings.amplification_allowance)
@@ -480,19 +657,28 @@ impl ServerSide {
     /// has to wait for it asks anew: a question may be lost, and is repeated slowly while no round trip is known.
     fn probe(&mut self, peer: u32, now: Time, out: &mut Datagrams) {
         let id = self.endpoint.next_id(peer);
-        self.endpoint.send(peer, id, Owner::Probe, Content::Empty, now, out);
+        self.endpoint
+            .send(peer, id, Owner::Probe, Content::Empty, now, out);
     }
 
     /// Takes an observation out of its peer's queue.
     fn unwant(&mut self, index: u32) {
-        let Some(relation) = self.relations.get_mut(index) else { return };
+        let Some(relation) = self.relations.get_mut(index) else {
+            return;
+        };
         if !std::mem::take(&mut relation.wants) {
             return;
         }
         let next = std::mem::replace(&mut relation.next_wanting, NONE);
-        let Some(record) = self.endpoint.peers.slots.get_mut(relation.peer) else { return };
+        let Some(record) = self.endpoint.peers.slots.get_mut(relation.peer) else {
+            return;
+        };
         if record.wanting[0] == index {
-            record.wanting = if next == NONE { [NONE; 2] } else { [next, record.wanting[1]] };
+            record.wanting = if next == NONE {
+                [NONE; 2]
+            } else {
+                [next, record.wanting[1]]
+            };
             return;
         }
         let mut before = record.wanting[0];
@@ -527,7 +713,13 @@ impl ServerSide {
     /// The time between two notifications to a peer.
     #[inline]
     fn pace(&self, peer: u32) -> Span {
-        let round_trip = match self.endpoint.peers.slots.get(peer).map_or(0, |peer| peer.round_trip) {
+        let round_trip = match self
+            .endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map_or(0, |peer| peer.round_trip)
+        {
             0 => self.settings.round_trip_unknown.nanos(),
             micros => u64::from(micros) * 1000,
         };
@@ -540,18 +732,34 @@ impl ServerSide {
         if self.settings.notifications_per_round_trip == 0 {
             return Time::ZERO;
         }
-        let ahead = self.pace(peer).nanos().saturating_mul(u64::from(self.settings.notification_burst.max(1)) - 1);
-        self.endpoint.peers.slots.get(peer).map_or(Time::NEVER, |peer| peer.paced_until - Span::from_nanos(ahead))
+        let ahead = self
+            .pace(peer)
+            .nanos()
+            .saturating_mul(u64::from(self.settings.notification_burst.max(1)) - 1);
+        self.endpoint
+            .peers
+            .slots
+            .get(peer)
+            .map_or(Time::NEVER, |peer| {
+                peer.paced_until - Span::from_nanos(ahead)
+            })
     }
 
     fn set_pace_timer(&mut self, peer: u32, now: Time) {
         let at = self.paced_at(peer).max(now);
         let generation = self.endpoint.peers.slots.generation(peer);
-        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return };
+        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else {
+            return;
+        };
         let first = record.wanting[0];
-        let is_paced = self.relations.get(first).is_some_and(|relation| !relation.wants_confirmable);
+        let is_paced = self
+            .relations
+            .get(first)
+            .is_some_and(|relation| !relation.wants_confirmable);
         if is_paced && !std::mem::replace(&mut record.pace_timer, true) {
-            self.endpoint.timers.set(at, TimerKind::Pace, peer, generation);
+            self.endpoint
+                .timers
+                .set(at, TimerKind::Pace, peer, generation);
         }
     }
 }

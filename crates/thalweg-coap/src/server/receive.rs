@@ -15,8 +15,8 @@ use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
 use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
-    Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Kind, Message, NoResponse, ObservationEnd,
-    Observe, OptionOut, PeerId, RelationId, Request, Token, Value, empty, option,
+    Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Kind, Message, NoResponse,
+    ObservationEnd, Observe, OptionOut, PeerId, RelationId, Request, Token, Value, empty, option,
 };
 
 /// Who asked what: everything an answer needs that the application has no part in.
@@ -56,7 +56,9 @@ impl ServerSide {
         self.tidy_timers();
         match Message::decode(datagram) {
             Ok(message) if message.code.is_request() => match message.kind {
-                Kind::Confirmable | Kind::NonConfirmable => self.on_request(from, &message, datagram, now, out),
+                Kind::Confirmable | Kind::NonConfirmable => {
+                    self.on_request(from, &message, datagram, now, out)
+                }
                 // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
                 Kind::Acknowledgement | Kind::Reset => {
                     self.counts.rejected += 1;
@@ -84,13 +86,24 @@ impl ServerSide {
     }
 
     /// Acknowledgements, resets, pings, and what makes no sense here.
-    fn on_other(&mut self, from: SocketAddr, message: &Message<'_>, now: Time, out: &mut Datagrams) {
-        let peer = self.endpoint.peers.find(from, self.endpoint.peers.hash(from));
+    fn on_other(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let peer = self
+            .endpoint
+            .peers
+            .find(from, self.endpoint.peers.hash(from));
         if let Some(peer) = peer {
             self.endpoint.peers.touch(peer, now);
         }
         match (message.kind, peer) {
-            (Kind::Acknowledgement, Some(peer)) => self.on_acknowledgement(peer, message.id, now, out),
+            (Kind::Acknowledgement, Some(peer)) => {
+                self.on_acknowledgement(peer, message.id, now, out)
+            }
             (Kind::Reset, Some(peer)) => self.on_reset(peer, message.id, now, out),
             // Nobody known could have anything to acknowledge.
             (Kind::Acknowledgement | Kind::Reset, None) => {}
@@ -156,8 +169,18 @@ impl ServerSide {
             return None;
         };
         let name = self.endpoint.peers.name(peer, hash);
-        let key = Key { peer: name, id: message.id, fingerprint: self.fingerprint(datagram) };
-        let asked = Asked { from, peer, key, is_confirmable, token: message.token };
+        let key = Key {
+            peer: name,
+            id: message.id,
+            fingerprint: self.fingerprint(datagram),
+        };
+        let asked = Asked {
+            from,
+            peer,
+            key,
+            is_confirmable,
+            token: message.token,
+        };
         if self.is_repetition(&asked, now, out) || !self.admit(&asked, now, out) {
             return None;
         }
@@ -186,16 +209,25 @@ impl ServerSide {
             },
             None => None,
         };
-        let observe = message.options.uint(option::OBSERVE).filter(|_| is_safe).and_then(Observe::decode);
+        let observe = message
+            .options
+            .uint(option::OBSERVE)
+            .filter(|_| is_safe)
+            .and_then(Observe::decode);
         let mut relation = None;
         if observe.is_some() {
             if observe == Some(Observe::Register) && self.must_prove(peer) {
                 self.demand_echo(&asked, now, out);
                 return None;
             }
-            if let Some(index) = self.find_relation(peer, |relation| relation.token == message.token) {
+            if let Some(index) =
+                self.find_relation(peer, |relation| relation.token == message.token)
+            {
                 let generation = self.relations.generation(index);
-                let cookie = self.relations.get(index).map_or(0, |relation| relation.cookie);
+                let cookie = self
+                    .relations
+                    .get(index)
+                    .map_or(0, |relation| relation.cookie);
                 relation = Some((RelationId { index, generation }, cookie));
                 if observe == Some(Observe::Deregister) {
                     self.end(index, None, now, out);
@@ -216,7 +248,10 @@ impl ServerSide {
             token: message.token,
             code: message.code,
             observe,
-            no_response: message.options.uint(option::NO_RESPONSE).map_or(NoResponse::NONE, NoResponse::decode),
+            no_response: message
+                .options
+                .uint(option::NO_RESPONSE)
+                .map_or(NoResponse::NONE, NoResponse::decode),
             is_confirmable,
             is_acknowledged: false,
         };
@@ -248,7 +283,13 @@ impl ServerSide {
             return Some(peer);
         }
         peers.forget_idle(self.settings.peer_idle, now, 2);
-        peers.insert(from, hash, self.settings.addresses_are_proven, self.settings.peers_max, now)
+        peers.insert(
+            from,
+            hash,
+            self.settings.addresses_are_proven,
+            self.settings.peers_max,
+            now,
+        )
     }
 
     /// There is no room to know one more peer.
@@ -258,7 +299,8 @@ impl ServerSide {
         if message.kind == Kind::Confirmable {
             out.push(from, |out| {
                 let code = Code::SERVICE_UNAVAILABLE;
-                let mut encoder = Encoder::start(out, Kind::Acknowledgement, code, message.id, message.token);
+                let mut encoder =
+                    Encoder::start(out, Kind::Acknowledgement, code, message.id, message.token);
                 encoder.uint(option::MAX_AGE, OVERLOADED_SECONDS);
             });
         }
@@ -274,25 +316,44 @@ impl ServerSide {
     /// Deals with a message that came before. RFC 7252 §4.5
     #[inline]
     fn is_repetition(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) -> bool {
-        let first = self.endpoint.peers.slots.get(asked.peer).map_or(NONE, |peer| peer.exchanges);
+        let first = self
+            .endpoint
+            .peers
+            .slots
+            .get(asked.peer)
+            .map_or(NONE, |peer| peer.exchanges);
         if first != NONE
             && let Some(exchange) = self.exchanges.find(first, asked.key)
         {
             self.counts.duplicates += 1;
-            if self.exchanges.get(exchange).is_some_and(|e| e.is_confirmable && e.is_acknowledged) {
-                out.push(asked.from, |out| empty(out, Kind::Acknowledgement, asked.key.id));
+            if self
+                .exchanges
+                .get(exchange)
+                .is_some_and(|e| e.is_confirmable && e.is_acknowledged)
+            {
+                out.push(asked.from, |out| {
+                    empty(out, Kind::Acknowledgement, asked.key.id)
+                });
             }
             return true;
         }
-        let lifetime = if asked.is_confirmable { self.exchange_lifetime } else { self.non_lifetime };
-        let Some((again, body)) = self.remembered.find(asked.key, lifetime, now) else { return false };
+        let lifetime = if asked.is_confirmable {
+            self.exchange_lifetime
+        } else {
+            self.non_lifetime
+        };
+        let Some((again, body)) = self.remembered.find(asked.key, lifetime, now) else {
+            return false;
+        };
         self.counts.duplicates += 1;
         match again {
             Again::Respond(code) => out.push(asked.from, |out| {
                 Encoder::start(out, Kind::Acknowledgement, code, asked.key.id, asked.token);
                 body.iter().for_each(|part| out.extend_from_slice(part));
             }),
-            Again::Acknowledge => out.push(asked.from, |out| empty(out, Kind::Acknowledgement, asked.key.id)),
+            Again::Acknowledge => out.push(asked.from, |out| {
+                empty(out, Kind::Acknowledgement, asked.key.id)
+            }),
             Again::Ignore => {}
         }
         true
@@ -307,7 +368,9 @@ impl ServerSide {
         }
         let each = 1_000_000_000 / u64::from(rate).min(1_000_000_000);
         let burst = Span::from_nanos(each * u64::from(self.settings.request_burst.max(1)));
-        let Some(peer) = self.endpoint.peers.slots.get_mut(asked.peer) else { return false };
+        let Some(peer) = self.endpoint.peers.slots.get_mut(asked.peer) else {
+            return false;
+        };
         let next = peer.requests_until.max(now) + Span::from_nanos(each);
         if next.since(now) <= burst {
             peer.requests_until = next;
@@ -317,13 +380,26 @@ impl ServerSide {
         self.counts.rate_limited += 1;
         if asked.is_confirmable {
             let age = (option::MAX_AGE, Value::Uint(wait));
-            self.refuse(asked, Code::TOO_MANY_REQUESTS, &[Some(age)], why::RATE, now, out);
+            self.refuse(
+                asked,
+                Code::TOO_MANY_REQUESTS,
+                &[Some(age)],
+                why::RATE,
+                now,
+                out,
+            );
         }
         false
     }
 
     /// Whether the options can be dealt with; and Echo.
-    fn check_options(&mut self, asked: &Asked, message: &Message<'_>, now: Time, out: &mut Datagrams) -> bool {
+    fn check_options(
+        &mut self,
+        asked: &Asked,
+        message: &Message<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> bool {
         let refused = message.options.refused(|number| self.understands(number));
         if let Some(number) = refused {
             self.counts.bad_options += 1;
@@ -343,7 +419,12 @@ impl ServerSide {
             self.refuse(asked, Code::BAD_REQUEST, &[], why::HOP_LIMIT, now, out);
             return false;
         }
-        let is_unproven = self.endpoint.peers.slots.get(asked.peer).is_some_and(|peer| !peer.proven);
+        let is_unproven = self
+            .endpoint
+            .peers
+            .slots
+            .get(asked.peer)
+            .is_some_and(|peer| !peer.proven);
         if is_unproven
             && let Some(value) = message.options.get(option::ECHO)
             && self.echo.is_valid(value, asked.from, now)
@@ -368,7 +449,13 @@ impl ServerSide {
             EchoForObserve::Auto => crowded(),
             EchoForObserve::Always => true,
         };
-        wanted && self.endpoint.peers.slots.get(peer).is_some_and(|peer| !peer.proven)
+        wanted
+            && self
+                .endpoint
+                .peers
+                .slots
+                .get(peer)
+                .is_some_and(|peer| !peer.proven)
     }
 
     /// Takes a block of a request. RFC 7959 §2.3, §2.9
@@ -382,14 +469,22 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Body {
-        let Some(value) = message.options.uint(option::BLOCK1) else { return Body::Inline };
+        let Some(value) = message.options.uint(option::BLOCK1) else {
+            return Body::Inline;
+        };
         let Some(block) = Block::decode(value) else {
             self.refuse(asked, Code::BAD_REQUEST, &[], why::BLOCK_OPTION, now, out);
             return Body::Answered;
         };
         let most = self.settings.transfer_bytes_max;
         let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
-        *block1 = Some(Block { more: false, ..block }.encode());
+        *block1 = Some(
+            Block {
+                more: false,
+                ..block
+            }
+            .encode(),
+        );
         if block.number == 0 && !block.more {
             self.transfers.forget(cache_key);
             return Body::Inline;
@@ -410,15 +505,41 @@ impl ServerSide {
             false => self.transfers.gather(part, &self.settings, now),
         };
         let size_exponent = block.size_exponent.min(self.settings.block_exponent_max);
-        let own = Some((option::BLOCK1, Value::Uint(Block { size_exponent, ..block }.encode())));
+        let own = Some((
+            option::BLOCK1,
+            Value::Uint(
+                Block {
+                    size_exponent,
+                    ..block
+                }
+                .encode(),
+            ),
+        ));
         match gathered {
             Gathered::Whole(body) => return Body::Whole(body),
             // Remembered, because the same block again would not fit behind itself.
             Gathered::More => self.answer(asked, Code::CONTINUE, &[own], &[], true, now, out),
-            Gathered::Gap => self.refuse(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[own], why::GAP, now, out),
+            Gathered::Gap => self.refuse(
+                asked,
+                Code::REQUEST_ENTITY_INCOMPLETE,
+                &[own],
+                why::GAP,
+                now,
+                out,
+            ),
             Gathered::TooLarge => {
-                let size = Some((option::SIZE1, Value::Uint(most.min(u32::MAX as usize) as u32)));
-                self.refuse(asked, Code::REQUEST_ENTITY_TOO_LARGE, &[own, size], &why::too_large(most), now, out);
+                let size = Some((
+                    option::SIZE1,
+                    Value::Uint(most.min(u32::MAX as usize) as u32),
+                ));
+                self.refuse(
+                    asked,
+                    Code::REQUEST_ENTITY_TOO_LARGE,
+                    &[own, size],
+                    &why::too_large(most),
+                    now,
+                    out,
+                );
             }
             Gathered::Crowded => self.overloaded(asked, why::CROWDED, CROWDED_SECONDS, now, out),
             Gathered::Full => self.overloaded(asked, why::TRANSFERS, OVERLOADED_SECONDS, now, out),
@@ -427,35 +548,66 @@ impl ServerSide {
     }
 
     /// Serves a further block of a response that was kept.
-    fn serve_kept(&mut self, asked: &Asked, cache_key: u64, block: Block, now: Time, out: &mut Datagrams) {
-        let is_proven = self.endpoint.peers.slots.get(asked.peer).is_some_and(|peer| peer.proven);
+    fn serve_kept(
+        &mut self,
+        asked: &Asked,
+        cache_key: u64,
+        block: Block,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let is_proven = self
+            .endpoint
+            .peers
+            .slots
+            .get(asked.peer)
+            .is_some_and(|peer| peer.proven);
         // Who has not shown where it is was given small blocks, and asks for such.
-        let most = if is_proven { Block::SIZE_EXPONENT_MAX } else { UNPROVEN_EXPONENT_MAX };
-        let exponent = block.size_exponent.min(self.settings.block_exponent_max).min(most);
+        let most = if is_proven {
+            Block::SIZE_EXPONENT_MAX
+        } else {
+            UNPROVEN_EXPONENT_MAX
+        };
+        let exponent = block
+            .size_exponent
+            .min(self.settings.block_exponent_max)
+            .min(most);
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();
         let mut is_last = false;
-        let code = self.kept.get(cache_key, asked.token, now).and_then(|(kept, is_newest)| {
-            kept.with_parts(|options, payload| {
-                let cut = Cut::part(payload, number, exponent)?;
-                is_last = is_newest && cut.block.is_none_or(|block| !block.more);
-                let mut tag = [0; 8];
-                let has_tag = options.iter().any(|(number, _)| *number == option::ETAG);
-                let own = [
-                    (!has_tag).then(|| (option::ETAG, Value::Opaque(etag_of(payload, &mut tag)))),
-                    cut.block.map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
-                ];
-                let mut encoder = Encoder::body(&mut bytes);
-                for (number, value) in merged(options, &own) {
-                    put(&mut encoder, number, value);
-                }
-                encoder.payload(cut.bytes);
-                Some(kept.code())
-            })
-        });
+        let code = self
+            .kept
+            .get(cache_key, asked.token, now)
+            .and_then(|(kept, is_newest)| {
+                kept.with_parts(|options, payload| {
+                    let cut = Cut::part(payload, number, exponent)?;
+                    is_last = is_newest && cut.block.is_none_or(|block| !block.more);
+                    let mut tag = [0; 8];
+                    let has_tag = options.iter().any(|(number, _)| *number == option::ETAG);
+                    let own = [
+                        (!has_tag)
+                            .then(|| (option::ETAG, Value::Opaque(etag_of(payload, &mut tag)))),
+                        cut.block
+                            .map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
+                    ];
+                    let mut encoder = Encoder::body(&mut bytes);
+                    for (number, value) in merged(options, &own) {
+                        put(&mut encoder, number, value);
+                    }
+                    encoder.payload(cut.bytes);
+                    Some(kept.code())
+                })
+            });
         match code {
             Some(code) => self.answer(asked, code, &[], &bytes, false, now, out),
-            None => self.refuse(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[], why::NOT_KEPT, now, out),
+            None => self.refuse(
+                asked,
+                Code::REQUEST_ENTITY_INCOMPLETE,
+                &[],
+                why::NOT_KEPT,
+                now,
+                out,
+            ),
         }
         self.endpoint.give_back(bytes);
         match self.kept.awaited(cache_key) {
@@ -473,7 +625,14 @@ impl ServerSide {
     }
 
     #[cold]
-    fn overloaded(&mut self, asked: &Asked, why: &str, seconds: u32, now: Time, out: &mut Datagrams) {
+    fn overloaded(
+        &mut self,
+        asked: &Asked,
+        why: &str,
+        seconds: u32,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         self.counts.overloaded += 1;
         let age = Some((option::MAX_AGE, Value::Uint(seconds)));
         self.refuse(asked, Code::SERVICE_UNAVAILABLE, &[age], why, now, out);
@@ -490,7 +649,11 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) {
-        *if code.class() == 4 { &mut self.counts.refused } else { &mut self.counts.failed } += 1;
+        *if code.class() == 4 {
+            &mut self.counts.refused
+        } else {
+            &mut self.counts.failed
+        } += 1;
         let mut payload = Vec::new();
         Encoder::body(&mut payload).payload(why.as_bytes());
         self.answer(asked, code, own, &payload, false, now, out);
@@ -520,11 +683,19 @@ impl ServerSide {
             out.extend_from_slice(body);
         });
         if remember {
-            let again = if asked.is_confirmable { Again::Respond(code) } else { Again::Ignore };
+            let again = if asked.is_confirmable {
+                Again::Respond(code)
+            } else {
+                Again::Ignore
+            };
             let body = out.last().get(4 + asked.token.len()..).unwrap_or_default();
-            let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
+            let (most, most_bytes) = (
+                self.settings.remembered_max,
+                self.settings.remembered_bytes_max,
+            );
             self.remembered.forget_some_old(self.exchange_lifetime, now);
-            self.remembered.insert(asked.key, again, body, now, most, most_bytes);
+            self.remembered
+                .insert(asked.key, again, body, now, most, most_bytes);
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
 use crate::why;
 use crate::{
-    Block, Code, Datagrams, Encoder, ExchangeId, Kind, Notice, ObservationEnd, OptionOut, Response, Token, Value,
-    empty, option,
+    Block, Code, Datagrams, Encoder, ExchangeId, Kind, Notice, ObservationEnd, OptionOut, Response,
+    Token, Value, empty, option,
 };
 
 /// A response as it goes out: what the application gave and what the machine adds.
@@ -51,7 +51,9 @@ impl ServerSide {
         }
         exchange.next = peer.exchanges;
         let acknowledge_at = now + self.settings.acknowledge_within;
-        let id = self.exchanges.open(exchange, acknowledge_at, now + self.settings.answer_within);
+        let id = self
+            .exchanges
+            .open(exchange, acknowledge_at, now + self.settings.answer_within);
         peer.exchanges = id.index;
         peer.exchange_count += 1;
         Some(id)
@@ -61,11 +63,16 @@ impl ServerSide {
     #[inline]
     pub(super) fn close(&mut self, id: ExchangeId) -> Option<Exchange> {
         let mut exchange = self.exchanges.close(id)?;
-        if self.relations.get_of(exchange.relation, exchange.relation_generation).is_none() {
+        if self
+            .relations
+            .get_of(exchange.relation, exchange.relation_generation)
+            .is_none()
+        {
             exchange.relation = NONE;
         }
         if let Some(peer) = self.endpoint.peers.slots.get_mut(exchange.peer) {
-            self.exchanges.unlink(&mut peer.exchanges, id.index, exchange.next);
+            self.exchanges
+                .unlink(&mut peer.exchanges, id.index, exchange.next);
             peer.exchange_count -= 1;
         }
         Some(exchange)
@@ -73,8 +80,16 @@ impl ServerSide {
 
     /// Answers a request: in its acknowledgement if that has not left, separately (confirmable or not as the request
     /// was) otherwise. Says whether the request still waited.
-    pub fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time, out: &mut Datagrams) -> bool {
-        let Some(mut exchange) = self.close(exchange) else { return false };
+    pub fn respond(
+        &mut self,
+        exchange: ExchangeId,
+        response: &Response<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> bool {
+        let Some(mut exchange) = self.close(exchange) else {
+            return false;
+        };
         let is_success = response.code.is_success();
         let mut observe = None;
         if exchange.relation != NONE {
@@ -85,7 +100,10 @@ impl ServerSide {
             return true;
         }
         let asked = exchange.block2.and_then(Block::decode);
-        let most = self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX);
+        let most = self
+            .settings
+            .block_exponent_max
+            .min(Block::SIZE_EXPONENT_MAX);
         let exponent = asked.map_or(most, |block| block.size_exponent.min(most));
         let is_small = response.payload.len() <= 16 << exponent;
         // More than an unproven peer may get goes in small blocks: few clients answer a demand for Echo by themselves.
@@ -93,9 +111,16 @@ impl ServerSide {
         if is_small && (asked.is_none() || !is_success) && !may_shrink {
             let own = [
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
-                exchange.block1.map(|block| (option::BLOCK1, Value::Uint(block))),
+                exchange
+                    .block1
+                    .map(|block| (option::BLOCK1, Value::Uint(block))),
             ];
-            let shape = Shape { code: response.code, options: response.options, own: &own, payload: response.payload };
+            let shape = Shape {
+                code: response.code,
+                options: response.options,
+                own: &own,
+                payload: response.payload,
+            };
             self.send_response(&exchange, &shape, now, out);
         } else {
             let number = asked.map_or(0, |block| block.number << (block.size_exponent - exponent));
@@ -133,12 +158,15 @@ impl ServerSide {
 
     /// Says that the answer will take long: the acknowledgement leaves now.
     pub fn respond_later(&mut self, exchange: ExchangeId, now: Time, out: &mut Datagrams) {
-        let Some(waiting) = self.exchanges.get(exchange) else { return };
+        let Some(waiting) = self.exchanges.get(exchange) else {
+            return;
+        };
         if !waiting.is_confirmable || waiting.is_acknowledged {
             return;
         }
         let (peer, id) = (waiting.peer, waiting.key.id);
-        self.exchanges.acknowledged(exchange, now + self.settings.answer_within);
+        self.exchanges
+            .acknowledged(exchange, now + self.settings.answer_within);
         if let Some(peer) = self.endpoint.peers.slots.get(peer) {
             out.push(peer.address, |out| empty(out, Kind::Acknowledgement, id));
         }
@@ -146,7 +174,9 @@ impl ServerSide {
 
     /// Says that there will be no answer: a confirmable request is acknowledged and no more.
     pub fn ignore(&mut self, exchange: ExchangeId, now: Time, out: &mut Datagrams) {
-        let Some(exchange) = self.close(exchange) else { return };
+        let Some(exchange) = self.close(exchange) else {
+            return;
+        };
         if exchange.relation != NONE {
             self.end(exchange.relation, Some(ObservationEnd::Refused), now, out);
         }
@@ -162,7 +192,11 @@ impl ServerSide {
             self.counts.expired += 1;
             self.counts.failed += 1;
             let payload = why::LATE.as_bytes();
-            let late = Response { code: Code::SERVICE_UNAVAILABLE, options: &[], payload };
+            let late = Response {
+                code: Code::SERVICE_UNAVAILABLE,
+                options: &[],
+                payload,
+            };
             self.respond(exchange, &late, now, out);
             self.notices.push_back(Notice::ExchangeExpired { exchange });
         }
@@ -208,7 +242,10 @@ impl ServerSide {
         let allowed = self.allowed(exchange);
         let mut tag = [0; 8];
         let tag = etag_of(response.payload, &mut tag);
-        let has_tag = response.options.iter().any(|(number, _)| *number == option::ETAG);
+        let has_tag = response
+            .options
+            .iter()
+            .any(|(number, _)| *number == option::ETAG);
         let whole = Value::Uint(response.payload.len() as u32);
         // What turns out to fit after all is no block unless one was asked for.
         let was_asked = exchange.block2.and_then(Block::decode).is_some();
@@ -216,20 +253,37 @@ impl ServerSide {
         loop {
             let Some(cut) = Cut::part(response.payload, number, exponent) else {
                 let payload = why::BLOCK_BEYOND.as_bytes();
-                let shape = Shape { code: Code::BAD_REQUEST, options: &[], own: &[], payload };
+                let shape = Shape {
+                    code: Code::BAD_REQUEST,
+                    options: &[],
+                    own: &[],
+                    payload,
+                };
                 return self.send_response(exchange, &shape, now, out);
             };
-            let block = cut.block.unwrap_or(Block { number, more: false, size_exponent: exponent });
+            let block = cut.block.unwrap_or(Block {
+                number,
+                more: false,
+                size_exponent: exponent,
+            });
             let in_parts = block.more || number > 0;
             let is_body = response.code.is_success() && (!response.payload.is_empty() || in_parts);
             let own = [
                 (in_parts && is_body && !has_tag).then_some((option::ETAG, Value::Opaque(tag))),
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
-                (in_parts || (is_body && was_asked)).then_some((option::BLOCK2, Value::Uint(block.encode()))),
-                exchange.block1.map(|block| (option::BLOCK1, Value::Uint(block))),
+                (in_parts || (is_body && was_asked))
+                    .then_some((option::BLOCK2, Value::Uint(block.encode()))),
+                exchange
+                    .block1
+                    .map(|block| (option::BLOCK1, Value::Uint(block))),
                 (block.more && number == 0).then_some((option::SIZE2, whole)),
             ];
-            let shape = Shape { code: response.code, options: response.options, own: &own, payload: cut.bytes };
+            let shape = Shape {
+                code: response.code,
+                options: response.options,
+                own: &own,
+                payload: cut.bytes,
+            };
             // The first block is an answer however small it is.
             if number == 0 && exponent > 0 {
                 let mut bytes = self.endpoint.buffer();
@@ -241,9 +295,13 @@ impl ServerSide {
                 }
             }
             // A body that is kept for the same question is not mixed with this one.
-            let keeps = !exchange.is_safe() || observe.is_some() || self.kept.has(exchange.cache_key);
+            let keeps =
+                !exchange.is_safe() || observe.is_some() || self.kept.has(exchange.cache_key);
             // Who registers again while fetching what must not be missed goes on with that, and reads this later.
-            let is_fetching = self.relations.get(exchange.relation).is_some_and(|relation| relation.fetching != NONE);
+            let is_fetching = self
+                .relations
+                .get(exchange.relation)
+                .is_some_and(|relation| relation.fetching != NONE);
             if block.more && number == 0 && keeps && !is_fetching {
                 let mut options = Vec::new();
                 let mut encoder = Encoder::body(&mut options);
@@ -251,8 +309,13 @@ impl ServerSide {
                 for (number, value) in merged(response.options, &own) {
                     put(&mut encoder, number, value);
                 }
-                let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
-                self.kept.insert(exchange.cache_key, body, &self.settings, now);
+                let body = KeptBody::Response {
+                    code: response.code,
+                    options,
+                    payload: response.payload.to_vec(),
+                };
+                self.kept
+                    .insert(exchange.cache_key, body, &self.settings, now);
                 self.tell_dropped();
                 self.body_kept(exchange);
             }
@@ -276,7 +339,13 @@ impl ServerSide {
 
     /// How large a response may be.
     fn allowed(&self, exchange: &Exchange) -> usize {
-        if self.endpoint.peers.slots.get(exchange.peer).is_none_or(|peer| peer.proven) {
+        if self
+            .endpoint
+            .peers
+            .slots
+            .get(exchange.peer)
+            .is_none_or(|peer| peer.proven)
+        {
             return usize::MAX;
         }
         let times = usize::from(self.settings.amplification_factor) * usize::from(exchange.len);
@@ -285,8 +354,16 @@ impl ServerSide {
 
     /// Sends a response and remembers it.
     #[inline]
-    fn send_response(&mut self, exchange: &Exchange, shape: &Shape<'_>, now: Time, out: &mut Datagrams) {
-        let Some(peer) = self.endpoint.peers.slots.get(exchange.peer) else { return };
+    fn send_response(
+        &mut self,
+        exchange: &Exchange,
+        shape: &Shape<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let Some(peer) = self.endpoint.peers.slots.get(exchange.peer) else {
+            return;
+        };
         let (address, is_proven) = (peer.address, peer.proven);
         if exchange.awaited != NONE || (exchange.is_confirmable && exchange.is_acknowledged) {
             return self.send_separately(exchange, shape, now, out);
@@ -307,14 +384,25 @@ impl ServerSide {
             relation.note_id(id);
         }
         if !exchange.is_safe() {
-            let again = if exchange.is_confirmable { Again::Respond(code) } else { Again::Ignore };
+            let again = if exchange.is_confirmable {
+                Again::Respond(code)
+            } else {
+                Again::Ignore
+            };
             let body = match exchange.is_confirmable {
-                true => out.last().get(4 + exchange.token.len()..).unwrap_or_default(),
+                true => out
+                    .last()
+                    .get(4 + exchange.token.len()..)
+                    .unwrap_or_default(),
                 false => &[],
             };
-            let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
+            let (most, most_bytes) = (
+                self.settings.remembered_max,
+                self.settings.remembered_bytes_max,
+            );
             self.remembered.forget_some_old(self.exchange_lifetime, now);
-            self.remembered.insert(exchange.key, again, body, now, most, most_bytes);
+            self.remembered
+                .insert(exchange.key, again, body, now, most, most_bytes);
         }
     }
 
@@ -330,7 +418,13 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Code {
-        let Some(address) = self.endpoint.peers.slots.get(exchange.peer).map(|peer| peer.address) else {
+        let Some(address) = self
+            .endpoint
+            .peers
+            .slots
+            .get(exchange.peer)
+            .map(|peer| peer.address)
+        else {
             return shape.code;
         };
         if !exchange.is_safe() {
@@ -353,7 +447,13 @@ impl ServerSide {
 
     /// Sends a response after its acknowledgement, in a confirmable message of its own. RFC 7252 §5.2.2
     #[inline(never)]
-    fn send_separately(&mut self, exchange: &Exchange, shape: &Shape<'_>, now: Time, out: &mut Datagrams) {
+    fn send_separately(
+        &mut self,
+        exchange: &Exchange,
+        shape: &Shape<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
         let id = self.endpoint.next_id(exchange.peer);
         let mut bytes = self.endpoint.buffer();
         let mut awaited = exchange.awaited;
@@ -362,15 +462,34 @@ impl ServerSide {
             bytes.clear();
             if exchange.is_safe() {
                 self.counts.echo_demanded += 1;
-                let address = self.endpoint.peers.slots.get(exchange.peer).map(|peer| peer.address);
-                let value = address.map(|address| self.echo.value(address, now)).unwrap_or_default();
-                Encoder::start(&mut bytes, Kind::Confirmable, Code::UNAUTHORIZED, id, exchange.token)
-                    .option(option::ECHO, &value);
+                let address = self
+                    .endpoint
+                    .peers
+                    .slots
+                    .get(exchange.peer)
+                    .map(|peer| peer.address);
+                let value = address
+                    .map(|address| self.echo.value(address, now))
+                    .unwrap_or_default();
+                Encoder::start(
+                    &mut bytes,
+                    Kind::Confirmable,
+                    Code::UNAUTHORIZED,
+                    id,
+                    exchange.token,
+                )
+                .option(option::ECHO, &value);
                 if exchange.relation != NONE {
                     self.end(exchange.relation, Some(ObservationEnd::Refused), now, out);
                 }
             } else {
-                Encoder::start(&mut bytes, Kind::Confirmable, shape.code, id, exchange.token);
+                Encoder::start(
+                    &mut bytes,
+                    Kind::Confirmable,
+                    shape.code,
+                    id,
+                    exchange.token,
+                );
                 self.tell_fate(awaited, false);
                 awaited = NONE;
             }
@@ -388,9 +507,16 @@ impl ServerSide {
             (NONE, None) => Owner::Nobody,
             (awaited, _) => Owner::Awaited(awaited),
         };
-        match self.endpoint.send(exchange.peer, id, owner, Content::Encoded(bytes), now, out) {
+        match self
+            .endpoint
+            .send(exchange.peer, id, owner, Content::Encoded(bytes), now, out)
+        {
             Some(sending) => {
-                if let Some(relation) = self.relations.get_mut(exchange.relation).filter(|_| exchange.awaited == NONE) {
+                if let Some(relation) = self
+                    .relations
+                    .get_mut(exchange.relation)
+                    .filter(|_| exchange.awaited == NONE)
+                {
                     relation.sending = sending;
                 }
             }
@@ -409,17 +535,27 @@ impl ServerSide {
             && !exchange.is_acknowledged
             && let Some(peer) = self.endpoint.peers.slots.get(exchange.peer)
         {
-            out.push(peer.address, |out| empty(out, Kind::Acknowledgement, exchange.key.id));
+            out.push(peer.address, |out| {
+                empty(out, Kind::Acknowledgement, exchange.key.id)
+            });
         }
         self.remember_acknowledged(exchange, now);
     }
 
     fn remember_acknowledged(&mut self, exchange: &Exchange, now: Time) {
         if !exchange.is_safe() {
-            let again = if exchange.is_confirmable { Again::Acknowledge } else { Again::Ignore };
-            let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
+            let again = if exchange.is_confirmable {
+                Again::Acknowledge
+            } else {
+                Again::Ignore
+            };
+            let (most, most_bytes) = (
+                self.settings.remembered_max,
+                self.settings.remembered_bytes_max,
+            );
             self.remembered.forget_some_old(self.exchange_lifetime, now);
-            self.remembered.insert(exchange.key, again, &[], now, most, most_bytes);
+            self.remembered
+                .insert(exchange.key, again, &[], now, most, most_bytes);
         }
     }
 }

@@ -62,7 +62,11 @@ impl ClientSide {
     /// A machine that has not said anything yet.
     pub fn new(settings: StreamSettings) -> ClientSide {
         let waiting = HashMap::with_hasher(FixedState::default());
-        ClientSide { connection: Connection::new(settings), waiting, token: 0 }
+        ClientSide {
+            connection: Connection::new(settings),
+            waiting,
+            token: 0,
+        }
     }
 
     verbs_of_both_ends!();
@@ -73,8 +77,13 @@ impl ClientSide {
     }
 
     /// The next message out of `bytes`; as `ServerSide::handle_input`.
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
-        let Some((consumed, heard)) = self.connection.hear(bytes)? else { return Ok(None) };
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+        let Some((consumed, heard)) = self.connection.hear(bytes)? else {
+            return Ok(None);
+        };
         let event = match heard {
             Heard::Response(message) => self.response(message),
             Heard::Request(message) => ClientEvent::Request(message),
@@ -89,9 +98,12 @@ impl ClientSide {
     }
 
     fn response<'b>(&mut self, message: StreamMessage<'b>) -> ClientEvent<'b> {
-        let Some(observes) = self.waiting.get(&message.token) else { return ClientEvent::Ignored };
+        let Some(observes) = self.waiting.get(&message.token) else {
+            return ClientEvent::Ignored;
+        };
         // A server that does not know Observe, or has no room, answers once and without it. RFC 7641 §3.1
-        let is_last = !(*observes && message.code.is_success() && message.options.has(option::OBSERVE));
+        let is_last =
+            !(*observes && message.code.is_success() && message.options.has(option::OBSERVE));
         if is_last {
             self.waiting.remove(&message.token);
         }
@@ -141,7 +153,8 @@ impl ClientSide {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), NotSent> {
-        self.connection.say(code, Token::EMPTY, options, payload, out)
+        self.connection
+            .say(code, Token::EMPTY, options, payload, out)
     }
 
     /// Waits for nothing more under this token; whatever still comes is ignored.

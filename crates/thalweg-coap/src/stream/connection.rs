@@ -16,7 +16,10 @@ pub struct StreamSettings {
 
 impl Default for StreamSettings {
     fn default() -> Self {
-        StreamSettings { message_bytes_max: 1 << 20, blockwise: true }
+        StreamSettings {
+            message_bytes_max: 1 << 20,
+            blockwise: true,
+        }
     }
 }
 
@@ -67,7 +70,13 @@ pub(super) enum Heard<'b> {
 
 impl Connection {
     pub fn new(settings: StreamSettings) -> Connection {
-        Connection { settings, peer: Csm::BASE, state: State::ExpectCsm, has_said_csm: false, bad_csm_option: None }
+        Connection {
+            settings,
+            peer: Csm::BASE,
+            state: State::ExpectCsm,
+            has_said_csm: false,
+            bad_csm_option: None,
+        }
     }
 
     pub fn peer(&self) -> Csm {
@@ -87,10 +96,15 @@ impl Connection {
         }
         // Before its first message nobody may count on more than the base value (RFC 8323 §5.3.1).
         let bytes_max = match self.state {
-            State::ExpectCsm => self.settings.message_bytes_max.min(Csm::BASE.message_bytes_max),
+            State::ExpectCsm => self
+                .settings
+                .message_bytes_max
+                .min(Csm::BASE.message_bytes_max),
             _ => self.settings.message_bytes_max,
         };
-        let Some((len, message)) = decode(bytes, bytes_max as usize)? else { return Ok(None) };
+        let Some((len, message)) = decode(bytes, bytes_max as usize)? else {
+            return Ok(None);
+        };
         let heard = match message.code.class() {
             0 if message.code == Code::EMPTY => Heard::Empty,
             7 => self.signal(&message)?,
@@ -125,8 +139,14 @@ impl Connection {
                 self.state = State::Open;
                 Heard::Csm(self.peer)
             }
-            Code::PING => Heard::Ping { token, custody: has_custody(options) },
-            Code::PONG => Heard::Pong { token, custody: has_custody(options) },
+            Code::PING => Heard::Ping {
+                token,
+                custody: has_custody(options),
+            },
+            Code::PONG => Heard::Pong {
+                token,
+                custody: has_custody(options),
+            },
             Code::RELEASE => Heard::Release(Release::new(options)),
             _ => {
                 self.state = State::Closed;
@@ -140,9 +160,21 @@ impl Connection {
     pub fn open(&mut self, out: &mut Vec<u8>) {
         if !self.has_said_csm && self.state != State::Closed {
             self.has_said_csm = true;
-            let StreamSettings { message_bytes_max, blockwise } = self.settings;
-            let csm = Csm { message_bytes_max, blockwise };
-            frame::encode(out, Code::CSM, Token::EMPTY, |encoder| csm.encode(encoder), &[]);
+            let StreamSettings {
+                message_bytes_max,
+                blockwise,
+            } = self.settings;
+            let csm = Csm {
+                message_bytes_max,
+                blockwise,
+            };
+            frame::encode(
+                out,
+                Code::CSM,
+                Token::EMPTY,
+                |encoder| csm.encode(encoder),
+                &[],
+            );
         }
     }
 
@@ -209,16 +241,27 @@ impl Connection {
     }
 
     /// Asks the peer to end the connection, in order. §5.5
-    pub fn release(&mut self, alternatives: &[&str], hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
+    pub fn release(
+        &mut self,
+        alternatives: &[&str],
+        hold_off_seconds: Option<u32>,
+        out: &mut Vec<u8>,
+    ) {
         let options = |encoder: &mut Encoder<'_>| {
-            for address in alternatives.iter().filter(|address| (1..=255).contains(&address.len())) {
+            for address in alternatives
+                .iter()
+                .filter(|address| (1..=255).contains(&address.len()))
+            {
                 encoder.option(number::RELEASE_ALTERNATIVE_ADDRESS, address.as_bytes());
             }
             if let Some(seconds) = hold_off_seconds {
                 encoder.uint(number::RELEASE_HOLD_OFF, seconds.min(0xFF_FFFF));
             }
         };
-        if self.say(Code::RELEASE, Token::EMPTY, options, &[], out).is_err() {
+        if self
+            .say(Code::RELEASE, Token::EMPTY, options, &[], out)
+            .is_err()
+        {
             // Too many addresses for a peer that takes next to nothing.
             let _ = self.say(Code::RELEASE, Token::EMPTY, |_| {}, &[], out);
         }
@@ -232,8 +275,13 @@ impl Connection {
                 encoder.uint(number::ABORT_BAD_CSM_OPTION, option.into());
             }
         };
-        if let Err(NotSent::TooLarge { .. }) = self.say(Code::ABORT, Token::EMPTY, options, diagnostic.as_bytes(), out)
-        {
+        if let Err(NotSent::TooLarge { .. }) = self.say(
+            Code::ABORT,
+            Token::EMPTY,
+            options,
+            diagnostic.as_bytes(),
+            out,
+        ) {
             let _ = self.say(Code::ABORT, Token::EMPTY, options, &[], out);
         }
         self.state = State::Closed;

@@ -26,13 +26,25 @@ pub struct StreamMessage<'b> {
 /// The first message of a stream, and how many bytes it takes. `Ok(None)`: it has not arrived yet. A message of more
 /// than `message_bytes_max` bytes is refused by its first bytes.
 #[inline]
-pub fn decode(bytes: &[u8], message_bytes_max: usize) -> Result<Option<(usize, StreamMessage<'_>)>, Malformed> {
-    let Some(Head { token_len, len, rest }) = head(bytes)? else { return Ok(None) };
+pub fn decode(
+    bytes: &[u8],
+    message_bytes_max: usize,
+) -> Result<Option<(usize, StreamMessage<'_>)>, Malformed> {
+    let Some(Head {
+        token_len,
+        len,
+        rest,
+    }) = head(bytes)?
+    else {
+        return Ok(None);
+    };
     let body_len = 1 + token_len as u64 + len;
     if (bytes.len() - rest.len()) as u64 + body_len > message_bytes_max as u64 {
         return Err(Malformed::TooLarge);
     }
-    let Some((body, behind)) = rest.split_at_checked(body_len as usize) else { return Ok(None) };
+    let Some((body, behind)) = rest.split_at_checked(body_len as usize) else {
+        return Ok(None);
+    };
     let message = StreamMessage::decode_body(token_len, body)?;
     Ok(Some((bytes.len() - behind.len(), message)))
 }
@@ -40,16 +52,30 @@ pub fn decode(bytes: &[u8], message_bytes_max: usize) -> Result<Option<(usize, S
 impl<'b> StreamMessage<'b> {
     /// Reads everything behind the length.
     #[inline]
-    pub(super) fn decode_body(token_len: usize, body: &'b [u8]) -> Result<StreamMessage<'b>, Malformed> {
+    pub(super) fn decode_body(
+        token_len: usize,
+        body: &'b [u8],
+    ) -> Result<StreamMessage<'b>, Malformed> {
         let (code, rest) = body.split_first().ok_or(Malformed::HeadCutShort)?;
         let (token, rest) = Token::split(rest, token_len).ok_or(Malformed::TokenCutShort)?;
         let (options, payload) = Options::decode(rest)?;
-        Ok(StreamMessage { code: Code(*code), token, options, payload })
+        Ok(StreamMessage {
+            code: Code(*code),
+            token,
+            options,
+            payload,
+        })
     }
 
     /// Writes it. What [`decode`] read is written as it was, to the byte: no message has two forms.
     pub fn encode(&self, out: &mut Vec<u8>) -> usize {
-        encode(out, self.code, self.token, |encoder| copy(self.options, encoder), self.payload)
+        encode(
+            out,
+            self.code,
+            self.token,
+            |encoder| copy(self.options, encoder),
+            self.payload,
+        )
     }
 }
 
@@ -72,18 +98,30 @@ pub(super) struct Head<'b> {
 /// Reads what stands before the code; `None` while it has not arrived.
 #[inline]
 pub(super) fn head(bytes: &[u8]) -> Result<Option<Head<'_>>, Malformed> {
-    let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
+    let Some((&first, rest)) = bytes.split_first() else {
+        return Ok(None);
+    };
     let token_len = usize::from(first & 0x0F);
     if token_len > Token::LEN_MAX {
         return Err(Malformed::TokenLength);
     }
     let length = match first >> 4 {
-        13 => rest.split_first().map(|(more, rest)| (13 + u64::from(*more), rest)),
-        14 => rest.split_first_chunk().map(|(more, rest)| (269 + u64::from(u16::from_be_bytes(*more)), rest)),
-        15 => rest.split_first_chunk().map(|(more, rest)| (65_805 + u64::from(u32::from_be_bytes(*more)), rest)),
+        13 => rest
+            .split_first()
+            .map(|(more, rest)| (13 + u64::from(*more), rest)),
+        14 => rest
+            .split_first_chunk()
+            .map(|(more, rest)| (269 + u64::from(u16::from_be_bytes(*more)), rest)),
+        15 => rest
+            .split_first_chunk()
+            .map(|(more, rest)| (65_805 + u64::from(u32::from_be_bytes(*more)), rest)),
         len => Some((u64::from(len), rest)),
     };
-    Ok(length.map(|(len, rest)| Head { token_len, len, rest }))
+    Ok(length.map(|(len, rest)| Head {
+        token_len,
+        len,
+        rest,
+    }))
 }
 
 /// Writes a message, its options by `options`; says how many bytes it takes.
@@ -131,7 +169,9 @@ pub(super) fn encode_body(
         move_body(out, behind_room, start + 1 + extended);
     }
     head[0] |= token.len() as u8;
-    if let (Some(place), Some(head)) = (out.get_mut(start..=start + extended), head.get(..=extended)) {
+    if let (Some(place), Some(head)) =
+        (out.get_mut(start..=start + extended), head.get(..=extended))
+    {
         place.copy_from_slice(head);
     }
     out.len() - start

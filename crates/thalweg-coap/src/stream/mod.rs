@@ -23,7 +23,9 @@ pub use frame::{StreamMessage, decode, encode};
 pub use requests::{Requests, StreamEvent, StreamRequest};
 pub use server::{Event, ServerSide};
 pub use signal::{Abort, Csm, Release};
-pub use websocket::{WebSocketMessage, append_from_websocket, decode_websocket, encode_websocket, next_for_websocket};
+pub use websocket::{
+    WebSocketMessage, append_from_websocket, decode_websocket, encode_websocket, next_for_websocket,
+};
 
 /// The name of the protocol where it travels inside WebSocket. §4
 pub const WEBSOCKET_PROTOCOL: &str = "coap";

@@ -46,7 +46,11 @@ impl Reply<'_> {
                     Err(NotSent::Closed | NotSent::TooManyRequests) => return Said::Nothing,
                 }
                 let has_bert = most == Block::SIZE_EXPONENT_MAX && machine.peer().takes_bert();
-                Block { number: 0, more: false, size_exponent: if has_bert { Block::BERT } else { most } }
+                Block {
+                    number: 0,
+                    more: false,
+                    size_exponent: if has_bert { Block::BERT } else { most },
+                }
             }
         };
         self.say_part(machine, lowered(asked, most), out)
@@ -56,16 +60,32 @@ impl Reply<'_> {
     fn say_part(&self, machine: &mut ServerSide, mut block: Block, out: &mut Vec<u8>) -> Said {
         let mut tag = [0; 8];
         let tag = etag_of(self.payload, &mut tag);
-        let has_tag = self.options.iter().any(|(number, _)| *number == option::ETAG);
+        let has_tag = self
+            .options
+            .iter()
+            .any(|(number, _)| *number == option::ETAG);
         let mut units = match block.size_exponent {
             Block::BERT => (machine.peer().message_bytes_max as usize / block.size()).max(1),
             _ => 1,
         };
         loop {
             let start = block.offset();
-            let end = self.payload.len().min(start.saturating_add(block.size() * units));
-            let Some(part) = self.payload.get(start..end).filter(|part| !part.is_empty() || block.number == 0) else {
-                let _ = machine.respond(self.token, Code::BAD_REQUEST, |_| {}, why::BLOCK_BEYOND.as_bytes(), out);
+            let end = self
+                .payload
+                .len()
+                .min(start.saturating_add(block.size() * units));
+            let Some(part) = self
+                .payload
+                .get(start..end)
+                .filter(|part| !part.is_empty() || block.number == 0)
+            else {
+                let _ = machine.respond(
+                    self.token,
+                    Code::BAD_REQUEST,
+                    |_| {},
+                    why::BLOCK_BEYOND.as_bytes(),
+                    out,
+                );
                 return Said::Nothing;
             };
             let more = end < self.payload.len();
@@ -102,9 +122,11 @@ impl Reply<'_> {
         let [tag, block2, size2] = [0, 1, 2].map(|at| own.get(at).copied().flatten());
         let own = [
             tag,
-            self.observe.map(|number| (option::OBSERVE, Value::Uint(number))),
+            self.observe
+                .map(|number| (option::OBSERVE, Value::Uint(number))),
             block2,
-            self.block1.map(|block| (option::BLOCK1, Value::Uint(block.encode()))),
+            self.block1
+                .map(|block| (option::BLOCK1, Value::Uint(block.encode()))),
             size2,
         ];
         let write = |encoder: &mut crate::Encoder<'_>| {
@@ -119,7 +141,10 @@ impl Reply<'_> {
     fn give_up(&self, machine: &mut ServerSide, out: &mut Vec<u8>) -> Said {
         let words: &[u8] = b"the answer is larger than you take, and you take no blocks";
         let code = Code::INTERNAL_SERVER_ERROR;
-        if machine.respond(self.token, code, |_| {}, words, out).is_err() {
+        if machine
+            .respond(self.token, code, |_| {}, words, out)
+            .is_err()
+        {
             let _ = machine.respond(self.token, code, |_| {}, &[], out);
         }
         Said::Nothing
@@ -130,9 +155,15 @@ impl Reply<'_> {
 fn lowered(block: Block, exponent_max: u8) -> Block {
     // Units of several blocks in one message have the size of the largest blocks.
     let exponent = block.size_exponent.min(Block::SIZE_EXPONENT_MAX);
-    if exponent_max >= exponent && (block.size_exponent < Block::BERT || exponent_max == Block::SIZE_EXPONENT_MAX) {
+    if exponent_max >= exponent
+        && (block.size_exponent < Block::BERT || exponent_max == Block::SIZE_EXPONENT_MAX)
+    {
         return block;
     }
     let to = exponent_max.min(exponent);
-    Block { number: block.number << (exponent - to), more: block.more, size_exponent: to }
+    Block {
+        number: block.number << (exponent - to),
+        more: block.more,
+        size_exponent: to,
+    }
 }

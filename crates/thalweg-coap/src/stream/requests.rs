@@ -16,8 +16,8 @@ use crate::observe::SEQUENCE;
 use crate::outgoing::{merged, put};
 use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
-    Block, Code, Encoder, ExchangeId, NoResponse, Notified, Observe, ObserveRefused, OptionOut, Options, RelationId,
-    Response, ServerSettings, SharedBody, Token, Value, option,
+    Block, Code, Encoder, ExchangeId, NoResponse, Notified, Observe, ObserveRefused, OptionOut,
+    Options, RelationId, Response, ServerSettings, SharedBody, Token, Value, option,
 };
 
 /// What came on a connection and matters to an application.
@@ -200,11 +200,13 @@ impl Requests {
         now: Time,
         out: &mut Vec<u8>,
     ) -> Result<Option<(usize, StreamEvent<'b>)>, PeerFault> {
-        let Some((consumed, event)) = self.machine.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = self.machine.handle_input(bytes)? else {
+            return Ok(None);
+        };
         let event = match event {
-            Event::Request(message) => {
-                self.on_request(message, now, out).map_or(StreamEvent::Nothing, StreamEvent::Request)
-            }
+            Event::Request(message) => self
+                .on_request(message, now, out)
+                .map_or(StreamEvent::Nothing, StreamEvent::Request),
             Event::Csm(_) => {
                 self.machine.open(out);
                 StreamEvent::Opened
@@ -221,7 +223,9 @@ impl Requests {
                 self.is_released = true;
                 StreamEvent::Released
             }
-            Event::Abort(abort) => StreamEvent::Aborted { diagnostic: abort.diagnostic },
+            Event::Abort(abort) => StreamEvent::Aborted {
+                diagnostic: abort.diagnostic,
+            },
             Event::Ignored => StreamEvent::Nothing,
         };
         Ok(Some((consumed, event)))
@@ -236,7 +240,12 @@ impl Requests {
         if !self.check(&message, now, out) {
             return None;
         }
-        let StreamMessage { code, token, options, .. } = message;
+        let StreamMessage {
+            code,
+            token,
+            options,
+            ..
+        } = message;
         let block2 = match options.uint(option::BLOCK2) {
             None => None,
             Some(value) => match Block::decode_bert(value) {
@@ -261,9 +270,16 @@ impl Requests {
             return None;
         }
         // Some say Observe again in requests for further blocks; these neither begin nor end anything.
-        let observe = options.uint(option::OBSERVE).filter(|_| is_safe && !is_further).and_then(Observe::decode);
+        let observe = options
+            .uint(option::OBSERVE)
+            .filter(|_| is_safe && !is_further)
+            .and_then(Observe::decode);
         let ended = match observe {
-            Some(_) => self.by_token.get(&token).copied().and_then(|number| self.end(number)),
+            Some(_) => self
+                .by_token
+                .get(&token)
+                .copied()
+                .and_then(|number| self.end(number)),
             None => None,
         };
         self.number += 1;
@@ -294,17 +310,29 @@ impl Requests {
     #[inline]
     fn check(&mut self, message: &StreamMessage<'_>, now: Time, out: &mut Vec<u8>) -> bool {
         if let Some(wait) = self.over_rate(now) {
-            let age = (option::MAX_AGE, Value::Uint(wait.secs_ceil().clamp(1, 3600) as u32));
-            self.answer(message, Code::TOO_MANY_REQUESTS, &[Some(age)], why::RATE, out);
+            let age = (
+                option::MAX_AGE,
+                Value::Uint(wait.secs_ceil().clamp(1, 3600) as u32),
+            );
+            self.answer(
+                message,
+                Code::TOO_MANY_REQUESTS,
+                &[Some(age)],
+                why::RATE,
+                out,
+            );
             return false;
         }
         let understood = &self.settings.understood_options;
-        let understands = |number| matches!(number, option::BLOCK1 | option::BLOCK2) || understood.contains(&number);
+        let understands = |number| {
+            matches!(number, option::BLOCK1 | option::BLOCK2) || understood.contains(&number)
+        };
         let refusal = match message.options.refused(understands) {
             // RFC 7252 §5.10.2
-            Some(number @ (option::PROXY_URI | option::PROXY_SCHEME)) => {
-                (Code::PROXYING_NOT_SUPPORTED, Cow::Owned(why::option(number)))
-            }
+            Some(number @ (option::PROXY_URI | option::PROXY_SCHEME)) => (
+                Code::PROXYING_NOT_SUPPORTED,
+                Cow::Owned(why::option(number)),
+            ),
             Some(number) => (Code::BAD_OPTION, Cow::Owned(why::option(number))),
             // RFC 8768 §3
             None if message.options.uint(option::HOP_LIMIT) == Some(0) => {
@@ -343,12 +371,21 @@ impl Requests {
         out: &mut Vec<u8>,
     ) -> (Option<Block>, Body<'b>) {
         let most = self.settings.transfer_bytes_max;
-        let too_large = (option::SIZE1, Value::Uint(most.min(u32::MAX as usize) as u32));
+        let too_large = (
+            option::SIZE1,
+            Value::Uint(most.min(u32::MAX as usize) as u32),
+        );
         let bytes = message.payload;
         let Some(value) = message.options.uint(option::BLOCK1) else {
             if bytes.len() > most {
                 let why = why::too_large(most);
-                self.answer(message, Code::REQUEST_ENTITY_TOO_LARGE, &[Some(too_large)], &why, out);
+                self.answer(
+                    message,
+                    Code::REQUEST_ENTITY_TOO_LARGE,
+                    &[Some(too_large)],
+                    &why,
+                    out,
+                );
                 return (None, Body::Answered);
             }
             return (None, Body::Whole(Cow::Borrowed(bytes)));
@@ -358,12 +395,20 @@ impl Requests {
             Block::BERT => !bytes.is_empty() && bytes.len().is_multiple_of(block.size()),
             _ => bytes.len() == block.size(),
         };
-        let Some(block) = Block::decode_bert(value).filter(|block| !block.more || is_of_units(*block)) else {
+        let Some(block) =
+            Block::decode_bert(value).filter(|block| !block.more || is_of_units(*block))
+        else {
             self.answer(message, Code::BAD_REQUEST, &[], why::BLOCK_SIZE, out);
             return (None, Body::Answered);
         };
         let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
-        let part = Part { key, peer: self.seed, offset: block.offset(), bytes, more: block.more };
+        let part = Part {
+            key,
+            peer: self.seed,
+            offset: block.offset(),
+            bytes,
+            more: block.more,
+        };
         let gathered = match announced > most {
             true => Gathered::TooLarge,
             false => self.transfers.gather(part, &self.settings, now),
@@ -373,13 +418,31 @@ impl Requests {
         let why_too_large = why::too_large(most);
         let (code, options, why) = match gathered {
             Gathered::Whole(body) => {
-                return (Some(Block { more: false, ..block }), Body::Whole(Cow::Owned(body)));
+                return (
+                    Some(Block {
+                        more: false,
+                        ..block
+                    }),
+                    Body::Whole(Cow::Owned(body)),
+                );
             }
             Gathered::More => (Code::CONTINUE, [own, None], ""),
             Gathered::Gap => (Code::REQUEST_ENTITY_INCOMPLETE, [own, None], why::GAP),
-            Gathered::TooLarge => (Code::REQUEST_ENTITY_TOO_LARGE, [own, Some(too_large)], why_too_large.as_str()),
-            Gathered::Crowded => (Code::SERVICE_UNAVAILABLE, [age(CROWDED_SECONDS), None], why::CROWDED),
-            Gathered::Full => (Code::SERVICE_UNAVAILABLE, [age(OVERLOADED_SECONDS), None], why::TRANSFERS),
+            Gathered::TooLarge => (
+                Code::REQUEST_ENTITY_TOO_LARGE,
+                [own, Some(too_large)],
+                why_too_large.as_str(),
+            ),
+            Gathered::Crowded => (
+                Code::SERVICE_UNAVAILABLE,
+                [age(CROWDED_SECONDS), None],
+                why::CROWDED,
+            ),
+            Gathered::Full => (
+                Code::SERVICE_UNAVAILABLE,
+                [age(OVERLOADED_SECONDS), None],
+                why::TRANSFERS,
+            ),
         };
         self.answer(message, code, &options, why, out);
         (None, Body::Answered)
@@ -398,7 +461,13 @@ impl Requests {
     ) -> bool {
         let Some((kept, _)) = self.kept.get(key, message.token, now) else {
             if !is_safe {
-                self.answer(message, Code::REQUEST_ENTITY_INCOMPLETE, &[], why::NOT_KEPT, out);
+                self.answer(
+                    message,
+                    Code::REQUEST_ENTITY_INCOMPLETE,
+                    &[],
+                    why::NOT_KEPT,
+                    out,
+                );
             }
             return !is_safe;
         };
@@ -439,9 +508,14 @@ impl Requests {
         }
         if !no_response(&message.options).suppresses(code) {
             let write = |encoder: &mut Encoder<'_>| {
-                options.iter().flatten().for_each(|(number, value)| put(encoder, *number, *value));
+                options
+                    .iter()
+                    .flatten()
+                    .for_each(|(number, value)| put(encoder, *number, *value));
             };
-            let said = self.machine.respond(message.token, code, write, why.as_bytes(), out);
+            let said = self
+                .machine
+                .respond(message.token, code, write, why.as_bytes(), out);
             if said.is_err() {
                 // Without words it is as small as a message can be: every peer takes that.
                 let _ = self.machine.respond(message.token, code, write, &[], out);
@@ -450,8 +524,16 @@ impl Requests {
     }
 
     /// Answers a request. Says whether it still waited.
-    pub fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> bool {
-        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
+    pub fn respond(
+        &mut self,
+        exchange: ExchangeId,
+        response: &Response<'_>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else {
+            return false;
+        };
         self.say(&exchange, response, now, out);
         self.end_exchange(out);
         true
@@ -467,9 +549,15 @@ impl Requests {
         now: Time,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
+        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else {
+            return false;
+        };
         let is_wanted = !exchange.no_response.suppresses(response.code);
-        let said = if is_wanted { self.say(&exchange, response, now, out) } else { Said::Nothing };
+        let said = if is_wanted {
+            self.say(&exchange, response, now, out)
+        } else {
+            Said::Nothing
+        };
         match said {
             Said::Whole => self.ping(cookie, out),
             Said::Part => {
@@ -491,9 +579,17 @@ impl Requests {
         }
     }
 
-    fn say(&mut self, exchange: &Exchange, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> Said {
+    fn say(
+        &mut self,
+        exchange: &Exchange,
+        response: &Response<'_>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Said {
         let observe = match exchange.relation {
-            Some(relation) if response.code.is_success() => self.relations.get_mut(&relation).map(Relation::advance),
+            Some(relation) if response.code.is_success() => {
+                self.relations.get_mut(&relation).map(Relation::advance)
+            }
             Some(relation) => {
                 self.end(relation);
                 None
@@ -527,13 +623,24 @@ impl Requests {
         for (number, value) in merged(response.options, &[]) {
             put(&mut encoder, number, value);
         }
-        let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
+        let body = KeptBody::Response {
+            code: response.code,
+            options,
+            payload: response.payload.to_vec(),
+        };
         self.kept.insert(key, body, &self.settings, now);
     }
 
     /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
-    pub fn observe(&mut self, exchange: ExchangeId, cookie: u64) -> Result<RelationId, ObserveRefused> {
-        let exchange = self.exchanges.get_mut(&number_of(exchange)).ok_or(ObserveRefused::NotAsked)?;
+    pub fn observe(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+    ) -> Result<RelationId, ObserveRefused> {
+        let exchange = self
+            .exchanges
+            .get_mut(&number_of(exchange))
+            .ok_or(ObserveRefused::NotAsked)?;
         if exchange.observe != Some(Observe::Register) {
             return Err(ObserveRefused::NotAsked);
         }
@@ -547,25 +654,47 @@ impl Requests {
         if let Some(before) = self.by_token.insert(token, number) {
             self.relations.remove(&before);
         }
-        self.relations.insert(number, Relation { token, cookie, sequence: 0, block2 });
+        self.relations.insert(
+            number,
+            Relation {
+                token,
+                cookie,
+                sequence: 0,
+                block2,
+            },
+        );
         Ok(RelationId::from_number(number))
     }
 
     /// What the application calls an observation; nothing if there is none.
     pub fn cookie(&self, relation: RelationId) -> Option<u64> {
-        self.relations.get(&relation.number()).map(|relation| relation.cookie)
+        self.relations
+            .get(&relation.number())
+            .map(|relation| relation.cookie)
     }
 
     /// Tells an observer of a new state.
-    pub fn notify(&mut self, relation: RelationId, body: &SharedBody, out: &mut Vec<u8>) -> Notified {
-        let Some(relation) = self.relations.get_mut(&relation.number()) else { return Notified::Gone };
+    pub fn notify(
+        &mut self,
+        relation: RelationId,
+        body: &SharedBody,
+        out: &mut Vec<u8>,
+    ) -> Notified {
+        let Some(relation) = self.relations.get_mut(&relation.number()) else {
+            return Notified::Gone;
+        };
         let (token, block2, sequence) = (relation.token, relation.block2, relation.advance());
         self.notify_at(token, block2, Some(sequence), body, out);
         Notified::Sent { confirmable: false }
     }
 
     /// Ends an observation, with a last word or without one.
-    pub fn end_observation(&mut self, relation: RelationId, last: Option<&SharedBody>, out: &mut Vec<u8>) {
+    pub fn end_observation(
+        &mut self,
+        relation: RelationId,
+        last: Option<&SharedBody>,
+        out: &mut Vec<u8>,
+    ) {
         if let (Some(relation), Some(last)) = (self.end(relation.number()), last) {
             self.notify_at(relation.token, relation.block2, None, last, out);
         }
@@ -582,7 +711,10 @@ impl Requests {
         if !body.is_large() {
             let exponent = block2.map_or(Block::SIZE_EXPONENT_MAX, |block| block.size_exponent);
             let write = |out: &mut Vec<u8>| body.write(observe, exponent, out);
-            match self.machine.respond_encoded(token, body.code(), body.bytes(), write, out) {
+            match self
+                .machine
+                .respond_encoded(token, body.code(), body.bytes(), write, out)
+            {
                 Err(NotSent::TooLarge { .. }) => {}
                 Ok(()) | Err(_) => return,
             }
@@ -590,8 +722,17 @@ impl Requests {
         let most = self.settings.block_exponent_max;
         body.with_parts(|options, payload| {
             // A Block2 of number 0 says how large blocks are to be.
-            let block2 = block2.filter(|block| block.size_exponent < Block::BERT && payload.len() > block.size());
-            let reply = Reply { token, code: body.code(), options, observe, block1: None, block2, payload };
+            let block2 = block2
+                .filter(|block| block.size_exponent < Block::BERT && payload.len() > block.size());
+            let reply = Reply {
+                token,
+                code: body.code(),
+                options,
+                observe,
+                block1: None,
+                block2,
+                payload,
+            };
             reply.say(&mut self.machine, most, out);
         });
     }
@@ -605,7 +746,8 @@ impl Requests {
     /// Asks for a sign that everything so far has arrived.
     fn ping(&mut self, cookie: u64, out: &mut Vec<u8>) {
         self.pinged.push_back(cookie);
-        self.machine.ping(Token::from_number(cookie), cookie != 0, out);
+        self.machine
+            .ping(Token::from_number(cookie), cookie != 0, out);
     }
 
     /// Which of our Pings this answers. libcoap's Pongs have no token, against §5.4: they come in the order of the Pings.
@@ -622,7 +764,8 @@ impl Requests {
         if custody && !self.exchanges.is_empty() && self.pings.len() < PINGS_MAX {
             return self.pings.push_back((self.number, token));
         }
-        self.machine.pong(token, custody && self.exchanges.is_empty(), out);
+        self.machine
+            .pong(token, custody && self.exchanges.is_empty(), out);
     }
 
     /// An exchange has ended: answers Pings before which everything is answered now.
@@ -642,7 +785,9 @@ impl Requests {
 
     /// When something will be due; [`Time::NEVER`] if nothing will.
     pub fn poll_timeout(&self) -> Time {
-        self.look_at.min(self.transfers.next()).min(self.kept.next())
+        self.look_at
+            .min(self.transfers.next())
+            .min(self.kept.next())
     }
 
     /// Does what is due.
@@ -652,15 +797,27 @@ impl Requests {
         if now < self.look_at {
             return;
         }
-        let due = self.exchanges.iter().filter(|(_, exchange)| exchange.until <= now);
+        let due = self
+            .exchanges
+            .iter()
+            .filter(|(_, exchange)| exchange.until <= now);
         let due: Vec<u64> = due.map(|(number, _)| *number).collect();
         for number in due {
             self.failed = self.failed.wrapping_add(1);
             let payload = why::LATE.as_bytes();
-            let late = Response { code: Code::SERVICE_UNAVAILABLE, options: &[], payload };
+            let late = Response {
+                code: Code::SERVICE_UNAVAILABLE,
+                options: &[],
+                payload,
+            };
             self.respond(exchange_id(number), &late, now, out);
         }
-        self.look_at = self.exchanges.values().map(|exchange| exchange.until).min().unwrap_or(Time::NEVER);
+        self.look_at = self
+            .exchanges
+            .values()
+            .map(|exchange| exchange.until)
+            .min()
+            .unwrap_or(Time::NEVER);
     }
 
     /// Asks whether the client is there; whatever it says then is an answer.
@@ -685,11 +842,16 @@ impl Requests {
 }
 
 fn no_response(options: &Options<'_>) -> NoResponse {
-    options.uint(option::NO_RESPONSE).map_or(NoResponse::NONE, NoResponse::decode)
+    options
+        .uint(option::NO_RESPONSE)
+        .map_or(NoResponse::NONE, NoResponse::decode)
 }
 
 fn exchange_id(number: u64) -> ExchangeId {
-    ExchangeId { index: number as u32, generation: (number >> 32) as u32 }
+    ExchangeId {
+        index: number as u32,
+        generation: (number >> 32) as u32,
+    }
 }
 
 fn number_of(exchange: ExchangeId) -> u64 {

@@ -48,7 +48,9 @@ pub struct ServerSide {
 impl ServerSide {
     /// A machine that waits for CSM.
     pub fn new(settings: StreamSettings) -> ServerSide {
-        ServerSide { connection: Connection::new(settings) }
+        ServerSide {
+            connection: Connection::new(settings),
+        }
     }
 
     verbs_of_both_ends!();
@@ -57,8 +59,13 @@ impl ServerSide {
     /// and more. `Ok(Some((consumed, event)))`: the event borrows from `bytes` only, so the machine can be used while the
     /// event is held. `Err`: call [`ServerSide::fault`] and close. After Abort nothing comes out any more.
     #[inline]
-    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
-        let Some((consumed, heard)) = self.connection.hear(bytes)? else { return Ok(None) };
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        let Some((consumed, heard)) = self.connection.hear(bytes)? else {
+            return Ok(None);
+        };
         let event = match heard {
             Heard::Request(message) => Event::Request(message),
             Heard::Response(_) | Heard::Empty => Event::Ignored,
@@ -100,7 +107,12 @@ impl ServerSide {
 
     /// Asks the client to end the connection, in order; it may go to `alternatives` (`host:port`) instead, or come back
     /// after a while. What it asked already can still be answered.
-    pub fn release(&mut self, alternatives: &[&str], hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
+    pub fn release(
+        &mut self,
+        alternatives: &[&str],
+        hold_off_seconds: Option<u32>,
+        out: &mut Vec<u8>,
+    ) {
         self.connection.release(alternatives, hold_off_seconds, out);
     }
 }

@@ -24,7 +24,10 @@ pub struct Csm {
 
 impl Csm {
     /// What holds for an end that has not said anything else. §5.3.1
-    pub const BASE: Csm = Csm { message_bytes_max: 1152, blockwise: false };
+    pub const BASE: Csm = Csm {
+        message_bytes_max: 1152,
+        blockwise: false,
+    };
 
     /// Whether it takes several blocks of 1024 bytes in one message. §6
     pub const fn takes_bert(self) -> bool {
@@ -65,8 +68,13 @@ impl<'b> Release<'b> {
 
     /// Where to connect instead: `host:port`, those that are text.
     pub fn alternatives(&self) -> impl Iterator<Item = &'b str> + use<'b> {
-        let values = self.options.iter().filter(|(option, _)| *option == number::RELEASE_ALTERNATIVE_ADDRESS);
-        values.filter_map(|(_, value)| str::from_utf8(value).ok()).filter(|text| !text.is_empty())
+        let values = self
+            .options
+            .iter()
+            .filter(|(option, _)| *option == number::RELEASE_ALTERNATIVE_ADDRESS);
+        values
+            .filter_map(|(_, value)| str::from_utf8(value).ok())
+            .filter(|text| !text.is_empty())
     }
 
     /// For how many seconds not to connect again.
@@ -88,7 +96,10 @@ pub struct Abort<'b> {
 impl<'b> Abort<'b> {
     pub(super) fn new(options: Options<'b>, diagnostic: &'b [u8]) -> Abort<'b> {
         let bad = first(options, number::ABORT_BAD_CSM_OPTION).and_then(crate::options::uint);
-        Abort { bad_csm_option: bad.and_then(|bad| u16::try_from(bad).ok()), diagnostic }
+        Abort {
+            bad_csm_option: bad.and_then(|bad| u16::try_from(bad).ok()),
+            diagnostic,
+        }
     }
 }
 
@@ -99,15 +110,24 @@ pub(super) fn has_custody(options: Options<'_>) -> bool {
 
 /// The first critical option that means nothing in this signal. Those that mean something are all elective. §5.2
 pub(super) fn critical(options: Options<'_>) -> Option<u16> {
-    options.iter().map(|(option, _)| option).find(|option| is_critical(*option))
+    options
+        .iter()
+        .map(|(option, _)| option)
+        .find(|option| is_critical(*option))
 }
 
 /// The value of an option; not with `Options::get`, which knows how long the options of requests and responses are.
 fn first<'b>(options: Options<'b>, number: u16) -> Option<&'b [u8]> {
-    options.iter().find(|(option, _)| *option == number).map(|(_, value)| value)
+    options
+        .iter()
+        .find(|(option, _)| *option == number)
+        .map(|(_, value)| value)
 }
 
 /// Whether this is a signal that has a meaning.
 pub(super) fn is_known(code: Code) -> bool {
-    matches!(code, Code::CSM | Code::PING | Code::PONG | Code::RELEASE | Code::ABORT)
+    matches!(
+        code,
+        Code::CSM | Code::PING | Code::PONG | Code::RELEASE | Code::ABORT
+    )
 }

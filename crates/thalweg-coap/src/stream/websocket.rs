@@ -42,7 +42,10 @@ pub fn encode_websocket(
 /// the rest of the message nothing is checked yet.
 pub fn append_from_websocket(message: &[u8], stream: &mut Vec<u8>) -> Result<(), Malformed> {
     let (token_len, body) = split(message)?;
-    let len = body.len().checked_sub(1 + token_len).ok_or(Malformed::TokenCutShort)?;
+    let len = body
+        .len()
+        .checked_sub(1 + token_len)
+        .ok_or(Malformed::TokenCutShort)?;
     let mut head = [0; 5];
     let extended = put_length(len, &mut head);
     head[0] |= token_len as u8;
@@ -53,10 +56,18 @@ pub fn append_from_websocket(message: &[u8], stream: &mut Vec<u8>) -> Result<(),
 
 /// The first message of a stream that one of our machines wrote, for WebSocket, and how many bytes of the stream it takes.
 pub fn next_for_websocket(stream: &[u8]) -> Option<(usize, WebSocketMessage<'_>)> {
-    let Head { token_len, rest, .. } = frame::head(stream).ok()??;
+    let Head {
+        token_len, rest, ..
+    } = frame::head(stream).ok()??;
     let (len, _) = decode(stream, usize::MAX).ok()??;
     let body = rest.get(..len - (stream.len() - rest.len()))?;
-    Some((len, WebSocketMessage { first: token_len as u8, rest: body }))
+    Some((
+        len,
+        WebSocketMessage {
+            first: token_len as u8,
+            rest: body,
+        },
+    ))
 }
 
 /// The length of the token, and code and what follows.

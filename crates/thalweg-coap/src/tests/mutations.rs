@@ -25,7 +25,11 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
             3 => bytes.push(byte),
             _ => {
                 if let Some(old) = bytes.get_mut(at) {
-                    *old = if dice.below(2) == 0 { byte } else { *old ^ 1 << dice.below(8) };
+                    *old = if dice.below(2) == 0 {
+                        byte
+                    } else {
+                        *old ^ 1 << dice.below(8)
+                    };
                 }
             }
         }
@@ -36,7 +40,10 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
 fn damaged_datagrams_are_refused_or_are_messages() {
     let mut dice = Dice::new(SEED);
     let lines = transcripts::lines();
-    let legal: Vec<_> = lines.iter().filter(|(_, line)| line.mark == Mark::Canonical).collect();
+    let legal: Vec<_> = lines
+        .iter()
+        .filter(|(_, line)| line.mark == Mark::Canonical)
+        .collect();
     let mut outcomes = [0; 2];
     for round in 0..ROUNDS {
         let mut datagram = legal[dice.below(legal.len())].1.bytes.clone();
@@ -52,9 +59,16 @@ fn damaged_datagrams_are_refused_or_are_messages() {
             }
             Err(error) => {
                 outcomes[1] += 1;
-                assert_eq!(error.kind.is_some(), datagram.len() >= 4 && datagram[0] >> 6 == 1, "{at}");
+                assert_eq!(
+                    error.kind.is_some(),
+                    datagram.len() >= 4 && datagram[0] >> 6 == 1,
+                    "{at}"
+                );
             }
         }
     }
-    assert!(outcomes.iter().all(|count| *count > ROUNDS / 10), "{outcomes:?}: the damage is too much or too little");
+    assert!(
+        outcomes.iter().all(|count| *count > ROUNDS / 10),
+        "{outcomes:?}: the damage is too much or too little"
+    );
 }

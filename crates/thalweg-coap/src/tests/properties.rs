@@ -7,11 +7,20 @@ use super::*;
 
 fn kind() -> impl Strategy<Value = Kind> {
     use Kind::*;
-    prop_oneof![Just(Confirmable), Just(NonConfirmable), Just(Acknowledgement), Just(Reset)]
+    prop_oneof![
+        Just(Confirmable),
+        Just(NonConfirmable),
+        Just(Acknowledgement),
+        Just(Reset)
+    ]
 }
 
 fn code() -> impl Strategy<Value = Code> {
-    any::<u8>().prop_map(Code).prop_filter("a code that may travel", |code| *code != Code::EMPTY && !code.is_reserved())
+    any::<u8>()
+        .prop_map(Code)
+        .prop_filter("a code that may travel", |code| {
+            *code != Code::EMPTY && !code.is_reserved()
+        })
 }
 
 fn token() -> impl Strategy<Value = Token> {
@@ -22,7 +31,8 @@ fn token() -> impl Strategy<Value = Token> {
 fn options() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let number = prop_oneof![0..40u16, 240..300u16, any::<u16>(), Just(u16::MAX)];
     let len = prop_oneof![0..20usize, 260..280usize, Just(1000)];
-    let value = (len, any::<u8>()).prop_map(|(len, byte)| (0..len).map(|i| byte.wrapping_add(i as u8)).collect());
+    let value = (len, any::<u8>())
+        .prop_map(|(len, byte)| (0..len).map(|i| byte.wrapping_add(i as u8)).collect());
     vec((number, value), 0..12)
 }
 
@@ -33,7 +43,10 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn borrowed(options: &[(u16, Vec<u8>)]) -> Vec<(u16, &[u8])> {
-    options.iter().map(|(number, value)| (*number, &value[..])).collect()
+    options
+        .iter()
+        .map(|(number, value)| (*number, &value[..]))
+        .collect()
 }
 
 fn sorted(options: &[(u16, Vec<u8>)]) -> Vec<(u16, &[u8])> {

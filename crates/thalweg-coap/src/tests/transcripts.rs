@@ -31,7 +31,11 @@ fn every_datagram_is_read_and_written_again_byte_for_byte() {
             (Err(error), Mark::Faulty(why)) => {
                 assert_eq!(format!("{:?}", error.why), *why, "{at}");
                 let silent = matches!(error.why, Malformed::HeadCutShort | Malformed::Version);
-                assert_eq!((error.kind.is_none(), error.id.is_none()), (silent, silent), "{at}");
+                assert_eq!(
+                    (error.kind.is_none(), error.id.is_none()),
+                    (silent, silent),
+                    "{at}"
+                );
             }
             (other, _) => panic!("{at}: {other:?}"),
         }
@@ -53,7 +57,9 @@ fn every_way_of_being_malformed_is_met_somewhere() {
         Malformed::PayloadMissing,
     ];
     for why in all {
-        let met = lines().iter().any(|(_, line)| line.mark == Mark::Faulty(format!("{why:?}")));
+        let met = lines()
+            .iter()
+            .any(|(_, line)| line.mark == Mark::Faulty(format!("{why:?}")));
         assert!(met, "{why:?}: {why}");
     }
 }
@@ -61,28 +67,51 @@ fn every_way_of_being_malformed_is_met_somewhere() {
 #[test]
 fn what_is_needed_to_reset_a_malformed_message_is_said() {
     let error = Message::decode(&[0x40, 0x01, 0x12, 0x34, 0xFF]).expect_err("no payload");
-    assert_eq!((error.kind, error.id), (Some(Kind::Confirmable), Some(0x1234)));
+    assert_eq!(
+        (error.kind, error.id),
+        (Some(Kind::Confirmable), Some(0x1234))
+    );
     let error = Message::decode(&[0x5F, 0x01, 0x12, 0x34]).expect_err("no such token");
-    assert_eq!((error.kind, error.id), (Some(Kind::NonConfirmable), Some(0x1234)));
+    assert_eq!(
+        (error.kind, error.id),
+        (Some(Kind::NonConfirmable), Some(0x1234))
+    );
 }
 
 #[test]
 fn options_are_found_by_number() {
     let lines = lines();
-    let datagram = &lines.iter().find(|(_, line)| line.bytes.starts_with(&[0x40, 5])).expect("FETCH").1.bytes;
+    let datagram = &lines
+        .iter()
+        .find(|(_, line)| line.bytes.starts_with(&[0x40, 5]))
+        .expect("FETCH")
+        .1
+        .bytes;
     let options = Message::decode(datagram).expect("legal").options;
     for (number, value) in options {
         assert_eq!(options.get(number), Some(value), "{number}");
-        assert!(options.has(number) && !options.has(number + 1000), "{number}");
+        assert!(
+            options.has(number) && !options.has(number + 1000),
+            "{number}"
+        );
         assert!(option::name(number).is_some(), "{number}");
     }
     assert_eq!(options.iter().count(), 24);
     assert_eq!(options.uint(option::CONTENT_FORMAT), Some(60));
     assert_eq!(options.uint(option::OBSERVE), Some(0));
     assert_eq!(options.uint(option::NO_RESPONSE), Some(2));
-    assert_eq!((options.get(2), options.uint(2), options.has(2)), (None, None, false));
-    assert_eq!(options.refused(|number| option::name(number).is_some()), None);
-    assert_eq!(options.refused(|number| number != option::ACCEPT), Some(option::ACCEPT));
+    assert_eq!(
+        (options.get(2), options.uint(2), options.has(2)),
+        (None, None, false)
+    );
+    assert_eq!(
+        options.refused(|number| option::name(number).is_some()),
+        None
+    );
+    assert_eq!(
+        options.refused(|number| number != option::ACCEPT),
+        Some(option::ACCEPT)
+    );
     // An elective option that is not understood is nobody's business.
     assert_eq!(options.refused(|number| number != option::ETAG), None);
 }
@@ -93,7 +122,10 @@ fn options_of_illegal_length_count_as_not_understood() {
     let all = |_| true;
     // An ETag of nine bytes and one of one; ETag is elective.
     let options = read(b"\x49123456789\x01x");
-    assert_eq!((options.get(option::ETAG), options.refused(all)), (Some(&b"x"[..]), None));
+    assert_eq!(
+        (options.get(option::ETAG), options.refused(all)),
+        (Some(&b"x"[..]), None)
+    );
     assert_eq!(options.iter().count(), 2);
     // Uri-Host without a host, Accept of three bytes: critical.
     assert_eq!(read(b"\x30").refused(all), Some(option::URI_HOST));
@@ -109,8 +141,17 @@ fn an_option_that_must_not_be_repeated_counts_once() {
     assert_eq!(options.get(option::URI_HOST), Some(&b"a"[..]));
     assert_eq!(options.refused(|_| true), Some(option::URI_HOST));
     // Content-Format twice is elective, Uri-Path twice is a path.
-    assert_eq!(Options::decode(b"\xc0\x00").expect("legal").0.refused(|_| true), None);
+    assert_eq!(
+        Options::decode(b"\xc0\x00")
+            .expect("legal")
+            .0
+            .refused(|_| true),
+        None
+    );
     let path = Options::decode(b"\xb1a\x01b\x00").expect("legal").0;
     assert_eq!(path.refused(|_| true), None);
-    assert_eq!(path.all(option::URI_PATH).collect::<Vec<_>>(), [&b"a"[..], b"b", b""]);
+    assert_eq!(
+        path.all(option::URI_PATH).collect::<Vec<_>>(),
+        [&b"a"[..], b"b", b""]
+    );
 }

@@ -25,7 +25,14 @@ fn handshake(kind: u8, sequence: u16, body: &[u8]) -> Vec<u8> {
     message::write_header(&mut text, kind, body.len(), sequence, 0, body.len());
     text.extend_from_slice(body);
     let mut datagram = Vec::new();
-    write_header(&mut datagram, content::HANDSHAKE, VERSION_1_2, 0, u64::from(sequence), text.len());
+    write_header(
+        &mut datagram,
+        content::HANDSHAKE,
+        VERSION_1_2,
+        0,
+        u64::from(sequence),
+        text.len(),
+    );
     datagram.extend_from_slice(&text);
     datagram
 }
@@ -52,12 +59,17 @@ fn a_cookie_is_brought_back_once_with_the_same_random() {
     let ask = handshake(message::HELLO_VERIFY_REQUEST, 0, &[0xfe, 0xfd, 3, 7, 8, 9]);
     for _ in 0..2 {
         client
-            .handle_datagram(&ask, Time::from_secs(100), &mut |_| unreachable!("nothing is said yet"))
+            .handle_datagram(&ask, Time::from_secs(100), &mut |_| {
+                unreachable!("nothing is said yet")
+            })
             .expect("legal");
     }
     let (sequence, second) = hello(&client.take_datagram().expect("a hello with the cookie"));
     assert_eq!(sequence, 1);
-    assert_eq!((&second[..34], &second[34..39]), (&first[..34], &[0, 3, 7, 8, 9][..]));
+    assert_eq!(
+        (&second[..34], &second[34..39]),
+        (&first[..34], &[0, 3, 7, 8, 9][..])
+    );
     assert_eq!(client.take_datagram(), None);
 }
 
@@ -66,10 +78,19 @@ fn a_cookie_is_brought_back_once_with_the_same_random() {
 fn a_datagram_with_many_cookies_brings_one_hello() {
     let mut client = client();
     client.take_datagram().expect("a hello");
-    let asks: Vec<u8> =
-        (0..100).flat_map(|cookie| handshake(message::HELLO_VERIFY_REQUEST, 0, &[0xfe, 0xff, 1, cookie])).collect();
-    client.handle_datagram(&asks, Time::from_secs(100), &mut |_| unreachable!("nothing is said yet")).expect("legal");
-    let (_, second) = hello(&client.take_datagram().expect("a hello with the first cookie"));
+    let asks: Vec<u8> = (0..100)
+        .flat_map(|cookie| handshake(message::HELLO_VERIFY_REQUEST, 0, &[0xfe, 0xff, 1, cookie]))
+        .collect();
+    client
+        .handle_datagram(&asks, Time::from_secs(100), &mut |_| {
+            unreachable!("nothing is said yet")
+        })
+        .expect("legal");
+    let (_, second) = hello(
+        &client
+            .take_datagram()
+            .expect("a hello with the first cookie"),
+    );
     assert_eq!(second[34..37], [0, 1, 0]);
     assert_eq!(client.take_datagram(), None);
 }
@@ -82,10 +103,22 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
     server_hello.extend_from_slice(&[0, 0xc0, 0xa8, 0, 0, 4, 0, 23, 0, 0]);
     let good = handshake(message::SERVER_HELLO, 0, &server_hello);
     let early = handshake(message::FINISHED, 0, &[0; 12]);
-    assert!(client().handle_datagram(&hello_done, Time::ZERO, &mut |_| {}).is_err());
-    assert!(client().handle_datagram(&good, Time::ZERO, &mut |_| {}).is_ok());
+    assert!(
+        client()
+            .handle_datagram(&hello_done, Time::ZERO, &mut |_| {})
+            .is_err()
+    );
+    assert!(
+        client()
+            .handle_datagram(&good, Time::ZERO, &mut |_| {})
+            .is_ok()
+    );
     // Finished is taken only when it comes protected.
-    assert!(client().handle_datagram(&early, Time::ZERO, &mut |_| {}).is_ok());
+    assert!(
+        client()
+            .handle_datagram(&early, Time::ZERO, &mut |_| {})
+            .is_ok()
+    );
     for whole in [&hello_done, &good, &early] {
         for at in 0..whole.len() {
             let _ = client().handle_datagram(&whole[..at], Time::ZERO, &mut |_| {});
@@ -93,7 +126,8 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
                 let mut bent = whole.clone();
                 bent[at] ^= 1 << bit;
                 let mut client = client();
-                let _ = client.handle_datagram(&bent, Time::ZERO, &mut |_| panic!("nothing is open"));
+                let _ =
+                    client.handle_datagram(&bent, Time::ZERO, &mut |_| panic!("nothing is open"));
                 assert!(!client.is_open());
             }
         }
@@ -102,7 +136,10 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
     let mut alert = Vec::new();
     write_header(&mut alert, content::ALERT, VERSION_1_2, 0, 1, 2);
     alert.extend_from_slice(&[2, 51]);
-    let words = client().handle_datagram(&alert, Time::ZERO, &mut |_| {}).expect_err("fatal").to_string();
+    let words = client()
+        .handle_datagram(&alert, Time::ZERO, &mut |_| {})
+        .expect_err("fatal")
+        .to_string();
     assert!(words.contains("is the key right?"), "{words}");
 }
 
@@ -116,27 +153,64 @@ fn a_server_hello_with_what_was_not_offered_is_refused_with_an_alert() {
         (with(psk, &[]), None),
         (with(psk, &[0, 9, 0, 23, 0, 0, 0xff, 1, 0, 1, 0]), None),
         // max_fragment_length, session_ticket
-        (with(psk, &[0, 9, 0, 23, 0, 0, 0, 1, 0, 1, 2]), Some(alert::UNSUPPORTED_EXTENSION)),
-        (with(psk, &[0, 4, 0, 35, 0, 0]), Some(alert::UNSUPPORTED_EXTENSION)),
-        (with(psk, &[0, 5, 0, 23, 0, 1, 0]), Some(alert::DECODE_ERROR)),
-        (with(psk, &[0, 6, 0xff, 1, 0, 2, 1, 7]), Some(alert::HANDSHAKE_FAILURE)),
-        (with(psk, &[0, 4, 0, 23, 0, 0, 9]), Some(alert::DECODE_ERROR)),
+        (
+            with(psk, &[0, 9, 0, 23, 0, 0, 0, 1, 0, 1, 2]),
+            Some(alert::UNSUPPORTED_EXTENSION),
+        ),
+        (
+            with(psk, &[0, 4, 0, 35, 0, 0]),
+            Some(alert::UNSUPPORTED_EXTENSION),
+        ),
+        (
+            with(psk, &[0, 5, 0, 23, 0, 1, 0]),
+            Some(alert::DECODE_ERROR),
+        ),
+        (
+            with(psk, &[0, 6, 0xff, 1, 0, 2, 1, 7]),
+            Some(alert::HANDSHAKE_FAILURE),
+        ),
+        (
+            with(psk, &[0, 4, 0, 23, 0, 0, 9]),
+            Some(alert::DECODE_ERROR),
+        ),
         (with(psk, &[0, 4, 0, 23, 0]), Some(alert::DECODE_ERROR)),
         // With a certificate; and compressed.
         (with([0xc0, 0xae, 0], &[]), Some(alert::ILLEGAL_PARAMETER)),
         (with([0xc0, 0xa8, 1], &[]), Some(alert::ILLEGAL_PARAMETER)),
-        ([&[0xfe, 0xff], &with(psk, &[])[2..]].concat(), Some(alert::PROTOCOL_VERSION)),
+        (
+            [&[0xfe, 0xff], &with(psk, &[])[2..]].concat(),
+            Some(alert::PROTOCOL_VERSION),
+        ),
     ] {
         let mut client = client();
         client.take_datagram().expect("a hello");
-        let taken = client.handle_datagram(&handshake(message::SERVER_HELLO, 0, &hello), Time::ZERO, &mut |_| {});
-        assert_eq!((taken.is_err(), client.is_closed()), (description.is_some(), description.is_some()), "{hello:?}");
+        let taken = client.handle_datagram(
+            &handshake(message::SERVER_HELLO, 0, &hello),
+            Time::ZERO,
+            &mut |_| {},
+        );
+        assert_eq!(
+            (taken.is_err(), client.is_closed()),
+            (description.is_some(), description.is_some()),
+            "{hello:?}"
+        );
         let said = client.take_datagram();
-        let record = said.as_deref().and_then(|datagram| Record::take(&mut Reader::new(datagram)));
+        let record = said
+            .as_deref()
+            .and_then(|datagram| Record::take(&mut Reader::new(datagram)));
         let said = record.map(|record| (record.content, record.epoch, record.fragment));
         let expected = description.map(|description| [alert::FATAL, description]);
-        assert_eq!(said, expected.as_ref().map(|bytes| (content::ALERT, 0, &bytes[..])), "{hello:?}");
-        assert!(client.poll_timeout() == Time::NEVER || description.is_none(), "{hello:?}");
+        assert_eq!(
+            said,
+            expected
+                .as_ref()
+                .map(|bytes| (content::ALERT, 0, &bytes[..])),
+            "{hello:?}"
+        );
+        assert!(
+            client.poll_timeout() == Time::NEVER || description.is_none(),
+            "{hello:?}"
+        );
     }
 }
 

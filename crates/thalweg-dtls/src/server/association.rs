@@ -62,7 +62,13 @@ impl Association {
         if !self.window.is_new(record.number) {
             return Opened::Passed;
         }
-        if !self.keys.open(record.content, record.epoch, record.number, record.fragment, plain) {
+        if !self.keys.open(
+            record.content,
+            record.epoch,
+            record.number,
+            record.fragment,
+            plain,
+        ) {
             return Opened::No;
         }
         self.window.remember(record.number);
@@ -76,7 +82,13 @@ impl Association {
 
     /// Appends the last flight as one datagram, for the first time or again. False: the client has had it.
     pub fn write_last_flight(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(flight) = self.last_flight.as_mut().filter(|_| self.number <= NUMBER_MAX) else { return false };
+        let Some(flight) = self
+            .last_flight
+            .as_mut()
+            .filter(|_| self.number <= NUMBER_MAX)
+        else {
+            return false;
+        };
         flight.write(&self.keys, self.number, out);
         self.number += 1;
         true

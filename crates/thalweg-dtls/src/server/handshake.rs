@@ -143,12 +143,18 @@ impl Handshake {
     ) -> Result<Handshake, Alert> {
         // The older of two versions has the greater number.
         if hello.version > VERSION_1_2 || hello.version >> 8 != 0xfe {
-            return Err(Alert::new(alert::PROTOCOL_VERSION, "the peer does not speak DTLS 1.2"));
+            return Err(Alert::new(
+                alert::PROTOCOL_VERSION,
+                "the peer does not speak DTLS 1.2",
+            ));
         }
         let chosen = choose(&config, hello)?;
         // RFC 8422 §5.1.2
         if hello.compressed_points_only && chosen.agreement.is_some() {
-            return Err(Alert::new(alert::ILLEGAL_PARAMETER, "the peer does not understand uncompressed points"));
+            return Err(Alert::new(
+                alert::ILLEGAL_PARAMETER,
+                "the peer does not understand uncompressed points",
+            ));
         }
         let mut handshake = Handshake {
             suite: chosen.suite,
@@ -183,28 +189,49 @@ impl Handshake {
         handshake.record_message(message.kind, message.sequence, message.bytes);
         let (server_random, suite) = (handshake.server_random, chosen.suite);
         handshake.say(message::SERVER_HELLO, |body| {
-            write_server_hello(body, &server_random, suite.id, suite.exchange != Exchange::Psk, hello);
+            write_server_hello(
+                body,
+                &server_random,
+                suite.id,
+                suite.exchange != Exchange::Psk,
+                hello,
+            );
         });
         match (chosen.agreement, &config.certificate) {
-            (Some(agreement), Some(certificate)) => handshake.say_certificate(&**certificate, agreement)?,
-            _ if !config.identity_hint.is_empty() => handshake.say(message::SERVER_KEY_EXCHANGE, |body| {
-                push_bytes16(body, config.identity_hint.as_bytes());
-            }),
+            (Some(agreement), Some(certificate)) => {
+                handshake.say_certificate(&**certificate, agreement)?
+            }
+            _ if !config.identity_hint.is_empty() => {
+                handshake.say(message::SERVER_KEY_EXCHANGE, |body| {
+                    push_bytes16(body, config.identity_hint.as_bytes());
+                })
+            }
             _ => {}
         }
         handshake.say(message::SERVER_HELLO_DONE, |_| {});
         Ok(handshake)
     }
 
-    fn say_certificate(&mut self, certificate: &dyn Certificate, agreement: ChosenAgreement) -> Result<(), Alert> {
+    fn say_certificate(
+        &mut self,
+        certificate: &dyn Certificate,
+        agreement: ChosenAgreement,
+    ) -> Result<(), Alert> {
         self.say(message::CERTIFICATE, |body| {
-            push_u24(body, certificate.chain().iter().map(|der| 3 + der.len()).sum());
+            push_u24(
+                body,
+                certificate.chain().iter().map(|der| 3 + der.len()).sum(),
+            );
             for der in certificate.chain() {
                 push_u24(body, der.len());
                 body.extend_from_slice(der);
             }
         });
-        let ChosenAgreement { group, scheme, ephemeral } = agreement;
+        let ChosenAgreement {
+            group,
+            scheme,
+            ephemeral,
+        } = agreement;
         // A named curve and a point on it (RFC 8422 §5.4).
         let mut parameters = vec![3];
         parameters.extend_from_slice(&group.to_be_bytes());
@@ -212,7 +239,9 @@ impl Handshake {
         parameters.extend_from_slice(ephemeral.public());
         self.ephemeral = Some(ephemeral);
         let signed = [&self.client_random[..], &self.server_random, &parameters].concat();
-        let signature = certificate.sign(scheme, &signed).map_err(|why| Alert::new(alert::INTERNAL_ERROR, why))?;
+        let signature = certificate
+            .sign(scheme, &signed)
+            .map_err(|why| Alert::new(alert::INTERNAL_ERROR, why))?;
         self.say(message::SERVER_KEY_EXCHANGE, |body| {
             body.extend_from_slice(&parameters);
             body.extend_from_slice(&scheme.to_be_bytes());
@@ -220,7 +249,9 @@ impl Handshake {
         });
         if certificate.asks_clients() {
             self.expects = Expects::Certificate;
-            self.say(message::CERTIFICATE_REQUEST, |body| write_certificate_request(body, certificate));
+            self.say(message::CERTIFICATE_REQUEST, |body| {
+                write_certificate_request(body, certificate)
+            });
         }
         Ok(())
     }
@@ -241,7 +272,13 @@ impl Handshake {
     }
 
     /// False: it has taken too long.
-    pub fn handle_timeout(&mut self, to: SocketAddr, mtu: usize, now: Time, out: &mut Output) -> bool {
+    pub fn handle_timeout(
+        &mut self,
+        to: SocketAddr,
+        mtu: usize,
+        now: Time,
+        out: &mut Output,
+    ) -> bool {
         if now >= self.gives_up_at {
             return false;
         }
@@ -274,8 +311,22 @@ impl Handshake {
                 let begins = whole.length - rest.len();
                 let number = self.record_number;
                 self.record_number += 1;
-                write_header(&mut datagram, content::HANDSHAKE, VERSION_1_2, 0, number, HEADER_BYTES + piece.len());
-                message::write_header(&mut datagram, whole.kind, whole.length, whole.sequence, begins, piece.len());
+                write_header(
+                    &mut datagram,
+                    content::HANDSHAKE,
+                    VERSION_1_2,
+                    0,
+                    number,
+                    HEADER_BYTES + piece.len(),
+                );
+                message::write_header(
+                    &mut datagram,
+                    whole.kind,
+                    whole.length,
+                    whole.sequence,
+                    begins,
+                    piece.len(),
+                );
                 datagram.extend_from_slice(piece);
                 rest = behind;
                 if rest.is_empty() {
@@ -302,9 +353,17 @@ impl Handshake {
         if protected {
             self.reassembly.make_way(piece.sequence, piece.kind);
         }
-        let certificate = self.config.certificate.as_ref().is_some_and(|it| it.asks_clients());
+        let certificate = self
+            .config
+            .certificate
+            .as_ref()
+            .is_some_and(|it| it.asks_clients());
         let large = certificate && self.suite.exchange != Exchange::Psk;
-        let bytes_max = if large { CERTIFICATE_BYTES_MAX } else { MESSAGE_BYTES_MAX };
+        let bytes_max = if large {
+            CERTIFICATE_BYTES_MAX
+        } else {
+            MESSAGE_BYTES_MAX
+        };
         self.reassembly.add(self.next_receive, piece, bytes_max);
     }
 
@@ -320,7 +379,13 @@ impl Handshake {
             return Opened::Passed;
         }
         let mut plain = Vec::new();
-        if !keys.open(record.content, record.epoch, record.number, record.fragment, &mut plain) {
+        if !keys.open(
+            record.content,
+            record.epoch,
+            record.number,
+            record.fragment,
+            &mut plain,
+        ) {
             return Opened::No;
         }
         self.window.remember(record.number);
@@ -329,7 +394,10 @@ impl Handshake {
 
     /// Whether a record looks as the client's Finished does, which nothing but its key opens.
     fn may_be_finished(&self, record: &Record<'_>) -> bool {
-        let length = self.suite.protection.fragment_bytes(HEADER_BYTES + VERIFY_BYTES);
+        let length = self
+            .suite
+            .protection
+            .fragment_bytes(HEADER_BYTES + VERIFY_BYTES);
         record.content == content::HANDSHAKE && record.fragment.len() == length
     }
 
@@ -349,7 +417,11 @@ impl Handshake {
     pub fn footprint(&self) -> (usize, Expects) {
         let chain: usize = self.client_chain.iter().map(|der| der.len()).sum();
         let early = self.early.as_ref().map_or(0, |(_, _, bytes)| bytes.len());
-        let bytes = self.transcript.capacity() + self.flight.capacity() + self.reassembly.bytes() + chain + early;
+        let bytes = self.transcript.capacity()
+            + self.flight.capacity()
+            + self.reassembly.bytes()
+            + chain
+            + early;
         (size_of::<Handshake>() + bytes, self.expects)
     }
 
@@ -402,7 +474,9 @@ impl Handshake {
 
     fn take_certificate(&mut self, body: &[u8]) -> Result<(), Alert> {
         let mut reader = Reader::new(body);
-        let mut list = Reader::new(bytes24(&mut reader).ok_or(Alert::malformed("a Certificate is cut short"))?);
+        let mut list = Reader::new(
+            bytes24(&mut reader).ok_or(Alert::malformed("a Certificate is cut short"))?,
+        );
         while !list.is_empty() {
             let der = bytes24(&mut list).ok_or(Alert::malformed("a Certificate is cut short"))?;
             self.client_chain.push(der.to_vec());
@@ -423,10 +497,19 @@ impl Handshake {
     fn take_identity(&mut self, body: &[u8]) -> Result<Vec<u8>, Alert> {
         let mut reader = Reader::new(body);
         let identity = reader.bytes16().filter(|_| reader.is_empty());
-        let identity = identity.ok_or(Alert::malformed("a ClientKeyExchange without an identity"))?;
-        let lookup = self.config.keys.as_ref().ok_or(unasked())?.entry(identity, &self.decoy);
+        let identity =
+            identity.ok_or(Alert::malformed("a ClientKeyExchange without an identity"))?;
+        let lookup = self
+            .config
+            .keys
+            .as_ref()
+            .ok_or(unasked())?
+            .entry(identity, &self.decoy);
         self.is_known = lookup.entry.is_some();
-        let known = lookup.entry.as_ref().map(|entry| PeerIdentity::Psk(entry.identity.clone()));
+        let known = lookup
+            .entry
+            .as_ref()
+            .map(|entry| PeerIdentity::Psk(entry.identity.clone()));
         self.identity = known.unwrap_or(PeerIdentity::Unnamed);
         self.psk = lookup.entry;
         Ok(lookup.secret)
@@ -438,17 +521,33 @@ impl Handshake {
         let point = bytes8(&mut reader).filter(|_| reader.is_empty());
         let point = point.ok_or(Alert::malformed("a ClientKeyExchange without a point"))?;
         let ephemeral = self.ephemeral.take().ok_or(unasked())?;
-        let wrong = || Alert::new(alert::ILLEGAL_PARAMETER, "the peer's point is not on the curve");
+        let wrong = || {
+            Alert::new(
+                alert::ILLEGAL_PARAMETER,
+                "the peer's point is not on the curve",
+            )
+        };
         ephemeral.agree(point).ok_or_else(wrong)
     }
 
     fn take_proof(&mut self, body: &[u8]) -> Result<(), Alert> {
         let mut reader = Reader::new(body);
-        let proof = reader.u16().zip(reader.bytes16()).filter(|_| reader.is_empty());
-        let (scheme, signature) = proof.ok_or(Alert::malformed("a CertificateVerify is cut short"))?;
-        let (leaf, certificate) = self.client_chain.first().zip(self.config.certificate.as_ref()).ok_or(unasked())?;
+        let proof = reader
+            .u16()
+            .zip(reader.bytes16())
+            .filter(|_| reader.is_empty());
+        let (scheme, signature) =
+            proof.ok_or(Alert::malformed("a CertificateVerify is cut short"))?;
+        let (leaf, certificate) = self
+            .client_chain
+            .first()
+            .zip(self.config.certificate.as_ref())
+            .ok_or(unasked())?;
         if !SCHEMES.contains(&scheme) {
-            return Err(Alert::new(alert::ILLEGAL_PARAMETER, "a signature of a kind that was not asked for"));
+            return Err(Alert::new(
+                alert::ILLEGAL_PARAMETER,
+                "a signature of a kind that was not asked for",
+            ));
         }
         certificate.check_signature(leaf, scheme, &self.transcript, signature)?;
         self.expects = Expects::Finished;
@@ -458,12 +557,31 @@ impl Handshake {
     /// The master secret (RFC 5246 §8.1, RFC 7627 §4) and the keys.
     fn derive(&mut self, secret: &[u8]) {
         if self.extended_master_secret {
-            prf(secret, b"extended master secret", &[self.hash().as_ref()], &mut self.master);
+            prf(
+                secret,
+                b"extended master secret",
+                &[self.hash().as_ref()],
+                &mut self.master,
+            );
         } else {
-            prf(secret, b"master secret", &[&self.client_random, &self.server_random], &mut self.master);
+            prf(
+                secret,
+                b"master secret",
+                &[&self.client_random, &self.server_random],
+                &mut self.master,
+            );
         }
-        self.keys = Some(Keys::expand(self.suite.protection, &self.master, &self.client_random, &self.server_random));
-        self.expects = if self.client_chain.is_empty() { Expects::Finished } else { Expects::CertificateVerify };
+        self.keys = Some(Keys::expand(
+            self.suite.protection,
+            &self.master,
+            &self.client_random,
+            &self.server_random,
+        ));
+        self.expects = if self.client_chain.is_empty() {
+            Expects::Finished
+        } else {
+            Expects::CertificateVerify
+        };
     }
 
     /// The last flight, and what remains. The record of Finished has number 0 in its epoch.
@@ -477,7 +595,10 @@ impl Handshake {
             identity: self.identity,
             psk: self.psk,
             cookie: self.cookie,
-            last_flight: LastFlight { record_number: self.record_number, message: self.flight },
+            last_flight: LastFlight {
+                record_number: self.record_number,
+                message: self.flight,
+            },
         })
     }
 
@@ -509,7 +630,14 @@ impl Handshake {
     }
 
     fn record_message(&mut self, kind: u8, sequence: u16, body: &[u8]) {
-        message::write_header(&mut self.transcript, kind, body.len(), sequence, 0, body.len());
+        message::write_header(
+            &mut self.transcript,
+            kind,
+            body.len(),
+            sequence,
+            0,
+            body.len(),
+        );
         self.transcript.extend_from_slice(body);
     }
 }
@@ -517,7 +645,14 @@ impl Handshake {
 impl LastFlight {
     /// Appends the flight as one datagram. `number` is that of the protected record.
     pub fn write(&mut self, keys: &Keys, number: u64, out: &mut Vec<u8>) {
-        write_header(out, content::CHANGE_CIPHER_SPEC, VERSION_1_2, 0, self.record_number, 1);
+        write_header(
+            out,
+            content::CHANGE_CIPHER_SPEC,
+            VERSION_1_2,
+            0,
+            self.record_number,
+            1,
+        );
         self.record_number += 1;
         out.push(1);
         keys.seal(content::HANDSHAKE, 1, number, &self.message, out);
@@ -527,11 +662,17 @@ impl LastFlight {
 /// What a server says when records or Finished were made with another key than it knows. An identity that nobody has
 /// ends here, too.
 pub(super) fn wrong_key() -> Alert {
-    Alert::new(alert::DECRYPT_ERROR, "the peer has another key, or nobody is known by its identity")
+    Alert::new(
+        alert::DECRYPT_ERROR,
+        "the peer has another key, or nobody is known by its identity",
+    )
 }
 
 fn unasked() -> Alert {
-    Alert::new(alert::UNEXPECTED_MESSAGE, "a message that does not belong to the suite")
+    Alert::new(
+        alert::UNEXPECTED_MESSAGE,
+        "a message that does not belong to the suite",
+    )
 }
 
 struct Chosen {
@@ -557,10 +698,16 @@ fn choose(config: &ServerConfig, hello: &ClientHello<'_>) -> Result<Chosen, Aler
         }
         if suite.exchange == Exchange::Psk {
             if config.keys.is_some() {
-                return Ok(Chosen { suite, agreement: None });
+                return Ok(Chosen {
+                    suite,
+                    agreement: None,
+                });
             }
         } else {
-            let agreement = config.certificate.as_ref().and_then(|it| agreement(&**it, suite.exchange, hello));
+            let agreement = config
+                .certificate
+                .as_ref()
+                .and_then(|it| agreement(&**it, suite.exchange, hello));
             if agreement.is_some() {
                 return Ok(Chosen { suite, agreement });
             }
@@ -577,11 +724,24 @@ fn choose(config: &ServerConfig, hello: &ClientHello<'_>) -> Result<Chosen, Aler
 }
 
 /// The first of the client's groups that is known, if the client understands a signature of ours.
-fn agreement(certificate: &dyn Certificate, exchange: Exchange, hello: &ClientHello<'_>) -> Option<ChosenAgreement> {
-    let understood: Vec<u16> = hello.signatures().filter(|scheme| SCHEMES.contains(scheme)).collect();
+fn agreement(
+    certificate: &dyn Certificate,
+    exchange: Exchange,
+    hello: &ClientHello<'_>,
+) -> Option<ChosenAgreement> {
+    let understood: Vec<u16> = hello
+        .signatures()
+        .filter(|scheme| SCHEMES.contains(scheme))
+        .collect();
     let scheme = certificate.scheme(exchange, &understood)?;
-    let (group, ephemeral) = hello.groups().find_map(|group| Some((group, certificate.agree(group)?)))?;
-    Some(ChosenAgreement { group, scheme, ephemeral })
+    let (group, ephemeral) = hello
+        .groups()
+        .find_map(|group| Some((group, certificate.agree(group)?)))?;
+    Some(ChosenAgreement {
+        group,
+        scheme,
+        ephemeral,
+    })
 }
 
 /// RFC 5246 §7.4.4: the kinds of certificate, the signatures and the authorities that are good here.
@@ -590,9 +750,14 @@ fn write_certificate_request(body: &mut Vec<u8>, certificate: &dyn Certificate) 
     const RSA_SIGN: u8 = 1;
     body.extend_from_slice(&[2, ECDSA_SIGN, RSA_SIGN]);
     body.extend_from_slice(&(2 * SCHEMES.len() as u16).to_be_bytes());
-    SCHEMES.iter().for_each(|scheme| body.extend_from_slice(&scheme.to_be_bytes()));
+    SCHEMES
+        .iter()
+        .for_each(|scheme| body.extend_from_slice(&scheme.to_be_bytes()));
     let mut names = Vec::new();
-    certificate.authorities().into_iter().for_each(|name| push_bytes16(&mut names, name));
+    certificate
+        .authorities()
+        .into_iter()
+        .for_each(|name| push_bytes16(&mut names, name));
     if names.len() > AUTHORITIES_BYTES_MAX {
         names.clear();
     }

@@ -53,7 +53,11 @@ impl ServerConfig {
         if identity_hint.len() > HINT_BYTES_MAX {
             return Err(ConfigFault::LongHint);
         }
-        Ok(ServerConfig { keys, certificate, identity_hint: identity_hint.to_owned() })
+        Ok(ServerConfig {
+            keys,
+            certificate,
+            identity_hint: identity_hint.to_owned(),
+        })
     }
 }
 
@@ -69,8 +73,13 @@ pub enum ConfigFault {
 impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConfigFault::Nobody => f.write_str("DTLS needs a key file, a certificate or both; name one"),
-            ConfigFault::LongHint => write!(f, "the identity hint has more than {HINT_BYTES_MAX} bytes; shorten it"),
+            ConfigFault::Nobody => {
+                f.write_str("DTLS needs a key file, a certificate or both; name one")
+            }
+            ConfigFault::LongHint => write!(
+                f,
+                "the identity hint has more than {HINT_BYTES_MAX} bytes; shorten it"
+            ),
         }
     }
 }
@@ -198,7 +207,12 @@ impl Output {
     /// The datagrams to send, in order.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         let mut begins = 0;
-        self.datagrams.iter().map(move |(to, ends)| (*to, &self.wire[std::mem::replace(&mut begins, *ends)..*ends]))
+        self.datagrams.iter().map(move |(to, ends)| {
+            (
+                *to,
+                &self.wire[std::mem::replace(&mut begins, *ends)..*ends],
+            )
+        })
     }
 
     /// What has happened, in order.
@@ -267,7 +281,15 @@ impl ServerSide {
     pub fn new(config: Arc<ServerConfig>, limits: ServerLimits, seed: [u8; 32]) -> ServerSide {
         let mut random = Random::new(seed);
         let (cookies, pace) = (Cookies::new(&random.bytes()), Pace::new(&random.bytes()));
-        ServerSide { config, limits, random, cookies, pace, peers: Peers::default(), counts: Counts::default() }
+        ServerSide {
+            config,
+            limits,
+            random,
+            cookies,
+            pace,
+            peers: Peers::default(),
+            counts: Counts::default(),
+        }
     }
 
     /// Takes another configuration, and ends what rests on a key that is no longer there. Associations with certificates
@@ -275,7 +297,10 @@ impl ServerSide {
     pub fn renew(&mut self, config: Arc<ServerConfig>, out: &mut Output) {
         self.config = config;
         for place in self.peers.all() {
-            let psk = self.peers.association(place).and_then(|association| association.psk.clone());
+            let psk = self
+                .peers
+                .association(place)
+                .and_then(|association| association.psk.clone());
             if !self.is_current(&psk) {
                 self.end(place, Ended::KeyChanged, out);
             }
@@ -283,12 +308,20 @@ impl ServerSide {
     }
 
     /// Takes a datagram from the socket.
-    pub fn handle_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Time, out: &mut Output) {
+    pub fn handle_datagram(
+        &mut self,
+        from: SocketAddr,
+        datagram: &[u8],
+        now: Time,
+        out: &mut Output,
+    ) {
         let mut rest = Reader::new(datagram);
         let mut greeted = false;
         while let Some(record) = Record::take(&mut rest) {
             match (record.epoch, record.content) {
-                (0, content::HANDSHAKE) => self.take_handshake(from, &record, &mut greeted, now, out),
+                (0, content::HANDSHAKE) => {
+                    self.take_handshake(from, &record, &mut greeted, now, out)
+                }
                 (0, content::ALERT) => self.take_plain_alert(from, record.fragment, out),
                 // That the client changes its keys is also said by the epoch of the next record.
                 (0, content::CHANGE_CIPHER_SPEC) => {}
@@ -300,7 +333,12 @@ impl ServerSide {
 
     /// Appends a datagram with a text for a peer to `datagram`. It is at most [`RECORD_OVERHEAD_MAX`](crate::RECORD_OVERHEAD_MAX) longer than the
     /// text.
-    pub fn encrypt(&mut self, to: SocketAddr, text: &[u8], datagram: &mut Vec<u8>) -> Result<(), NotSent> {
+    pub fn encrypt(
+        &mut self,
+        to: SocketAddr,
+        text: &[u8],
+        datagram: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
         self.seal(to, content::APPLICATION_DATA, text, datagram)
     }
 
@@ -311,7 +349,11 @@ impl ServerSide {
         text: &[u8],
         datagram: &mut Vec<u8>,
     ) -> Result<(), NotSent> {
-        let association = self.peers.place(&to).and_then(|place| self.peers.association(place)).ok_or(NotSent)?;
+        let association = self
+            .peers
+            .place(&to)
+            .and_then(|place| self.peers.association(place))
+            .ok_or(NotSent)?;
         let fits = text.len() <= PLAIN_MAX && association.seal(content, text, datagram);
         if fits { Ok(()) } else { Err(NotSent) }
     }
@@ -319,7 +361,10 @@ impl ServerSide {
     /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] when nothing waits.
     pub fn poll_timeout(&self) -> Time {
         let wake = self.peers.first_wake().map_or(Time::NEVER, |(at, _)| at);
-        let idle = self.peers.quietest().map_or(Time::NEVER, |(heard, _)| heard + self.limits.idle_timeout);
+        let idle = self
+            .peers
+            .quietest()
+            .map_or(Time::NEVER, |(heard, _)| heard + self.limits.idle_timeout);
         wake.min(idle)
     }
 
@@ -329,12 +374,22 @@ impl ServerSide {
             if at > now {
                 break;
             }
-            let Some(peer) = self.peers.address(place) else { break };
+            let Some(peer) = self.peers.address(place) else {
+                break;
+            };
             let mtu = self.limits.mtu;
-            if self.peers.handshake(place).is_some_and(|it| it.handle_timeout(peer, mtu, now, out)) {
+            if self
+                .peers
+                .handshake(place)
+                .is_some_and(|it| it.handle_timeout(peer, mtu, now, out))
+            {
                 self.peers.reschedule(place);
             } else {
-                self.give_up(place, "the peer did not finish the handshake in time".into(), out);
+                self.give_up(
+                    place,
+                    "the peer did not finish the handshake in time".into(),
+                    out,
+                );
             }
         }
         while let Some((heard, place)) = self.peers.quietest() {
@@ -373,7 +428,9 @@ impl ServerSide {
     /// Who a peer is; `None`: there is no association with it.
     pub fn identity(&mut self, peer: SocketAddr) -> Option<&PeerIdentity> {
         let place = self.peers.place(&peer)?;
-        self.peers.association(place).map(|association| &association.identity)
+        self.peers
+            .association(place)
+            .map(|association| &association.identity)
     }
 
     /// How many peers have an association.
@@ -423,9 +480,20 @@ impl ServerSide {
         }
     }
 
-    fn take_client_hello(&mut self, from: SocketAddr, record: u64, message: &Piece<'_>, now: Time, out: &mut Output) {
+    fn take_client_hello(
+        &mut self,
+        from: SocketAddr,
+        record: u64,
+        message: &Piece<'_>,
+        now: Time,
+        out: &mut Output,
+    ) {
         // A hello in pieces would have to be kept before its cookie is known. Those of small devices are whole.
-        let hello = if message.is_whole() { ClientHello::read(message.bytes) } else { Err("in pieces") };
+        let hello = if message.is_whole() {
+            ClientHello::read(message.bytes)
+        } else {
+            Err("in pieces")
+        };
         let Ok(hello) = hello else {
             self.counts.discarded += 1;
             return;
@@ -441,16 +509,27 @@ impl ServerSide {
         }
         if !self.cookies.is_good(from, &hello, now) {
             self.counts.cookies += 1;
-            out.write(from, |wire| self.cookies.ask(from, &hello, record, message.sequence, now, wire));
+            out.write(from, |wire| {
+                self.cookies
+                    .ask(from, &hello, record, message.sequence, now, wire)
+            });
             return;
         }
         if let Some(place) = self.peers.place(&from) {
             // Signatures are dear: nobody gets them faster by asking anew and anew.
-            if self.peers.handshake(place).is_some_and(|it| it.began_at() + HANDSHAKE_YOUNG > now) {
+            if self
+                .peers
+                .handshake(place)
+                .is_some_and(|it| it.began_at() + HANDSHAKE_YOUNG > now)
+            {
                 self.counts.crowded += 1;
                 return;
             }
-            if self.peers.association(place).is_some_and(|it| it.began_with(hello.cookie)) {
+            if self
+                .peers
+                .association(place)
+                .is_some_and(|it| it.began_with(hello.cookie))
+            {
                 return;
             }
         }
@@ -459,7 +538,15 @@ impl ServerSide {
             return;
         }
         let timeout = self.limits.handshake_timeout;
-        match Handshake::start(self.config.clone(), &hello, message, record, &mut self.random, now, timeout) {
+        match Handshake::start(
+            self.config.clone(),
+            &hello,
+            message,
+            record,
+            &mut self.random,
+            now,
+            timeout,
+        ) {
             Ok(mut handshake) => {
                 handshake.send(from, self.limits.mtu, out);
                 self.peers.begin(from, handshake, now);
@@ -470,22 +557,34 @@ impl ServerSide {
                     write_header(wire, content::ALERT, VERSION_1_2, 0, record, 2);
                     wire.extend_from_slice(&[alert::FATAL, alert.description]);
                 });
-                out.events.push(Event::Refused { peer: from, why: alert.why.into_owned() });
+                out.events.push(Event::Refused {
+                    peer: from,
+                    why: alert.why.into_owned(),
+                });
             }
         }
     }
 
     /// False: there are too many handshakes, and none of them has to go for this one.
     fn make_room(&mut self, from: SocketAddr, now: Time, out: &mut Output) -> bool {
-        let replaces = self.peers.place(&from).is_some_and(|place| self.peers.handshake(place).is_some());
+        let replaces = self
+            .peers
+            .place(&from)
+            .is_some_and(|place| self.peers.handshake(place).is_some());
         if replaces || self.peers.handshakes() < self.limits.handshakes_max {
             return true;
         }
-        let Some((began, place, is_greedy)) = self.peers.next_to_go(&from) else { return false };
+        let Some((began, place, is_greedy)) = self.peers.next_to_go(&from) else {
+            return false;
+        };
         let goes = is_greedy || began + HANDSHAKE_YOUNG <= now;
         if goes {
             self.counts.crowded += 1;
-            self.give_up(place, "too many handshakes are under way, and this was the oldest".into(), out);
+            self.give_up(
+                place,
+                "too many handshakes are under way, and this was the oldest".into(),
+                out,
+            );
         }
         goes
     }
@@ -496,32 +595,55 @@ impl ServerSide {
         let place = place.filter(|place| self.peers.handshake(*place).is_some());
         match (place, fragment) {
             (Some(place), [alert::FATAL, description]) => {
-                self.give_up(place, format!("the peer gave up: {}", alert::name(*description)), out);
+                self.give_up(
+                    place,
+                    format!("the peer gave up: {}", alert::name(*description)),
+                    out,
+                );
             }
             _ => self.counts.discarded += 1,
         }
     }
 
-    fn take_protected(&mut self, from: SocketAddr, record: &Record<'_>, now: Time, out: &mut Output) {
+    fn take_protected(
+        &mut self,
+        from: SocketAddr,
+        record: &Record<'_>,
+        now: Time,
+        out: &mut Output,
+    ) {
         let Some(place) = self.peers.place(&from) else {
             self.counts.discarded += 1;
             return;
         };
         // While an association is being replaced, a record may belong to the old one or to the new one.
-        let opened = self.peers.handshake(place).map(|handshake| handshake.open(record));
+        let opened = self
+            .peers
+            .handshake(place)
+            .map(|handshake| handshake.open(record));
         if let Some(Opened::Yes(content, plain)) = opened {
             self.take_last_messages(place, content, &plain, now, out);
             return;
         }
         let start = out.plain.len();
-        match self.peers.association(place).map(|association| association.open(record, &mut out.plain)) {
+        match self
+            .peers
+            .association(place)
+            .map(|association| association.open(record, &mut out.plain))
+        {
             Some(Opened::Yes(content, _)) => {
                 self.peers.heard(place, now);
                 if content == content::APPLICATION_DATA {
-                    let Some(association) = self.peers.association(place) else { return };
+                    let Some(association) = self.peers.association(place) else {
+                        return;
+                    };
                     association.is_confirmed();
                     let (identity, text) = (association.identity.clone(), start..out.plain.len());
-                    out.events.push(Event::Received { peer: from, identity, text });
+                    out.events.push(Event::Received {
+                        peer: from,
+                        identity,
+                        text,
+                    });
                 } else {
                     let plain = out.plain.split_off(start);
                     self.take_control(place, content, &plain, out);
@@ -530,7 +652,9 @@ impl ServerSide {
             Some(Opened::Passed | Opened::No) | None => {
                 self.counts.discarded += 1;
                 let shows = |it: &mut Handshake| it.shows_another_key(record);
-                if matches!(opened, Some(Opened::No)) && self.peers.handshake(place).is_some_and(shows) {
+                if matches!(opened, Some(Opened::No))
+                    && self.peers.handshake(place).is_some_and(shows)
+                {
                     self.refuse(place, wrong_key(), out);
                 }
             }
@@ -538,7 +662,14 @@ impl ServerSide {
     }
 
     /// What came under the keys of a handshake that is not complete: Finished, or an alert.
-    fn take_last_messages(&mut self, place: usize, content: u8, plain: &[u8], now: Time, out: &mut Output) {
+    fn take_last_messages(
+        &mut self,
+        place: usize,
+        content: u8,
+        plain: &[u8],
+        now: Time,
+        out: &mut Output,
+    ) {
         match (content, plain) {
             (content::HANDSHAKE, _) => {
                 let mut rest = Reader::new(plain);
@@ -549,8 +680,15 @@ impl ServerSide {
                 }
                 self.step(place, now, out);
             }
-            (content::ALERT, [alert::FATAL, description] | [_, description @ alert::CLOSE_NOTIFY]) => {
-                self.give_up(place, format!("the peer gave up: {}", alert::name(*description)), out);
+            (
+                content::ALERT,
+                [alert::FATAL, description] | [_, description @ alert::CLOSE_NOTIFY],
+            ) => {
+                self.give_up(
+                    place,
+                    format!("the peer gave up: {}", alert::name(*description)),
+                    out,
+                );
             }
             _ => self.counts.discarded += 1,
         }
@@ -559,11 +697,17 @@ impl ServerSide {
     /// What came in an association and is not text.
     fn take_control(&mut self, place: usize, content: u8, plain: &[u8], out: &mut Output) {
         match (content, plain) {
-            (content::ALERT, [_, alert::CLOSE_NOTIFY] | [alert::FATAL, _]) => self.end(place, Ended::ByPeer, out),
+            (content::ALERT, [_, alert::CLOSE_NOTIFY] | [alert::FATAL, _]) => {
+                self.end(place, Ended::ByPeer, out)
+            }
             (content::HANDSHAKE, _) => {
                 let kind = Piece::take(&mut Reader::new(plain)).map(|piece| piece.kind);
-                let Some(peer) = self.peers.address(place) else { return };
-                let Some(association) = self.peers.association(place) else { return };
+                let Some(peer) = self.peers.address(place) else {
+                    return;
+                };
+                let Some(association) = self.peers.association(place) else {
+                    return;
+                };
                 match kind {
                     // Ours did not come (RFC 6347 §4.2.4).
                     Some(FINISHED) => {
@@ -573,7 +717,11 @@ impl ServerSide {
                     }
                     // RFC 5246 §7.2.2: the client goes on or closes.
                     Some(CLIENT_HELLO) => out.write(peer, |wire| {
-                        association.seal(content::ALERT, &[alert::WARNING, alert::NO_RENEGOTIATION], wire);
+                        association.seal(
+                            content::ALERT,
+                            &[alert::WARNING, alert::NO_RENEGOTIATION],
+                            wire,
+                        );
                     }),
                     _ => {}
                 }
@@ -584,12 +732,19 @@ impl ServerSide {
 
     /// Goes on with a handshake as far as its messages reach.
     fn step(&mut self, place: usize, now: Time, out: &mut Output) {
-        let Some(handshake) = self.peers.handshake(place) else { return };
+        let Some(handshake) = self.peers.handshake(place) else {
+            return;
+        };
         match handshake.step() {
             Ok(true) => self.complete(place, now, out),
             Ok(false) => {
                 if let Some((content, number, fragment)) = handshake.take_early() {
-                    let record = Record { content, epoch: 1, number, fragment: &fragment };
+                    let record = Record {
+                        content,
+                        epoch: 1,
+                        number,
+                        fragment: &fragment,
+                    };
                     // One that does not open may be older than this handshake. If it is not, it comes again.
                     if let Opened::Yes(content, plain) = handshake.open(&record) {
                         self.take_last_messages(place, content, &plain, now, out);
@@ -601,14 +756,21 @@ impl ServerSide {
     }
 
     fn complete(&mut self, place: usize, now: Time, out: &mut Output) {
-        let Some(peer) = self.peers.address(place) else { return };
-        let psk = self.peers.handshake(place).and_then(|handshake| handshake.psk().cloned());
+        let Some(peer) = self.peers.address(place) else {
+            return;
+        };
+        let psk = self
+            .peers
+            .handshake(place)
+            .and_then(|handshake| handshake.psk().cloned());
         // The files may have been read again since the key was looked up.
         if !self.is_current(&psk) {
             let alert = Alert::new(alert::DECRYPT_ERROR, "the peer's key has just been changed");
             return self.refuse(place, alert, out);
         }
-        let Some(done) = self.peers.take_handshake(place).and_then(Handshake::finish) else { return };
+        let Some(done) = self.peers.take_handshake(place).and_then(Handshake::finish) else {
+            return;
+        };
         self.pace.has_completed(&peer);
         let identity = done.identity.clone();
         let mut association = Association::new(done);
@@ -617,18 +779,25 @@ impl ServerSide {
         });
         self.counts.completed += 1;
         if self.peers.associate(place, association, now).is_some() {
-            out.events.push(Event::Closed { peer, why: Ended::Replaced });
+            out.events.push(Event::Closed {
+                peer,
+                why: Ended::Replaced,
+            });
         }
         out.events.push(Event::Ready { peer, identity });
         while self.peers.associations() > self.limits.peers_max.max(1) {
-            let Some((_, quietest)) = self.peers.quietest() else { break };
+            let Some((_, quietest)) = self.peers.quietest() else {
+                break;
+            };
             self.end(quietest, Ended::Crowded, out);
         }
     }
 
     /// Ends a handshake with an alert.
     fn refuse(&mut self, place: usize, alert: Alert, out: &mut Output) {
-        let Some(peer) = self.peers.address(place) else { return };
+        let Some(peer) = self.peers.address(place) else {
+            return;
+        };
         if let Some(handshake) = self.peers.handshake(place) {
             out.write(peer, |wire| handshake.write_alert(alert.description, wire));
         }
@@ -637,17 +806,24 @@ impl ServerSide {
 
     /// Ends a handshake without a word.
     fn give_up(&mut self, place: usize, why: String, out: &mut Output) {
-        let Some(peer) = self.peers.address(place) else { return };
+        let Some(peer) = self.peers.address(place) else {
+            return;
+        };
         if let Some(handshake) = self.peers.take_handshake(place) {
             self.counts.failed += 1;
-            out.events.push(Event::Refused { peer, why: format!("{why} ({})", handshake.suite()) });
+            out.events.push(Event::Refused {
+                peer,
+                why: format!("{why} ({})", handshake.suite()),
+            });
         }
         self.peers.forget_empty(place);
     }
 
     /// Ends an association; the peer is told.
     fn end(&mut self, place: usize, why: Ended, out: &mut Output) {
-        let Some(peer) = self.peers.address(place) else { return };
+        let Some(peer) = self.peers.address(place) else {
+            return;
+        };
         self.say_goodbye(place, out);
         if self.peers.dissociate(place).is_some() {
             out.events.push(Event::Closed { peer, why });
@@ -656,7 +832,9 @@ impl ServerSide {
     }
 
     fn say_goodbye(&mut self, place: usize, out: &mut Output) {
-        if let (Some(peer), Some(association)) = (self.peers.address(place), self.peers.association(place)) {
+        if let (Some(peer), Some(association)) =
+            (self.peers.address(place), self.peers.association(place))
+        {
             out.write(peer, |wire| {
                 association.seal(content::ALERT, &[alert::WARNING, alert::CLOSE_NOTIFY], wire);
             });
@@ -665,7 +843,10 @@ impl ServerSide {
 
     fn is_current(&self, psk: &Option<Arc<PskEntry>>) -> bool {
         let Some(entry) = psk else { return true };
-        self.config.keys.as_ref().is_some_and(|table| table.still_has(entry))
+        self.config
+            .keys
+            .as_ref()
+            .is_some_and(|table| table.still_has(entry))
     }
 }
 
@@ -673,6 +854,9 @@ impl ServerSide {
 impl fmt::Debug for ServerSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (peers, handshakes) = (self.peers(), self.handshakes());
-        f.debug_struct("ServerSide").field("peers", &peers).field("handshakes", &handshakes).finish_non_exhaustive()
+        f.debug_struct("ServerSide")
+            .field("peers", &peers)
+            .field("handshakes", &handshakes)
+            .finish_non_exhaustive()
     }
 }

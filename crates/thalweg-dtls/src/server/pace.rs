@@ -34,16 +34,29 @@ const WITHIN: Span = Span::from_secs(10);
 
 impl Pace {
     pub fn new(secret: &[u8; 32]) -> Pace {
-        let entry = Entry { address: 0, since: Time::ZERO, begun: 0 };
-        Pace { key: hmac::Key::new(hmac::HMAC_SHA256, secret), entries: vec![entry; ENTRIES].into() }
+        let entry = Entry {
+            address: 0,
+            since: Time::ZERO,
+            begun: 0,
+        };
+        Pace {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            entries: vec![entry; ENTRIES].into(),
+        }
     }
 
     /// An address wants to begin a handshake; whether it may.
     pub fn may_begin(&mut self, address: &SocketAddr, now: Time) -> bool {
         let hash = self.hash(address);
-        let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES) else { return true };
+        let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES) else {
+            return true;
+        };
         if entry.address != hash || entry.since + WITHIN <= now {
-            *entry = Entry { address: hash, since: now, begun: 0 };
+            *entry = Entry {
+                address: hash,
+                since: now,
+                begun: 0,
+            };
         }
         let may = entry.begun < BEGUN_MAX;
         entry.begun += u8::from(may);
@@ -53,7 +66,11 @@ impl Pace {
     /// A handshake of an address came to its end: it is not held against it.
     pub fn has_completed(&mut self, address: &SocketAddr) {
         let hash = self.hash(address);
-        if let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES).filter(|entry| entry.address == hash) {
+        if let Some(entry) = self
+            .entries
+            .get_mut(hash as usize % ENTRIES)
+            .filter(|entry| entry.address == hash)
+        {
             entry.begun = 0;
         }
     }
@@ -61,7 +78,11 @@ impl Pace {
     fn hash(&self, address: &SocketAddr) -> u64 {
         let mut context = hmac::Context::with_key(&self.key);
         update_with_address(&mut context, address);
-        context.sign().as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
+        context
+            .sign()
+            .as_ref()
+            .first_chunk()
+            .map_or(0, |first| u64::from_be_bytes(*first))
     }
 }
 
@@ -74,7 +95,10 @@ mod tests {
         let (mut pace, mut now) = (Pace::new(&[7; 32]), Time::from_secs(5));
         let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.1:2".parse().unwrap());
         let mut begun = |address, now| (0..10).filter(|_| pace.may_begin(address, now)).count();
-        assert_eq!((begun(&here, now), begun(&there, now), begun(&here, now)), (4, 4, 0));
+        assert_eq!(
+            (begun(&here, now), begun(&there, now), begun(&here, now)),
+            (4, 4, 0)
+        );
         now += Span::from_secs(10);
         assert_eq!(begun(&here, now), 4);
         pace.has_completed(&here);

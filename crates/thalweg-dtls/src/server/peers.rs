@@ -91,7 +91,11 @@ impl Peers {
 
     /// The places of all that have an association.
     pub fn all(&self) -> Vec<usize> {
-        self.slots.iter().filter(|(_, peer)| peer.association.is_some()).map(|(place, _)| place).collect()
+        self.slots
+            .iter()
+            .filter(|(_, peer)| peer.association.is_some())
+            .map(|(place, _)| place)
+            .collect()
     }
 
     /// Begins a handshake; another one of the same peer is forgotten.
@@ -134,8 +138,12 @@ impl Peers {
 
     /// Notes when a handshake wants to be woken now.
     pub fn reschedule(&mut self, place: usize) {
-        let Some(peer) = self.slots.get_mut(place) else { return };
-        let Some(handshake) = &peer.handshake else { return };
+        let Some(peer) = self.slots.get_mut(place) else {
+            return;
+        };
+        let Some(handshake) = &peer.handshake else {
+            return;
+        };
         self.wakes.remove(&(peer.wakes_at, place));
         peer.wakes_at = handshake.wakes_at();
         self.wakes.insert((peer.wakes_at, place));
@@ -152,8 +160,13 @@ impl Peers {
     pub fn next_to_go(&self, newcomer: &SocketAddr) -> Option<(Time, usize, bool)> {
         let own = network(newcomer);
         let own_count = self.networks.get(&own).copied().unwrap_or(0);
-        let most = self.networks.iter().max_by_key(|(network, count)| (**count, **network));
-        let greedy = most.filter(|(_, count)| **count > own_count + 1).map(|(network, _)| *network);
+        let most = self
+            .networks
+            .iter()
+            .max_by_key(|(network, count)| (**count, **network));
+        let greedy = most
+            .filter(|(_, count)| **count > own_count + 1)
+            .map(|(network, _)| *network);
         let of = greedy.or((own_count > 0).then_some(own));
         let candidates = self.wakes.iter().filter_map(|(_, place)| {
             let peer = self.slots.get(*place)?;
@@ -165,7 +178,12 @@ impl Peers {
     }
 
     /// Gives a peer an association; the one it had comes back.
-    pub fn associate(&mut self, place: usize, association: Association, now: Time) -> Option<Association> {
+    pub fn associate(
+        &mut self,
+        place: usize,
+        association: Association,
+        now: Time,
+    ) -> Option<Association> {
         let before = self.dissociate(place);
         if let Some(peer) = self.slots.get_mut(place) {
             peer.association = Some(association);
@@ -186,7 +204,12 @@ impl Peers {
     /// Forgets an address that has neither association nor handshake.
     pub fn forget_empty(&mut self, place: usize) {
         let empty = |peer: &Peer| peer.association.is_none() && peer.handshake.is_none();
-        if let Some(address) = self.slots.get(place).filter(|peer| empty(peer)).map(|peer| peer.address) {
+        if let Some(address) = self
+            .slots
+            .get(place)
+            .filter(|peer| empty(peer))
+            .map(|peer| peer.address)
+        {
             self.places.remove(&address);
             self.slots.remove(place);
         }
@@ -207,11 +230,17 @@ impl Peers {
     /// The peer of which nothing was heard for the longest time, and when something was.
     pub fn quietest(&self) -> Option<(Time, usize)> {
         let quietest = (self.associations > 0).then_some(self.quietest)?;
-        self.slots.get(quietest).map(|peer| (peer.heard_at, quietest))
+        self.slots
+            .get(quietest)
+            .map(|peer| (peer.heard_at, quietest))
     }
 
     fn link(&mut self, place: usize, now: Time) {
-        let before = if self.associations > 1 { self.loudest } else { NOWHERE };
+        let before = if self.associations > 1 {
+            self.loudest
+        } else {
+            NOWHERE
+        };
         if let Some(peer) = self.slots.get_mut(place) {
             (peer.heard_at, peer.quieter, peer.louder) = (now, before, NOWHERE);
         }
@@ -223,7 +252,13 @@ impl Peers {
     }
 
     fn unlink(&mut self, place: usize) {
-        let Some((quieter, louder)) = self.slots.get(place).map(|peer| (peer.quieter, peer.louder)) else { return };
+        let Some((quieter, louder)) = self
+            .slots
+            .get(place)
+            .map(|peer| (peer.quieter, peer.louder))
+        else {
+            return;
+        };
         match self.slots.get_mut(quieter) {
             Some(peer) => peer.louder = louder,
             None => self.quietest = louder,

@@ -35,9 +35,18 @@ impl Identity {
         seed.copy_from_slice(digest(&SHA256, &[&[authority], name.as_bytes()].concat()).as_ref());
         let key = Ed25519KeyPair::from_seed_unchecked(&seed).unwrap();
         let public = key.public_key().as_ref();
-        let leaf = [&[authority], public, &code(authority, public, name.as_bytes()), name.as_bytes()].concat();
+        let leaf = [
+            &[authority],
+            public,
+            &code(authority, public, name.as_bytes()),
+            name.as_bytes(),
+        ]
+        .concat();
         // Behind it what would be an intermediate, so that messages are as long as real ones.
-        Identity { key: Arc::new(key), chain: vec![leaf, vec![authority; 400]] }
+        Identity {
+            key: Arc::new(key),
+            chain: vec![leaf, vec![authority; 400]],
+        }
     }
 
     pub fn chain(&self) -> &[Vec<u8>] {
@@ -49,14 +58,18 @@ impl Identity {
     }
 
     pub fn has_signed(leaf: &[u8], message: &[u8], signature: &[u8]) -> bool {
-        let key = leaf.get(1..33).map(|key| UnparsedPublicKey::new(&ED25519, key));
+        let key = leaf
+            .get(1..33)
+            .map(|key| UnparsedPublicKey::new(&ED25519, key));
         key.is_some_and(|key| key.verify(message, signature).is_ok())
     }
 }
 
 /// What stands for an authority's signature.
 fn code(authority: u8, key: &[u8], name: &[u8]) -> Vec<u8> {
-    digest(&SHA256, &[&[authority], key, name].concat()).as_ref().to_vec()
+    digest(&SHA256, &[&[authority], key, name].concat())
+        .as_ref()
+        .to_vec()
 }
 
 /// Whether clients have to show a certificate.
@@ -77,7 +90,11 @@ pub struct ServerIdentity {
 
 impl ServerIdentity {
     pub fn new(wanted: Wanted) -> ServerIdentity {
-        ServerIdentity { identity: Identity::new(AUTHORITY, "the broker"), wanted, asked: Arc::default() }
+        ServerIdentity {
+            identity: Identity::new(AUTHORITY, "the broker"),
+            wanted,
+            asked: Arc::default(),
+        }
     }
 }
 
@@ -111,7 +128,11 @@ impl Certificate for ServerIdentity {
         let Some((leaf, intermediates)) = chain.split_first() else {
             let why = "a client certificate is required and the peer showed none";
             let refusal = Err(Alert::new(alert::HANDSHAKE_FAILURE, why));
-            return if self.wanted == Wanted::Required { refusal } else { Ok(None) };
+            return if self.wanted == Wanted::Required {
+                refusal
+            } else {
+                Ok(None)
+            };
         };
         let unreadable = || Alert::new(alert::BAD_CERTIFICATE, "the certificate cannot be read");
         let (head, name) = leaf.split_first_chunk::<65>().ok_or_else(unreadable)?;
@@ -125,8 +146,19 @@ impl Certificate for ServerIdentity {
         Ok(Some(str::from_utf8(name).map_err(|_| unreadable())?.into()))
     }
 
-    fn check_signature(&self, leaf: &[u8], scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
-        let wrong = || Alert::new(alert::DECRYPT_ERROR, "the peer's signature was not made with its certificate's key");
+    fn check_signature(
+        &self,
+        leaf: &[u8],
+        scheme: u16,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Alert> {
+        let wrong = || {
+            Alert::new(
+                alert::DECRYPT_ERROR,
+                "the peer's signature was not made with its certificate's key",
+            )
+        };
         let good = scheme == SIGNS_WITH && Identity::has_signed(leaf, message, signature);
         if good { Ok(()) } else { Err(wrong()) }
     }
@@ -137,7 +169,9 @@ struct Half(Vec<u8>);
 
 /// One half of an agreement.
 pub fn agreement(seed: &[u8; 32]) -> Box<dyn Agreement> {
-    Box::new(Half([&[4], &seed[..], digest(&SHA256, seed).as_ref()].concat()))
+    Box::new(Half(
+        [&[4], &seed[..], digest(&SHA256, seed).as_ref()].concat(),
+    ))
 }
 
 impl Agreement for Half {
@@ -146,9 +180,15 @@ impl Agreement for Half {
     }
 
     fn agree(self: Box<Self>, peer: &[u8]) -> Option<Vec<u8>> {
-        let seed = peer.strip_prefix(&[4]).and_then(|point| point.first_chunk::<32>())?;
+        let seed = peer
+            .strip_prefix(&[4])
+            .and_then(|point| point.first_chunk::<32>())?;
         let is_on_the_curve = *peer == *agreement(seed).public();
-        let (low, high) = if *self.0 < *peer { (&self.0[..], peer) } else { (peer, &self.0[..]) };
+        let (low, high) = if *self.0 < *peer {
+            (&self.0[..], peer)
+        } else {
+            (peer, &self.0[..])
+        };
         is_on_the_curve.then(|| digest(&SHA256, &[low, high].concat()).as_ref().to_vec())
     }
 }

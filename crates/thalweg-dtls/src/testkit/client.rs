@@ -132,12 +132,23 @@ impl Client {
             }
             let piece = Piece::take(&mut Reader::new(&whole)).unwrap();
             // A server need not take a ClientHello in pieces.
-            let whole = if piece.kind == message::CLIENT_HELLO { piece.length } else { self.plan.piece_max };
+            let whole = if piece.kind == message::CLIENT_HELLO {
+                piece.length
+            } else {
+                self.plan.piece_max
+            };
             let mut begins = 0;
             loop {
                 let part = &piece.bytes[begins..piece.length.min(begins + whole)];
                 let mut bytes = Vec::new();
-                message::write_header(&mut bytes, piece.kind, piece.length, piece.sequence, begins, part.len());
+                message::write_header(
+                    &mut bytes,
+                    piece.kind,
+                    piece.length,
+                    piece.sequence,
+                    begins,
+                    part.len(),
+                );
                 bytes.extend_from_slice(part);
                 self.send_record(content::HANDSHAKE, protected, &bytes);
                 begins += part.len();
@@ -155,7 +166,14 @@ impl Client {
             keys.seal(content, 1, self.protected_number, bytes, &mut record);
             self.protected_number += 1;
         } else {
-            write_header(&mut record, content, VERSION_1_2, 0, self.number, bytes.len());
+            write_header(
+                &mut record,
+                content,
+                VERSION_1_2,
+                0,
+                self.number,
+                bytes.len(),
+            );
             self.number += 1;
             record.extend_from_slice(bytes);
         }
@@ -177,7 +195,13 @@ impl Client {
             let bytes = match (record.epoch, &self.keys) {
                 (0, _) => record.fragment,
                 (1, Some(keys)) if self.window.is_new(record.number) => {
-                    if !keys.open(record.content, 1, record.number, record.fragment, &mut plain) {
+                    if !keys.open(
+                        record.content,
+                        1,
+                        record.number,
+                        record.fragment,
+                        &mut plain,
+                    ) {
                         continue;
                     }
                     self.window.remember(record.number);
@@ -220,7 +244,11 @@ impl Client {
     fn take_message(&mut self, message: &Message) {
         let mut reader = Reader::new(&message.body);
         if message.kind == message::FINISHED {
-            assert_eq!(message.body, self.finished(b"server finished"), "the server's Finished");
+            assert_eq!(
+                message.body,
+                self.finished(b"server finished"),
+                "the server's Finished"
+            );
             self.is_done = true;
             return;
         }
@@ -229,7 +257,14 @@ impl Client {
             return;
         }
         let length = message.body.len();
-        message::write_header(&mut self.transcript, message.kind, length, message.sequence, 0, length);
+        message::write_header(
+            &mut self.transcript,
+            message.kind,
+            length,
+            message.sequence,
+            0,
+            length,
+        );
         self.transcript.extend_from_slice(&message.body);
         match message.kind {
             message::SERVER_HELLO => {
@@ -251,7 +286,9 @@ impl Client {
                 reader.take(parameters.len());
                 let (scheme, signature) = (reader.u16().unwrap(), reader.bytes16().unwrap());
                 let signed = [&self.random[..], &self.server_random, parameters].concat();
-                if scheme != SIGNS_WITH || !Identity::has_signed(&self.server_leaf, &signed, signature) {
+                if scheme != SIGNS_WITH
+                    || !Identity::has_signed(&self.server_leaf, &signed, signature)
+                {
                     return;
                 }
                 let ephemeral = agreement(&self.random);
@@ -270,7 +307,10 @@ impl Client {
         body.extend_from_slice(&[0, self.cookie.len() as u8]);
         body.extend_from_slice(&self.cookie);
         body.extend_from_slice(&(2 * self.plan.suites.len() as u16).to_be_bytes());
-        self.plan.suites.iter().for_each(|suite| body.extend_from_slice(&suite.to_be_bytes()));
+        self.plan
+            .suites
+            .iter()
+            .for_each(|suite| body.extend_from_slice(&suite.to_be_bytes()));
         body.extend_from_slice(&[1, 0]);
         let mut extensions = vec![0, 10, 0, 4, 0, 2, 0, 23];
         extensions.extend_from_slice(&[0, 13, 0, 8, 0, 6, 8, 7, 8, 4, 4, 1]);
@@ -302,20 +342,46 @@ impl Client {
         let suite = self.suite.unwrap();
         let body = if suite.exchange == Exchange::Psk {
             self.secret = premaster(&self.plan.key);
-            [&(self.plan.identity.len() as u16).to_be_bytes()[..], &self.plan.identity].concat()
+            [
+                &(self.plan.identity.len() as u16).to_be_bytes()[..],
+                &self.plan.identity,
+            ]
+            .concat()
         } else {
             [&[self.public.len() as u8][..], &self.public].concat()
         };
         self.say(message::CLIENT_KEY_EXCHANGE, false, &body);
         if self.extended {
             let hash = digest(&SHA256, &self.transcript);
-            prf(&self.secret, b"extended master secret", &[hash.as_ref()], &mut self.master);
+            prf(
+                &self.secret,
+                b"extended master secret",
+                &[hash.as_ref()],
+                &mut self.master,
+            );
         } else {
-            prf(&self.secret, b"master secret", &[&self.random, &self.server_random], &mut self.master);
+            prf(
+                &self.secret,
+                b"master secret",
+                &[&self.random, &self.server_random],
+                &mut self.master,
+            );
         }
-        self.keys = Some(Keys::expand(suite.protection, &self.master, &self.random, &self.server_random).turned());
+        self.keys = Some(
+            Keys::expand(
+                suite.protection,
+                &self.master,
+                &self.random,
+                &self.server_random,
+            )
+            .turned(),
+        );
         if let Some(identity) = certificate {
-            let signed = if self.plan.forges { b"something else" } else { &self.transcript[..] };
+            let signed = if self.plan.forges {
+                b"something else"
+            } else {
+                &self.transcript[..]
+            };
             let signature = identity.sign(signed);
             let mut body = SIGNS_WITH.to_be_bytes().to_vec();
             body.extend_from_slice(&(signature.len() as u16).to_be_bytes());
@@ -342,7 +408,12 @@ impl Client {
 
     fn finished(&self, label: &[u8]) -> [u8; 12] {
         let mut verify = [0; 12];
-        prf(&self.master, label, &[digest(&SHA256, &self.transcript).as_ref()], &mut verify);
+        prf(
+            &self.master,
+            label,
+            &[digest(&SHA256, &self.transcript).as_ref()],
+            &mut verify,
+        );
         verify
     }
 }

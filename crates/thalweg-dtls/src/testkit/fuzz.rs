@@ -15,7 +15,8 @@ use super::client::{Client, Plan};
 use crate::message;
 use crate::record::{VERSION_1_2, content, write_header};
 use crate::{
-    Certificate, ClientSide, Counts, Event, Output, PeerIdentity, PskTable, ServerConfig, ServerLimits, ServerSide,
+    Certificate, ClientSide, Counts, Event, Output, PeerIdentity, PskTable, ServerConfig,
+    ServerLimits, ServerSide,
 };
 
 /// So long that everything can be reached, and so short that nobody falls silent for too long in it.
@@ -29,7 +30,9 @@ fn begin() -> Time {
 
 fn config(keys: &str) -> Arc<ServerConfig> {
     let certificate = Box::new(ServerIdentity::new(Wanted::Optional)) as Box<dyn Certificate>;
-    Arc::new(ServerConfig::new(Some(PskTable::parse(keys).unwrap()), Some(certificate), "").unwrap())
+    Arc::new(
+        ServerConfig::new(Some(PskTable::parse(keys).unwrap()), Some(certificate), "").unwrap(),
+    )
 }
 
 fn server() -> ServerSide {
@@ -46,7 +49,9 @@ fn script(input: &[u8]) -> Reader<'_> {
 
 /// So many bytes of a script, or as many as are left.
 fn some<'s>(script: &mut Reader<'s>, length: usize) -> &'s [u8] {
-    script.take(length.min(script.remaining())).unwrap_or_default()
+    script
+        .take(length.min(script.remaining()))
+        .unwrap_or_default()
 }
 
 /// A vector of a script with a length of one byte; with none left it is empty.
@@ -72,17 +77,32 @@ fn crooked(script: &mut Reader<'_>) -> Vec<u8> {
         // HelloRequest
         0,
     ];
-    let (kind, sequence, begins, behind) = (kinds[number() % kinds.len()], number() % 9, number() % 4, number() % 4);
+    let (kind, sequence, begins, behind) = (
+        kinds[number() % kinds.len()],
+        number() % 9,
+        number() % 4,
+        number() % 4,
+    );
     let body = few(script);
     let mut bytes = Vec::new();
-    message::write_header(&mut bytes, kind, begins + body.len() + behind, sequence as u16, begins, body.len());
+    message::write_header(
+        &mut bytes,
+        kind,
+        begins + body.len() + behind,
+        sequence as u16,
+        begins,
+        body.len(),
+    );
     bytes.extend_from_slice(body);
     bytes
 }
 
 /// A datagram with one byte changed, or without its end.
 fn damaged(mut datagram: Vec<u8>, script: &mut Reader<'_>) -> Vec<u8> {
-    let (place, change) = (script.u16().unwrap_or_default(), script.u8().unwrap_or_default());
+    let (place, change) = (
+        script.u16().unwrap_or_default(),
+        script.u8().unwrap_or_default(),
+    );
     let place = usize::from(place) % datagram.len().max(1);
     match (change, datagram.get_mut(place)) {
         (0, _) => datagram.truncate(place),
@@ -102,9 +122,16 @@ pub fn strangers(input: &[u8]) -> Counts {
         server.handle_datagram(at(host), datagram, begin(), &mut out);
         let answers: Vec<_> = out.datagrams().collect();
         assert!(answers.len() <= 1, "{} answers", answers.len());
-        assert!(answers.iter().all(|(to, answer)| *to == at(host) && answer.len() < datagram.len()));
+        assert!(
+            answers
+                .iter()
+                .all(|(to, answer)| *to == at(host) && answer.len() < datagram.len())
+        );
         assert!(out.events().is_empty(), "{:?}", out.events());
-        assert_eq!((server.handshakes(), server.peers(), server.poll_timeout()), (0, 0, Time::NEVER));
+        assert_eq!(
+            (server.handshakes(), server.peers(), server.poll_timeout()),
+            (0, 0, Time::NEVER)
+        );
     }
     server.counts()
 }
@@ -160,7 +187,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let plan = Plan { identity: b"dev2".to_vec(), key: b"other".to_vec(), ..Plan::default() };
+        let plan = Plan {
+            identity: b"dev2".to_vec(),
+            key: b"other".to_vec(),
+            ..Plan::default()
+        };
         let mut stage = Stage {
             server: server(),
             out: Output::default(),
@@ -177,8 +208,13 @@ impl Stage {
         };
         while !stage.bystander.is_done {
             let datagram = stage.bystander.out.remove(0);
-            stage.server.handle_datagram(at(THERE), &datagram, stage.now, &mut stage.out);
-            stage.out.datagrams().for_each(|(_, answer)| stage.bystander.handle_datagram(answer));
+            stage
+                .server
+                .handle_datagram(at(THERE), &datagram, stage.now, &mut stage.out);
+            stage
+                .out
+                .datagrams()
+                .for_each(|(_, answer)| stage.bystander.handle_datagram(answer));
             stage.out.clear();
         }
         stage.another_client(0);
@@ -193,15 +229,28 @@ impl Stage {
             3 => (vec![0xc0ae], None, PeerIdentity::Unnamed),
             4 => {
                 let certificate = Identity::new(AUTHORITY, "sensor 7");
-                (vec![0xc0ac], Some(certificate), PeerIdentity::Certificate("sensor 7".into()))
+                (
+                    vec![0xc0ac],
+                    Some(certificate),
+                    PeerIdentity::Certificate("sensor 7".into()),
+                )
             }
             _ => {
                 let certificate = Identity::new(AUTHORITY, "sensor 7");
-                (vec![0xc02b], Some(certificate), PeerIdentity::Certificate("sensor 7".into()))
+                (
+                    vec![0xc02b],
+                    Some(certificate),
+                    PeerIdentity::Certificate("sensor 7".into()),
+                )
             }
         };
         let extended_master_secret = which & 0x40 == 0;
-        let plan = Plan { suites, certificate, extended_master_secret, ..Plan::default() };
+        let plan = Plan {
+            suites,
+            certificate,
+            extended_master_secret,
+            ..Plan::default()
+        };
         self.clients = self.clients.wrapping_add(1);
         self.client = Client::new(at(HERE), self.clients, plan);
         self.allowed.push(identity);
@@ -256,7 +305,11 @@ impl Stage {
             }
             _ => {
                 self.keys_are_others = !self.keys_are_others;
-                let keys = if self.keys_are_others { "dev1:\"changed\"\ndev2:\"other\"\n" } else { KEYS };
+                let keys = if self.keys_are_others {
+                    "dev1:\"changed\"\ndev2:\"other\"\n"
+                } else {
+                    KEYS
+                };
                 self.server.renew(config(keys), &mut self.out);
                 self.note(true);
             }
@@ -286,7 +339,8 @@ impl Stage {
     }
 
     fn deliver(&mut self, datagram: &[u8]) {
-        self.server.handle_datagram(at(HERE), datagram, self.now, &mut self.out);
+        self.server
+            .handle_datagram(at(HERE), datagram, self.now, &mut self.out);
         self.note(true);
     }
 
@@ -301,11 +355,16 @@ impl Stage {
                     self.open = Some(identity.clone());
                     self.reached.completed += 1;
                 }
-                Event::Received { peer, identity, text } => {
+                Event::Received {
+                    peer,
+                    identity,
+                    text,
+                } => {
                     assert!(*peer == at(HERE) && self.open.as_ref() == Some(identity));
                     let text = out.text(text);
                     let place = self.texts.iter().position(|sent| sent == text);
-                    self.texts.swap_remove(place.expect("a text that nobody sent, or that came already"));
+                    self.texts
+                        .swap_remove(place.expect("a text that nobody sent, or that came already"));
                     self.reached.texts += 1;
                 }
                 Event::Closed { peer, .. } => {
@@ -319,7 +378,11 @@ impl Stage {
             }
         }
         for (to, answer) in out.datagrams() {
-            assert!(to == at(HERE) && answer.len() <= ServerLimits::default().mtu, "{to} {}", answer.len());
+            assert!(
+                to == at(HERE) && answer.len() <= ServerLimits::default().mtu,
+                "{to} {}",
+                answer.len()
+            );
             // What answers invented messages is not for the client, which takes the server to be sincere.
             if is_heard && self.client.alerts.is_empty() {
                 self.client.handle_datagram(answer);
@@ -338,16 +401,25 @@ impl Stage {
         assert_eq!(self.server.handshakes(), 0);
         self.bystander.send_text(b"to the server");
         let datagram = self.bystander.out.pop().expect("a record");
-        self.server.handle_datagram(at(THERE), &datagram, self.now, &mut self.out);
+        self.server
+            .handle_datagram(at(THERE), &datagram, self.now, &mut self.out);
         let heard = self.out.events().iter().find_map(|event| match event {
             Event::Received { identity, text, .. } => Some((identity.clone(), self.out.text(text))),
             _ => None,
         });
-        assert_eq!(heard, Some((PeerIdentity::Psk("dev2".into()), &b"to the server"[..])));
+        assert_eq!(
+            heard,
+            Some((PeerIdentity::Psk("dev2".into()), &b"to the server"[..]))
+        );
         let mut answer = Vec::new();
-        self.server.encrypt(at(THERE), b"to the client", &mut answer).expect("an association");
+        self.server
+            .encrypt(at(THERE), b"to the client", &mut answer)
+            .expect("an association");
         self.bystander.handle_datagram(&answer);
-        assert_eq!(self.bystander.received.pop().as_deref(), Some(&b"to the client"[..]));
+        assert_eq!(
+            self.bystander.received.pop().as_deref(),
+            Some(&b"to the client"[..])
+        );
     }
 }
 
@@ -417,7 +489,10 @@ impl Line {
                 self.invent(content::APPLICATION_DATA, true, text);
             }
             12 => {
-                self.now = self.client.poll_timeout().min(self.now + Span::from_secs(60));
+                self.now = self
+                    .client
+                    .poll_timeout()
+                    .min(self.now + Span::from_secs(60));
                 self.client.handle_timeout(self.now);
             }
             13 => {
@@ -433,7 +508,8 @@ impl Line {
             }
             _ => {
                 // What is on its way is overtaken.
-                self.answers.rotate_left(usize::from(self.answers.len() > 1));
+                self.answers
+                    .rotate_left(usize::from(self.answers.len() > 1));
             }
         }
     }
@@ -450,19 +526,33 @@ impl Line {
 
     fn give_server(&mut self, datagram: &[u8]) {
         let mut out = Output::default();
-        self.server.handle_datagram(at(HERE), datagram, self.now, &mut out);
-        self.answers.extend(out.datagrams().map(|(_, answer)| answer.to_vec()));
+        self.server
+            .handle_datagram(at(HERE), datagram, self.now, &mut out);
+        self.answers
+            .extend(out.datagrams().map(|(_, answer)| answer.to_vec()));
     }
 
     /// A record out of turn, under the server's keys if there is an association.
     fn invent(&mut self, content: u8, protected: bool, bytes: &[u8]) {
         let mut datagram = Vec::new();
-        if protected && self.server.seal(at(HERE), content, bytes, &mut datagram).is_ok() {
+        if protected
+            && self
+                .server
+                .seal(at(HERE), content, bytes, &mut datagram)
+                .is_ok()
+        {
             if content == content::APPLICATION_DATA {
                 self.texts.push(bytes.to_vec());
             }
         } else {
-            write_header(&mut datagram, content, VERSION_1_2, 0, self.number, bytes.len());
+            write_header(
+                &mut datagram,
+                content,
+                VERSION_1_2,
+                0,
+                self.number,
+                bytes.len(),
+            );
             datagram.extend_from_slice(bytes);
             self.number += 1;
         }
@@ -482,12 +572,15 @@ impl Line {
 
     fn deliver(&mut self, datagram: &[u8]) {
         self.drain();
-        let (texts, reached, was_open) = (&mut self.texts, &mut self.reached, self.client.is_open());
-        let taken = self.client.handle_datagram(datagram, self.now, &mut |text| {
-            let place = texts.iter().position(|sent| sent == text);
-            texts.swap_remove(place.expect("a text that nobody sent, or that came already"));
-            reached.texts += 1;
-        });
+        let (texts, reached, was_open) =
+            (&mut self.texts, &mut self.reached, self.client.is_open());
+        let taken = self
+            .client
+            .handle_datagram(datagram, self.now, &mut |text| {
+                let place = texts.iter().position(|sent| sent == text);
+                texts.swap_remove(place.expect("a text that nobody sent, or that came already"));
+                reached.texts += 1;
+            });
         self.reached.completed += usize::from(self.client.is_open() && !was_open);
         assert!(!self.client.is_open() || self.server.counts().completed > 0);
         self.reached.refused += usize::from(taken.is_err());
@@ -509,7 +602,9 @@ impl Line {
         self.client.encode(b"text", &mut wire);
         self.client.close(&mut wire);
         for datagram in self.past.iter().chain(&self.answers) {
-            let heard = self.client.handle_datagram(datagram, self.now, &mut |_| panic!("a text behind the end"));
+            let heard = self
+                .client
+                .handle_datagram(datagram, self.now, &mut |_| panic!("a text behind the end"));
             assert!(heard.is_ok() && self.client.take_datagram().is_none());
         }
         assert!(wire.is_empty());

@@ -20,42 +20,63 @@ pub(super) const QUORUM: &str = "quorum";
 
 impl<'a> Arguments<'a> {
     fn invalid(&self, name: &str, why: impl AsRef<str>) -> Fault {
-        Fault::precondition(format!("invalid arg '{name}' for {}: {}", self.thing, why.as_ref()))
+        Fault::precondition(format!(
+            "invalid arg '{name}' for {}: {}",
+            self.thing,
+            why.as_ref()
+        ))
     }
 
     /// A whole number that is not negative.
     fn number(&self, name: &str) -> Result<Option<u64>, Fault> {
-        let Some(value) = self.table.get(name) else { return Ok(None) };
+        let Some(value) = self.table.get(name) else {
+            return Ok(None);
+        };
         // A number above 63 bits is a number all the same.
         if let FieldValue::U64(value) = value {
             return Ok(Some(value));
         }
         let Some(number) = value.as_i64() else {
-            return Err(self.invalid(name, format!("\"expected integer, got {}\"", type_name(value))));
+            return Err(self.invalid(
+                name,
+                format!("\"expected integer, got {}\"", type_name(value)),
+            ));
         };
-        u64::try_from(number).map(Some).map_err(|_| self.invalid(name, format!("{{value_negative,{number}}}")))
+        u64::try_from(number)
+            .map(Some)
+            .map_err(|_| self.invalid(name, format!("{{value_negative,{number}}}")))
     }
 
     fn millis(&self, name: &str) -> Result<Option<Span>, Fault> {
-        Ok(self.number(name)?.map(|ms| match ms.checked_mul(1_000_000) {
-            Some(_) => Span::from_millis(ms),
-            None => Span::FOREVER,
-        }))
+        Ok(self
+            .number(name)?
+            .map(|ms| match ms.checked_mul(1_000_000) {
+                Some(_) => Span::from_millis(ms),
+                None => Span::FOREVER,
+            }))
     }
 
     fn text(&self, name: &str) -> Result<Option<&'a str>, Fault> {
-        let Some(value) = self.table.get(name) else { return Ok(None) };
+        let Some(value) = self.table.get(name) else {
+            return Ok(None);
+        };
         match value.as_str() {
             Some(text) => Ok(Some(text)),
             None => {
-                let what = format!("invalid type '{}' for arg '{name}' in {}", type_name(value), self.thing);
+                let what = format!(
+                    "invalid type '{}' for arg '{name}' in {}",
+                    type_name(value),
+                    self.thing
+                );
                 Err(Fault::precondition(what))
             }
         }
     }
 
     fn truth(&self, name: &str) -> Result<Option<bool>, Fault> {
-        let Some(value) = self.table.get(name) else { return Ok(None) };
+        let Some(value) = self.table.get(name) else {
+            return Ok(None);
+        };
         match value.as_bool() {
             Some(truth) => Ok(Some(truth)),
             None => Err(self.invalid(name, format!("{{unacceptable_type,{}}}", type_name(value)))),
@@ -70,17 +91,30 @@ impl<'a> Arguments<'a> {
         }
         let priority_max = match self.number("x-max-priority")? {
             None => 0,
-            Some(max) => u8::try_from(max)
-                .map_err(|_| self.invalid("x-max-priority", format!("{{max_value_exceeded,{max}}}")))?,
+            Some(max) => u8::try_from(max).map_err(|_| {
+                self.invalid("x-max-priority", format!("{{max_value_exceeded,{max}}}"))
+            })?,
         };
-        let deliveries_max = match self.table.get("x-delivery-limit").and_then(|value| value.as_i64()) {
+        let deliveries_max = match self
+            .table
+            .get("x-delivery-limit")
+            .and_then(|value| value.as_i64())
+        {
             // Without bound, as newer clients say it.
             Some(-1) => None,
-            _ => self.number("x-delivery-limit")?.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+            _ => self
+                .number("x-delivery-limit")?
+                .map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         };
         // Both keep what does not fit into memory on disk.
-        if let Some(mode) = self.text("x-queue-mode")?.filter(|mode| !matches!(*mode, "default" | "lazy")) {
-            return Err(self.invalid("x-queue-mode", format!("\"unsupported queue mode '{mode}'\"")));
+        if let Some(mode) = self
+            .text("x-queue-mode")?
+            .filter(|mode| !matches!(*mode, "default" | "lazy"))
+        {
+            return Err(self.invalid(
+                "x-queue-mode",
+                format!("\"unsupported queue mode '{mode}'\""),
+            ));
         }
         Ok(QueueLimits {
             message_ttl: self.millis("x-message-ttl")?,
@@ -90,7 +124,9 @@ impl<'a> Arguments<'a> {
             overflow: match self.text("x-overflow")? {
                 None => QueueOverflow::default(),
                 Some(name) => {
-                    let known = OVERFLOWS.into_iter().find(|overflow| overflow_name(*overflow) == name);
+                    let known = OVERFLOWS
+                        .into_iter()
+                        .find(|overflow| overflow_name(*overflow) == name);
                     known.ok_or_else(|| self.invalid("x-overflow", "invalid_overflow"))?
                 }
             },
@@ -105,11 +141,20 @@ impl<'a> Arguments<'a> {
     fn dead_letter(&self, tenant: &str) -> Result<Option<DeadLetter>, Fault> {
         let key = self.text("x-dead-letter-routing-key")?.map(Box::from);
         match self.text("x-dead-letter-exchange")? {
-            None if key.is_some() => Err(self.invalid("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")),
+            None if key.is_some() => Err(self.invalid(
+                "x-dead-letter-routing-key",
+                "routing_key_but_no_dlx_defined",
+            )),
             None => Ok(None),
             // The default exchange: the key names a queue.
-            Some("") => Ok(Some(DeadLetter { exchange: "".into(), key })),
-            Some(exchange) => Ok(Some(DeadLetter { exchange: exchange_address(tenant, exchange).into(), key })),
+            Some("") => Ok(Some(DeadLetter {
+                exchange: "".into(),
+                key,
+            })),
+            Some(exchange) => Ok(Some(DeadLetter {
+                exchange: exchange_address(tenant, exchange).into(),
+                key,
+            })),
         }
     }
 
@@ -118,12 +163,20 @@ impl<'a> Arguments<'a> {
         match self.text("x-queue-type")? {
             None | Some(CLASSIC) => Ok(CLASSIC),
             Some(QUORUM) => Ok(QUORUM),
-            Some(other) => Err(self.invalid("x-queue-type", format!("\"unsupported queue type '{other}'\""))),
+            Some(other) => Err(self.invalid(
+                "x-queue-type",
+                format!("\"unsupported queue type '{other}'\""),
+            )),
         }
     }
 
     /// What is not possible for quorum queues, and would only be found out on a server that has them.
-    pub(super) fn check_quorum(&self, durable: bool, exclusive: bool, auto_delete: bool) -> Result<(), Fault> {
+    pub(super) fn check_quorum(
+        &self,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+    ) -> Result<(), Fault> {
         if self.queue_type()? != QUORUM {
             return Ok(());
         }
@@ -133,23 +186,36 @@ impl<'a> Arguments<'a> {
             (_, _, true) => "auto-delete",
             _ => return Ok(()),
         };
-        Err(Fault::precondition(format!("invalid property '{property}' for {}", self.thing)))
+        Err(Fault::precondition(format!(
+            "invalid property '{property}' for {}",
+            self.thing
+        )))
     }
 
     /// The exchange that gets what nobody wants.
     pub(super) fn alternate(&self, tenant: &str) -> Result<Option<String>, Fault> {
-        Ok(self.text("alternate-exchange")?.map(|name| exchange_address(tenant, name)))
+        Ok(self
+            .text("alternate-exchange")?
+            .map(|name| exchange_address(tenant, name)))
     }
 
     /// Whether a queue that is bound wants the last values first.
     pub(super) fn wants_last_values(&self) -> bool {
-        matches!(self.table.get("x-last-value"), Some(FieldValue::Bool(true) | FieldValue::LongStr(b"true")))
+        matches!(
+            self.table.get("x-last-value"),
+            Some(FieldValue::Bool(true) | FieldValue::LongStr(b"true"))
+        )
     }
 
     pub(super) fn consumer_priority(&self) -> Result<i32, Fault> {
-        let Some(value) = self.table.get("x-priority") else { return Ok(0) };
+        let Some(value) = self.table.get("x-priority") else {
+            return Ok(0);
+        };
         let Some(priority) = value.as_i64() else {
-            return Err(self.invalid("x-priority", format!("\"expected integer, got {}\"", type_name(value))));
+            return Err(self.invalid(
+                "x-priority",
+                format!("\"expected integer, got {}\"", type_name(value)),
+            ));
         };
         Ok(priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
     }
@@ -168,12 +234,17 @@ impl<'a> Arguments<'a> {
     /// In our words, for bindings of headers exchanges.
     pub(super) fn neutral(&self) -> Vec<(Box<str>, PropertyValue)> {
         let entries = self.table.iter();
-        entries.filter_map(|(name, value)| Some((name.into(), neutral_value(value)?))).collect()
+        entries
+            .filter_map(|(name, value)| Some((name.into(), neutral_value(value)?)))
+            .collect()
     }
 }
 
-const OVERFLOWS: [QueueOverflow; 3] =
-    [QueueOverflow::DropHead, QueueOverflow::RejectPublish, QueueOverflow::RejectPublishDeadLetter];
+const OVERFLOWS: [QueueOverflow; 3] = [
+    QueueOverflow::DropHead,
+    QueueOverflow::RejectPublish,
+    QueueOverflow::RejectPublishDeadLetter,
+];
 
 pub(super) fn overflow_name(overflow: QueueOverflow) -> &'static str {
     match overflow {
@@ -217,15 +288,23 @@ mod tests {
     use super::*;
     use thalweg_amqp::TableWriter;
 
-    fn with<R>(write: impl FnOnce(&mut TableWriter<'_>), read: impl FnOnce(Arguments<'_>) -> R) -> R {
+    fn with<R>(
+        write: impl FnOnce(&mut TableWriter<'_>),
+        read: impl FnOnce(Arguments<'_>) -> R,
+    ) -> R {
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
         write(&mut writer);
-        read(Arguments { table: writer.finish(), thing: "queue 'q' in vhost '/'" })
+        read(Arguments {
+            table: writer.finish(),
+            thing: "queue 'q' in vhost '/'",
+        })
     }
 
     fn limits(write: impl FnOnce(&mut TableWriter<'_>)) -> Result<QueueLimits, String> {
-        with(write, |arguments| arguments.queue_limits("").map_err(|fault| fault.what))
+        with(write, |arguments| {
+            arguments.queue_limits("").map_err(|fault| fault.what)
+        })
     }
 
     #[test]
@@ -251,7 +330,10 @@ mod tests {
             messages_max: Some(7),
             bytes_max: Some(200),
             overflow: QueueOverflow::RejectPublish,
-            dead_letter: Some(DeadLetter { exchange: "$x/dead".into(), key: Some("key".into()) }),
+            dead_letter: Some(DeadLetter {
+                exchange: "$x/dead".into(),
+                key: Some("key".into()),
+            }),
             priority_max: 9,
             single_active: true,
             deliveries_max: Some(3),
@@ -264,25 +346,42 @@ mod tests {
     fn what_makes_no_sense_is_said_with_the_arguments_name() {
         type Write = fn(&mut TableWriter<'_>);
         let cases: [(&str, Write); 9] = [
-            ("x-message-ttl", |table| _ = table.value("x-message-ttl", FieldValue::I64(-1))),
+            ("x-message-ttl", |table| {
+                _ = table.value("x-message-ttl", FieldValue::I64(-1))
+            }),
             ("x-message-ttl", |table| _ = table.str("x-message-ttl", "1")),
             ("x-expires", |table| _ = table.i64("x-expires", 0)),
             ("x-max-length", |table| _ = table.bool("x-max-length", true)),
-            ("x-max-priority", |table| _ = table.i64("x-max-priority", 256)),
+            ("x-max-priority", |table| {
+                _ = table.i64("x-max-priority", 256)
+            }),
             ("x-overflow", |table| _ = table.str("x-overflow", "spill")),
-            ("x-dead-letter-routing-key", |table| _ = table.str("x-dead-letter-routing-key", "k")),
-            ("x-single-active-consumer", |table| _ = table.str("x-single-active-consumer", "true")),
-            ("x-queue-type", |table| _ = table.str("x-queue-type", "stream")),
+            ("x-dead-letter-routing-key", |table| {
+                _ = table.str("x-dead-letter-routing-key", "k")
+            }),
+            ("x-single-active-consumer", |table| {
+                _ = table.str("x-single-active-consumer", "true")
+            }),
+            ("x-queue-type", |table| {
+                _ = table.str("x-queue-type", "stream")
+            }),
         ];
         for (name, write) in cases {
             let said = limits(write).expect_err(name);
-            assert!(said.contains(&format!("arg '{name}' ")) && said.contains(" queue 'q' in vhost '/'"), "{said}");
+            assert!(
+                said.contains(&format!("arg '{name}' "))
+                    && said.contains(" queue 'q' in vhost '/'"),
+                "{said}"
+            );
         }
     }
 
     #[test]
     fn a_life_too_long_to_count_is_for_ever() {
         let limits = limits(|table| _ = table.i64("x-message-ttl", i64::MAX));
-        assert_eq!(limits.map(|limits| limits.message_ttl), Ok(Some(Span::FOREVER)));
+        assert_eq!(
+            limits.map(|limits| limits.message_ttl),
+            Ok(Some(Span::FOREVER))
+        );
     }
 }

@@ -86,7 +86,13 @@ impl Channels {
 
     fn insert(&mut self, number: u16) {
         if let Err(place) = self.place(number) {
-            self.entries.insert(place, Channel { number, ..Channel::default() });
+            self.entries.insert(
+                place,
+                Channel {
+                    number,
+                    ..Channel::default()
+                },
+            );
         }
     }
 
@@ -101,11 +107,15 @@ impl Channels {
 
     /// Bytes of memory of all channels and their consumers.
     fn bytes(&self) -> usize {
-        self.entries.iter().map(|channel| CHANNEL_BYTES + channel.consumer_bytes).sum()
+        self.entries
+            .iter()
+            .map(|channel| CHANNEL_BYTES + channel.consumer_bytes)
+            .sum()
     }
 
     fn place(&self, number: u16) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&number, |channel| channel.number)
+        self.entries
+            .binary_search_by_key(&number, |channel| channel.number)
     }
 }
 
@@ -114,15 +124,24 @@ impl Channel {
         match self.consumers.as_slice() {
             [only] => (only.number == number).then_some(only),
             consumers => {
-                let place = consumers.binary_search_by_key(&number, |consumer| consumer.number).ok()?;
+                let place = consumers
+                    .binary_search_by_key(&number, |consumer| consumer.number)
+                    .ok()?;
                 consumers.get(place)
             }
         }
     }
 
     pub(super) fn remove_consumer(&mut self, number: u32) -> Option<Consumer> {
-        let place = self.consumers.binary_search_by_key(&number, |consumer| consumer.number).ok()?;
-        if self.reply.as_ref().is_some_and(|(_, consumer)| *consumer == number) {
+        let place = self
+            .consumers
+            .binary_search_by_key(&number, |consumer| consumer.number)
+            .ok()?;
+        if self
+            .reply
+            .as_ref()
+            .is_some_and(|(_, consumer)| *consumer == number)
+        {
             self.reply = None;
         }
         let consumer = self.consumers.remove(place);
@@ -157,14 +176,30 @@ impl AmqpFront {
         }
     }
 
-    pub(super) fn on_channel_close(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
+    pub(super) fn on_channel_close(
+        links: &mut Links,
+        id: LinkId,
+        ch: u16,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         AmqpFront::end_channel(links, id, ch, now, kernel);
-        AmqpFront::write(links, id, |front, out| front.machine.channel_close_ok(ch, out));
+        AmqpFront::write(links, id, |front, out| {
+            front.machine.channel_close_ok(ch, out)
+        });
     }
 
     /// Forgets a channel: what it was given and has not settled goes back, and what it has not committed never happened.
-    pub(super) fn end_channel(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+    pub(super) fn end_channel(
+        links: &mut Links,
+        id: LinkId,
+        ch: u16,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
         if let Some(front) = AmqpFront::of(links, id) {
             front.channels.remove(ch);
         }

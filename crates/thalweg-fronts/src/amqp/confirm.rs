@@ -11,11 +11,20 @@ use thalweg_kernel::{LinkId, Outcome};
 
 impl Request<'_> {
     pub(super) fn select_confirms(&mut self, select: confirm::Select) -> Result<(), Fault> {
-        let Some(channel) = self.channel() else { return Ok(()) };
+        let Some(channel) = self.channel() else {
+            return Ok(());
+        };
         match channel.mode {
-            Mode::Plain => channel.mode = Mode::Confirm { published: 0, confirmed: 0 },
+            Mode::Plain => {
+                channel.mode = Mode::Confirm {
+                    published: 0,
+                    confirmed: 0,
+                }
+            }
             Mode::Confirm { .. } => {}
-            Mode::Transaction(_) => return Err(Fault::precondition("cannot switch from tx to confirm mode")),
+            Mode::Transaction(_) => {
+                return Err(Fault::precondition("cannot switch from tx to confirm mode"));
+            }
         }
         if !select.no_wait {
             self.answer(&Method::ConfirmSelectOk(confirm::SelectOk));
@@ -28,11 +37,27 @@ impl Request<'_> {
     #[inline]
     pub(super) fn acknowledge(&mut self, publish: &Publish<'_>, outcome: Outcome) {
         if outcome == Outcome::NoMatch && publish.mandatory {
-            self.give_back(publish.exchange, publish.routing_key, publish.header, publish.payload);
+            self.give_back(
+                publish.exchange,
+                publish.routing_key,
+                publish.header,
+                publish.payload,
+            );
         }
-        let Some(Front::Amqp(front)) = self.links.get_mut(self.id).map(|link| &mut link.front) else { return };
-        let Some(channel) = front.channels.get_mut(self.ch) else { return };
-        let Mode::Confirm { published, confirmed } = &mut channel.mode else { return };
+        let Some(Front::Amqp(front)) = self.links.get_mut(self.id).map(|link| &mut link.front)
+        else {
+            return;
+        };
+        let Some(channel) = front.channels.get_mut(self.ch) else {
+            return;
+        };
+        let Mode::Confirm {
+            published,
+            confirmed,
+        } = &mut channel.mode
+        else {
+            return;
+        };
         *published += 1;
         if !matches!(outcome, Outcome::Full | Outcome::Refused) {
             if *published - *confirmed == 1 {
@@ -52,7 +77,9 @@ impl Request<'_> {
         AmqpFront::write(self.links, self.id, |front, out| {
             front.confirm(ch, number - 1, out);
             front.machine.nack(ch, number, false, out);
-            if let Some(Mode::Confirm { confirmed, .. }) = front.channels.get_mut(ch).map(|channel| &mut channel.mode) {
+            if let Some(Mode::Confirm { confirmed, .. }) =
+                front.channels.get_mut(ch).map(|channel| &mut channel.mode)
+            {
                 *confirmed = number;
             }
         });
@@ -60,13 +87,26 @@ impl Request<'_> {
 
     /// Gives a message back that nobody wanted.
     #[cold]
-    pub(super) fn give_back(&mut self, exchange: &str, routing_key: &str, header: &[u8], payload: &[u8]) {
+    pub(super) fn give_back(
+        &mut self,
+        exchange: &str,
+        routing_key: &str,
+        header: &[u8],
+        payload: &[u8],
+    ) {
         let ch = self.ch;
         let (reply_code, reply_text) = (ReplyCode::NoRoute.code(), ReplyCode::NoRoute.name());
-        let returned = basic::Return { reply_code, reply_text, exchange, routing_key };
+        let returned = basic::Return {
+            reply_code,
+            reply_text,
+            exchange,
+            routing_key,
+        };
         AmqpFront::write(self.links, self.id, |front, out| {
             // It came in frames of the size that it goes out in.
-            let _ = front.machine.return_(ch, &returned, ContentHeader::Raw(header), payload, out);
+            let _ = front
+                .machine
+                .return_(ch, &returned, ContentHeader::Raw(header), payload, out);
         });
     }
 }
@@ -74,8 +114,12 @@ impl Request<'_> {
 impl AmqpFront {
     /// Confirms a channel's publishes up to that number, if they are not.
     fn confirm(&mut self, ch: u16, to: u64, out: &mut Vec<u8>) {
-        let Some(channel) = self.channels.get_mut(ch) else { return };
-        let Mode::Confirm { confirmed, .. } = &mut channel.mode else { return };
+        let Some(channel) = self.channels.get_mut(ch) else {
+            return;
+        };
+        let Mode::Confirm { confirmed, .. } = &mut channel.mode else {
+            return;
+        };
         if to > *confirmed {
             self.machine.ack(ch, to, to - *confirmed > 1, out);
             *confirmed = to;
@@ -84,7 +128,9 @@ impl AmqpFront {
 
     /// Confirms all that a channel is owed.
     pub(super) fn confirm_all(&mut self, ch: u16, out: &mut Vec<u8>) {
-        if let Some(Mode::Confirm { published, .. }) = self.channels.get_mut(ch).map(|channel| &channel.mode) {
+        if let Some(Mode::Confirm { published, .. }) =
+            self.channels.get_mut(ch).map(|channel| &channel.mode)
+        {
             let published = *published;
             self.confirm(ch, published, out);
         }

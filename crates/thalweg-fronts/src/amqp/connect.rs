@@ -64,7 +64,10 @@ impl AmqpFront {
                     }
                 })
                 .str("cluster_name", &front.settings.cluster_name)
-                .str("information", concat!("Thalweg ", env!("CARGO_PKG_VERSION")))
+                .str(
+                    "information",
+                    concat!("Thalweg ", env!("CARGO_PKG_VERSION")),
+                )
                 .str("platform", "Rust")
                 .str("product", "Thalweg")
                 .str("version", VERSION)
@@ -73,32 +76,67 @@ impl AmqpFront {
                 Some(_) => "PLAIN AMQPLAIN EXTERNAL ANONYMOUS",
                 None => "PLAIN AMQPLAIN EXTERNAL",
             };
-            front.machine.start(writer.finish(), mechanisms, "en_US", out);
+            front
+                .machine
+                .start(writer.finish(), mechanisms, "en_US", out);
         });
     }
 
-    pub(super) fn on_start_ok(links: &mut Links, id: LinkId, start_ok: &StartOk<'_>, now: Time, kernel: &mut Kernel) {
-        let Some(front) = AmqpFront::of(links, id) else { return };
+    pub(super) fn on_start_ok(
+        links: &mut Links,
+        id: LinkId,
+        start_ok: &StartOk<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = AmqpFront::of(links, id) else {
+            return;
+        };
         front.capabilities = Capabilities::of(start_ok.client_properties);
         front.client = kernel.unused_client_id(front.nonce);
-        let name = start_ok.client_properties.get(CONNECTION_NAME).and_then(|name| name.as_str());
+        let name = start_ok
+            .client_properties
+            .get(CONNECTION_NAME)
+            .and_then(|name| name.as_str());
         front.about = texts_of(start_ok.client_properties);
-        front.name = name.filter(|name| !name.is_empty() && kernel.limits().presence).map(Into::into);
+        front.name = name
+            .filter(|name| !name.is_empty() && kernel.limits().presence)
+            .map(Into::into);
         front.mechanism = start_ok.mechanism.into();
         let Some(credentials) = Credentials::read(start_ok.mechanism, start_ok.response) else {
             return AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
         };
-        if let Some(access) = front.anonymous.clone().filter(|_| credentials.are_nobodys()) {
+        if let Some(access) = front
+            .anonymous
+            .clone()
+            .filter(|_| credentials.are_nobodys())
+        {
             return AmqpFront::admit(links, id, Admitted { user: None, access });
         }
         front.state = State::ExpectVerdict;
         let Credentials { user, password } = credentials;
         let client = front.client.clone();
-        links.ask_login(id, LoginAsk::Password { client, chosen: false, user, password });
+        links.ask_login(
+            id,
+            LoginAsk::Password {
+                client,
+                chosen: false,
+                user,
+                password,
+            },
+        );
     }
 
-    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
-        let Some(front) = AmqpFront::of(links, id) else { return };
+    pub(crate) fn on_login(
+        links: &mut Links,
+        id: LinkId,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = AmqpFront::of(links, id) else {
+            return;
+        };
         match (front.state, answer) {
             (State::ExpectVerdict, LoginAnswer::Allowed { user, access, .. }) => {
                 AmqpFront::admit(links, id, Admitted { user, access });
@@ -106,7 +144,9 @@ impl AmqpFront {
             (State::ExpectVerdict, LoginAnswer::Refused(refusal)) => {
                 AmqpFront::refuse_login(links, id, refusal, now, kernel);
             }
-            (State::ExpectReVerdict, LoginAnswer::Allowed { user, access, .. }) if user == front.user => {
+            (State::ExpectReVerdict, LoginAnswer::Allowed { user, access, .. })
+                if user == front.user =>
+            {
                 front.state = State::Open;
                 if let Some(session) = links.get(id).and_then(|link| link.session) {
                     kernel.set_access(session, access);
@@ -116,7 +156,15 @@ impl AmqpFront {
             // A secret of another user is as good as a wrong one: the connection was opened for its user.
             (State::ExpectReVerdict, LoginAnswer::Refused(_) | LoginAnswer::Allowed { .. }) => {
                 let (code, cause) = (ReplyCode::AccessRefused, connection::UpdateSecret::ID);
-                AmqpFront::close(links, id, code, "the new secret was refused", cause, now, kernel);
+                AmqpFront::close(
+                    links,
+                    id,
+                    code,
+                    "the new secret was refused",
+                    cause,
+                    now,
+                    kernel,
+                );
             }
             // No mechanism of ours takes more than one step.
             (State::ExpectVerdict | State::ExpectReVerdict, LoginAnswer::Continue { .. }) => {
@@ -140,12 +188,23 @@ impl AmqpFront {
         });
     }
 
-    fn refuse_login(links: &mut Links, id: LinkId, refusal: LoginRefusal, now: Time, kernel: &mut Kernel) {
-        let Some(front) = AmqpFront::of(links, id) else { return };
+    fn refuse_login(
+        links: &mut Links,
+        id: LinkId,
+        refusal: LoginRefusal,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = AmqpFront::of(links, id) else {
+            return;
+        };
         let tells = front.capabilities.authentication_failure_close;
         let what = match refusal {
             LoginRefusal::Busy => "The server has no time to check who you are.".to_owned(),
-            LoginRefusal::BadMethod => format!("Authentication mechanism {} is not offered here.", front.mechanism),
+            LoginRefusal::BadMethod => format!(
+                "Authentication mechanism {} is not offered here.",
+                front.mechanism
+            ),
             _ => format!(
                 "Login was refused using authentication mechanism {}. For details see the broker logfile.",
                 front.mechanism
@@ -161,22 +220,35 @@ impl AmqpFront {
         }
     }
 
-    pub(super) fn on_open(links: &mut Links, id: LinkId, vhost: &str, now: Time, kernel: &mut Kernel) {
-        let Some(front) = AmqpFront::of(links, id) else { return };
+    pub(super) fn on_open(
+        links: &mut Links,
+        id: LinkId,
+        vhost: &str,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = AmqpFront::of(links, id) else {
+            return;
+        };
         let cause = connection::Open::ID;
         let Some(tenant) = front.settings.tenant_of(vhost) else {
             let what = format!("vhost {vhost} not found");
             return AmqpFront::close(links, id, ReplyCode::NotAllowed, &what, cause, now, kernel);
         };
         // The machine lets nobody get here who was not admitted.
-        let Some(admitted) = front.admitted.take() else { return };
+        let Some(admitted) = front.admitted.take() else {
+            return;
+        };
         let Admitted { user, access } = *admitted;
         front.tenant = tenant.clone();
         front.user = user.clone();
         let name = front.name.take();
         let client = front.client.clone();
-        let grants =
-            Grants { publish_rate: front.settings.publish_rate, safety: front.settings.safety, ..Grants::default() };
+        let grants = Grants {
+            publish_rate: front.settings.publish_rate,
+            safety: front.settings.safety,
+            ..Grants::default()
+        };
         let open = OpenSession {
             client: &client,
             link: id,
@@ -188,7 +260,11 @@ impl AmqpFront {
             access,
             user: user.map(Into::into),
             dialect: "AMQP 0-9-1",
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name, claimed_in: Some("amqp") }),
+            known_as: name.as_deref().map(|name| KnownAs {
+                tenant: &tenant,
+                name,
+                claimed_in: Some("amqp"),
+            }),
             grants,
         };
         let session = match kernel.open_session(open, now, links) {
@@ -200,12 +276,20 @@ impl AmqpFront {
                     OpenRefusal::OtherUser => "the session is another user's".to_owned(),
                     // RabbitMQ's words, which its clients look for.
                     OpenRefusal::Denied => {
-                        let user =
-                            AmqpFront::of(links, id).map_or_else(String::new, |front| front.user_name().to_owned());
+                        let user = AmqpFront::of(links, id)
+                            .map_or_else(String::new, |front| front.user_name().to_owned());
                         format!("access to vhost '{vhost}' refused for user '{user}'")
                     }
                 };
-                return AmqpFront::close(links, id, ReplyCode::NotAllowed, &what, cause, now, kernel);
+                return AmqpFront::close(
+                    links,
+                    id,
+                    ReplyCode::NotAllowed,
+                    &what,
+                    cause,
+                    now,
+                    kernel,
+                );
             }
         };
         if let Some(link) = links.get_mut(id) {
@@ -221,10 +305,20 @@ impl AmqpFront {
     }
 
     pub(super) fn on_update_secret(links: &mut Links, id: LinkId, secret: &[u8]) {
-        let Some(front) = AmqpFront::of(links, id) else { return };
+        let Some(front) = AmqpFront::of(links, id) else {
+            return;
+        };
         front.state = State::ExpectReVerdict;
         let (client, user) = (front.client.clone(), front.user.clone());
-        links.ask_login(id, LoginAsk::Password { client, chosen: false, user, password: Some(secret.into()) });
+        links.ask_login(
+            id,
+            LoginAsk::Password {
+                client,
+                chosen: false,
+                user,
+                password: Some(secret.into()),
+            },
+        );
     }
 
     /// The server holds publishing back or does so no more.
@@ -250,7 +344,10 @@ impl super::AmqpSettings {
             return Some("".into());
         }
         let name = vhost.strip_prefix('/').unwrap_or(vhost);
-        self.tenants.iter().find(|tenant| [name, vhost].contains(&&***tenant)).cloned()
+        self.tenants
+            .iter()
+            .find(|tenant| [name, vhost].contains(&&***tenant))
+            .cloned()
     }
 }
 
@@ -259,7 +356,12 @@ impl Capabilities {
         let Some(FieldValue::Table(table)) = client_properties.get("capabilities") else {
             return Capabilities::default();
         };
-        let has = |name: &str| table.get(name).and_then(|value| value.as_bool()).unwrap_or(false);
+        let has = |name: &str| {
+            table
+                .get(name)
+                .and_then(|value| value.as_bool())
+                .unwrap_or(false)
+        };
         Capabilities {
             authentication_failure_close: has("authentication_failure_close"),
             consumer_cancel_notify: has("consumer_cancel_notify"),
@@ -284,8 +386,13 @@ impl Credentials {
             "AMQPLAIN" => {
                 let table = Table::parse(response).ok()?;
                 let user = table.get("LOGIN")?.as_str()?.into();
-                let FieldValue::LongStr(password) = table.get("PASSWORD")? else { return None };
-                Some(Credentials { user: Some(user), password: Some(password.into()) })
+                let FieldValue::LongStr(password) = table.get("PASSWORD")? else {
+                    return None;
+                };
+                Some(Credentials {
+                    user: Some(user),
+                    password: Some(password.into()),
+                })
             }
             // The certificate is the proof, and the server has it.
             "EXTERNAL" | "ANONYMOUS" => Some(Credentials::default()),
@@ -305,15 +412,20 @@ impl Credentials {
 /// The texts among client properties that are kept.
 fn texts_of(table: Table<'_>) -> Box<[(Box<str>, Box<str>)]> {
     let mut left = ABOUT_BYTES_MAX;
-    let texts = table.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
-    let kept = texts.take_while(|(name, text)| match left.checked_sub(name.len() + text.len()) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    });
-    kept.map(|(name, text)| (name.into(), text.into())).collect()
+    let texts = table
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let kept = texts.take_while(
+        |(name, text)| match left.checked_sub(name.len() + text.len()) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        },
+    );
+    kept.map(|(name, text)| (name.into(), text.into()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -321,19 +433,34 @@ mod tests {
     use super::*;
 
     fn credentials(user: &str, password: &[u8]) -> Option<Credentials> {
-        Some(Credentials { user: Some(user.into()), password: Some(password.into()) })
+        Some(Credentials {
+            user: Some(user.into()),
+            password: Some(password.into()),
+        })
     }
 
     #[test]
     fn credentials_are_read_from_every_mechanism() {
-        assert_eq!(Credentials::read("PLAIN", b"\0ada\0pass\0word"), credentials("ada", b"pass\0word"));
-        assert_eq!(Credentials::read("PLAIN", b"admin\0ada\0"), credentials("ada", b""));
-        assert_eq!(Credentials::read("EXTERNAL", b""), Some(Credentials::default()));
+        assert_eq!(
+            Credentials::read("PLAIN", b"\0ada\0pass\0word"),
+            credentials("ada", b"pass\0word")
+        );
+        assert_eq!(
+            Credentials::read("PLAIN", b"admin\0ada\0"),
+            credentials("ada", b"")
+        );
+        assert_eq!(
+            Credentials::read("EXTERNAL", b""),
+            Some(Credentials::default())
+        );
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
         writer.str("LOGIN", "ada").str("PASSWORD", "secret");
         let response = writer.finish().as_bytes();
-        assert_eq!(Credentials::read("AMQPLAIN", response), credentials("ada", b"secret"));
+        assert_eq!(
+            Credentials::read("AMQPLAIN", response),
+            credentials("ada", b"secret")
+        );
     }
 
     #[test]
@@ -345,17 +472,28 @@ mod tests {
             ("AMQPLAIN", b"\x05LOGI"),
             ("X", b""),
         ] {
-            assert_eq!(Credentials::read(mechanism, response), None, "{mechanism} {response:?}");
+            assert_eq!(
+                Credentials::read(mechanism, response),
+                None,
+                "{mechanism} {response:?}"
+            );
         }
     }
 
     #[test]
     fn a_virtual_host_is_the_default_tenant_or_one_of_the_settings() {
         let tenants = ["blue".into(), "/odd".into()].into();
-        let settings = super::super::AmqpSettings { tenants, ..Default::default() };
-        for (vhost, tenant) in
-            [("/", Some("")), ("", Some("")), ("blue", Some("blue")), ("/blue", Some("blue")), ("red", None)]
-        {
+        let settings = super::super::AmqpSettings {
+            tenants,
+            ..Default::default()
+        };
+        for (vhost, tenant) in [
+            ("/", Some("")),
+            ("", Some("")),
+            ("blue", Some("blue")),
+            ("/blue", Some("blue")),
+            ("red", None),
+        ] {
             assert_eq!(settings.tenant_of(vhost).as_deref(), tenant, "{vhost}");
         }
     }

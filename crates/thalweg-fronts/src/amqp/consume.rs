@@ -6,7 +6,9 @@ use super::fault::Fault;
 use super::{AmqpFront, Request, names};
 use crate::address;
 use std::borrow::Cow;
-use thalweg_amqp::methods::basic::{Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk};
+use thalweg_amqp::methods::basic::{
+    Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk,
+};
 use thalweg_amqp::{Method, ReplyCode};
 use thalweg_kernel::{ConsumeSpec, QueueLimits, QueueSpec, Refusal, queue_address};
 
@@ -22,7 +24,8 @@ impl Request<'_> {
         if qos.global {
             // As RabbitMQ reads it: for all consumers of the channel together.
             let max = u32::from(qos.prefetch_count);
-            self.kernel.set_line_credit(self.session, self.ch, max, self.now, self.links);
+            self.kernel
+                .set_line_credit(self.session, self.ch, max, self.now, self.links);
         } else if let Some(channel) = self.channel() {
             // For each consumer that begins from now on.
             channel.prefetch = qos.prefetch_count;
@@ -37,36 +40,68 @@ impl Request<'_> {
             "" => Cow::Owned(self.fresh_name(GENERATED)),
             tag => Cow::Borrowed(tag),
         };
-        let Some(consumers_max) = self.front().map(|front| front.settings.consumers_max) else { return Ok(()) };
-        let Some(channel) = self.channel() else { return Ok(()) };
-        if channel.consumers.iter().any(|consumer| *consumer.tag == *tag) {
-            return Err(Fault::new(ReplyCode::NotAllowed, format!("attempt to reuse consumer tag '{tag}'")));
+        let Some(consumers_max) = self.front().map(|front| front.settings.consumers_max) else {
+            return Ok(());
+        };
+        let Some(channel) = self.channel() else {
+            return Ok(());
+        };
+        if channel
+            .consumers
+            .iter()
+            .any(|consumer| *consumer.tag == *tag)
+        {
+            return Err(Fault::new(
+                ReplyCode::NotAllowed,
+                format!("attempt to reuse consumer tag '{tag}'"),
+            ));
         }
         if channel.consumers.len() >= consumers_max {
-            return Err(Fault::precondition(format!("a channel has at most {consumers_max} consumers")));
+            return Err(Fault::precondition(format!(
+                "a channel has at most {consumers_max} consumers"
+            )));
         }
-        if !self.links.may_keep(self.id, Consumer::bytes(&tag), self.kernel) {
+        if !self
+            .links
+            .may_keep(self.id, Consumer::bytes(&tag), self.kernel)
+        {
             return Err(self.about_queue(&name, "read").fault(Refusal::Short));
         }
         let thing = self.about_queue(&name, "read").thing();
-        let priority = Arguments { table: consume.arguments, thing: &thing }.consumer_priority()?;
-        let reply_queue = if name == names::DIRECT_REPLY { Some(self.reply_queue(consume)?) } else { None };
+        let priority = Arguments {
+            table: consume.arguments,
+            thing: &thing,
+        }
+        .consumer_priority()?;
+        let reply_queue = if name == names::DIRECT_REPLY {
+            Some(self.reply_queue(consume)?)
+        } else {
+            None
+        };
         let source = if let Some(queue) = &reply_queue {
             queue_address(self.tenant(), queue)
         } else {
-            names::group_source(self.tenant(), &name).unwrap_or_else(|| queue_address(self.tenant(), &name))
+            names::group_source(self.tenant(), &name)
+                .unwrap_or_else(|| queue_address(self.tenant(), &name))
         };
         // The peer hears of its consumer before the first message; if there is none after all, that was never said.
         let counts = self.counts(&source);
-        let Some(number) = self.add_consumer(&tag, counts) else { return Ok(()) };
+        let Some(number) = self.add_consumer(&tag, counts) else {
+            return Ok(());
+        };
         if let (Some(queue), Some(channel)) = (reply_queue, self.channel()) {
             channel.reply = Some((queue.into(), number));
         }
-        let before = self.links.get(self.id).map_or(0, |link| link.output().len());
+        let before = self
+            .links
+            .get(self.id)
+            .map_or(0, |link| link.output().len());
         if !consume.no_wait {
             self.answer(&Method::BasicConsumeOk(ConsumeOk { consumer_tag: &tag }));
         }
-        let credit = self.channel().map_or(0, |channel| u32::from(channel.prefetch));
+        let credit = self
+            .channel()
+            .map_or(0, |channel| u32::from(channel.prefetch));
         let spec = ConsumeSpec {
             source: &source,
             line: self.ch,
@@ -77,22 +112,29 @@ impl Request<'_> {
             priority,
             no_local: consume.no_local,
         };
-        self.kernel.consume(self.session, &spec, self.now, self.links).map_err(|refusal| {
-            self.links.take_back(self.id, before);
-            if let Some(channel) = self.channel() {
-                channel.remove_consumer(number);
-            }
-            AmqpFront::count_kept(self.links, self.id, self.kernel);
-            match refusal {
-                Refusal::InUse => Fault::new(ReplyCode::AccessRefused, format!("{thing} in exclusive use")),
-                refusal => self.about_queue(&name, "read").fault(refusal),
-            }
-        })
+        self.kernel
+            .consume(self.session, &spec, self.now, self.links)
+            .map_err(|refusal| {
+                self.links.take_back(self.id, before);
+                if let Some(channel) = self.channel() {
+                    channel.remove_consumer(number);
+                }
+                AmqpFront::count_kept(self.links, self.id, self.kernel);
+                match refusal {
+                    Refusal::InUse => Fault::new(
+                        ReplyCode::AccessRefused,
+                        format!("{thing} in exclusive use"),
+                    ),
+                    refusal => self.about_queue(&name, "read").fault(refusal),
+                }
+            })
     }
 
     /// Whether a queue's deliveries tell how often there were some before: quorum queues' do.
     fn counts(&self, address: &str) -> bool {
-        self.kernel.queue_limits(address).is_some_and(|limits| &*limits.label == arguments::QUORUM)
+        self.kernel
+            .queue_limits(address)
+            .is_some_and(|limits| &*limits.label == arguments::QUORUM)
     }
 
     fn add_consumer(&mut self, tag: &str, counts: bool) -> Option<u32> {
@@ -100,7 +142,11 @@ impl Request<'_> {
         // Numbers rise, so that they can be searched; four thousand million consumers are more than a channel sees.
         channel.consumer_last = channel.consumer_last.checked_add(1)?;
         let number = channel.consumer_last;
-        channel.consumers.push(Consumer { number, tag: tag.into(), counts });
+        channel.consumers.push(Consumer {
+            number,
+            tag: tag.into(),
+            counts,
+        });
         channel.consumer_bytes += Consumer::bytes(tag);
         AmqpFront::count_kept(self.links, self.id, self.kernel);
         Some(number)
@@ -111,7 +157,10 @@ impl Request<'_> {
         if !consume.no_ack {
             return Err(Fault::precondition("reply consumer cannot acknowledge"));
         }
-        if self.channel().is_some_and(|channel| channel.reply.is_some()) {
+        if self
+            .channel()
+            .is_some_and(|channel| channel.reply.is_some())
+        {
             return Err(Fault::precondition("reply consumer already set"));
         }
         let name = self.fresh_name(&format!("{}.", names::DIRECT_REPLY));
@@ -125,14 +174,20 @@ impl Request<'_> {
             auto_delete: true,
             limits,
         };
-        let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
+        let declared = self
+            .kernel
+            .declare_queue(self.session, &spec, self.now, self.links);
         declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
         Ok(name)
     }
 
     pub(super) fn cancel(&mut self, cancel: &Cancel<'_>) -> Result<(), Fault> {
-        if let Some(number) = self.channel().and_then(|channel| channel.number_of(cancel.consumer_tag)) {
-            self.kernel.cancel(self.session, self.ch, number, self.now, self.links);
+        if let Some(number) = self
+            .channel()
+            .and_then(|channel| channel.number_of(cancel.consumer_tag))
+        {
+            self.kernel
+                .cancel(self.session, self.ch, number, self.now, self.links);
             if let Some(channel) = self.channel() {
                 channel.remove_consumer(number);
             }
@@ -156,13 +211,23 @@ impl Request<'_> {
             channel.get_counts = counts;
         }
         // The message itself is written during the call, see `hand_over`.
-        let taken = self.kernel.take_one(self.session, self.ch, &address, !get.no_ack, self.now, self.links);
+        let taken = self.kernel.take_one(
+            self.session,
+            self.ch,
+            &address,
+            !get.no_ack,
+            self.now,
+            self.links,
+        );
         match taken {
             Ok(Some(_)) => {}
             Ok(None) => self.answer(&Method::BasicGetEmpty(GetEmpty)),
             Err(Refusal::InUse) => {
                 let thing = self.about_queue(&name, "read").thing();
-                return Err(Fault::new(ReplyCode::AccessRefused, format!("{thing} in exclusive use")));
+                return Err(Fault::new(
+                    ReplyCode::AccessRefused,
+                    format!("{thing} in exclusive use"),
+                ));
             }
             Err(refusal) => return Err(self.about_queue(&name, "read").fault(refusal)),
         }
@@ -177,10 +242,19 @@ impl Request<'_> {
         let mut address = String::new();
         address::in_tenant(self.tenant(), "", &mut address);
         address::AMQP.read_address(key, &mut address);
-        let Some(channel) = self.channel() else { return Ok(()) };
+        let Some(channel) = self.channel() else {
+            return Ok(());
+        };
         channel.reads += 1;
         let ticket = self.ch;
-        if self.kernel.read_last_value(self.session, self.id, ticket, &address, self.now, self.links) {
+        if self.kernel.read_last_value(
+            self.session,
+            self.id,
+            ticket,
+            &address,
+            self.now,
+            self.links,
+        ) {
             return Ok(());
         }
         if let Some(channel) = self.channel() {
@@ -195,6 +269,9 @@ const LAST_VALUES: &str = "$last/";
 
 impl Channel {
     fn number_of(&self, tag: &str) -> Option<u32> {
-        self.consumers.iter().find(|consumer| *consumer.tag == *tag).map(|consumer| consumer.number)
+        self.consumers
+            .iter()
+            .find(|consumer| *consumer.tag == *tag)
+            .map(|consumer| consumer.number)
     }
 }

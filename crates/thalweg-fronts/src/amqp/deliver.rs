@@ -13,15 +13,31 @@ const NO_DELIVERY: u64 = 1 << 62;
 
 impl AmqpFront {
     #[inline]
-    pub(crate) fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let Handover { line: ch, consumer, tag: delivery_tag, message, .. } = *handover;
+    pub(crate) fn hand_over(
+        &mut self,
+        handover: &Handover<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
+        let Handover {
+            line: ch,
+            consumer,
+            tag: delivery_tag,
+            message,
+            ..
+        } = *handover;
         if !message.is_at(&self.origin.address) {
             self.origin.set(message.address());
         }
         let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
-        let Some(channel) = self.channels.get_mut(ch) else { return Ok(()) };
+        let Some(channel) = self.channels.get_mut(ch) else {
+            return Ok(());
+        };
         // The kernel gives nothing to a consumer after it has heard of its end.
-        let consumer = if consumer == 0 { None } else { Some(channel.consumer(consumer)) };
+        let consumer = if consumer == 0 {
+            None
+        } else {
+            Some(channel.consumer(consumer))
+        };
         let counts = match consumer {
             None => channel.get_counts,
             Some(consumer) => consumer.is_some_and(|consumer| consumer.counts),
@@ -39,18 +55,39 @@ impl AmqpFront {
         let machine = &mut self.machine;
         let Some(consumer) = consumer else {
             let message_count = u32::try_from(handover.left).unwrap_or(u32::MAX);
-            let get_ok = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count };
-            return outgoing.with_header(|header| machine.get_ok(ch, &get_ok, header, message.payload(), out));
+            let get_ok = basic::GetOk {
+                delivery_tag,
+                redelivered,
+                exchange,
+                routing_key,
+                message_count,
+            };
+            return outgoing
+                .with_header(|header| machine.get_ok(ch, &get_ok, header, message.payload(), out));
         };
-        let Some(consumer) = consumer else { return Ok(()) };
-        let deliver = basic::Deliver { consumer_tag: &consumer.tag, delivery_tag, redelivered, exchange, routing_key };
+        let Some(consumer) = consumer else {
+            return Ok(());
+        };
+        let deliver = basic::Deliver {
+            consumer_tag: &consumer.tag,
+            delivery_tag,
+            redelivered,
+            exchange,
+            routing_key,
+        };
         outgoing.with_header(|header| machine.deliver(ch, &deliver, header, message.payload(), out))
     }
 
     /// The answer to a `basic.get` for a last value.
     pub(crate) fn last_value_read(&mut self, ch: u16, value: Option<&Message>, out: &mut Vec<u8>) {
         // Or the channel has been closed meanwhile.
-        let Some(channel) = self.channels.get_mut(ch).filter(|channel| channel.reads > 0) else { return };
+        let Some(channel) = self
+            .channels
+            .get_mut(ch)
+            .filter(|channel| channel.reads > 0)
+        else {
+            return;
+        };
         channel.reads -= 1;
         channel.get_counts = false;
         let before = out.len();
@@ -69,7 +106,8 @@ impl AmqpFront {
         });
         if !is_written {
             out.truncate(before);
-            self.machine.method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+            self.machine
+                .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
         }
     }
 
@@ -77,14 +115,22 @@ impl AmqpFront {
     pub(crate) fn consumer_ended(&mut self, ch: u16, consumer: u32, out: &mut Vec<u8>) {
         if consumer == 0 {
             // A `basic.get` had to wait for the disk, and what came had expired.
-            self.machine.method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+            self.machine
+                .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
             return;
         }
-        let Some(consumer) = self.channels.get_mut(ch).and_then(|channel| channel.remove_consumer(consumer)) else {
+        let Some(consumer) = self
+            .channels
+            .get_mut(ch)
+            .and_then(|channel| channel.remove_consumer(consumer))
+        else {
             return;
         };
         if self.capabilities.consumer_cancel_notify {
-            let cancel = basic::Cancel { consumer_tag: &consumer.tag, no_wait: true };
+            let cancel = basic::Cancel {
+                consumer_tag: &consumer.tag,
+                no_wait: true,
+            };
             self.machine.method(ch, &Method::BasicCancel(cancel), out);
         }
     }
@@ -92,25 +138,41 @@ impl AmqpFront {
     /// A channel's consumers have not acknowledged in time; the connection and its other channels go on.
     pub(crate) fn end_line(&mut self, ch: u16, out: &mut Vec<u8>) {
         let what = "deliveries were not acknowledged in time and go to other consumers";
-        self.machine.channel_close(ch, ReplyCode::PreconditionFailed, what, MethodId::NONE, out);
+        self.machine
+            .channel_close(ch, ReplyCode::PreconditionFailed, what, MethodId::NONE, out);
         self.channels.remove(ch);
     }
 
     pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
         let (code, what) = match why {
-            CloseReason::ShuttingDown => {
-                (ReplyCode::ConnectionForced, "broker forced connection closure with reason 'shutdown'")
-            }
-            CloseReason::Kicked => (ReplyCode::ConnectionForced, "an operator has closed the connection"),
-            CloseReason::TakenOver => (ReplyCode::ConnectionForced, "another connection has the same name"),
-            CloseReason::NotAuthorized => (ReplyCode::NotAllowed, "the credentials are not valid any more"),
-            CloseReason::QueueFull => (ReplyCode::ResourceError, "too much waits for this connection"),
-            CloseReason::Stalled => {
-                (ReplyCode::ResourceError, "deliveries were not acknowledged in time and go to other consumers")
-            }
-            CloseReason::Buffers => {
-                (ReplyCode::ResourceError, "memory for buffers is short and this connection's are the largest")
-            }
+            CloseReason::ShuttingDown => (
+                ReplyCode::ConnectionForced,
+                "broker forced connection closure with reason 'shutdown'",
+            ),
+            CloseReason::Kicked => (
+                ReplyCode::ConnectionForced,
+                "an operator has closed the connection",
+            ),
+            CloseReason::TakenOver => (
+                ReplyCode::ConnectionForced,
+                "another connection has the same name",
+            ),
+            CloseReason::NotAuthorized => (
+                ReplyCode::NotAllowed,
+                "the credentials are not valid any more",
+            ),
+            CloseReason::QueueFull => (
+                ReplyCode::ResourceError,
+                "too much waits for this connection",
+            ),
+            CloseReason::Stalled => (
+                ReplyCode::ResourceError,
+                "deliveries were not acknowledged in time and go to other consumers",
+            ),
+            CloseReason::Buffers => (
+                ReplyCode::ResourceError,
+                "memory for buffers is short and this connection's are the largest",
+            ),
         };
         self.machine.close(code, what, MethodId::NONE, out);
         self.state = State::Closed;
@@ -120,7 +182,8 @@ impl AmqpFront {
     /// Half the interval: then none is missed.
     pub(crate) fn idle_write(&self) -> Option<thalweg_model::Span> {
         let seconds = u64::from(self.machine.heartbeat_seconds());
-        (seconds > 0 && self.is_connected()).then(|| thalweg_model::Span::from_millis(seconds * 500))
+        (seconds > 0 && self.is_connected())
+            .then(|| thalweg_model::Span::from_millis(seconds * 500))
     }
 
     pub(crate) fn on_idle(links: &mut Links, id: LinkId) {

@@ -4,14 +4,19 @@ use super::arguments::Arguments;
 use super::fault::Fault;
 use super::queue::inequivalent_flag;
 use super::{Request, names};
-use thalweg_amqp::methods::exchange::{Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Unbind, UnbindOk};
+use thalweg_amqp::methods::exchange::{
+    Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Unbind, UnbindOk,
+};
 use thalweg_amqp::{Method, ReplyCode, Table};
 use thalweg_kernel::{BindSpec, BindTo, ExchangeKind, ExchangeSpec, Refusal, exchange_address};
 
 impl Request<'_> {
     pub(super) fn declare_exchange(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
         let name = &*names::in_one_line(declare.exchange);
-        let declare = &Declare { exchange: name, ..*declare };
+        let declare = &Declare {
+            exchange: name,
+            ..*declare
+        };
         let address = exchange_address(self.tenant(), name);
         if declare.passive {
             not_default(name)?;
@@ -34,7 +39,11 @@ impl Request<'_> {
             return Err(Fault::precondition(what));
         };
         let thing = self.about_exchange(name, "configure").thing();
-        let alternate = Arguments { table: declare.arguments, thing: &thing }.alternate(self.tenant())?;
+        let alternate = Arguments {
+            table: declare.arguments,
+            thing: &thing,
+        }
+        .alternate(self.tenant())?;
         let spec = ExchangeSpec {
             address,
             kind,
@@ -63,11 +72,17 @@ impl Request<'_> {
         let name = &*names::in_one_line(delete.exchange);
         not_default(name)?;
         let address = exchange_address(self.tenant(), name);
-        match self.kernel.delete_exchange(self.session, &address, delete.if_unused, self.links) {
+        match self
+            .kernel
+            .delete_exchange(self.session, &address, delete.if_unused, self.links)
+        {
             // What is not there needs no deleting.
             Ok(()) | Err(Refusal::NoExchange) => {}
             Err(Refusal::Reserved) => {
-                let what = format!("deletion of system {} not allowed", self.about_exchange(name, "configure").thing());
+                let what = format!(
+                    "deletion of system {} not allowed",
+                    self.about_exchange(name, "configure").thing()
+                );
                 return Err(Fault::new(ReplyCode::AccessRefused, what));
             }
             Err(refusal) => return Err(self.about_exchange(name, "configure").fault(refusal)),
@@ -79,7 +94,13 @@ impl Request<'_> {
     }
 
     pub(super) fn bind_exchange(&mut self, bind: &Bind<'_>) -> Result<(), Fault> {
-        self.relate(bind.source, bind.destination, bind.routing_key, bind.arguments, true)?;
+        self.relate(
+            bind.source,
+            bind.destination,
+            bind.routing_key,
+            bind.arguments,
+            true,
+        )?;
         if !bind.no_wait {
             self.answer(&Method::ExchangeBindOk(BindOk));
         }
@@ -87,7 +108,13 @@ impl Request<'_> {
     }
 
     pub(super) fn unbind_exchange(&mut self, unbind: &Unbind<'_>) -> Result<(), Fault> {
-        self.relate(unbind.source, unbind.destination, unbind.routing_key, unbind.arguments, false)?;
+        self.relate(
+            unbind.source,
+            unbind.destination,
+            unbind.routing_key,
+            unbind.arguments,
+            false,
+        )?;
         if !unbind.no_wait {
             self.answer(&Method::ExchangeUnbindOk(UnbindOk));
         }
@@ -95,7 +122,14 @@ impl Request<'_> {
     }
 
     /// Binds two exchanges or ends that.
-    fn relate(&mut self, from: &str, to: &str, key: &str, table: Table<'_>, bound: bool) -> Result<(), Fault> {
+    fn relate(
+        &mut self,
+        from: &str,
+        to: &str,
+        key: &str,
+        table: Table<'_>,
+        bound: bool,
+    ) -> Result<(), Fault> {
         let (from, to) = (&*names::in_one_line(from), &*names::in_one_line(to));
         not_default(from)?;
         not_default(to)?;
@@ -105,10 +139,19 @@ impl Request<'_> {
         arguments.check_rule()?;
         let arguments = arguments.neutral();
         let to_exchange = BindTo::Exchange(&target);
-        let spec = BindSpec { exchange: &exchange, to: to_exchange, key, arguments: &arguments };
+        let spec = BindSpec {
+            exchange: &exchange,
+            to: to_exchange,
+            key,
+            arguments: &arguments,
+        };
         self.set_binding(&spec, bound).map_err(|refusal| {
-            let is_source_there = self.kernel.inspect_exchange(self.session, &exchange).is_ok();
-            self.about_exchange(if is_source_there { to } else { from }, "write").fault(refusal)
+            let is_source_there = self
+                .kernel
+                .inspect_exchange(self.session, &exchange)
+                .is_ok();
+            self.about_exchange(if is_source_there { to } else { from }, "write")
+                .fault(refusal)
         })
     }
 
@@ -128,7 +171,10 @@ impl Request<'_> {
 /// The default exchange is every queue's by its name, and nothing else.
 pub(super) fn not_default(exchange: &str) -> Result<(), Fault> {
     if exchange.is_empty() {
-        return Err(Fault::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
+        return Err(Fault::new(
+            ReplyCode::AccessRefused,
+            "operation not permitted on the default exchange",
+        ));
     }
     Ok(())
 }

@@ -51,22 +51,37 @@ impl About<'_> {
 
     /// `queue 'x' in vhost '/'`, or the like.
     pub(super) fn thing(&self) -> String {
-        let (kind, name) = if self.is_exchange() { ("exchange", self.exchange) } else { ("queue", self.queue) };
+        let (kind, name) = if self.is_exchange() {
+            ("exchange", self.exchange)
+        } else {
+            ("queue", self.queue)
+        };
         format!("{kind} '{name}' in vhost '{}'", self.vhost)
     }
 
     /// The words for a refusal of the kernel.
     pub(super) fn fault(&self, refusal: Refusal) -> Fault {
-        let About { vhost, user, queue, exchange, verb } = *self;
+        let About {
+            vhost,
+            user,
+            queue,
+            exchange,
+            verb,
+        } = *self;
         let thing = self.thing();
         match refusal {
-            Refusal::NoQueue => Fault::new(ReplyCode::NotFound, format!("no queue '{queue}' in vhost '{vhost}'")),
-            Refusal::NoExchange => {
-                Fault::new(ReplyCode::NotFound, format!("no exchange '{exchange}' in vhost '{vhost}'"))
-            }
-            Refusal::Denied => {
-                Fault::new(ReplyCode::AccessRefused, format!("{verb} access to {thing} refused for user '{user}'"))
-            }
+            Refusal::NoQueue => Fault::new(
+                ReplyCode::NotFound,
+                format!("no queue '{queue}' in vhost '{vhost}'"),
+            ),
+            Refusal::NoExchange => Fault::new(
+                ReplyCode::NotFound,
+                format!("no exchange '{exchange}' in vhost '{vhost}'"),
+            ),
+            Refusal::Denied => Fault::new(
+                ReplyCode::AccessRefused,
+                format!("{verb} access to {thing} refused for user '{user}'"),
+            ),
             Refusal::Locked => {
                 let why = "It could be originally declared on another connection or the exclusive property value does \
                            not match that of the original declaration.";
@@ -84,15 +99,24 @@ impl About<'_> {
                 ))
             }
             Refusal::Reserved => {
-                let (kind, name) = if self.is_exchange() { ("exchange", exchange) } else { ("queue", queue) };
-                Fault::new(ReplyCode::AccessRefused, format!("{kind} name '{name}' contains reserved prefix 'amq.*'"))
+                let (kind, name) = if self.is_exchange() {
+                    ("exchange", exchange)
+                } else {
+                    ("queue", queue)
+                };
+                Fault::new(
+                    ReplyCode::AccessRefused,
+                    format!("{kind} name '{name}' contains reserved prefix 'amq.*'"),
+                )
             }
-            Refusal::TooMany => {
-                Fault::precondition(format!("cannot declare {thing}: there are as many as there may be"))
-            }
+            Refusal::TooMany => Fault::precondition(format!(
+                "cannot declare {thing}: there are as many as there may be"
+            )),
             Refusal::Invalid(why) => Fault::precondition(format!("{thing}: {why}")),
             Refusal::Full => Fault::precondition(format!("{thing}: the broker's disk is full")),
-            Refusal::Short => Fault::precondition(format!("{thing}: the broker is short of memory")),
+            Refusal::Short => {
+                Fault::precondition(format!("{thing}: the broker is short of memory"))
+            }
         }
     }
 }

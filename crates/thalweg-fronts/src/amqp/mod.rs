@@ -28,7 +28,9 @@ use connect::{Admitted, Capabilities};
 use fault::{About, Fault};
 use publish::{Handled, Postponed};
 use std::sync::Arc;
-use thalweg_amqp::{Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide};
+use thalweg_amqp::{
+    Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide,
+};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId, SessionId};
 use thalweg_model::{Span, Time};
@@ -119,7 +121,9 @@ impl AmqpFront {
             frame_max: settings.frame_max,
             heartbeat: settings.heartbeat.secs().min(u64::from(u16::MAX)) as u16,
             message_bytes_max: settings.message_bytes_max as u64,
-            gathered_bytes_max: settings.message_bytes_max.saturating_mul(GATHERED_MESSAGES_MAX),
+            gathered_bytes_max: settings
+                .message_bytes_max
+                .saturating_mul(GATHERED_MESSAGES_MAX),
             ..defaults
         };
         AmqpFront {
@@ -162,7 +166,11 @@ impl AmqpFront {
 
     /// Bytes of messages that came in pieces and are not done with.
     pub(crate) fn gathered_bytes(&self) -> usize {
-        self.machine.gathered_bytes() + self.postponed.as_ref().map_or(0, |postponed| postponed.bytes())
+        self.machine.gathered_bytes()
+            + self
+                .postponed
+                .as_ref()
+                .map_or(0, |postponed| postponed.bytes())
     }
 
     /// Two intervals without a sign of life.
@@ -199,7 +207,11 @@ impl AmqpFront {
 
     /// Lets the link's front write, if it is one of ours.
     #[inline]
-    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut AmqpFront, &mut Vec<u8>) -> R) -> Option<R> {
+    fn write<R>(
+        links: &mut Links,
+        id: LinkId,
+        write: impl FnOnce(&mut AmqpFront, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
         links.write(id, |front, out| match front {
             Front::Amqp(front) => Some(write(front, out)),
             _ => None,
@@ -208,8 +220,16 @@ impl AmqpFront {
 
     /// Handles the next frame, or the next message.
     #[inline]
-    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
-        let Some(front) = AmqpFront::of(links, id) else { return Step::Hold };
+    pub(crate) fn step(
+        links: &mut Links,
+        id: LinkId,
+        bytes: &[u8],
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Step {
+        let Some(front) = AmqpFront::of(links, id) else {
+            return Step::Hold;
+        };
         if front.holds_input() || front.state == State::Closed {
             return Step::Hold;
         }
@@ -248,7 +268,9 @@ impl AmqpFront {
 
     fn on_event(links: &mut Links, id: LinkId, event: &Event<'_>, now: Time, kernel: &mut Kernel) {
         match event {
-            Event::Method { ch, method } => AmqpFront::on_method(links, id, *ch, method, now, kernel),
+            Event::Method { ch, method } => {
+                AmqpFront::on_method(links, id, *ch, method, now, kernel)
+            }
             Event::Heartbeat | Event::Consumed | Event::ChannelCloseOk(_) => {}
             // `step` takes it before it comes here.
             Event::Publish(_) => {}
@@ -258,9 +280,13 @@ impl AmqpFront {
             Event::SecureOk { .. } => {}
             Event::TuneOk { .. } => {}
             Event::Open { vhost } => AmqpFront::on_open(links, id, vhost, now, kernel),
-            Event::UpdateSecret(update) => AmqpFront::on_update_secret(links, id, update.new_secret),
+            Event::UpdateSecret(update) => {
+                AmqpFront::on_update_secret(links, id, update.new_secret)
+            }
             Event::ChannelOpen(ch) => AmqpFront::on_channel_open(links, id, *ch, kernel),
-            Event::ChannelClose { ch, .. } => AmqpFront::on_channel_close(links, id, *ch, now, kernel),
+            Event::ChannelClose { ch, .. } => {
+                AmqpFront::on_channel_close(links, id, *ch, now, kernel)
+            }
             Event::ChannelFault(fault) => AmqpFront::fail(links, id, fault, now, kernel),
             Event::CloseConnection { .. } => {
                 AmqpFront::write(links, id, |front, out| front.machine.close_ok(out));
@@ -270,9 +296,26 @@ impl AmqpFront {
         }
     }
 
-    fn on_method(links: &mut Links, id: LinkId, ch: u16, method: &Method<'_>, now: Time, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let mut request = Request { links, id, session, ch, cause: method.id(), now, kernel };
+    fn on_method(
+        links: &mut Links,
+        id: LinkId,
+        ch: u16,
+        method: &Method<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
+        let mut request = Request {
+            links,
+            id,
+            session,
+            ch,
+            cause: method.id(),
+            now,
+            kernel,
+        };
         if let Err(fault) = request.handle(method) {
             request.fail(&fault);
         }
@@ -315,7 +358,9 @@ impl AmqpFront {
 
     /// The connection is over for the kernel; the peer has to confirm.
     fn await_end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else { return };
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
         if let Front::Amqp(front) = &mut link.front {
             front.state = State::Closing;
             front.channels.clear();
@@ -331,7 +376,9 @@ impl AmqpFront {
     /// Ends the link from our side; what is in the output is still sent.
     fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
         AmqpFront::await_end(links, id, how, now, kernel);
-        let Some(link) = links.get_mut(id) else { return };
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
         link.closing = true;
         if let Front::Amqp(front) = &mut link.front {
             front.state = State::Closed;
@@ -340,7 +387,11 @@ impl AmqpFront {
 
     /// The virtual host, as clients say it.
     fn vhost(&self) -> &str {
-        if self.tenant.is_empty() { "/" } else { &self.tenant }
+        if self.tenant.is_empty() {
+            "/"
+        } else {
+            &self.tenant
+        }
     }
 
     /// As error texts have it; who has none came in as a guest.
@@ -349,7 +400,13 @@ impl AmqpFront {
     }
 
     fn about<'a>(&'a self, queue: &'a str, exchange: &'a str, verb: &'static str) -> About<'a> {
-        About { vhost: self.vhost(), user: self.user_name(), queue, exchange, verb }
+        About {
+            vhost: self.vhost(),
+            user: self.user_name(),
+            queue,
+            exchange,
+            verb,
+        }
     }
 }
 
@@ -387,7 +444,10 @@ impl Request<'_> {
                 self.answer(&Method::AccessRequestOk(access::RequestOk::default()));
                 Ok(())
             }
-            other => Err(Fault::new(ReplyCode::CommandInvalid, format!("{} has no place here", other.id()))),
+            other => Err(Fault::new(
+                ReplyCode::CommandInvalid,
+                format!("{} has no place here", other.id()),
+            )),
         }
     }
 
@@ -407,12 +467,21 @@ impl Request<'_> {
     #[inline]
     fn answer(&mut self, method: &Method<'_>) {
         let ch = self.ch;
-        AmqpFront::write(self.links, self.id, |front, out| front.machine.method(ch, method, out));
+        AmqpFront::write(self.links, self.id, |front, out| {
+            front.machine.method(ch, method, out)
+        });
     }
 
     fn about<'a>(&'a self, queue: &'a str, exchange: &'a str, verb: &'static str) -> About<'a> {
-        let nobody = About { vhost: "/", user: "", queue, exchange, verb };
-        AmqpFront::at(self.links, self.id).map_or(nobody, |front| front.about(queue, exchange, verb))
+        let nobody = About {
+            vhost: "/",
+            user: "",
+            queue,
+            exchange,
+            verb,
+        };
+        AmqpFront::at(self.links, self.id)
+            .map_or(nobody, |front| front.about(queue, exchange, verb))
     }
 
     fn about_queue<'a>(&'a self, queue: &'a str, verb: &'static str) -> About<'a> {
@@ -434,14 +503,26 @@ impl Request<'_> {
     /// Ends the channel or the connection, as the code says.
     #[cold]
     fn fail(&mut self, fault: &Fault) {
-        let Request { id, ch, cause, now, .. } = *self;
+        let Request {
+            id, ch, cause, now, ..
+        } = *self;
         if fault.code.is_hard() {
-            return AmqpFront::close(self.links, id, fault.code, &fault.what, cause, now, self.kernel);
+            return AmqpFront::close(
+                self.links,
+                id,
+                fault.code,
+                &fault.what,
+                cause,
+                now,
+                self.kernel,
+            );
         }
         AmqpFront::write(self.links, id, |front, out| {
             // What was published before the fault is not lost.
             front.confirm_all(ch, out);
-            front.machine.channel_close(ch, fault.code, &fault.what, cause, out);
+            front
+                .machine
+                .channel_close(ch, fault.code, &fault.what, cause, out);
         });
         AmqpFront::end_channel(self.links, id, ch, now, self.kernel);
     }

@@ -43,7 +43,10 @@ pub(super) fn reply_address(tenant: &str, key: &str) -> String {
 
 /// The group that a queue's name means, as the kernel has it: `$share/g/f` as MQTT writes it, or `$g/g/f`.
 pub(super) fn group_source(tenant: &str, name: &str) -> Option<String> {
-    let (group, filter) = GROUPS.iter().find_map(|prefix| name.strip_prefix(prefix))?.split_once('/')?;
+    let (group, filter) = GROUPS
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))?
+        .split_once('/')?;
     let mut source = format!("$g/{group}/");
     address::in_tenant(tenant, filter, &mut source);
     Some(source)
@@ -52,7 +55,10 @@ pub(super) fn group_source(tenant: &str, name: &str) -> Option<String> {
 /// The `count`th name that a connection with that nonce makes up.
 pub(super) fn fresh(prefix: &str, nonce: u64, count: u32) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let (high, low) = (mix(nonce ^ u64::from(count)), mix(nonce.rotate_left(32).wrapping_add(u64::from(count))));
+    let (high, low) = (
+        mix(nonce ^ u64::from(count)),
+        mix(nonce.rotate_left(32).wrapping_add(u64::from(count))),
+    );
     let bits = u128::from(high) << 64 | u128::from(low);
     let letters = (0..22).map(|at| char::from(LETTERS[(bits >> (6 * at)) as usize & 63]));
     prefix.chars().chain(letters).collect()
@@ -113,7 +119,8 @@ impl Origin {
         self.is_cut = self.key.len() > KEY_BYTES_MAX;
         if self.is_cut {
             let hash = format!("~{:016x}", hash(self.key.as_bytes()));
-            self.key.truncate(self.key.floor_char_boundary(KEY_BYTES_MAX - hash.len()));
+            self.key
+                .truncate(self.key.floor_char_boundary(KEY_BYTES_MAX - hash.len()));
             self.key.push_str(&hash);
         }
     }
@@ -126,13 +133,18 @@ pub(super) fn is_same(one: &[u8], two: &[u8]) -> bool {
         return false;
     }
     let (one, two) = (one.as_chunks::<8>(), two.as_chunks::<8>());
-    one.0.iter().zip(two.0).all(|(one, two)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*two))
+    one.0
+        .iter()
+        .zip(two.0)
+        .all(|(one, two)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*two))
         && one.1.iter().zip(two.1).all(|(one, two)| one == two)
 }
 
 /// FNV-1a: tells cut keys apart, and is the same on every machine.
 fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
+    })
 }
 
 #[cfg(test)]
@@ -157,7 +169,11 @@ mod tests {
             ("sensors/1.5", "amq.topic", "sensors.1%2E5"),
             ("$t@blue/a/b", "amq.topic", "a.b"),
         ] {
-            assert_eq!(origin(address), (exchange.to_string(), key.to_string(), false), "{address}");
+            assert_eq!(
+                origin(address),
+                (exchange.to_string(), key.to_string(), false),
+                "{address}"
+            );
         }
     }
 
@@ -179,21 +195,39 @@ mod tests {
     fn groups_are_queues_by_two_names() {
         for name in ["$share/g/a/+", "$g/g/a/+"] {
             assert_eq!(group_source("", name).as_deref(), Some("$g/g/a/+"));
-            assert_eq!(group_source("blue", name).as_deref(), Some("$g/g/$t@blue/a/+"));
+            assert_eq!(
+                group_source("blue", name).as_deref(),
+                Some("$g/g/$t@blue/a/+")
+            );
         }
-        assert_eq!((group_source("", "q"), group_source("", "$share/g")), (None, None));
+        assert_eq!(
+            (group_source("", "q"), group_source("", "$share/g")),
+            (None, None)
+        );
     }
 
     #[test]
     fn a_key_that_does_not_fit_is_cut_and_still_tells_addresses_apart() {
-        let (one, two) = (format!("{}1", "ä".repeat(200)), format!("{}2", "ä".repeat(200)));
+        let (one, two) = (
+            format!("{}1", "ä".repeat(200)),
+            format!("{}2", "ä".repeat(200)),
+        );
         let ((_, one, cut), (_, two, _)) = (origin(&one), origin(&two));
-        assert!(cut && one.len() <= 255 && one.starts_with("ää") && one != two, "{one} {two}");
+        assert!(
+            cut && one.len() <= 255 && one.starts_with("ää") && one != two,
+            "{one} {two}"
+        );
     }
 
     #[test]
     fn a_reply_to_leads_back_to_the_address_it_was_made_of() {
-        for address in ["$q/replies", "$q/a%2Fb", "a/b", "reply/to/me.7", "$reply/00f1/2-1"] {
+        for address in [
+            "$q/replies",
+            "$q/a%2Fb",
+            "a/b",
+            "reply/to/me.7",
+            "$reply/00f1/2-1",
+        ] {
             assert_eq!(reply_address("", &reply_key(address)), address);
         }
         for address in ["$q@blue/replies", "$t@blue/a/b"] {

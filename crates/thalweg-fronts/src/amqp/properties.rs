@@ -6,8 +6,12 @@ use crate::native;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
-use thalweg_amqp::{Array, ArrayWriter, BasicProperties, ContentHeader, FieldValue, Table, TableWriter};
-use thalweg_model::{Death, DeathReason, Details, Properties, PropertyValue, Reliability, Span, Time};
+use thalweg_amqp::{
+    Array, ArrayWriter, BasicProperties, ContentHeader, FieldValue, Table, TableWriter,
+};
+use thalweg_model::{
+    Death, DeathReason, Details, Properties, PropertyValue, Reliability, Span, Time,
+};
 
 /// Correlations that are no text, or too long for a short string.
 const CORRELATION_HEADER: &str = "x-correlation-id";
@@ -18,8 +22,16 @@ const ADDRESS_HEADER: &str = "x-address";
 /// How often a quorum queue has delivered the message before.
 const DELIVERIES_HEADER: &str = "x-delivery-count";
 const DEATH_HEADER: &str = "x-death";
-const FIRST_DEATH_HEADERS: [&str; 3] = ["x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"];
-const LAST_DEATH_HEADERS: [&str; 3] = ["x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"];
+const FIRST_DEATH_HEADERS: [&str; 3] = [
+    "x-first-death-exchange",
+    "x-first-death-queue",
+    "x-first-death-reason",
+];
+const LAST_DEATH_HEADERS: [&str; 3] = [
+    "x-last-death-exchange",
+    "x-last-death-queue",
+    "x-last-death-reason",
+];
 
 /// The content header that says nothing but delivery mode 2, with a body size that is written anew.
 const PERSISTENT: [u8; 15] = [0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 2];
@@ -33,7 +45,9 @@ pub(crate) fn decode(header: &[u8]) -> Properties {
     let mut user = Vec::new();
     for (name, value) in basic.headers.iter().flat_map(Table::iter) {
         match (name, value) {
-            (CORRELATION_HEADER, FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes)) if correlation.is_none() => {
+            (CORRELATION_HEADER, FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes))
+                if correlation.is_none() =>
+            {
                 correlation = Some(bytes.into());
             }
             (name, value) => user.extend(neutral_value(value).map(|value| (name.into(), value))),
@@ -50,7 +64,9 @@ pub(crate) fn decode(header: &[u8]) -> Properties {
     };
     Properties {
         content_type: text(basic.content_type),
-        reply_to: basic.reply_to.map(|key| names::reply_address("", key).into()),
+        reply_to: basic
+            .reply_to
+            .map(|key| names::reply_address("", key).into()),
         correlation,
         user,
         details: (!details.is_empty()).then(|| Box::new(details)),
@@ -69,7 +85,9 @@ pub(super) fn neutral_value(value: FieldValue<'_>) -> Option<PropertyValue> {
         FieldValue::Bytes(bytes) => PropertyValue::Bytes(bytes.into()),
         FieldValue::F32(value) => PropertyValue::Float(value.into()),
         FieldValue::F64(value) => PropertyValue::Float(value),
-        FieldValue::Timestamp(secs) => PropertyValue::Integer(i64::try_from(secs).ok()?.checked_mul(1000)?),
+        FieldValue::Timestamp(secs) => {
+            PropertyValue::Integer(i64::try_from(secs).ok()?.checked_mul(1000)?)
+        }
         FieldValue::Decimal { scale, value } => PropertyValue::Text(decimal(scale, value).into()),
         FieldValue::U64(value) => match i64::try_from(value) {
             Ok(value) => PropertyValue::Integer(value),
@@ -87,7 +105,11 @@ fn decimal(scale: u8, value: i32) -> String {
     let digits = format!("{digits:0>width$}", width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);
     let sign = if value < 0 { "-" } else { "" };
-    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    if fraction.is_empty() {
+        format!("{sign}{whole}")
+    } else {
+        format!("{sign}{whole}.{fraction}")
+    }
 }
 
 /// A message's metadata, as much as deciding how to write it needs.
@@ -112,10 +134,19 @@ impl Outgoing<'_> {
             match self.properties {
                 None if self.priority == 0 && self.expires == Time::NEVER => {
                     let is_persistent = self.reliability != Reliability::AtMostOnce;
-                    return write(ContentHeader::Raw(if is_persistent { &PERSISTENT } else { &[] }));
+                    return write(ContentHeader::Raw(if is_persistent {
+                        &PERSISTENT
+                    } else {
+                        &[]
+                    }));
                 }
                 None => return write(ContentHeader::Properties(&self.bare(&mut String::new()))),
-                Some(Properties { native: Some(native), details: None, reply_to: None, .. }) => {
+                Some(Properties {
+                    native: Some(native),
+                    details: None,
+                    reply_to: None,
+                    ..
+                }) => {
                     if let Some(header) = native::amqp_header(native) {
                         return write(ContentHeader::Raw(header));
                     }
@@ -148,7 +179,10 @@ impl Outgoing<'_> {
     fn with_rendered<R>(&self, write: impl FnOnce(ContentHeader<'_>) -> R) -> R {
         let nothing = Properties::default();
         let properties = self.properties.unwrap_or(&nothing);
-        let deaths = properties.details.as_deref().map_or(&[][..], |details| &details.deaths);
+        let deaths = properties
+            .details
+            .as_deref()
+            .map_or(&[][..], |details| &details.deaths);
         let mut headers = Vec::new();
         let mut writer = TableWriter::new(&mut headers);
         if let Some(header) = properties.native.as_ref().and_then(native::amqp_header) {
@@ -166,7 +200,10 @@ impl Outgoing<'_> {
             };
             self.write_ours(deaths, copies, &mut writer);
             let table = writer.finish();
-            basic.headers = basic.headers.map(|_| table).or_else(|| (!table.is_empty()).then_some(table));
+            basic.headers = basic
+                .headers
+                .map(|_| table)
+                .or_else(|| (!table.is_empty()).then_some(table));
             if !deaths.is_empty() {
                 // It has died of it, or must not die of it again.
                 basic.expiration = None;
@@ -174,10 +211,13 @@ impl Outgoing<'_> {
             return write(ContentHeader::Properties(&basic));
         }
         let details = properties.details.as_deref();
-        let text = |of: fn(&Details) -> &Option<Box<str>>| details.and_then(|details| of(details).as_deref());
+        let text = |of: fn(&Details) -> &Option<Box<str>>| {
+            details.and_then(|details| of(details).as_deref())
+        };
         let mut expiration = String::new();
         let correlation = properties.correlation.as_deref();
-        let short = correlation.filter(|bytes| bytes.len() <= 255 && std::str::from_utf8(bytes).is_ok());
+        let short =
+            correlation.filter(|bytes| bytes.len() <= 255 && std::str::from_utf8(bytes).is_ok());
         let reply_to: Option<Cow<'_, str>> = properties.reply_to.as_deref().map(names::reply_key);
         if let (Some(bytes), None) = (correlation, short) {
             writer.value(CORRELATION_HEADER, FieldValue::Bytes(bytes));
@@ -189,7 +229,10 @@ impl Outgoing<'_> {
         self.write_ours(deaths, Array::default(), &mut writer);
         let table = writer.finish();
         let basic = BasicProperties {
-            content_type: properties.content_type.as_deref().filter(|text| text.len() <= 255),
+            content_type: properties
+                .content_type
+                .as_deref()
+                .filter(|text| text.len() <= 255),
             content_encoding: text(|details| &details.content_encoding),
             headers: (!table.is_empty()).then_some(table),
             correlation_id: short,
@@ -212,11 +255,17 @@ impl Outgoing<'_> {
         if self.deliveries > 0 {
             writer.i64(DELIVERIES_HEADER, self.deliveries.into());
         }
-        let (Some(last), Some(first)) = (deaths.first(), deaths.last()) else { return };
+        let (Some(last), Some(first)) = (deaths.first(), deaths.last()) else {
+            return;
+        };
         writer.array(DEATH_HEADER, |array| {
             for (number, death) in deaths.iter().enumerate() {
                 // Only when it first died it had the keys that it was published with.
-                let copies = if number + 1 == deaths.len() { copies } else { Array::default() };
+                let copies = if number + 1 == deaths.len() {
+                    copies
+                } else {
+                    Array::default()
+                };
                 write_death(death, copies, array);
             }
         });
@@ -224,7 +273,10 @@ impl Outgoing<'_> {
             let mut origin = names::Origin::default();
             origin.set(&death.address);
             let [exchange, queue, reason] = names;
-            writer.str(exchange, &origin.exchange).str(queue, &queue_name(death)).str(reason, reason_of(death.reason));
+            writer
+                .str(exchange, &origin.exchange)
+                .str(queue, &queue_name(death))
+                .str(reason, reason_of(death.reason));
         }
     }
 }
@@ -249,7 +301,9 @@ fn write_user(properties: &Properties, writer: &mut TableWriter<'_>) {
 }
 
 fn is_about_death(name: &str) -> bool {
-    name == DEATH_HEADER || FIRST_DEATH_HEADERS.contains(&name) || LAST_DEATH_HEADERS.contains(&name)
+    name == DEATH_HEADER
+        || FIRST_DEATH_HEADERS.contains(&name)
+        || LAST_DEATH_HEADERS.contains(&name)
 }
 
 fn write_death(death: &Death, copies: Array<'_>, array: &mut ArrayWriter<'_>) {

@@ -11,7 +11,8 @@ use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
 use thalweg_kernel::{Draft, Gathered, Kernel, LinkId, Outcome, Refusal, exchange_address};
 use thalweg_model::{
-    NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError, Time,
+    NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError,
+    Time,
 };
 
 /// How long a publisher that cannot be refused waits while the journal is full.
@@ -81,14 +82,28 @@ impl Memo {
     #[inline]
     fn keep(&mut self, header: &[u8]) {
         match &mut self.properties.native {
-            Some(native) if native.bytes.len() == header.len() => native.bytes.copy_from_slice(header),
-            native => *native = Some(NativeProperties { dialect: native::AMQP, bytes: header.into() }),
+            Some(native) if native.bytes.len() == header.len() => {
+                native.bytes.copy_from_slice(header)
+            }
+            native => {
+                *native = Some(NativeProperties {
+                    dialect: native::AMQP,
+                    bytes: header.into(),
+                })
+            }
         }
     }
 
     #[inline]
     fn draft<'a>(&'a self, address: &'a str, wishes: Wishes, payload: &'a [u8]) -> Draft<'a> {
-        let Wishes { reliability, retain, expires_in, priority, has_properties, stamp } = wishes;
+        let Wishes {
+            reliability,
+            retain,
+            expires_in,
+            priority,
+            has_properties,
+            stamp,
+        } = wishes;
         let properties = has_properties.then_some(&self.properties);
         Draft {
             address,
@@ -114,9 +129,15 @@ impl AmqpFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
-        let Some(link) = links.get_mut(id) else { return Handled::Done };
-        let (Some(session), Front::Amqp(front)) = (link.session, &mut link.front) else { return Handled::Done };
-        let Some(channel) = front.channels.get_mut(publish.ch) else { return Handled::Done };
+        let Some(link) = links.get_mut(id) else {
+            return Handled::Done;
+        };
+        let (Some(session), Front::Amqp(front)) = (link.session, &mut link.front) else {
+            return Handled::Done;
+        };
+        let Some(channel) = front.channels.get_mut(publish.ch) else {
+            return Handled::Done;
+        };
         let kind = match channel.mode {
             Mode::Plain => Kind::Plain,
             Mode::Confirm { .. } => Kind::Confirmed,
@@ -124,7 +145,15 @@ impl AmqpFront {
         };
         // It cannot stay where it is while the kernel has the links.
         let mut memo = channel.memo.take().unwrap_or_default();
-        let mut request = Request { links, id, session, ch: publish.ch, cause: basic::Publish::ID, now, kernel };
+        let mut request = Request {
+            links,
+            id,
+            session,
+            ch: publish.ch,
+            cause: basic::Publish::ID,
+            now,
+            kernel,
+        };
         let published = request.publish(&mut memo, publish, kind);
         if let Some(channel) = request.channel() {
             channel.memo = Some(memo);
@@ -165,22 +194,57 @@ impl Postponed {
 impl AmqpFront {
     /// Keeps a message until it is asked again.
     #[cold]
-    pub(super) fn postpone(links: &mut Links, id: LinkId, publish: &Publish<'_>, last_frame: usize) {
-        let Publish { ch, exchange, routing_key, mandatory, header, payload, .. } = *publish;
+    pub(super) fn postpone(
+        links: &mut Links,
+        id: LinkId,
+        publish: &Publish<'_>,
+        last_frame: usize,
+    ) {
+        let Publish {
+            ch,
+            exchange,
+            routing_key,
+            mandatory,
+            header,
+            payload,
+            ..
+        } = *publish;
         if let Some(front) = AmqpFront::of(links, id) {
             let (exchange, routing_key) = (exchange.into(), routing_key.into());
             let (header, payload) = (header.into(), payload.into());
-            let postponed = Postponed { ch, exchange, routing_key, mandatory, header, payload, last_frame };
+            let postponed = Postponed {
+                ch,
+                exchange,
+                routing_key,
+                mandatory,
+                header,
+                payload,
+                last_frame,
+            };
             front.postponed = Some(Box::new(postponed));
         }
     }
 
     #[cold]
-    pub(super) fn publish_postponed(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) -> Step {
-        let Some(postponed) = AmqpFront::of(links, id).and_then(|front| front.postponed.take()) else {
+    pub(super) fn publish_postponed(
+        links: &mut Links,
+        id: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Step {
+        let Some(postponed) = AmqpFront::of(links, id).and_then(|front| front.postponed.take())
+        else {
             return Step::Hold;
         };
-        let Postponed { ch, exchange, routing_key, mandatory, header, payload, last_frame } = &*postponed;
+        let Postponed {
+            ch,
+            exchange,
+            routing_key,
+            mandatory,
+            header,
+            payload,
+            last_frame,
+        } = &*postponed;
         let publish = Publish {
             ch: *ch,
             exchange,
@@ -192,7 +256,10 @@ impl AmqpFront {
             payload,
             header,
         };
-        match (AmqpFront::on_publish(links, id, &publish, now, kernel), AmqpFront::of(links, id)) {
+        match (
+            AmqpFront::on_publish(links, id, &publish, now, kernel),
+            AmqpFront::of(links, id),
+        ) {
             (Handled::Later, Some(front)) => {
                 front.postponed = Some(postponed);
                 Step::Hold
@@ -204,8 +271,15 @@ impl AmqpFront {
 
 impl Request<'_> {
     #[inline]
-    fn publish(&mut self, memo: &mut Memo, publish: &Publish<'_>, kind: Kind) -> Result<Outcome, Fault> {
-        let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(Outcome::NoMatch) };
+    fn publish(
+        &mut self,
+        memo: &mut Memo,
+        publish: &Publish<'_>,
+        kind: Kind,
+    ) -> Result<Outcome, Fault> {
+        let Some(front) = AmqpFront::at(self.links, self.id) else {
+            return Ok(Outcome::NoMatch);
+        };
         let is_remembered = memo.is_for(publish);
         if !is_remembered {
             front.resolve(memo, publish, self.kernel)?;
@@ -224,7 +298,9 @@ impl Request<'_> {
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
             // Nobody wanted it: maybe the exchange is not what it was.
             let before = memo.address.take();
-            let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(outcome) };
+            let Some(front) = AmqpFront::at(self.links, self.id) else {
+                return Ok(outcome);
+            };
             front.resolve(memo, publish, self.kernel)?;
             if memo.address != before {
                 outcome = self.publish_to(memo, wishes, publish, &further, kind);
@@ -232,13 +308,15 @@ impl Request<'_> {
         }
         self.links.mark(Mark::KernelPublish);
         match outcome {
-            Outcome::Denied => Err(self.about_exchange(publish.exchange, "write").fault(Refusal::Denied)),
-            Outcome::Full if kind == Kind::Gathered => {
-                Err(Fault::precondition("the broker is short of memory: the transaction was rolled back"))
-            }
-            Outcome::Refused if kind == Kind::Gathered => {
-                Err(Fault::precondition("the connection's transactions are as large as they may be together"))
-            }
+            Outcome::Denied => Err(self
+                .about_exchange(publish.exchange, "write")
+                .fault(Refusal::Denied)),
+            Outcome::Full if kind == Kind::Gathered => Err(Fault::precondition(
+                "the broker is short of memory: the transaction was rolled back",
+            )),
+            Outcome::Refused if kind == Kind::Gathered => Err(Fault::precondition(
+                "the connection's transactions are as large as they may be together",
+            )),
             outcome => Ok(outcome),
         }
     }
@@ -262,9 +340,15 @@ impl Request<'_> {
         };
         let draft = memo.draft(address, wishes, publish.payload);
         if kind == Kind::Gathered {
-            let kept = if publish.mandatory { publish.header.len() + publish.payload.len() } else { 0 };
+            let kept = if publish.mandatory {
+                publish.header.len() + publish.payload.len()
+            } else {
+                0
+            };
             let tx = u32::from(self.ch);
-            let gathered = self.kernel.publish_in(self.session, tx, &draft, further, kept, self.now);
+            let gathered =
+                self.kernel
+                    .publish_in(self.session, tx, &draft, further, kept, self.now);
             if gathered == Gathered::In {
                 self.gather(publish);
             }
@@ -275,8 +359,13 @@ impl Request<'_> {
             };
         }
         let published = match further {
-            [] => self.kernel.publish(self.session, draft, self.now, self.links),
-            further => self.kernel.publish_to_all(self.session, draft, further, self.now, self.links),
+            [] => self
+                .kernel
+                .publish(self.session, draft, self.now, self.links),
+            further => {
+                self.kernel
+                    .publish_to_all(self.session, draft, further, self.now, self.links)
+            }
         };
         if let (Some(until), Some(link)) = (published.pause_until, self.links.get_mut(self.id)) {
             link.pause_until = Some(until);
@@ -288,11 +377,19 @@ impl Request<'_> {
 impl AmqpFront {
     /// Finds the address of a publish and remembers it.
     #[cold]
-    fn resolve(&self, memo: &mut Memo, publish: &Publish<'_>, kernel: &Kernel) -> Result<(), Fault> {
+    fn resolve(
+        &self,
+        memo: &mut Memo,
+        publish: &Publish<'_>,
+        kernel: &Kernel,
+    ) -> Result<(), Fault> {
         memo.address = None;
         let address = self.address_of(publish.exchange, publish.routing_key, kernel)?;
         memo.address = Some(address);
-        for (kept, new) in [(&mut memo.exchange, publish.exchange), (&mut memo.key, publish.routing_key)] {
+        for (kept, new) in [
+            (&mut memo.exchange, publish.exchange),
+            (&mut memo.key, publish.routing_key),
+        ] {
             kept.clear();
             kept.push_str(new);
         }
@@ -308,10 +405,15 @@ impl AmqpFront {
         }
         match kernel.address_in(&exchange_address(&self.tenant, exchange), key, &mut address) {
             Ok(()) => Ok(address),
-            Err(Refusal::NoExchange) => Err(self.about("", exchange, "write").fault(Refusal::NoExchange)),
+            Err(Refusal::NoExchange) => {
+                Err(self.about("", exchange, "write").fault(Refusal::NoExchange))
+            }
             Err(Refusal::Denied) => Err(Fault::new(
                 ReplyCode::AccessRefused,
-                format!("cannot publish to internal exchange '{exchange}' in vhost '{}'", self.vhost()),
+                format!(
+                    "cannot publish to internal exchange '{exchange}' in vhost '{}'",
+                    self.vhost()
+                ),
             )),
             Err(_) => Ok(String::new()),
         }
@@ -368,7 +470,11 @@ impl AmqpFront {
             self.keep_rewritten(memo, publish, shown)?;
             wishes.retain = p.headers.map_or(RetainOp::None, retain_of);
             if kernel.compares_headers() {
-                let kept = memo.properties.native.as_ref().map_or(publish.header, |native| &native.bytes);
+                let kept = memo
+                    .properties
+                    .native
+                    .as_ref()
+                    .map_or(publish.header, |native| &native.bytes);
                 memo.properties.user = properties::decode(kept).user;
             }
         }
@@ -376,11 +482,20 @@ impl AmqpFront {
     }
 
     /// Keeps a content header, without what its receivers must not see and with what they can use.
-    fn keep_rewritten(&self, memo: &mut Memo, publish: &Publish<'_>, shown: Option<Stamp>) -> Result<(), Fault> {
+    fn keep_rewritten(
+        &self,
+        memo: &mut Memo,
+        publish: &Publish<'_>,
+        shown: Option<Stamp>,
+    ) -> Result<(), Fault> {
         let p = &publish.properties;
         let mut header = None;
         if p.reply_to == Some(names::DIRECT_REPLY) {
-            let Some((queue, _)) = self.channels.get(publish.ch).and_then(|channel| channel.reply.as_ref()) else {
+            let Some((queue, _)) = self
+                .channels
+                .get(publish.ch)
+                .and_then(|channel| channel.reply.as_ref())
+            else {
                 return Err(Fault::precondition("fast reply consumer does not exist"));
             };
             header = Some(with_reply_to(publish.header, p, queue));
@@ -388,7 +503,9 @@ impl AmqpFront {
             // Others find it by its address, which is not where the default tenant's would be.
             memo.properties.reply_to = Some(names::reply_address(&self.tenant, key).into());
         }
-        if p.headers.is_some_and(|table| HIDDEN.iter().any(|name| table.get(name).is_some())) {
+        if p.headers
+            .is_some_and(|table| HIDDEN.iter().any(|name| table.get(name).is_some()))
+        {
             let whole = header.take().unwrap_or_else(|| publish.header.to_vec());
             header = Some(without_hidden(whole, shown));
         }
@@ -403,7 +520,8 @@ impl AmqpFront {
         if claimed == user {
             return Ok(());
         }
-        let what = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
+        let what =
+            format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
         Err(Fault::precondition(what))
     }
 
@@ -416,12 +534,18 @@ impl AmqpFront {
     ) -> Result<Vec<String>, Fault> {
         let mut addresses = Vec::new();
         for name in ["CC", "BCC"] {
-            let Some(value) = table.get(name) else { continue };
+            let Some(value) = table.get(name) else {
+                continue;
+            };
             let unexpected = |value| {
                 let kind = super::arguments::type_name(value);
-                Fault::precondition(format!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"))
+                Fault::precondition(format!(
+                    "invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"
+                ))
             };
-            let FieldValue::Array(keys) = value else { return Err(unexpected(value)) };
+            let FieldValue::Array(keys) = value else {
+                return Err(unexpected(value));
+            };
             for key in keys.iter() {
                 let key = key.as_str().ok_or_else(|| unexpected(key))?;
                 if key == publish.routing_key {
@@ -454,7 +578,9 @@ fn parse_expiration(text: &str) -> Result<Span, Fault> {
             None => format!("{{value_too_large,{number}}}"),
         }
     };
-    Err(Fault::precondition(format!("invalid expiration '{text}': {why}")))
+    Err(Fault::precondition(format!(
+        "invalid expiration '{text}': {why}"
+    )))
 }
 
 fn stamp_in(table: Table<'_>) -> Option<stamp::Found> {
@@ -477,9 +603,11 @@ fn with_reply_to(header: &[u8], properties: &BasicProperties<'_>, queue: &str) -
     // It is a part of the header: where it begins, and the byte of its length before it.
     let at = (old.as_ptr() as usize).wrapping_sub(header.as_ptr() as usize);
     let mut rewritten = Vec::with_capacity(header.len() + queue.len());
-    let (Some(before), Some(after), Ok(len)) =
-        (header.get(..at.wrapping_sub(1)), header.get(at.wrapping_add(old.len())..), u8::try_from(queue.len()))
-    else {
+    let (Some(before), Some(after), Ok(len)) = (
+        header.get(..at.wrapping_sub(1)),
+        header.get(at.wrapping_add(old.len())..),
+        u8::try_from(queue.len()),
+    ) else {
         return header.to_vec();
     };
     rewritten.extend_from_slice(before);
@@ -491,7 +619,10 @@ fn with_reply_to(header: &[u8], properties: &BasicProperties<'_>, queue: &str) -
 
 /// The content header without what receivers must not see, and with the stamp that they may see.
 fn without_hidden(header: Vec<u8>, shown: Option<Stamp>) -> Vec<u8> {
-    let Some(table) = BasicProperties::of_header(&header).ok().and_then(|properties| properties.headers) else {
+    let Some(table) = BasicProperties::of_header(&header)
+        .ok()
+        .and_then(|properties| properties.headers)
+    else {
         return header;
     };
     let old = table.as_bytes();
@@ -502,9 +633,11 @@ fn without_hidden(header: Vec<u8>, shown: Option<Stamp>) -> Vec<u8> {
     if let Some(shown) = shown {
         writer.str(STAMP_PROPERTY, &shown.to_string());
     }
-    let (Some(before), Some(after), Ok(len)) =
-        (header.get(..at.wrapping_sub(4)), header.get(at.wrapping_add(old.len())..), u32::try_from(entries.len()))
-    else {
+    let (Some(before), Some(after), Ok(len)) = (
+        header.get(..at.wrapping_sub(4)),
+        header.get(at.wrapping_add(old.len())..),
+        u32::try_from(entries.len()),
+    ) else {
         return header;
     };
     [before, &len.to_be_bytes(), &entries, after].concat()
@@ -528,12 +661,20 @@ mod tests {
     fn a_reply_to_is_exchanged_and_nothing_else_changes() {
         let with = |reply_to: &str| {
             // Content type, correlation id, reply-to, app id.
-            let fields = [short("text/plain"), short("7"), short(reply_to), short("app")];
+            let fields = [
+                short("text/plain"),
+                short("7"),
+                short(reply_to),
+                short("app"),
+            ];
             header(1 << 15 | 1 << 10 | 1 << 9 | 1 << 3, &fields)
         };
         let before = with(names::DIRECT_REPLY);
         let read = BasicProperties::of_header(&before).expect("it is well-formed");
-        assert_eq!(with_reply_to(&before, &read, "amq.rabbitmq.reply-to.token"), with("amq.rabbitmq.reply-to.token"));
+        assert_eq!(
+            with_reply_to(&before, &read, "amq.rabbitmq.reply-to.token"),
+            with("amq.rabbitmq.reply-to.token")
+        );
     }
 
     #[test]
@@ -545,10 +686,19 @@ mod tests {
                 writer.array(name, |array| _ = array.str("key"));
             }
             let table = [&(entries.len() as u32).to_be_bytes()[..], &entries].concat();
-            header(1 << 15 | 1 << 13 | 1 << 3, &[short("text/plain"), table, short("app")])
+            header(
+                1 << 15 | 1 << 13 | 1 << 3,
+                &[short("text/plain"), table, short("app")],
+            )
         };
-        assert_eq!(without_hidden(with(&["CC", "BCC", "x"]), None), with(&["CC", "x"]));
-        assert_eq!(without_hidden(with(&["x", STAMP_PROPERTY, "BCC"]), None), with(&["x"]));
+        assert_eq!(
+            without_hidden(with(&["CC", "BCC", "x"]), None),
+            with(&["CC", "x"])
+        );
+        assert_eq!(
+            without_hidden(with(&["x", STAMP_PROPERTY, "BCC"]), None),
+            with(&["x"])
+        );
     }
 
     #[test]
@@ -562,7 +712,10 @@ mod tests {
             ("-1", "{value_negative,-1}"),
             ("1.5", "{leftover_string,\".5\"}"),
             ("4294967296", "{value_too_large,4294967296}"),
-            ("99999999999999999999999", "{value_too_large,99999999999999999999999}"),
+            (
+                "99999999999999999999999",
+                "{value_too_large,99999999999999999999999}",
+            ),
         ] {
             let fault = Fault::precondition(format!("invalid expiration '{text}': {why}"));
             assert_eq!(parse_expiration(text), Err(fault));

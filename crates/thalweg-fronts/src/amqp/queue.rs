@@ -10,7 +10,9 @@ use thalweg_amqp::methods::queue::{
     Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Purge, PurgeOk, Unbind, UnbindOk,
 };
 use thalweg_amqp::{Method, ReplyCode, Table};
-use thalweg_kernel::{BindSpec, BindTo, QueueLimits, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address};
+use thalweg_kernel::{
+    BindSpec, BindTo, QueueLimits, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address,
+};
 use thalweg_model::Span;
 
 /// Names that the server makes up begin so.
@@ -19,14 +21,25 @@ const GENERATED: &str = "amq.gen-";
 impl Request<'_> {
     pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
         let queue = names::in_one_line(declare.queue);
-        let declare = &Declare { queue: &queue, ..*declare };
+        let declare = &Declare {
+            queue: &queue,
+            ..*declare
+        };
         let (name, status) = if self.is_direct_reply(declare.queue) {
-            (Cow::Borrowed(declare.queue), QueueStatus { existed: true, messages: 0, consumers: 1 })
+            (
+                Cow::Borrowed(declare.queue),
+                QueueStatus {
+                    existed: true,
+                    messages: 0,
+                    consumers: 1,
+                },
+            )
         } else if declare.passive {
             let name = self.queue_name(declare.queue)?;
             let address = queue_address(self.tenant(), &name);
             let status = self.kernel.inspect_queue(self.session, &address);
-            let status = status.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
+            let status =
+                status.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
             self.kernel.note_queue_use(&address, self.now);
             (name, status)
         } else {
@@ -46,18 +59,27 @@ impl Request<'_> {
         Ok(())
     }
 
-    fn declare_new_queue<'d>(&mut self, declare: &Declare<'d>) -> Result<(Cow<'d, str>, QueueStatus), Fault> {
+    fn declare_new_queue<'d>(
+        &mut self,
+        declare: &Declare<'d>,
+    ) -> Result<(Cow<'d, str>, QueueStatus), Fault> {
         let name = match declare.queue {
             "" => Cow::Owned(self.fresh_name(GENERATED)),
             name => Cow::Borrowed(name),
         };
         let address = queue_address(self.tenant(), &name);
-        let is_there = || self.kernel.inspect_queue(self.session, &address) != Err(Refusal::NoQueue);
+        let is_there =
+            || self.kernel.inspect_queue(self.session, &address) != Err(Refusal::NoQueue);
         if is_reserved(declare.queue) && !is_there() {
-            return Err(self.about_queue(&name, "configure").fault(Refusal::Reserved));
+            return Err(self
+                .about_queue(&name, "configure")
+                .fault(Refusal::Reserved));
         }
         let thing = self.about_queue(&name, "configure").thing();
-        let arguments = Arguments { table: declare.arguments, thing: &thing };
+        let arguments = Arguments {
+            table: declare.arguments,
+            thing: &thing,
+        };
         arguments.check_quorum(declare.durable, declare.exclusive, declare.auto_delete)?;
         let spec = QueueSpec {
             address: &address,
@@ -67,13 +89,23 @@ impl Request<'_> {
             auto_delete: declare.auto_delete,
             limits: arguments.queue_limits(self.tenant())?,
         };
-        let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
+        let declared = self
+            .kernel
+            .declare_queue(self.session, &spec, self.now, self.links);
         let status = declared.map_err(|refusal| match refusal {
             Refusal::Differs("durable") => inequivalent_flag("durable", &thing, declare.durable),
-            Refusal::Differs("exclusive") => self.about_queue(&name, "configure").fault(Refusal::Locked),
-            Refusal::Differs("auto_delete") => inequivalent_flag("auto_delete", &thing, declare.auto_delete),
+            Refusal::Differs("exclusive") => {
+                self.about_queue(&name, "configure").fault(Refusal::Locked)
+            }
+            Refusal::Differs("auto_delete") => {
+                inequivalent_flag("auto_delete", &thing, declare.auto_delete)
+            }
             Refusal::Differs(what) => {
-                let current = self.kernel.queue_limits(&address).cloned().unwrap_or_default();
+                let current = self
+                    .kernel
+                    .queue_limits(&address)
+                    .cloned()
+                    .unwrap_or_default();
                 inequivalent_term(what, &thing, &spec.limits, &current)
             }
             refusal => self.about_queue(&name, "configure").fault(refusal),
@@ -82,7 +114,13 @@ impl Request<'_> {
     }
 
     pub(super) fn bind_queue(&mut self, bind: &Bind<'_>) -> Result<(), Fault> {
-        self.relate_queue(bind.queue, bind.exchange, bind.routing_key, bind.arguments, true)?;
+        self.relate_queue(
+            bind.queue,
+            bind.exchange,
+            bind.routing_key,
+            bind.arguments,
+            true,
+        )?;
         if !bind.no_wait {
             self.answer(&Method::QueueBindOk(BindOk));
         }
@@ -90,7 +128,13 @@ impl Request<'_> {
     }
 
     pub(super) fn unbind_queue(&mut self, unbind: &Unbind<'_>) -> Result<(), Fault> {
-        self.relate_queue(unbind.queue, unbind.exchange, unbind.routing_key, unbind.arguments, false)?;
+        self.relate_queue(
+            unbind.queue,
+            unbind.exchange,
+            unbind.routing_key,
+            unbind.arguments,
+            false,
+        )?;
         self.answer(&Method::QueueUnbindOk(UnbindOk));
         Ok(())
     }
@@ -107,7 +151,11 @@ impl Request<'_> {
         not_default(exchange)?;
         let name = self.queue_name(queue)?;
         // Nothing at all means the queue's name: the last one declared, by its own name.
-        let key = if queue.is_empty() && key.is_empty() { Cow::Owned(name.to_string()) } else { Cow::Borrowed(key) };
+        let key = if queue.is_empty() && key.is_empty() {
+            Cow::Owned(name.to_string())
+        } else {
+            Cow::Borrowed(key)
+        };
         let source = exchange_address(self.tenant(), exchange);
         let target = queue_address(self.tenant(), &name);
         let arguments = Arguments { table, thing: "" };
@@ -115,10 +163,18 @@ impl Request<'_> {
         let wants_last_values = bound && arguments.wants_last_values();
         let arguments = arguments.neutral();
         let to_queue = BindTo::Queue(&target);
-        let spec = BindSpec { exchange: &source, to: to_queue, key: &key, arguments: &arguments };
+        let spec = BindSpec {
+            exchange: &source,
+            to: to_queue,
+            key: &key,
+            arguments: &arguments,
+        };
         let mut done = self.set_binding(&spec, bound);
         if wants_last_values && done.is_ok() {
-            done = self.kernel.recall(self.session, &target, &source, &key, self.now, self.links).map(drop);
+            done = self
+                .kernel
+                .recall(self.session, &target, &source, &key, self.now, self.links)
+                .map(drop);
         }
         done.map_err(|refusal| match refusal {
             Refusal::NoExchange => self.about_exchange(exchange, "read").fault(refusal),
@@ -129,7 +185,9 @@ impl Request<'_> {
     pub(super) fn purge_queue(&mut self, purge: &Purge<'_>) -> Result<(), Fault> {
         let name = self.queue_name(purge.queue)?;
         let address = queue_address(self.tenant(), &name);
-        let purged = self.kernel.purge_queue(self.session, &address, self.now, self.links);
+        let purged = self
+            .kernel
+            .purge_queue(self.session, &address, self.now, self.links);
         let count = purged.map_err(|refusal| self.about_queue(&name, "read").fault(refusal))?;
         if !purge.no_wait {
             let message_count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -142,8 +200,19 @@ impl Request<'_> {
         let queue = names::in_one_line(delete.queue);
         let name = self.queue_name(&queue)?;
         let address = queue_address(self.tenant(), &name);
-        let Delete { if_unused, if_empty, .. } = *delete;
-        let deleted = self.kernel.delete_queue(self.session, &address, if_unused, if_empty, self.now, self.links);
+        let Delete {
+            if_unused,
+            if_empty,
+            ..
+        } = *delete;
+        let deleted = self.kernel.delete_queue(
+            self.session,
+            &address,
+            if_unused,
+            if_empty,
+            self.now,
+            self.links,
+        );
         let count = match deleted {
             Ok(count) => count,
             // What is not there needs no deleting.
@@ -163,17 +232,28 @@ impl Request<'_> {
             return Ok(Cow::Borrowed(name));
         }
         match self.channel() {
-            Some(channel) if !channel.queue_last.is_empty() => Ok(Cow::Owned(channel.queue_last.to_string())),
-            _ => Err(Fault::new(ReplyCode::NotFound, "no previously declared queue")),
+            Some(channel) if !channel.queue_last.is_empty() => {
+                Ok(Cow::Owned(channel.queue_last.to_string()))
+            }
+            _ => Err(Fault::new(
+                ReplyCode::NotFound,
+                "no previously declared queue",
+            )),
         }
     }
 
     /// Whether this is the pseudo queue, which is there for whoever asks, or one that stands behind it for somebody: a
     /// server may ask whether its client still waits.
     fn is_direct_reply(&self, name: &str) -> bool {
-        let Some(rest) = name.strip_prefix(names::DIRECT_REPLY) else { return false };
-        let is_there = || self.kernel.inspect_queue(self.session, &queue_address(self.tenant(), name));
-        rest.is_empty() || (rest.starts_with('.') && matches!(is_there(), Ok(_) | Err(Refusal::Locked)))
+        let Some(rest) = name.strip_prefix(names::DIRECT_REPLY) else {
+            return false;
+        };
+        let is_there = || {
+            self.kernel
+                .inspect_queue(self.session, &queue_address(self.tenant(), name))
+        };
+        rest.is_empty()
+            || (rest.starts_with('.') && matches!(is_there(), Ok(_) | Err(Refusal::Locked)))
     }
 }
 
@@ -186,18 +266,33 @@ pub(super) fn inequivalent_flag(what: &'static str, thing: &str, received: bool)
 }
 
 /// What exists was declared with another argument.
-fn inequivalent_term(what: &'static str, thing: &str, received: &QueueLimits, current: &QueueLimits) -> Fault {
+fn inequivalent_term(
+    what: &'static str,
+    thing: &str,
+    received: &QueueLimits,
+    current: &QueueLimits,
+) -> Fault {
     let name = argument_name(what);
     let whole = |value: &Option<String>| match value {
         None => "none".to_owned(),
         Some(value) => {
-            let kind = if value.bytes().all(|byte| byte.is_ascii_digit()) { "signedint" } else { "longstr" };
+            let kind = if value.bytes().all(|byte| byte.is_ascii_digit()) {
+                "signedint"
+            } else {
+                "longstr"
+            };
             format!("the value '{value}' of type '{kind}'")
         }
     };
     let words = match (term(name, received), term(name, current)) {
-        (Some(received), Some(current)) => format!("received '{received}' but current is '{current}'"),
-        (received, current) => format!("received {} but current is {}", whole(&received), whole(&current)),
+        (Some(received), Some(current)) => {
+            format!("received '{received}' but current is '{current}'")
+        }
+        (received, current) => format!(
+            "received {} but current is {}",
+            whole(&received),
+            whole(&current)
+        ),
     };
     Fault::precondition(format!("inequivalent arg '{name}' for {thing}: {words}"))
 }
@@ -211,10 +306,13 @@ fn term(name: &str, limits: &QueueLimits) -> Option<String> {
         "x-max-length" => limits.messages_max.map(|max| max.to_string()),
         "x-max-length-bytes" => limits.bytes_max.map(|max| max.to_string()),
         "x-overflow" => Some(arguments::overflow_name(limits.overflow).into()),
-        "x-dead-letter-exchange" => limits.dead_letter.as_ref().map(|letter| match address::place(&letter.exchange) {
-            Place::Exchange { name, .. } => name.into_owned(),
-            _ => letter.exchange.to_string(),
-        }),
+        "x-dead-letter-exchange" => limits
+            .dead_letter
+            .as_ref()
+            .map(|letter| match address::place(&letter.exchange) {
+                Place::Exchange { name, .. } => name.into_owned(),
+                _ => letter.exchange.to_string(),
+            }),
         "x-dead-letter-routing-key" => limits.dead_letter.as_ref()?.key.as_deref().map(Into::into),
         "x-max-priority" => (limits.priority_max > 0).then(|| limits.priority_max.to_string()),
         "x-single-active-consumer" => Some(limits.single_active.to_string()),

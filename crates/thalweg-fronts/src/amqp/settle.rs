@@ -23,9 +23,24 @@ impl Request<'_> {
     #[inline]
     fn settle(&mut self, tag: u64, multiple: bool, verdict: Verdict) -> Result<(), Fault> {
         let settled = if self.in_transaction() {
-            self.kernel.settle_in(self.session, u32::from(self.ch), self.ch, tag, multiple, verdict)
+            self.kernel.settle_in(
+                self.session,
+                u32::from(self.ch),
+                self.ch,
+                tag,
+                multiple,
+                verdict,
+            )
         } else {
-            self.kernel.settle_line(self.session, self.ch, tag, multiple, verdict, self.now, self.links)
+            self.kernel.settle_line(
+                self.session,
+                self.ch,
+                tag,
+                multiple,
+                verdict,
+                self.now,
+                self.links,
+            )
         };
         if settled == Settled::Unknown && !(tag == 0 && multiple) {
             return Err(Fault::precondition(format!("unknown delivery tag {tag}")));
@@ -38,7 +53,8 @@ impl Request<'_> {
         if !requeue {
             return Err(Fault::new(ReplyCode::NotImplemented, "requeue=false"));
         }
-        self.kernel.recover_line(self.session, self.ch, self.now, self.links);
+        self.kernel
+            .recover_line(self.session, self.ch, self.now, self.links);
         if is_answered {
             self.answer(&Method::BasicRecoverOk(RecoverOk));
         }
@@ -47,5 +63,9 @@ impl Request<'_> {
 }
 
 fn verdict(requeue: bool) -> Verdict {
-    if requeue { Verdict::Requeue } else { Verdict::Reject }
+    if requeue {
+        Verdict::Requeue
+    } else {
+        Verdict::Reject
+    }
 }

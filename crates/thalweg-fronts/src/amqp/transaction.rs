@@ -29,7 +29,9 @@ struct Mandatory {
 impl Request<'_> {
     pub(super) fn select_transactions(&mut self) -> Result<(), Fault> {
         let tx = u32::from(self.ch);
-        let Some(channel) = self.channel() else { return Ok(()) };
+        let Some(channel) = self.channel() else {
+            return Ok(());
+        };
         match channel.mode {
             Mode::Plain => {
                 channel.mode = Mode::Transaction(Box::default());
@@ -38,7 +40,9 @@ impl Request<'_> {
                 self.kernel.begin(self.session, tx);
             }
             Mode::Transaction(_) => {}
-            Mode::Confirm { .. } => return Err(Fault::precondition("cannot switch from confirm to tx mode")),
+            Mode::Confirm { .. } => {
+                return Err(Fault::precondition("cannot switch from confirm to tx mode"));
+            }
         }
         self.answer(&Method::TxSelectOk(tx::SelectOk));
         Ok(())
@@ -46,7 +50,9 @@ impl Request<'_> {
 
     /// Notes a publish.
     pub(super) fn gather(&mut self, publish: &Publish<'_>) {
-        let Some(transaction) = self.transaction() else { return };
+        let Some(transaction) = self.transaction() else {
+            return;
+        };
         if publish.mandatory {
             transaction.mandatory.push(Mandatory {
                 place: transaction.published,
@@ -71,20 +77,34 @@ impl Request<'_> {
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Fault> {
-        let Some(transaction) = self.transaction().map(std::mem::take) else { return Err(not_transactional()) };
+        let Some(transaction) = self.transaction().map(std::mem::take) else {
+            return Err(not_transactional());
+        };
         let tx = u32::from(self.ch);
         let committed = self.kernel.commit(self.session, tx, self.now, self.links);
         self.kernel.begin(self.session, tx);
-        let Some(outcomes) = committed else { return Err(not_transactional()) };
+        let Some(outcomes) = committed else {
+            return Err(not_transactional());
+        };
         if outcomes.contains(&Outcome::Denied) {
             return Err(self.about_exchange("", "write").fault(Refusal::Denied));
         }
-        for Mandatory { place, exchange, key, header, payload } in transaction.mandatory {
+        for Mandatory {
+            place,
+            exchange,
+            key,
+            header,
+            payload,
+        } in transaction.mandatory
+        {
             if outcomes.get(place) == Some(&Outcome::NoMatch) {
                 self.give_back(&exchange, &key, &header, &payload);
             }
         }
-        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Full | Outcome::Refused)) {
+        if outcomes
+            .iter()
+            .any(|outcome| matches!(outcome, Outcome::Full | Outcome::Refused))
+        {
             return Err(Fault::precondition("partial tx completion"));
         }
         self.answer(&Method::TxCommitOk(tx::CommitOk));

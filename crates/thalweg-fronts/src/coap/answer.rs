@@ -25,7 +25,13 @@ pub(super) const SHORT_SECS: u32 = 5;
 impl Answer {
     /// A success without a payload; an error has a diagnostic one: [`Answer::words`].
     pub(super) const fn of(code: Code) -> Self {
-        Answer { code, content_format: None, max_age_secs: None, location: Vec::new(), payload: Cow::Borrowed(&[]) }
+        Answer {
+            code,
+            content_format: None,
+            max_age_secs: None,
+            location: Vec::new(),
+            payload: Cow::Borrowed(&[]),
+        }
     }
 
     /// A code and what is the matter.
@@ -34,45 +40,78 @@ impl Answer {
             Cow::Borrowed(words) => Cow::Borrowed(words.as_bytes()),
             Cow::Owned(words) => Cow::Owned(words.into_bytes()),
         };
-        Answer { payload, ..Answer::of(code) }
+        Answer {
+            payload,
+            ..Answer::of(code)
+        }
     }
 
     /// A representation.
     pub(super) fn content(content_format: u16, payload: Vec<u8>) -> Self {
-        Answer { content_format: Some(content_format), payload: Cow::Owned(payload), ..Answer::of(Code::CONTENT) }
+        Answer {
+            content_format: Some(content_format),
+            payload: Cow::Owned(payload),
+            ..Answer::of(Code::CONTENT)
+        }
     }
 
     /// Try again in so many seconds.
     pub(super) fn later(code: Code, secs: u32, words: &'static str) -> Self {
-        Answer { max_age_secs: Some(secs), ..Answer::words(code, words) }
+        Answer {
+            max_age_secs: Some(secs),
+            ..Answer::words(code, words)
+        }
     }
 
     /// It is over its rate until `until`. RFC 8516
     pub(super) fn too_many(until: Time, now: Time) -> Self {
-        let secs = until.since(now).nanos().div_ceil(Span::from_secs(1).nanos());
+        let secs = until
+            .since(now)
+            .nanos()
+            .div_ceil(Span::from_secs(1).nanos());
         let secs = u32::try_from(secs).unwrap_or(u32::MAX).max(1);
-        Answer::later(Code::TOO_MANY_REQUESTS, secs, "you publish faster than you may")
+        Answer::later(
+            Code::TOO_MANY_REQUESTS,
+            secs,
+            "you publish faster than you may",
+        )
     }
 
     /// What a publisher is told; nothing if all is well.
     pub(super) fn of_outcome(outcome: Outcome) -> Option<Self> {
         match outcome {
             Outcome::Accepted | Outcome::NoMatch => None,
-            Outcome::Denied => Some(Answer::words(Code::FORBIDDEN, "the access rules do not allow it")),
-            Outcome::BadAddress => {
-                Some(Answer::words(Code::BAD_REQUEST, "the path is longer or deeper than an address may be"))
-            }
-            Outcome::Full => Some(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "the journal is full")),
-            Outcome::Refused => Some(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "a queue for it is full")),
+            Outcome::Denied => Some(Answer::words(
+                Code::FORBIDDEN,
+                "the access rules do not allow it",
+            )),
+            Outcome::BadAddress => Some(Answer::words(
+                Code::BAD_REQUEST,
+                "the path is longer or deeper than an address may be",
+            )),
+            Outcome::Full => Some(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                SHORT_SECS,
+                "the journal is full",
+            )),
+            Outcome::Refused => Some(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                SHORT_SECS,
+                "a queue for it is full",
+            )),
         }
     }
 
     /// A command about a queue was refused.
     pub(super) fn of_refusal(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::NoQueue | Refusal::NoExchange => Answer::words(Code::NOT_FOUND, "there is no such queue"),
+            Refusal::NoQueue | Refusal::NoExchange => {
+                Answer::words(Code::NOT_FOUND, "there is no such queue")
+            }
             Refusal::Denied => Answer::words(Code::FORBIDDEN, "the access rules do not allow it"),
-            Refusal::Locked | Refusal::InUse => Answer::words(Code::FORBIDDEN, "the queue is another's alone"),
+            Refusal::Locked | Refusal::InUse => {
+                Answer::words(Code::FORBIDDEN, "the queue is another's alone")
+            }
             Refusal::Full | Refusal::Short | Refusal::TooMany => {
                 Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "there is no room")
             }
@@ -85,7 +124,9 @@ impl Answer {
     /// What somebody is told who may not come in.
     pub(super) fn stay_out(why: LoginRefusal) -> Self {
         match why {
-            LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
+            LoginRefusal::Busy => {
+                Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in")
+            }
             LoginRefusal::BadUserOrPassword
             | LoginRefusal::NotAuthorized
             | LoginRefusal::ClientId
@@ -99,16 +140,29 @@ impl Answer {
     /// Shows the response to `respond`.
     pub(super) fn with_response<R>(&self, respond: impl FnOnce(&Response<'_>) -> R) -> R {
         let rest = [
-            self.content_format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
-            self.max_age_secs.map(|secs| (option::MAX_AGE, Value::Uint(secs))),
+            self.content_format
+                .map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
+            self.max_age_secs
+                .map(|secs| (option::MAX_AGE, Value::Uint(secs))),
         ];
         let code = self.code;
         if self.location.is_empty() && rest == [None, None] {
-            return respond(&Response { code, options: &[], payload: &self.payload });
+            return respond(&Response {
+                code,
+                options: &[],
+                payload: &self.payload,
+            });
         }
-        let location = self.location.iter().map(|level| (option::LOCATION_PATH, Value::Opaque(level.as_bytes())));
+        let location = self
+            .location
+            .iter()
+            .map(|level| (option::LOCATION_PATH, Value::Opaque(level.as_bytes())));
         let options: Vec<_> = location.chain(rest.into_iter().flatten()).collect();
-        respond(&Response { code, options: &options, payload: &self.payload })
+        respond(&Response {
+            code,
+            options: &options,
+            payload: &self.payload,
+        })
     }
 }
 

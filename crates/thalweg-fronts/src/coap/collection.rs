@@ -19,7 +19,11 @@ use thalweg_model::{Properties, Reliability, RetainOp};
 impl<S: Side> Handler<S> {
     /// A request to `/ps`.
     pub(super) fn on_collection(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
-        if !self.desk.and_then(|desk| scene.links.coap.desk(desk)).is_some_and(|desk| desk.is_known) {
+        if !self
+            .desk
+            .and_then(|desk| scene.links.coap.desk(desk))
+            .is_some_and(|desk| desk.is_known)
+        {
             return Err(not_yet());
         }
         match request.code {
@@ -30,13 +34,17 @@ impl<S: Side> Handler<S> {
             }
             Code::FETCH => {
                 check_format(request)?;
-                let filter = TopicFilter::decode(request.payload).map_err(|why| refused(Unplanned::Refused(why)))?;
+                let filter = TopicFilter::decode(request.payload)
+                    .map_err(|why| refused(Unplanned::Refused(why)))?;
                 let answer = self.list_topics(&filter, request, scene)?;
                 self.respond(request.exchange, &answer, scene.now);
                 Ok(())
             }
             Code::POST => self.make_topic(request, scene),
-            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "topics are listed by GET or FETCH and made by POST")),
+            _ => Err(Answer::words(
+                Code::METHOD_NOT_ALLOWED,
+                "topics are listed by GET or FETCH and made by POST",
+            )),
         }
     }
 
@@ -48,25 +56,41 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Result<Answer, Answer> {
         if accept(&request.options).is_some_and(|format| format != LINK_FORMAT) {
-            return Err(Answer::words(Code::NOT_ACCEPTABLE, "the list is application/link-format (40)"));
+            return Err(Answer::words(
+                Code::NOT_ACCEPTABLE,
+                "the list is application/link-format (40)",
+            ));
         }
         let queries = queries(request);
-        let wants_data =
-            queries.iter().any(|query| query.name() == "rt" && query.matches("", [("rt", pubsub::RT_DATA)]));
+        let wants_data = queries
+            .iter()
+            .any(|query| query.name() == "rt" && query.matches("", [("rt", pubsub::RT_DATA)]));
         let wants_topics = !queries.iter().any(|query| query.name() == "rt")
-            || queries.iter().any(|query| query.name() == "rt" && query.matches("", [("rt", pubsub::RT_TOPIC)]));
+            || queries
+                .iter()
+                .any(|query| query.name() == "rt" && query.matches("", [("rt", pubsub::RT_TOPIC)]));
         let mut list = Vec::new();
         let mut writer = LinkWriter::new(&mut list);
         let mut count = 0;
         let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
-            return Err(Answer::later(Code::SERVICE_UNAVAILABLE, 1, "topics are not known yet"));
+            return Err(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                1,
+                "topics are not known yet",
+            ));
         };
         for (id, topic) in desk.topics.matching(filter) {
             if !may_see(topic, &desk.topics.kept_at(id), request.session, scene) {
                 continue;
             }
             let path = format!("/ps/{id}");
-            let links = [(wants_topics, &*path), (wants_data && topic.address.is_some(), &*topic.configuration.data)];
+            let links = [
+                (wants_topics, &*path),
+                (
+                    wants_data && topic.address.is_some(),
+                    &*topic.configuration.data,
+                ),
+            ];
             for (_, target) in links.into_iter().filter(|(is_wanted, _)| *is_wanted) {
                 let fits = |query: &Filter<'_>| query.name() != "href" || query.matches(target, []);
                 if count < self.settings.list_max && queries.iter().all(fits) {
@@ -82,13 +106,22 @@ impl<S: Side> Handler<S> {
     fn make_topic(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         check_format(request)?;
         self.check_rate(request, scene.now)?;
-        let configuration = Configuration::decode(request.payload).map_err(|why| refused(Unplanned::Refused(why)))?;
-        let Some(desk_id) = self.desk else { return Err(not_yet()) };
-        let Some(desk) = scene.links.coap.desk(desk_id) else { return Err(not_yet()) };
+        let configuration = Configuration::decode(request.payload)
+            .map_err(|why| refused(Unplanned::Refused(why)))?;
+        let Some(desk_id) = self.desk else {
+            return Err(not_yet());
+        };
+        let Some(desk) = scene.links.coap.desk(desk_id) else {
+            return Err(not_yet());
+        };
         let now_secs = unix_secs(scene.now);
-        let (id, configuration) =
-            desk.topics.plan(configuration, self.settings.topics_max, now_secs).map_err(refused)?;
-        let data = super::data_uri::DataUri::read(&configuration.data, &desk.tenant).ok().and_then(|uri| uri.here());
+        let (id, configuration) = desk
+            .topics
+            .plan(configuration, self.settings.topics_max, now_secs)
+            .map_err(refused)?;
+        let data = super::data_uri::DataUri::read(&configuration.data, &desk.tenant)
+            .ok()
+            .and_then(|uri| uri.here());
         let kept_at = desk.topics.kept_at(id);
         if let Some(data) = &data
             && !scene.kernel.may(request.session, Permission::Publish, data)
@@ -101,22 +134,42 @@ impl<S: Side> Handler<S> {
         self.note(id, &encoded, scene);
         if let (Some(first), Some(data)) = (&configuration.initialize, &data) {
             let format = configuration.content_format;
-            let content_type = format.map(|format| super::representation::media_type_of(format).into());
-            let properties = Properties { content_type, ..Properties::default() };
+            let content_type =
+                format.map(|format| super::representation::media_type_of(format).into());
+            let properties = Properties {
+                content_type,
+                ..Properties::default()
+            };
             let draft = bare(data, first, RetainOp::Set, Reliability::AtLeastOnce);
-            let draft = Draft { properties: Some(&properties), ..draft };
+            let draft = Draft {
+                properties: Some(&properties),
+                ..draft
+            };
             batch = batch.max(self.publish(request.identity, request.session, draft, scene)?);
         }
         let location = vec!["ps".into(), id.as_str().into()];
-        let answer = Answer { code: Code::CREATED, location, ..Answer::content(pubsub::CONTENT_FORMAT, encoded) };
+        let answer = Answer {
+            code: Code::CREATED,
+            location,
+            ..Answer::content(pubsub::CONTENT_FORMAT, encoded)
+        };
         self.finish(request.exchange, answer, batch, scene);
         Ok(())
     }
 
     /// A request to `/ps/<id>` of a topic that there is.
-    pub(super) fn on_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
-        let Some(desk_id) = self.desk else { return Err(not_yet()) };
-        let Some(desk) = scene.links.coap.desk(desk_id) else { return Err(not_yet()) };
+    pub(super) fn on_topic(
+        &mut self,
+        id: TopicId,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        let Some(desk_id) = self.desk else {
+            return Err(not_yet());
+        };
+        let Some(desk) = scene.links.coap.desk(desk_id) else {
+            return Err(not_yet());
+        };
         let Some(topic) = desk.topics.get(id) else {
             return Err(Answer::words(Code::NOT_FOUND, "there is no such topic"));
         };
@@ -126,15 +179,21 @@ impl<S: Side> Handler<S> {
             return Err(forbidden());
         }
         if accept(&request.options).is_some_and(|format| format != pubsub::CONTENT_FORMAT) {
-            return Err(Answer::words(Code::NOT_ACCEPTABLE, "a topic is application/core-pubsub+cbor (606)"));
+            return Err(Answer::words(
+                Code::NOT_ACCEPTABLE,
+                "a topic is application/core-pubsub+cbor (606)",
+            ));
         }
         let selection = match request.code {
             Code::GET => Selection::ALL,
             Code::FETCH => {
                 check_format(request)?;
-                Selection::decode(request.payload).map_err(|why| refused(Unplanned::Refused(why)))?
+                Selection::decode(request.payload)
+                    .map_err(|why| refused(Unplanned::Refused(why)))?
             }
-            Code::POST | Code::PUT => return self.change_topic(id, Change::Replace, &kept_at, request, scene),
+            Code::POST | Code::PUT => {
+                return self.change_topic(id, Change::Replace, &kept_at, request, scene);
+            }
             Code::IPATCH => return self.change_topic(id, Change::Patch, &kept_at, request, scene),
             Code::DELETE => return self.delete_topic(id, request, scene),
             _ => {
@@ -146,7 +205,11 @@ impl<S: Side> Handler<S> {
         };
         let mut encoded = Vec::new();
         topic.configuration.encode_selected(selection, &mut encoded);
-        self.respond(request.exchange, &Answer::content(pubsub::CONTENT_FORMAT, encoded), scene.now);
+        self.respond(
+            request.exchange,
+            &Answer::content(pubsub::CONTENT_FORMAT, encoded),
+            scene.now,
+        );
         Ok(())
     }
 
@@ -160,9 +223,17 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Done {
         check_format(request)?;
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else { return Err(not_yet()) };
-        let becomes = desk.topics.plan_change(id, how, request.payload, unix_secs(scene.now)).map_err(refused)?;
-        if let Some(data) = desk.topics.get(id).and_then(|topic| topic.address.as_deref())
+        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
+            return Err(not_yet());
+        };
+        let becomes = desk
+            .topics
+            .plan_change(id, how, request.payload, unix_secs(scene.now))
+            .map_err(refused)?;
+        if let Some(data) = desk
+            .topics
+            .get(id)
+            .and_then(|topic| topic.address.as_deref())
             && !scene.kernel.may(request.session, Permission::Publish, data)
         {
             return Err(forbidden());
@@ -171,14 +242,19 @@ impl<S: Side> Handler<S> {
         becomes.encode(&mut encoded);
         let batch = self.keep_configuration(kept_at, &encoded, request, scene)?;
         self.note(id, &encoded, scene);
-        let answer = Answer { code: Code::CHANGED, ..Answer::content(pubsub::CONTENT_FORMAT, encoded) };
+        let answer = Answer {
+            code: Code::CHANGED,
+            ..Answer::content(pubsub::CONTENT_FORMAT, encoded)
+        };
         self.finish(request.exchange, answer, batch, scene);
         Ok(())
     }
 
     /// Draft §2.5.5: the data go, too, and who observes them is told.
     fn delete_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
-        let Some(desk) = self.desk else { return Err(not_yet()) };
+        let Some(desk) = self.desk else {
+            return Err(not_yet());
+        };
         let Scene { now, kernel, links } = scene;
         match Desk::delete(links, desk, id, request.session, *now, kernel) {
             Ok(batch) => {
@@ -216,7 +292,11 @@ impl<S: Side> Handler<S> {
 
 /// Whether a peer may see a topic: whoever may read its data may.
 fn may_see(topic: &Topic, kept_at: &str, session: SessionId, scene: &Scene<'_>) -> bool {
-    scene.kernel.may(session, Permission::Subscribe, topic.address.as_deref().unwrap_or(kept_at))
+    scene.kernel.may(
+        session,
+        Permission::Subscribe,
+        topic.address.as_deref().unwrap_or(kept_at),
+    )
 }
 
 /// Configurations come as what the draft calls them, or as CBOR, or without a word.
@@ -232,15 +312,20 @@ fn check_format(request: &Request<'_>) -> Result<(), Answer> {
 
 /// The filters of a request's query.
 pub(super) fn queries<'r>(request: &Request<'r>) -> Vec<Filter<'r>> {
-    let queries = request.options.all(option::URI_QUERY).filter_map(|query| std::str::from_utf8(query).ok());
+    let queries = request
+        .options
+        .all(option::URI_QUERY)
+        .filter_map(|query| std::str::from_utf8(query).ok());
     queries.filter_map(Filter::parse).collect()
 }
 
 fn refused(why: Unplanned) -> Answer {
     match why {
-        Unplanned::Full => {
-            Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "there are as many topics as there may be")
-        }
+        Unplanned::Full => Answer::later(
+            Code::SERVICE_UNAVAILABLE,
+            SHORT_SECS,
+            "there are as many topics as there may be",
+        ),
         why => Answer::words(why.code(), why.to_string()),
     }
 }

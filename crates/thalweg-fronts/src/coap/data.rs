@@ -36,22 +36,48 @@ impl<S: Side> Handler<S> {
         match (request.code, address) {
             (Code::FETCH, _) => self.list(address, &wishes, request, scene),
             (Code::GET, None) => self.list(None, &wishes, request, scene),
-            (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, scene),
-            (_, None) => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "all data are listed by GET or FETCH")),
+            (Code::GET, _) if wishes.filter.is_some() => {
+                self.list(address, &wishes, request, scene)
+            }
+            (_, None) => Err(Answer::words(
+                Code::METHOD_NOT_ALLOWED,
+                "all data are listed by GET or FETCH",
+            )),
             // What an empty path names: an empty level alone is no address.
-            (_, Some("")) => Err(Answer::words(Code::BAD_REQUEST, "an address has at least one character")),
-            (Code::GET, Some(address)) if request.observes => self.register(address, &wishes, request, scene),
+            (_, Some("")) => Err(Answer::words(
+                Code::BAD_REQUEST,
+                "an address has at least one character",
+            )),
+            (Code::GET, Some(address)) if request.observes => {
+                self.register(address, &wishes, request, scene)
+            }
             (Code::GET, Some(address)) => self.get(address, request, scene),
-            (Code::PUT | Code::POST, Some(address)) => self.put(address, style, &wishes, request, scene),
+            (Code::PUT | Code::POST, Some(address)) => {
+                self.put(address, style, &wishes, request, scene)
+            }
             (Code::DELETE, Some(address)) => self.delete(address, &wishes, request, scene),
-            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "data knows GET, FETCH, PUT, POST and DELETE")),
+            _ => Err(Answer::words(
+                Code::METHOD_NOT_ALLOWED,
+                "data knows GET, FETCH, PUT, POST and DELETE",
+            )),
         }
     }
 
     /// Asks for the last value.
-    pub(super) fn get(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn get(
+        &mut self,
+        address: &str,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
         let ask = Ask::read(&request.options, self.topic_format(address, scene));
-        let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask }, scene.now)?;
+        let ticket = self.wait(
+            Waiting::Get {
+                exchange: request.exchange,
+                ask,
+            },
+            scene.now,
+        )?;
         self.read(ticket, request.session, address, scene)
     }
 
@@ -61,7 +87,13 @@ impl<S: Side> Handler<S> {
         desk.topics.at(address)?.configuration.content_format
     }
 
-    fn read(&mut self, ticket: Ticket, session: SessionId, address: &str, scene: &mut Scene<'_>) -> Done {
+    fn read(
+        &mut self,
+        ticket: Ticket,
+        session: SessionId,
+        address: &str,
+        scene: &mut Scene<'_>,
+    ) -> Done {
         let Scene { now, kernel, links } = scene;
         if kernel.read_last_value(session, self.link, ticket, address, *now, *links) {
             return Ok(());
@@ -81,7 +113,12 @@ impl<S: Side> Handler<S> {
         let is_kept = match reserved(address) {
             Reserved::No => wishes.retain.unwrap_or(style == Style::Data),
             Reserved::Passes => false,
-            Reserved::ReadOnly => return Err(Answer::words(Code::FORBIDDEN, "the address is the broker's own")),
+            Reserved::ReadOnly => {
+                return Err(Answer::words(
+                    Code::FORBIDDEN,
+                    "the address is the broker's own",
+                ));
+            }
         };
         self.check_rate(request, scene.now)?;
         let format = content_format(request);
@@ -96,7 +133,11 @@ impl<S: Side> Handler<S> {
             self.memo.1.content_type = format.map(|format| media_type_of(format).into());
         }
         let reliability = reliability_of(wishes, request);
-        let retain = if is_kept { RetainOp::Set } else { RetainOp::None };
+        let retain = if is_kept {
+            RetainOp::Set
+        } else {
+            RetainOp::None
+        };
         let expires_in = expiry_of(wishes, request);
         let condition = Condition::read(&request.options);
         if let Some(condition) = condition {
@@ -116,9 +157,15 @@ impl<S: Side> Handler<S> {
             return self.decide(put, request, scene);
         }
         let is_first_asked = is_kept && !self.known.contains(&self.known_key(address));
-        let asked = if is_first_asked { self.ask_whether_first(address, request, scene) } else { None };
+        let asked = if is_first_asked {
+            self.ask_whether_first(address, request, scene)
+        } else {
+            None
+        };
         let memo = format.map(|_| std::mem::take(&mut self.memo));
-        let properties = of_few.as_ref().or(memo.as_ref().map(|(_, properties)| properties));
+        let properties = of_few
+            .as_ref()
+            .or(memo.as_ref().map(|(_, properties)| properties));
         let draft = Draft {
             address,
             payload: request.payload,
@@ -142,25 +189,49 @@ impl<S: Side> Handler<S> {
     fn check_topic(&self, address: &str, format: Option<u16>, scene: &Scene<'_>) -> Done {
         let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
         match desk.and_then(|desk| desk.topics.at(address)) {
-            Some(topic) if topic.configuration.content_format.is_some_and(|wanted| Some(wanted) != format) => Err(
-                Answer::words(Code::UNSUPPORTED_CONTENT_FORMAT, "the topic of this address has another Content-Format"),
-            ),
-            None if !self.settings.auto_create && desk.is_none_or(|desk| !desk.is_known) => Err(not_yet()),
-            None if !self.settings.auto_create => {
-                Err(Answer::words(Code::NOT_FOUND, "there is no topic with this address: create it at /ps"))
+            Some(topic)
+                if topic
+                    .configuration
+                    .content_format
+                    .is_some_and(|wanted| Some(wanted) != format) =>
+            {
+                Err(Answer::words(
+                    Code::UNSUPPORTED_CONTENT_FORMAT,
+                    "the topic of this address has another Content-Format",
+                ))
             }
+            None if !self.settings.auto_create && desk.is_none_or(|desk| !desk.is_known) => {
+                Err(not_yet())
+            }
+            None if !self.settings.auto_create => Err(Answer::words(
+                Code::NOT_FOUND,
+                "there is no topic with this address: create it at /ps",
+            )),
             _ => Ok(()),
         }
     }
 
     /// Asks for the value that there is before a publish: whether that creates one is known by the answer.
     #[cold]
-    fn ask_whether_first(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Option<Ticket> {
+    fn ask_whether_first(
+        &mut self,
+        address: &str,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Option<Ticket> {
         let key = self.known_key(address);
-        let ticket =
-            self.waiting.insert(Waiting::Created { exchange: request.exchange, batch: None, key }, scene.now)?;
+        let ticket = self.waiting.insert(
+            Waiting::Created {
+                exchange: request.exchange,
+                batch: None,
+                key,
+            },
+            scene.now,
+        )?;
         // Who may not read is told that it has changed.
-        self.read(ticket, request.session, address, scene).is_ok().then_some(ticket)
+        self.read(ticket, request.session, address, scene)
+            .is_ok()
+            .then_some(ticket)
     }
 
     /// Publishes; the batch that the answer must wait for, or why it was not done.
@@ -188,7 +259,10 @@ impl<S: Side> Handler<S> {
         if is_exactly_once {
             self.ticket_last = self.ticket_last.wrapping_add(1).max(1);
         }
-        let draft = Draft { ticket: if is_exactly_once { self.ticket_last } else { 0 }, ..draft };
+        let draft = Draft {
+            ticket: if is_exactly_once { self.ticket_last } else { 0 },
+            ..draft
+        };
         links.take_hold();
         let published = kernel.publish(session, draft, *now, *links);
         if is_exactly_once {
@@ -233,18 +307,34 @@ impl<S: Side> Handler<S> {
     /// Does a request, or not, when the value that there is is known. Another shard's publisher can come in between.
     fn decide(&mut self, put: KeptPut, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let address = put.address.clone();
-        let waiting = Waiting::Condition { exchange: request.exchange, put: Box::new(put) };
+        let waiting = Waiting::Condition {
+            exchange: request.exchange,
+            put: Box::new(put),
+        };
         let ticket = self.wait(waiting, scene.now)?;
         self.read(ticket, request.session, &address, scene)
     }
 
-    fn delete(&mut self, address: &str, wishes: &Wishes<'_>, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn delete(
+        &mut self,
+        address: &str,
+        wishes: &Wishes<'_>,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
         if reserved(address) != Reserved::No {
-            return Err(Answer::words(Code::FORBIDDEN, "the address keeps no value of yours"));
+            return Err(Answer::words(
+                Code::FORBIDDEN,
+                "the address keeps no value of yours",
+            ));
         }
         self.check_rate(request, scene.now)?;
         let stamp = stamp::read(wishes.stamp, scene.kernel);
-        let reliability = if request.confirmable { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+        let reliability = if request.confirmable {
+            Reliability::AtLeastOnce
+        } else {
+            Reliability::AtMostOnce
+        };
         if let Some(condition) = Condition::read(&request.options) {
             let put = KeptPut {
                 identity: request.identity.0,
@@ -262,22 +352,40 @@ impl<S: Side> Handler<S> {
         }
         let key = self.known_key(address);
         self.known.remove(&key);
-        let draft = Draft { stamp, ..bare(address, &[], RetainOp::Clear, reliability) };
+        let draft = Draft {
+            stamp,
+            ..bare(address, &[], RetainOp::Clear, reliability)
+        };
         let batch = self.publish(request.identity, request.session, draft, scene)?;
         self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
         Ok(())
     }
 
     /// A value that was asked for is there, or is not.
-    pub(super) fn on_read(&mut self, ticket: Ticket, value: Option<Message>, scene: &mut Scene<'_>) {
+    pub(super) fn on_read(
+        &mut self,
+        ticket: Ticket,
+        value: Option<Message>,
+        scene: &mut Scene<'_>,
+    ) {
         match self.waiting.take(ticket) {
-            Some(Waiting::Get { exchange, ask }) => self.respond_with(exchange, &ask, value.as_ref(), scene.now),
-            Some(Waiting::Created { exchange, batch, key }) => {
+            Some(Waiting::Get { exchange, ask }) => {
+                self.respond_with(exchange, &ask, value.as_ref(), scene.now)
+            }
+            Some(Waiting::Created {
+                exchange,
+                batch,
+                key,
+            }) => {
                 if self.known.len() >= KNOWN_MAX {
                     self.known.clear();
                 }
                 self.known.insert(key);
-                let code = if value.is_some() { Code::CHANGED } else { Code::CREATED };
+                let code = if value.is_some() {
+                    Code::CHANGED
+                } else {
+                    Code::CREATED
+                };
                 self.finish(exchange, Answer::of(code), batch, scene);
             }
             Some(Waiting::Condition { exchange, put }) => {
@@ -297,7 +405,11 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Done {
         let representation = value.map(|value| Representation::of(value, 0, scene.now));
-        if put.condition.as_ref().is_some_and(|condition| !condition.holds(representation.as_ref())) {
+        if put
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition.holds(representation.as_ref()))
+        {
             return Err(Answer::words(
                 Code::PRECONDITION_FAILED,
                 "the value is not what If-Match or If-None-Match asks for",
@@ -322,11 +434,18 @@ impl<S: Side> Handler<S> {
     }
 
     /// Responds with a value as a GET wants it.
-    pub(super) fn respond_with(&mut self, exchange: ExchangeId, ask: &Ask, value: Option<&Message>, now: Time) {
+    pub(super) fn respond_with(
+        &mut self,
+        exchange: ExchangeId,
+        ask: &Ask,
+        value: Option<&Message>,
+        now: Time,
+    ) {
         let Some(value) = value else {
             return self.respond(exchange, &no_value(), now);
         };
-        let shown = Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
+        let shown =
+            Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
         if !ask.accepts(shown.content_format) {
             return self.respond(exchange, &other_format(), now);
         }
@@ -334,8 +453,20 @@ impl<S: Side> Handler<S> {
         let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];
         let count = shown.write(is_known, &mut options);
         let options = options.get(..count).unwrap_or_default();
-        let (code, payload) = if is_known { (Code::VALID, &[][..]) } else { (Code::CONTENT, value.payload()) };
-        self.side.respond(exchange, &Response { code, options, payload }, now);
+        let (code, payload) = if is_known {
+            (Code::VALID, &[][..])
+        } else {
+            (Code::CONTENT, value.payload())
+        };
+        self.side.respond(
+            exchange,
+            &Response {
+                code,
+                options,
+                payload,
+            },
+            now,
+        );
     }
 
     /// Lists last values: of what is below an address, or of what a filter matches.
@@ -363,20 +494,45 @@ impl<S: Side> Handler<S> {
         }
         let format = accept(&request.options).unwrap_or(content_format::LINK_FORMAT);
         if format != content_format::LINK_FORMAT && format != content_format::CBOR {
-            return Err(Answer::words(Code::NOT_ACCEPTABLE, "lists are application/link-format or application/cbor"));
+            return Err(Answer::words(
+                Code::NOT_ACCEPTABLE,
+                "lists are application/link-format or application/cbor",
+            ));
         }
-        let ticket = self.wait(Waiting::List { exchange: request.exchange, format }, scene.now)?;
+        let ticket = self.wait(
+            Waiting::List {
+                exchange: request.exchange,
+                format,
+            },
+            scene.now,
+        )?;
         let Scene { now, kernel, links } = scene;
         let max = self.settings.list_max;
-        if kernel.list_last_values(request.session, self.link, ticket, &filter, max, *now, *links) {
+        if kernel.list_last_values(
+            request.session,
+            self.link,
+            ticket,
+            &filter,
+            max,
+            *now,
+            *links,
+        ) {
             return Ok(());
         }
         self.waiting.take(ticket);
         Err(forbidden())
     }
 
-    pub(super) fn on_listed(&mut self, ticket: Ticket, values: &[Message], _complete: bool, scene: &mut Scene<'_>) {
-        let Some(Waiting::List { exchange, format }) = self.waiting.take(ticket) else { return };
+    pub(super) fn on_listed(
+        &mut self,
+        ticket: Ticket,
+        values: &[Message],
+        _complete: bool,
+        scene: &mut Scene<'_>,
+    ) {
+        let Some(Waiting::List { exchange, format }) = self.waiting.take(ticket) else {
+            return;
+        };
         let list = match format {
             content_format::CBOR => cbor_list(values),
             _ => link_list(values, &self.settings.tenant).into_bytes(),
@@ -387,13 +543,21 @@ impl<S: Side> Handler<S> {
 
 impl Representation {
     /// Writes the options of a response that shows this; how many there are.
-    pub(super) fn write<'a>(&'a self, is_known: bool, options: &mut [(u16, Value<'a>); OPTIONS_MAX]) -> usize {
+    pub(super) fn write<'a>(
+        &'a self,
+        is_known: bool,
+        options: &mut [(u16, Value<'a>); OPTIONS_MAX],
+    ) -> usize {
         let format = self.content_format.filter(|_| !is_known);
         let wanted = [
             Some((option::ETAG, Value::Opaque(&self.etag))),
             format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
-            (self.max_age_secs != MAX_AGE_DEFAULT).then_some((option::MAX_AGE, Value::Uint(self.max_age_secs))),
-            self.stamp.as_ref().and_then(StampBytes::as_slice).map(|bytes| (STAMP_OPTION, Value::Opaque(bytes))),
+            (self.max_age_secs != MAX_AGE_DEFAULT)
+                .then_some((option::MAX_AGE, Value::Uint(self.max_age_secs))),
+            self.stamp
+                .as_ref()
+                .and_then(StampBytes::as_slice)
+                .map(|bytes| (STAMP_OPTION, Value::Opaque(bytes))),
         ];
         let mut count = 0;
         for (slot, option) in options.iter_mut().zip(wanted.into_iter().flatten()) {
@@ -405,7 +569,12 @@ impl Representation {
 }
 
 /// A publish of which nothing more is to be said.
-pub(super) fn bare<'d>(address: &'d str, payload: &'d [u8], retain: RetainOp, reliability: Reliability) -> Draft<'d> {
+pub(super) fn bare<'d>(
+    address: &'d str,
+    payload: &'d [u8],
+    retain: RetainOp,
+    reliability: Reliability,
+) -> Draft<'d> {
     Draft {
         address,
         payload,
@@ -426,7 +595,10 @@ pub(super) fn forbidden() -> Answer {
 
 /// What a request says that its payload is.
 pub(super) fn content_format(request: &Request<'_>) -> Option<u16> {
-    request.options.uint(option::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok())
+    request
+        .options
+        .uint(option::CONTENT_FORMAT)
+        .and_then(|format| u16::try_from(format).ok())
 }
 
 /// The values' resources as links.
@@ -435,14 +607,19 @@ fn link_list(values: &[Message], tenant: &str) -> String {
     in_tenant(tenant, "", &mut prefix);
     let mut list = String::new();
     for value in values {
-        let Some(address) = value.address().strip_prefix(&*prefix) else { continue };
+        let Some(address) = value.address().strip_prefix(&*prefix) else {
+            continue;
+        };
         if !list.is_empty() {
             list.push(',');
         }
         list.push('<');
         super::data_uri::write_data_uri(address, &mut list);
         list.push('>');
-        if let Some(format) = value.properties().and_then(super::representation::format_of) {
+        if let Some(format) = value
+            .properties()
+            .and_then(super::representation::format_of)
+        {
             list.push_str(&format!(";ct={format}"));
         }
     }
@@ -463,7 +640,10 @@ fn cbor_list(values: &[Message]) -> Vec<u8> {
         out.extend_from_slice(value.address().as_bytes());
         cbor_head(BYTES, value.payload().len(), &mut out);
         out.extend_from_slice(value.payload());
-        match value.properties().and_then(super::representation::format_of) {
+        match value
+            .properties()
+            .and_then(super::representation::format_of)
+        {
             Some(format) => cbor_head(0, usize::from(format), &mut out),
             None => out.push(NULL),
         }

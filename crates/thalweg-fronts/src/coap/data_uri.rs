@@ -32,13 +32,18 @@ impl DataUri {
             return Ok(DataUri::Elsewhere);
         }
         let path = reference.strip_prefix('/').unwrap_or(reference);
-        let levels = path.strip_prefix(PATH).filter(|levels| !levels.is_empty()).ok_or(ELSEWHERE)?;
+        let levels = path
+            .strip_prefix(PATH)
+            .filter(|levels| !levels.is_empty())
+            .ok_or(ELSEWHERE)?;
         let mut address = String::with_capacity(reference.len());
         for (at, written) in levels.split('/').enumerate() {
             if at > 0 {
                 address.push('/');
             }
-            let level = decode_level(written).filter(|level| is_level(level)).ok_or(WRONG_PATH)?;
+            let level = decode_level(written)
+                .filter(|level| is_level(level))
+                .ok_or(WRONG_PATH)?;
             address.push_str(&write_level(&level));
         }
         if !may_hold_data(&address) {
@@ -92,7 +97,9 @@ pub(super) fn in_its_tenant(tenant: &str, address: &str) -> Box<str> {
 fn has_authority(reference: &str) -> bool {
     let scheme = reference.split_once(':').map_or("", |(scheme, _)| scheme);
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     is_scheme || reference.starts_with("//")
 }
 
@@ -155,15 +162,31 @@ mod tests {
             ("/ps/data/ps/data", "ps/data"),
             ("/ps/data/a:b", "a:b"),
         ] {
-            assert_eq!(DataUri::read(reference, ""), Ok(DataUri::Here(address.into())), "{reference}");
+            assert_eq!(
+                DataUri::read(reference, ""),
+                Ok(DataUri::Here(address.into())),
+                "{reference}"
+            );
         }
-        assert_eq!(DataUri::read("/ps/data/a/b", "blue"), Ok(DataUri::Here("$t@blue/a/b".into())));
+        assert_eq!(
+            DataUri::read("/ps/data/a/b", "blue"),
+            Ok(DataUri::Here("$t@blue/a/b".into()))
+        );
     }
 
     #[test]
     fn a_reference_with_a_server_is_somebody_elses() {
-        for reference in ["coap://host/ps/data/a", "coaps+tcp://[::1]:5684/x", "//host/ps/data/a", "http:x"] {
-            assert_eq!(DataUri::read(reference, ""), Ok(DataUri::Elsewhere), "{reference}");
+        for reference in [
+            "coap://host/ps/data/a",
+            "coaps+tcp://[::1]:5684/x",
+            "//host/ps/data/a",
+            "http:x",
+        ] {
+            assert_eq!(
+                DataUri::read(reference, ""),
+                Ok(DataUri::Elsewhere),
+                "{reference}"
+            );
         }
     }
 
@@ -197,7 +220,9 @@ mod tests {
             assert_eq!(DataUri::of_name(name), Some(name));
         }
         let long = "x".repeat(256);
-        for name in ["a/+", "a#", "$SYS", "a//b", "/a", "a/", "..", "a/./b", "a\0", &long] {
+        for name in [
+            "a/+", "a#", "$SYS", "a//b", "/a", "a/", "..", "a/./b", "a\0", &long,
+        ] {
             assert_eq!(DataUri::of_name(name), None, "{name:?}");
         }
     }

@@ -11,8 +11,8 @@ use crate::link::{Front, Links};
 use core::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, Observe, RelationId, Response,
-    ServerSide, SharedBody,
+    Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, Observe,
+    RelationId, Response, ServerSide, SharedBody,
 };
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId};
@@ -51,29 +51,59 @@ impl Side for DatagramSide {
         self.machine.respond(exchange, response, now, &mut self.out);
     }
 
-    fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool {
-        self.machine.respond_confirmed(exchange, cookie, response, now, &mut self.out)
+    fn respond_confirmed(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        response: &Response<'_>,
+        now: Time,
+    ) -> bool {
+        self.machine
+            .respond_confirmed(exchange, cookie, response, now, &mut self.out)
     }
 
     fn respond_later(&mut self, exchange: ExchangeId, now: Time) {
         self.machine.respond_later(exchange, now, &mut self.out);
     }
 
-    fn observe(&mut self, exchange: ExchangeId, cookie: u64, check: Option<Span>, now: Time) -> Option<u64> {
-        self.machine.observe(exchange, cookie, check, now).ok().map(RelationId::number)
+    fn observe(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        check: Option<Span>,
+        now: Time,
+    ) -> Option<u64> {
+        self.machine
+            .observe(exchange, cookie, check, now)
+            .ok()
+            .map(RelationId::number)
     }
 
     #[inline]
-    fn notify(&mut self, relation: u64, body: &Arc<SharedBody>, delivery: Delivery, now: Time) -> Notified {
-        self.machine.notify(RelationId::from_number(relation), body, delivery, now, &mut self.out)
+    fn notify(
+        &mut self,
+        relation: u64,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+        now: Time,
+    ) -> Notified {
+        self.machine.notify(
+            RelationId::from_number(relation),
+            body,
+            delivery,
+            now,
+            &mut self.out,
+        )
     }
 
     fn nothing_to_notify(&mut self, relation: u64) {
-        self.machine.nothing_to_notify(RelationId::from_number(relation));
+        self.machine
+            .nothing_to_notify(RelationId::from_number(relation));
     }
 
     fn end_observation(&mut self, relation: u64, last: Option<&Arc<SharedBody>>, now: Time) {
-        self.machine.end_observation(RelationId::from_number(relation), last, now, &mut self.out);
+        self.machine
+            .end_observation(RelationId::from_number(relation), last, now, &mut self.out);
     }
 
     fn has_room(&self) -> bool {
@@ -86,7 +116,10 @@ impl CoapFront {
     /// may do who are nobody in particular; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, seed: u64, anonymous: Option<Access>) -> Self {
         let machine = ServerSide::new(settings.machine.clone(), seed.rotate_left(17));
-        let side = DatagramSide { machine, out: Datagrams::new() };
+        let side = DatagramSide {
+            machine,
+            out: Datagrams::new(),
+        };
         CoapFront {
             handler: Handler::new(side, settings, seed, anonymous),
             stash: Vec::new(),
@@ -118,7 +151,10 @@ impl CoapFront {
     }
 
     pub(super) fn set_settings(&mut self, settings: Arc<CoapSettings>) {
-        self.handler.side.machine.set_settings(settings.machine.clone());
+        self.handler
+            .side
+            .machine
+            .set_settings(settings.machine.clone());
         self.handler.settings = settings;
     }
 
@@ -131,7 +167,11 @@ impl CoapFront {
     pub(super) fn poll_timeout(&self) -> Time {
         let side = &self.handler.side;
         // What is due waits for room, too.
-        let machine = if side.has_room() { side.machine.poll_timeout() } else { Time::NEVER };
+        let machine = if side.has_room() {
+            side.machine.poll_timeout()
+        } else {
+            Time::NEVER
+        };
         machine.min(self.handler.next_timeout()).min(self.sweep_at)
     }
 
@@ -180,20 +220,32 @@ impl CoapFront {
         if let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front)
             && front.handler.desk.is_none()
         {
-            CoapFront::with(links, id, now, kernel, |front, scene| front.handler.see_to_desk(scene));
+            CoapFront::with(links, id, now, kernel, |front, scene| {
+                front.handler.see_to_desk(scene)
+            });
             links.work(now, kernel);
         }
     }
 
     #[inline]
-    fn on_datagram(&mut self, from: SocketAddr, security: PeerSecurity<'_>, datagram: &[u8], scene: &mut Scene<'_>) {
+    fn on_datagram(
+        &mut self,
+        from: SocketAddr,
+        security: PeerSecurity<'_>,
+        datagram: &[u8],
+        scene: &mut Scene<'_>,
+    ) {
         if !is_request(datagram) {
             // Whoever acknowledges or rejects says nothing that depends on who it is.
             let DatagramSide { machine, out } = &mut self.handler.side;
             machine.handle_datagram(from, datagram, scene.now, out);
             return;
         }
-        let Some(identity) = self.handler.identities.find(security.identity(), &self.handler.settings) else {
+        let Some(identity) = self
+            .handler
+            .identities
+            .find(security.identity(), &self.handler.settings)
+        else {
             // As if it had been lost: there is no room to know who it is.
             self.handler.counts.dropped_waiting += 1;
             return;
@@ -202,16 +254,31 @@ impl CoapFront {
     }
 
     #[inline]
-    fn on_datagram_of(&mut self, identity: IdentityId, from: SocketAddr, datagram: &[u8], scene: &mut Scene<'_>) {
+    fn on_datagram_of(
+        &mut self,
+        identity: IdentityId,
+        from: SocketAddr,
+        datagram: &[u8],
+        scene: &mut Scene<'_>,
+    ) {
         let Scene { now, kernel, links } = scene;
         let now = *now;
-        let Handler { identities, settings, link, side, .. } = &mut self.handler;
+        let Handler {
+            identities,
+            settings,
+            link,
+            side,
+            ..
+        } = &mut self.handler;
         let session = match identities.standing(identity, *link, settings, now, kernel, links) {
             Standing::In(session) => Ok(session),
             Standing::Asked => return self.stash(identity, from, datagram),
             Standing::Out(why) => Err(why),
         };
-        let Some(Event::Request(event)) = side.machine.handle_datagram(from, datagram, now, &mut side.out) else {
+        let Some(Event::Request(event)) =
+            side.machine
+                .handle_datagram(from, datagram, now, &mut side.out)
+        else {
             return;
         };
         let mut relation = event.relation.map(|(_, cookie)| cookie);
@@ -222,7 +289,11 @@ impl CoapFront {
         }
         let session = match session {
             Ok(session) => session,
-            Err(why) => return self.handler.respond(event.exchange, &Answer::stay_out(why), now),
+            Err(why) => {
+                return self
+                    .handler
+                    .respond(event.exchange, &Answer::stay_out(why), now);
+            }
         };
         let request = Request {
             exchange: event.exchange,
@@ -242,7 +313,9 @@ impl CoapFront {
     /// A datagram waits until it is known who its sender is.
     fn stash(&mut self, identity: IdentityId, from: SocketAddr, datagram: &[u8]) {
         let settings = &self.handler.settings;
-        if self.stash.len() >= settings.waiting_max || self.stash_bytes + datagram.len() > settings.waiting_bytes_max {
+        if self.stash.len() >= settings.waiting_max
+            || self.stash_bytes + datagram.len() > settings.waiting_bytes_max
+        {
             // As if it had been lost.
             self.handler.counts.dropped_waiting += 1;
             return;
@@ -260,13 +333,22 @@ impl CoapFront {
         kernel: &mut Kernel,
     ) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
-            let Handler { identities, settings, link, .. } = &mut front.handler;
+            let Handler {
+                identities,
+                settings,
+                link,
+                ..
+            } = &mut front.handler;
             let Scene { now, kernel, links } = scene;
             if !identities.on_verdict(identity, answer, *link, settings, *now, kernel, links) {
                 return;
             }
-            let Some(who) = identities.find(identity, settings) else { return };
-            let (theirs, rest) = std::mem::take(&mut front.stash).into_iter().partition(|(of, ..)| *of == who);
+            let Some(who) = identities.find(identity, settings) else {
+                return;
+            };
+            let (theirs, rest) = std::mem::take(&mut front.stash)
+                .into_iter()
+                .partition(|(of, ..)| *of == who);
             front.stash = rest;
             let theirs: Vec<_> = theirs;
             for (_, from, datagram) in theirs {
@@ -277,7 +359,13 @@ impl CoapFront {
         });
     }
 
-    pub(super) fn on_peer_gone(links: &mut Links, id: LinkId, from: SocketAddr, now: Time, kernel: &mut Kernel) {
+    pub(super) fn on_peer_gone(
+        links: &mut Links,
+        id: LinkId,
+        from: SocketAddr,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
             front.handler.side.machine.peer_gone(from);
             front.forget_words(from);
@@ -296,7 +384,11 @@ impl CoapFront {
             *out = rest;
         }
         self.stash.retain(|(_, from, _)| *from != address);
-        self.stash_bytes = self.stash.iter().map(|(_, _, datagram)| datagram.len()).sum();
+        self.stash_bytes = self
+            .stash
+            .iter()
+            .map(|(_, _, datagram)| datagram.len())
+            .sum();
     }
 
     pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
@@ -359,12 +451,18 @@ impl CoapFront {
                         self.handler.counts.observers_lost += 1;
                     }
                     let identity = self.handler.forget_relation(cookie, scene);
-                    if let (ObservationEnd::Reset | ObservationEnd::Silent, Some(identity)) = (why, identity) {
-                        let Handler { identities, link, .. } = &mut self.handler;
+                    if let (ObservationEnd::Reset | ObservationEnd::Silent, Some(identity)) =
+                        (why, identity)
+                    {
+                        let Handler {
+                            identities, link, ..
+                        } = &mut self.handler;
                         identities.vanished(identity, *link, scene.now, scene.kernel, scene.links);
                     }
                 }
-                Notice::ResponseConfirmed { cookie } => self.handler.on_take_ended(cookie, true, scene),
+                Notice::ResponseConfirmed { cookie } => {
+                    self.handler.on_take_ended(cookie, true, scene)
+                }
                 Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, scene),
                 // Whoever would still answer finds nobody waiting.
                 Notice::ExchangeExpired { .. } => {}
@@ -376,7 +474,9 @@ impl CoapFront {
     }
 
     pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        CoapFront::with(links, id, now, kernel, |front, scene| front.handler.close(scene));
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            front.handler.close(scene)
+        });
     }
 }
 
@@ -417,11 +517,20 @@ mod tests {
             links.take_datagrams(id, &mut spare);
             spare.clear();
         }
-        assert_eq!(links.coap_counts(id).map(|counts| counts.observers), Some(u64::from(COUNT)));
-        let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front) else { panic!("it is there") };
+        assert_eq!(
+            links.coap_counts(id).map(|counts| counts.observers),
+            Some(u64::from(COUNT))
+        );
+        let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front) else {
+            panic!("it is there")
+        };
         let machine = front.handler.side.machine.bytes();
         let bytes = machine.total() + front.handler.relations.bytes();
         // The kernel's watch is 48 bytes more.
-        assert!(bytes / COUNT as usize <= 500, "{} bytes, {machine:?}", bytes / COUNT as usize);
+        assert!(
+            bytes / COUNT as usize <= 500,
+            "{} bytes, {machine:?}",
+            bytes / COUNT as usize
+        );
     }
 }

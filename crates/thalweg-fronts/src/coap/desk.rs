@@ -50,8 +50,13 @@ impl Shared {
 
     /// When the next topic ends.
     pub(super) fn next_expiry(&self) -> Time {
-        let ends = self.desks.iter().filter_map(|desk| desk.topics.next_expiry());
-        ends.min().map_or(Time::NEVER, |end| Time::from_secs(end).max(self.expire_from))
+        let ends = self
+            .desks
+            .iter()
+            .filter_map(|desk| desk.topics.next_expiry());
+        ends.min().map_or(Time::NEVER, |end| {
+            Time::from_secs(end).max(self.expire_from)
+        })
     }
 }
 
@@ -64,7 +69,12 @@ impl Desk {
     /// The desk of a tenant; opens it if there is none. Nothing if the kernel has no room for a session.
     pub(super) fn open(tenant: &str, nonce: u64, scene: &mut Scene<'_>) -> Option<DeskId> {
         let Scene { now, kernel, links } = scene;
-        if let Some(at) = links.coap.desks.iter().position(|desk| *desk.tenant == *tenant) {
+        if let Some(at) = links
+            .coap
+            .desks
+            .iter()
+            .position(|desk| *desk.tenant == *tenant)
+        {
             return Some(DeskId(at));
         }
         let link = links.open(Front::CoapDesk);
@@ -113,9 +123,15 @@ impl Desk {
             user: None,
             dialect: "CoAP (topics and answers)",
             known_as: None,
-            grants: Grants { publish_rate: Some(0), ..Grants::default() },
+            grants: Grants {
+                publish_rate: Some(0),
+                ..Grants::default()
+            },
         };
-        kernel.open_session(open, now, links).ok().map(|opened| opened.session)
+        kernel
+            .open_session(open, now, links)
+            .ok()
+            .map(|opened| opened.session)
     }
 
     fn filter(&self, of: &str) -> String {
@@ -127,9 +143,15 @@ impl Desk {
     /// Has everything come here that the desk is for. Topics that there are already are listed afterwards, the first time:
     /// last values that come with a subscription do not say which is the last.
     fn subscribe(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk(id) else { return };
+        let Some(desk) = links.coap.desk(id) else {
+            return;
+        };
         let session = desk.session;
-        let (topics, counts, replies) = (desk.filter(TOPICS), desk.filter("$ps/+/+"), format!("{}+", desk.replies));
+        let (topics, counts, replies) = (
+            desk.filter(TOPICS),
+            desk.filter("$ps/+/+"),
+            format!("{}+", desk.replies),
+        );
         let is_first = !desk.is_known;
         let wish = |(filter, last_values)| Wish {
             filter,
@@ -141,7 +163,11 @@ impl Desk {
             id: 0,
         };
         let never = LastValueWish::Never;
-        let of_topics = if is_first { never } else { LastValueWish::Always };
+        let of_topics = if is_first {
+            never
+        } else {
+            LastValueWish::Always
+        };
         let wishes = [(&*topics, of_topics), (&*counts, never), (&*replies, never)].map(wish);
         kernel.start(session, now, links);
         kernel.subscribe(session, 1, &wishes, now, links);
@@ -155,7 +181,10 @@ impl Desk {
     /// Whose answer comes at this address.
     fn call_of(&self, address: &str) -> Option<(LinkId, u64)> {
         let (link, call) = address.strip_prefix(&*self.replies)?.split_once('-')?;
-        Some((LinkId(u32::from_str_radix(link, 16).ok()?), u64::from_str_radix(call, 16).ok()?))
+        Some((
+            LinkId(u32::from_str_radix(link, 16).ok()?),
+            u64::from_str_radix(call, 16).ok()?,
+        ))
     }
 
     /// Handles what its session was told.
@@ -166,7 +195,9 @@ impl Desk {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(at) = links.coap.desks.iter().position(|desk| desk.link == id) else { return told.for_each(drop) };
+        let Some(at) = links.coap.desks.iter().position(|desk| desk.link == id) else {
+            return told.for_each(drop);
+        };
         for told in told {
             match told {
                 Told::Subscribed => {
@@ -174,14 +205,26 @@ impl Desk {
                         desk.is_open = true;
                         let (session, filter) = (desk.session, desk.filter(TOPICS));
                         if !desk.is_known {
-                            kernel.list_last_values(session, id, 0, &filter, usize::MAX, now, links);
+                            kernel.list_last_values(
+                                session,
+                                id,
+                                0,
+                                &filter,
+                                usize::MAX,
+                                now,
+                                links,
+                            );
                         }
                     }
                 }
-                Told::Listed { values, complete, .. } => {
+                Told::Listed {
+                    values, complete, ..
+                } => {
                     Desk::on_listed(links, DeskId(at), values, complete, now, kernel);
                 }
-                Told::Desk { message } => Desk::on_message(links, DeskId(at), message, &mut *kernel),
+                Told::Desk { message } => {
+                    Desk::on_message(links, DeskId(at), message, &mut *kernel)
+                }
                 Told::Disconnected => Desk::open_again(links, DeskId(at), now, kernel),
                 _ => {}
             }
@@ -198,10 +241,15 @@ impl Desk {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let Some(desk) = links.coap.desk_mut(id) else {
+            return;
+        };
         desk.is_known = true;
         let told_of = std::mem::take(&mut desk.told_of);
-        for message in values.into_iter().filter(|message| !told_of.contains(message.address())) {
+        for message in values
+            .into_iter()
+            .filter(|message| !told_of.contains(message.address()))
+        {
             Desk::on_message(links, id, message, kernel);
         }
         if !is_complete {
@@ -212,10 +260,15 @@ impl Desk {
 
     /// An operator has ended its session. Without one nobody here would learn of topics any more.
     fn open_again(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let Some(desk) = links.coap.desk_mut(id) else {
+            return;
+        };
         desk.is_open = false;
         let (link, nonce) = (desk.link, desk.nonce);
-        let tenant = links.coap.desk(id).map_or_else(Box::default, |desk| desk.tenant.clone());
+        let tenant = links
+            .coap
+            .desk(id)
+            .map_or_else(Box::default, |desk| desk.tenant.clone());
         if let Some(session) = Desk::open_session(&tenant, link, nonce, now, kernel, links)
             && let Some(desk) = links.coap.desk_mut(id)
         {
@@ -225,14 +278,18 @@ impl Desk {
     }
 
     fn on_message(links: &mut Links, id: DeskId, message: Message, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let Some(desk) = links.coap.desk_mut(id) else {
+            return;
+        };
         let address = message.address();
         if let Some((link, call)) = desk.call_of(address) {
             return links.coap.tell(link, Told::Reply { call, message });
         }
         let mut prefix = String::new();
         in_tenant(&desk.tenant, "$ps/", &mut prefix);
-        let Some(rest) = address.strip_prefix(&*prefix) else { return };
+        let Some(rest) = address.strip_prefix(&*prefix) else {
+            return;
+        };
         let payload = Some(message.payload()).filter(|payload| !payload.is_empty());
         match rest.split_once('/') {
             Some((topic, shard)) => {
@@ -265,11 +322,17 @@ impl Desk {
         topic: Option<TopicId>,
         kernel: &mut Kernel,
     ) {
-        let Some(desk) = links.coap.desk(id) else { return };
+        let Some(desk) = links.coap.desk(id) else {
+            return;
+        };
         let is_home = |address: &str| home(address, kernel.shards()) == kernel.shard();
         match applied {
             Applied::New => {
-                let (Some(id), Some(topic)) = (topic, topic.and_then(|topic| desk.topics.get(topic))) else { return };
+                let (Some(id), Some(topic)) =
+                    (topic, topic.and_then(|topic| desk.topics.get(topic)))
+                else {
+                    return;
+                };
                 let address = topic.address.clone();
                 if topic.configuration.max_subscribers.is_some() {
                     links.coap.for_all.push(ForAll::Counts(id));
@@ -284,7 +347,9 @@ impl Desk {
             }
             Applied::Changed => {
                 let limits = |topic: &TopicId| {
-                    desk.topics.get(*topic).is_some_and(|topic| topic.configuration.max_subscribers.is_some())
+                    desk.topics
+                        .get(*topic)
+                        .is_some_and(|topic| topic.configuration.max_subscribers.is_some())
                 };
                 // Those who came before there was a topic may have no seats.
                 if let Some(topic) = topic.filter(limits) {
@@ -297,12 +362,21 @@ impl Desk {
 
     /// Tells the other shards how many observers topics have here that limit them.
     pub(super) fn announce(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let Some(desk) = links.coap.desk_mut(id) else {
+            return;
+        };
         let session = desk.session;
         for (topic, count) in desk.topics.take_announcements() {
-            let Some(desk) = links.coap.desk(id) else { return };
+            let Some(desk) = links.coap.desk(id) else {
+                return;
+            };
             let (address, text) = (desk.topics.counted_at(topic), count.to_string());
-            let draft = bare(&address, text.as_bytes(), RetainOp::None, Reliability::AtMostOnce);
+            let draft = bare(
+                &address,
+                text.as_bytes(),
+                RetainOp::None,
+                Reliability::AtMostOnce,
+            );
             kernel.publish(session, draft, now, links);
         }
     }
@@ -310,7 +384,9 @@ impl Desk {
     /// Deletes topics whose time is over, as a peer would.
     pub(super) fn expire(links: &mut Links, now: Time, kernel: &mut Kernel) {
         for at in 0..links.coap.desks.len() {
-            let Some(desk) = links.coap.desks.get(at) else { return };
+            let Some(desk) = links.coap.desks.get(at) else {
+                return;
+            };
             let session = desk.session;
             let ended: Vec<TopicId> = desk.topics.expired(unix_secs(now)).collect();
             for topic in ended {
@@ -330,8 +406,13 @@ impl Desk {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Option<u64>, thalweg_kernel::Outcome> {
-        let Some(desk) = links.coap.desk(id) else { return Ok(None) };
-        let data = desk.topics.get(topic).and_then(|topic| topic.address.clone());
+        let Some(desk) = links.coap.desk(id) else {
+            return Ok(None);
+        };
+        let data = desk
+            .topics
+            .get(topic)
+            .and_then(|topic| topic.address.clone());
         let kept_at = desk.topics.kept_at(topic);
         let mut batch = None;
         for address in data.iter().chain([&kept_at]) {

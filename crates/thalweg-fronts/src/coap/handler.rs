@@ -89,7 +89,12 @@ pub(super) struct Handler<S: Side> {
 }
 
 impl<S: Side> Handler<S> {
-    pub(super) fn new(side: S, settings: Arc<CoapSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+    pub(super) fn new(
+        side: S,
+        settings: Arc<CoapSettings>,
+        nonce: u64,
+        anonymous: Option<Access>,
+    ) -> Self {
         Handler {
             side,
             settings,
@@ -131,7 +136,11 @@ impl<S: Side> Handler<S> {
         let done = match Resource::read(&request.options, &self.settings.tenant, &mut address) {
             Ok(_) if self.is_full() => {
                 self.counts.dropped_waiting += 1;
-                Err(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait"))
+                Err(Answer::later(
+                    Code::SERVICE_UNAVAILABLE,
+                    SHORT_SECS,
+                    "too many requests wait",
+                ))
             }
             Ok(resource) => self.dispatch(resource, &address, request, scene),
             Err(unreadable) => Err(unreadable.into()),
@@ -156,7 +165,11 @@ impl<S: Side> Handler<S> {
                 let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
                 match desk.and_then(|desk| desk.topics.find(id)).map(|(id, _)| id) {
                     Some(id) => self.on_topic(id, request, scene),
-                    None if TopicId::parse(id).is_some() && desk.is_none_or(|desk| !desk.is_known) => Err(not_yet()),
+                    None if TopicId::parse(id).is_some()
+                        && desk.is_none_or(|desk| !desk.is_known) =>
+                    {
+                        Err(not_yet())
+                    }
                     None => self.on_no_topic(address, request, scene),
                 }
             }
@@ -164,9 +177,10 @@ impl<S: Side> Handler<S> {
             Resource::Collection => self.on_collection(request, scene),
             Resource::Queue(name) => self.on_queue(name, request, scene),
             Resource::Rpc => self.on_rpc(address, request, scene),
-            Resource::Unknown => {
-                Err(Answer::words(Code::NOT_FOUND, "there is no such resource; /.well-known/core lists what there is"))
-            }
+            Resource::Unknown => Err(Answer::words(
+                Code::NOT_FOUND,
+                "there is no such resource; /.well-known/core lists what there is",
+            )),
         }
     }
 
@@ -197,17 +211,31 @@ impl<S: Side> Handler<S> {
 
     /// Asks the kernel something, to do `waiting` with the answer.
     pub(super) fn wait(&mut self, waiting: Waiting, now: Time) -> Result<Ticket, Answer> {
-        let full = || Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait");
+        let full = || {
+            Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                SHORT_SECS,
+                "too many requests wait",
+            )
+        };
         self.waiting.insert(waiting, now).ok_or_else(full)
     }
 
     /// Answers a request when that batch is safe, if it must wait for one.
-    pub(super) fn finish(&mut self, exchange: ExchangeId, answer: Answer, batch: Option<u64>, scene: &mut Scene<'_>) {
+    pub(super) fn finish(
+        &mut self,
+        exchange: ExchangeId,
+        answer: Answer,
+        batch: Option<u64>,
+        scene: &mut Scene<'_>,
+    ) {
         match batch.filter(|batch| *batch > scene.links.coap.completed) {
             None => self.respond(exchange, &answer, scene.now),
             Some(batch) => {
                 let at = match self.held.back() {
-                    Some((last, ..)) if *last > batch => self.held.partition_point(|(held, ..)| *held <= batch),
+                    Some((last, ..)) if *last > batch => {
+                        self.held.partition_point(|(held, ..)| *held <= batch)
+                    }
                     _ => self.held.len(),
                 };
                 self.held.insert(at, (batch, exchange, answer));
@@ -216,7 +244,11 @@ impl<S: Side> Handler<S> {
     }
 
     pub(super) fn respond(&mut self, exchange: ExchangeId, answer: &Answer, now: Time) {
-        debug_assert!(answer.code.is_success() || !answer.payload.is_empty(), "{} without a word", answer.code);
+        debug_assert!(
+            answer.code.is_success() || !answer.payload.is_empty(),
+            "{} without a word",
+            answer.code
+        );
         match answer.code.class() {
             4 => self.counts.refused += 1,
             5 => self.counts.failed += 1,
@@ -229,7 +261,11 @@ impl<S: Side> Handler<S> {
     pub(super) fn told(&mut self, told: Told, scene: &mut Scene<'_>) {
         match told {
             Told::Read { ticket, value } => self.on_read(ticket, value, scene),
-            Told::Listed { ticket, values, complete } => self.on_listed(ticket, &values, complete, scene),
+            Told::Listed {
+                ticket,
+                values,
+                complete,
+            } => self.on_listed(ticket, &values, complete, scene),
             Told::WatchReady { cookie, value } => self.on_watch_ready(cookie, value, scene),
             Told::WatchEnded { cookie, why } => self.on_watch_ended(cookie, why, scene),
             Told::Safe => self.on_safe(scene),
@@ -246,14 +282,17 @@ impl<S: Side> Handler<S> {
     /// Batches have become safe.
     fn on_safe(&mut self, scene: &mut Scene<'_>) {
         let completed = scene.links.coap.completed;
-        while let Some((_, exchange, answer)) = self.held.pop_front_if(|(batch, ..)| *batch <= completed) {
+        while let Some((_, exchange, answer)) =
+            self.held.pop_front_if(|(batch, ..)| *batch <= completed)
+        {
             self.respond(exchange, &answer, scene.now);
         }
     }
 
     /// Some sessions may have been ended, or their time may be over. Their watches end with them.
     pub(super) fn end_identities(&mut self, scene: &mut Scene<'_>) {
-        self.identities.take_ended(self.link, scene.now, scene.kernel, scene.links);
+        self.identities
+            .take_ended(self.link, scene.now, scene.kernel, scene.links);
     }
 
     /// When [`Handler::on_timeout`] wants to be called.
@@ -268,8 +307,19 @@ impl<S: Side> Handler<S> {
 
     /// Forgets what time has made worthless.
     pub(super) fn sweep(&mut self, scene: &mut Scene<'_>) {
-        let Handler { identities, settings, link, .. } = self;
-        identities.forget_unused(settings.session_idle, *link, scene.now, scene.kernel, scene.links);
+        let Handler {
+            identities,
+            settings,
+            link,
+            ..
+        } = self;
+        identities.forget_unused(
+            settings.session_idle,
+            *link,
+            scene.now,
+            scene.kernel,
+            scene.links,
+        );
         self.bodies.clear();
         self.rates.sweep(scene.now);
         self.waiting.sweep(scene.now);
@@ -285,7 +335,8 @@ impl<S: Side> Handler<S> {
 
     /// The link ends: so do its sessions, and with them their watches.
     pub(super) fn close(&mut self, scene: &mut Scene<'_>) {
-        self.identities.close_all(self.link, scene.now, scene.kernel, scene.links);
+        self.identities
+            .close_all(self.link, scene.now, scene.kernel, scene.links);
     }
 
     /// A name for an address that is short and hard to make another one have.

@@ -54,7 +54,14 @@ impl Links {
     }
 
     /// The answer to a [`LoginAsk::Proven`]; with `""`, to one that named nobody.
-    pub fn on_proven(&mut self, id: LinkId, identity: &str, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+    pub fn on_proven(
+        &mut self,
+        id: LinkId,
+        identity: &str,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         CoapFront::on_proven(self, id, identity, answer, now, kernel);
     }
 

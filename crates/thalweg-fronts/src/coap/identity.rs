@@ -70,8 +70,14 @@ struct Identity {
 enum State {
     Unknown,
     Asking,
-    Open { session: SessionId, client: Box<str> },
-    Refused { why: LoginRefusal, until: Time },
+    Open {
+        session: SessionId,
+        client: Box<str>,
+    },
+    Refused {
+        why: LoginRefusal,
+        until: Time,
+    },
 }
 
 /// Whether somebody may come in.
@@ -90,7 +96,13 @@ impl Identities {
         let nobody = Identity::new("".into());
         let mut by_name = HashMap::default();
         by_name.insert("".into(), NOBODY);
-        Identities { anonymous, by_name, known: vec![Some(nobody)], free: Vec::new(), nonce }
+        Identities {
+            anonymous,
+            by_name,
+            known: vec![Some(nobody)],
+            free: Vec::new(),
+            nonce,
+        }
     }
 
     /// The place of an identity; nothing if there are as many as there may be.
@@ -136,7 +148,9 @@ impl Identities {
         kernel: &mut Kernel,
         links: &mut Links,
     ) -> Standing {
-        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        let Some(identity) = self.get_mut(id) else {
+            return Standing::Out(LoginRefusal::Busy);
+        };
         identity.used = now;
         match &identity.state {
             State::Open { session, .. } if now < identity.expires => Standing::In(*session),
@@ -160,13 +174,32 @@ impl Identities {
         if id == NOBODY
             && let Some(access) = self.anonymous.clone()
         {
-            return self.open(id, None, access, Time::NEVER, link, settings, now, kernel, links);
+            return self.open(
+                id,
+                None,
+                access,
+                Time::NEVER,
+                link,
+                settings,
+                now,
+                kernel,
+                links,
+            );
         }
-        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        let Some(identity) = self.get_mut(id) else {
+            return Standing::Out(LoginRefusal::Busy);
+        };
         identity.state = State::Asking;
         let ask = match &*identity.name {
-            "" => LoginAsk::Password { client: "".into(), chosen: false, user: None, password: None },
-            name => LoginAsk::Proven { identity: name.into() },
+            "" => LoginAsk::Password {
+                client: "".into(),
+                chosen: false,
+                user: None,
+                password: None,
+            },
+            name => LoginAsk::Proven {
+                identity: name.into(),
+            },
         };
         links.ask_login(link, ask);
         Standing::Asked
@@ -184,19 +217,41 @@ impl Identities {
         kernel: &mut Kernel,
         links: &mut Links,
     ) -> bool {
-        let Some(&id) = self.by_name.get(identity) else { return false };
-        let Some(entry) = self.get_mut(id).filter(|entry| matches!(entry.state, State::Asking)) else { return false };
+        let Some(&id) = self.by_name.get(identity) else {
+            return false;
+        };
+        let Some(entry) = self
+            .get_mut(id)
+            .filter(|entry| matches!(entry.state, State::Asking))
+        else {
+            return false;
+        };
         match answer {
-            LoginAnswer::Allowed { user, access, expires, .. } => {
+            LoginAnswer::Allowed {
+                user,
+                access,
+                expires,
+                ..
+            } => {
                 let user = user.or_else(|| (!identity.is_empty()).then(|| identity.into()));
                 let expires = expires.unwrap_or(Time::NEVER);
-                self.open(id, user, access, expires, link, settings, now, kernel, links);
+                self.open(
+                    id, user, access, expires, link, settings, now, kernel, links,
+                );
             }
             // Nothing was begun that could go on.
             LoginAnswer::Continue { .. } => {
-                entry.state = State::Refused { why: LoginRefusal::BadMethod, until: now + REFUSAL };
+                entry.state = State::Refused {
+                    why: LoginRefusal::BadMethod,
+                    until: now + REFUSAL,
+                };
             }
-            LoginAnswer::Refused(why) => entry.state = State::Refused { why, until: now + REFUSAL },
+            LoginAnswer::Refused(why) => {
+                entry.state = State::Refused {
+                    why,
+                    until: now + REFUSAL,
+                }
+            }
         }
         true
     }
@@ -217,7 +272,10 @@ impl Identities {
         // Many strangers have one session: each has a rate elsewhere.
         let shared = id == NOBODY && settings.publish_rate.is_some();
         let client = kernel.unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
-        let name = self.get_mut(id).map(|identity| identity.name.clone()).filter(|name| !name.is_empty());
+        let name = self
+            .get_mut(id)
+            .map(|identity| identity.name.clone())
+            .filter(|name| !name.is_empty());
         let open = OpenSession {
             client: &client,
             link,
@@ -229,9 +287,17 @@ impl Identities {
             access,
             user: user.map(Into::into),
             dialect: "CoAP",
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &settings.tenant, name, claimed_in: None }),
+            known_as: name.as_deref().map(|name| KnownAs {
+                tenant: &settings.tenant,
+                name,
+                claimed_in: None,
+            }),
             grants: Grants {
-                publish_rate: if shared { Some(0) } else { settings.publish_rate },
+                publish_rate: if shared {
+                    Some(0)
+                } else {
+                    settings.publish_rate
+                },
                 safety: settings.safety,
                 ..Grants::default()
             },
@@ -239,17 +305,25 @@ impl Identities {
         let opened = kernel.open_session(open, now, links);
         // Nothing is said to the peer that would have to wait for the journal.
         links.take_hold();
-        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        let Some(identity) = self.get_mut(id) else {
+            return Standing::Out(LoginRefusal::Busy);
+        };
         match opened {
             Ok(opened) => {
                 identity.expires = expires;
-                identity.state = State::Open { session: opened.session, client };
+                identity.state = State::Open {
+                    session: opened.session,
+                    client,
+                };
                 kernel.start(opened.session, now, links);
                 Standing::In(opened.session)
             }
             Err(_) => {
                 let why = LoginRefusal::Busy;
-                identity.state = State::Refused { why, until: now + Span::from_secs(1) };
+                identity.state = State::Refused {
+                    why,
+                    until: now + Span::from_secs(1),
+                };
                 Standing::Out(why)
             }
         }
@@ -273,7 +347,9 @@ impl Identities {
     /// Until when an identity is over its rate, if it is.
     #[inline]
     pub(super) fn busy_until(&mut self, id: IdentityId, now: Time) -> Option<Time> {
-        self.get_mut(id).map(|identity| identity.busy_until).filter(|until| *until > now)
+        self.get_mut(id)
+            .map(|identity| identity.busy_until)
+            .filter(|until| *until > now)
     }
 
     /// Something needs the identity's session from now on.
@@ -300,8 +376,15 @@ impl Identities {
     ) -> Vec<IdentityId> {
         let mut ended = Vec::new();
         for (at, identity) in self.known.iter().enumerate() {
-            if let Some(Identity { state: State::Open { session, client }, expires, .. }) = identity
-                && (*expires <= now || kernel.client_of(*session).is_none_or(|name| **name != **client))
+            if let Some(Identity {
+                state: State::Open { session, client },
+                expires,
+                ..
+            }) = identity
+                && (*expires <= now
+                    || kernel
+                        .client_of(*session)
+                        .is_none_or(|name| **name != **client))
             {
                 ended.push(IdentityId(at as u32));
             }
@@ -323,8 +406,13 @@ impl Identities {
     ) {
         for at in 0..self.known.len() {
             let id = IdentityId(at as u32);
-            let Some(identity) = self.get_mut(id) else { continue };
-            if identity.users > 0 || now.since(identity.used) < idle || matches!(identity.state, State::Asking) {
+            let Some(identity) = self.get_mut(id) else {
+                continue;
+            };
+            if identity.users > 0
+                || now.since(identity.used) < idle
+                || matches!(identity.state, State::Asking)
+            {
                 continue;
             }
             self.close(id, Closing::Silent, link, now, kernel, links);
@@ -339,23 +427,59 @@ impl Identities {
 
     /// An observer of this identity does not answer any more: unless others are there, it is taken for gone. Whoever has
     /// only been away opens its session again.
-    pub(super) fn vanished(&mut self, id: IdentityId, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
-        if id != NOBODY && kernel.limits().presence && self.get_mut(id).is_some_and(|identity| identity.users == 0) {
+    pub(super) fn vanished(
+        &mut self,
+        id: IdentityId,
+        link: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) {
+        if id != NOBODY
+            && kernel.limits().presence
+            && self.get_mut(id).is_some_and(|identity| identity.users == 0)
+        {
             self.close(id, Closing::Silent, link, now, kernel, links);
         }
     }
 
     /// Closes all sessions.
-    pub(super) fn close_all(&mut self, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+    pub(super) fn close_all(
+        &mut self,
+        link: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) {
         for at in 0..self.known.len() {
-            self.close(IdentityId(at as u32), Closing::Cut, link, now, kernel, links);
+            self.close(
+                IdentityId(at as u32),
+                Closing::Cut,
+                link,
+                now,
+                kernel,
+                links,
+            );
         }
     }
 
-    fn close(&mut self, id: IdentityId, how: Closing, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
-        let Some(identity) = self.get_mut(id) else { return };
-        if let State::Open { session, client } = std::mem::replace(&mut identity.state, State::Unknown)
-            && kernel.client_of(session).is_some_and(|name| **name == *client)
+    fn close(
+        &mut self,
+        id: IdentityId,
+        how: Closing,
+        link: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) {
+        let Some(identity) = self.get_mut(id) else {
+            return;
+        };
+        if let State::Open { session, client } =
+            std::mem::replace(&mut identity.state, State::Unknown)
+            && kernel
+                .client_of(session)
+                .is_some_and(|name| **name == *client)
         {
             kernel.close_link(session, link, how, None, now, links);
         }
@@ -363,13 +487,24 @@ impl Identities {
 
     /// How many sessions are open.
     pub(super) fn open_count(&self) -> usize {
-        self.known.iter().flatten().filter(|identity| matches!(identity.state, State::Open { .. })).count()
+        self.known
+            .iter()
+            .flatten()
+            .filter(|identity| matches!(identity.state, State::Open { .. }))
+            .count()
     }
 }
 
 impl Identity {
     fn new(name: Box<str>) -> Self {
         let state = State::Unknown;
-        Identity { name, state, users: 0, used: Time::ZERO, busy_until: Time::ZERO, expires: Time::NEVER }
+        Identity {
+            name,
+            state,
+            users: 0,
+            used: Time::ZERO,
+            busy_until: Time::ZERO,
+            expires: Time::NEVER,
+        }
     }
 }

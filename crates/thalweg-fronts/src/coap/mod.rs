@@ -62,7 +62,13 @@ fn work(links: &mut Links, now: Time, kernel: &mut Kernel) {
         // Each front is called once for all that it was told.
         inbox.make_contiguous().sort_by_key(|(link, _)| *link);
         changed.sort_by_key(|(link, _)| *link);
-        hand_out(links, inbox.drain(..).peekable(), changed.drain(..).peekable(), now, kernel);
+        hand_out(
+            links,
+            inbox.drain(..).peekable(),
+            changed.drain(..).peekable(),
+            now,
+            kernel,
+        );
         links.coap.keep_buffers(inbox, changed);
     }
 }
@@ -75,12 +81,21 @@ fn hand_out(
     kernel: &mut Kernel,
 ) {
     let next = |of: Option<LinkId>, other: Option<LinkId>| of.into_iter().chain(other).min();
-    while let Some(id) = next(inbox.peek().map(|(id, _)| *id), changed.peek().map(|(id, _)| *id)) {
-        let told = std::iter::from_fn(|| inbox.next_if(|(link, _)| *link == id)).map(|(_, told)| told);
-        let changed = std::iter::from_fn(|| changed.next_if(|(link, _)| *link == id)).map(|(_, cookie)| cookie);
+    while let Some(id) = next(
+        inbox.peek().map(|(id, _)| *id),
+        changed.peek().map(|(id, _)| *id),
+    ) {
+        let told =
+            std::iter::from_fn(|| inbox.next_if(|(link, _)| *link == id)).map(|(_, told)| told);
+        let changed = std::iter::from_fn(|| changed.next_if(|(link, _)| *link == id))
+            .map(|(_, cookie)| cookie);
         match links.get(id).map(|link| &link.front) {
-            Some(Front::CoapDatagrams(_)) => CoapFront::on_told(links, id, told, changed, now, kernel),
-            Some(Front::CoapStream(_)) => CoapStreamFront::on_told(links, id, told, changed, now, kernel),
+            Some(Front::CoapDatagrams(_)) => {
+                CoapFront::on_told(links, id, told, changed, now, kernel)
+            }
+            Some(Front::CoapStream(_)) => {
+                CoapStreamFront::on_told(links, id, told, changed, now, kernel)
+            }
             Some(Front::CoapDesk) => {
                 changed.for_each(drop);
                 Desk::on_told(links, id, told, now, kernel);

@@ -55,18 +55,33 @@ impl<S: Side> Handler<S> {
         if self.relations.len() >= self.settings.observers_max {
             return self.get(address, request, scene);
         }
-        let Ok(seat) = self.take_seat(address, scene) else { return self.get(address, request, scene) };
-        let depth = wishes.queue.unwrap_or(self.settings.queue).clamp(1, self.settings.queue_max.max(1));
+        let Ok(seat) = self.take_seat(address, scene) else {
+            return self.get(address, request, scene);
+        };
+        let depth = wishes
+            .queue
+            .unwrap_or(self.settings.queue)
+            .clamp(1, self.settings.queue_max.max(1));
         let notify = match wishes.qos {
             None => self.settings.notify,
             Some(0) => Notify::NonConfirmable,
             Some(_) => Notify::Confirmable,
         };
-        let cookie = self.relations.insert(request.identity.0, depth == 1, notify);
+        let cookie = self
+            .relations
+            .insert(request.identity.0, depth == 1, notify);
         let ask = Ask::read(&request.options, self.topic_format(address, scene));
         self.registrations.insert(cookie, (request.exchange, ask));
         let Scene { now, kernel, links } = scene;
-        match kernel.watch(request.session, self.link, cookie, address, depth, *now, *links) {
+        match kernel.watch(
+            request.session,
+            self.link,
+            cookie,
+            address,
+            depth,
+            *now,
+            *links,
+        ) {
             Ok(watch) => {
                 if let Some(relation) = self.relations.get_mut(cookie) {
                     relation.watch = watch;
@@ -81,11 +96,14 @@ impl<S: Side> Handler<S> {
                 self.give_seat_back(seat, scene);
                 match refused {
                     WatchRefused::Denied => Err(forbidden()),
-                    WatchRefused::BadAddress => {
-                        Err(Answer::words(Code::BAD_REQUEST, "the path is longer or deeper than an address may be"))
-                    }
+                    WatchRefused::BadAddress => Err(Answer::words(
+                        Code::BAD_REQUEST,
+                        "the path is longer or deeper than an address may be",
+                    )),
                     // RFC 7641 §4.1: the value is shown all the same.
-                    WatchRefused::TooMany | WatchRefused::Overloaded => self.get(address, request, scene),
+                    WatchRefused::TooMany | WatchRefused::Overloaded => {
+                        self.get(address, request, scene)
+                    }
                 }
             }
         }
@@ -102,7 +120,9 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> bool {
         let depth = wishes.queue.unwrap_or(self.settings.queue);
-        let Some(relation) = self.relations.get_mut(cookie) else { return false };
+        let Some(relation) = self.relations.get_mut(cookie) else {
+            return false;
+        };
         let is_it = relation.state != State::Registering
             && !relation.conflates
             && depth > 1
@@ -113,7 +133,12 @@ impl<S: Side> Handler<S> {
         }
         let (watch, seat) = (relation.watch, relation.seat);
         let check = Some(self.settings.observer_check);
-        let Some(number) = self.side.observe(request.exchange, cookie, check, scene.now) else { return false };
+        let Some(number) = self
+            .side
+            .observe(request.exchange, cookie, check, scene.now)
+        else {
+            return false;
+        };
         if let Some(relation) = self.relations.get_mut(cookie) {
             // Over a stream it is another one.
             (relation.number, relation.state) = (number, State::Idle);
@@ -122,7 +147,9 @@ impl<S: Side> Handler<S> {
         let ask = Ask::read(&request.options, seat_format(self.desk, seat, scene));
         match value {
             Some(value) => self.respond_with(request.exchange, &ask, Some(&value), scene.now),
-            None => self.side.respond(request.exchange, &Response::of(Code::CONTENT), scene.now),
+            None => self
+                .side
+                .respond(request.exchange, &Response::of(Code::CONTENT), scene.now),
         }
         self.relations.mark_ready(cookie);
         true
@@ -130,8 +157,12 @@ impl<S: Side> Handler<S> {
 
     /// Takes a seat at the topic of an address, if there is one; an error if all are taken. Draft §3.2.2
     fn take_seat(&mut self, address: &str, scene: &mut Scene<'_>) -> Result<Option<TopicId>, ()> {
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) else { return Ok(None) };
-        let Some(id) = desk.topics.id_at(address) else { return Ok(None) };
+        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) else {
+            return Ok(None);
+        };
+        let Some(id) = desk.topics.id_at(address) else {
+            return Ok(None);
+        };
         match desk.topics.take_seat(address) {
             Seat::Taken => {
                 Desk::announce(scene.links, self.desk.ok_or(())?, scene.now, scene.kernel);
@@ -142,9 +173,17 @@ impl<S: Side> Handler<S> {
     }
 
     fn give_seat_back(&mut self, seat: Option<TopicId>, scene: &mut Scene<'_>) {
-        let (Some(seat), Some(desk_id)) = (seat, self.desk) else { return };
-        let Some(desk) = scene.links.coap.desk_mut(desk_id) else { return };
-        if let Some(address) = desk.topics.get(seat).and_then(|topic| topic.address.clone()) {
+        let (Some(seat), Some(desk_id)) = (seat, self.desk) else {
+            return;
+        };
+        let Some(desk) = scene.links.coap.desk_mut(desk_id) else {
+            return;
+        };
+        if let Some(address) = desk
+            .topics
+            .get(seat)
+            .and_then(|topic| topic.address.clone())
+        {
             desk.topics.give_seat_back(&address);
             Desk::announce(scene.links, desk_id, scene.now, scene.kernel);
         }
@@ -152,11 +191,22 @@ impl<S: Side> Handler<S> {
 
     /// A topic counts its observers, and is new: those who watch its address already have seats.
     pub(super) fn count_observers(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else { return };
-        let Some(address) = desk.topics.get(topic).and_then(|topic| topic.address.clone()) else { return };
+        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
+            return;
+        };
+        let Some(address) = desk
+            .topics
+            .get(topic)
+            .and_then(|topic| topic.address.clone())
+        else {
+            return;
+        };
         let kernel = &scene.kernel;
-        let watches = |relation: &Relation| kernel.watched_address(relation.watch) == Some(&*address);
-        let cookies = self.relations.cookies(|relation| relation.seat.is_none() && watches(relation));
+        let watches =
+            |relation: &Relation| kernel.watched_address(relation.watch) == Some(&*address);
+        let cookies = self
+            .relations
+            .cookies(|relation| relation.seat.is_none() && watches(relation));
         for cookie in &cookies {
             if let Some(relation) = self.relations.get_mut(*cookie) {
                 relation.seat = Some(topic);
@@ -164,14 +214,20 @@ impl<S: Side> Handler<S> {
         }
         if let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) {
             let before = desk.topics.get(topic).map_or(0, Topic::observers);
-            desk.topics.set_observers(&address, before + cookies.len() as u32);
+            desk.topics
+                .set_observers(&address, before + cookies.len() as u32);
         }
         self.end_surplus(topic, scene);
     }
 
     /// A topic has more observers on this shard than it allows: some of ours end. Draft §2.5.3
     pub(super) fn end_surplus(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
-        for cookie in self.relations.cookies(|relation| relation.seat == Some(topic)).into_iter().rev() {
+        for cookie in self
+            .relations
+            .cookies(|relation| relation.seat == Some(topic))
+            .into_iter()
+            .rev()
+        {
             let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
             if desk.is_none_or(|desk| desk.topics.surplus(topic) == 0) {
                 return;
@@ -190,13 +246,24 @@ impl<S: Side> Handler<S> {
     }
 
     /// The kernel watches: the registration is answered with the value of this moment.
-    pub(super) fn on_watch_ready(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
-        let Some((exchange, ask)) = self.registrations.remove(&cookie) else { return };
+    pub(super) fn on_watch_ready(
+        &mut self,
+        cookie: u64,
+        value: Option<Message>,
+        scene: &mut Scene<'_>,
+    ) {
+        let Some((exchange, ask)) = self.registrations.remove(&cookie) else {
+            return;
+        };
         let now = scene.now;
-        let show = |value| Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
+        let show = |value| {
+            Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format)
+        };
         let shown = value.as_ref().map(show);
         let relation = self.relations.get_mut(cookie);
-        let (seat, is_refused) = relation.map_or((None, true), |relation| (relation.seat, relation.is_refused));
+        let (seat, is_refused) = relation.map_or((None, true), |relation| {
+            (relation.seat, relation.is_refused)
+        });
         let topic = seat.and_then(|seat| scene.links.coap.desk(self.desk?)?.topics.get(seat));
         let is_observable = match shown {
             Some(shown) => ask.accepts(shown.content_format),
@@ -204,9 +271,16 @@ impl<S: Side> Handler<S> {
             None => self.settings.observe_empty && topic.is_none(),
         };
         let is_observable = is_observable && !is_refused;
-        let check = topic.map(|topic| Span::from_secs(u64::from(topic.configuration.observer_check_secs())));
-        let check = Some(check.map_or(self.settings.observer_check, |check| check.min(self.settings.observer_check)));
-        let number = if is_observable { self.side.observe(exchange, cookie, check, now) } else { None };
+        let check = topic
+            .map(|topic| Span::from_secs(u64::from(topic.configuration.observer_check_secs())));
+        let check = Some(check.map_or(self.settings.observer_check, |check| {
+            check.min(self.settings.observer_check)
+        }));
+        let number = if is_observable {
+            self.side.observe(exchange, cookie, check, now)
+        } else {
+            None
+        };
         let Some(number) = number else {
             self.forget_relation(cookie, scene);
             return self.respond_with(exchange, &ask, value.as_ref(), now);
@@ -214,12 +288,16 @@ impl<S: Side> Handler<S> {
         if let Some(relation) = self.relations.get_mut(cookie) {
             relation.number = number;
             relation.state = State::Idle;
-            relation.format = shown.and_then(|shown| shown.content_format).unwrap_or(NO_FORMAT);
+            relation.format = shown
+                .and_then(|shown| shown.content_format)
+                .unwrap_or(NO_FORMAT);
         }
         match value {
             Some(value) => self.respond_with(exchange, &ask, Some(&value), now),
             // Nothing has been published yet.
-            None => self.side.respond(exchange, &Response::of(Code::CONTENT), now),
+            None => self
+                .side
+                .respond(exchange, &Response::of(Code::CONTENT), now),
         }
         // Something may have happened since.
         self.relations.mark_ready(cookie);
@@ -234,19 +312,27 @@ impl<S: Side> Handler<S> {
         if let Some((exchange, _)) = self.registrations.remove(&cookie) {
             self.respond(exchange, &answer, scene.now);
         }
-        let Some(relation) = self.relations.remove(cookie) else { return };
+        let Some(relation) = self.relations.remove(cookie) else {
+            return;
+        };
         self.give_seat_back(relation.seat, scene);
         self.identities.let_go(IdentityId(relation.identity));
         if relation.state != State::Registering {
-            let last =
-                answer.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
-            self.side.end_observation(relation.number, Some(&Arc::new(last)), scene.now);
+            let last = answer.with_response(|response| {
+                SharedBody::new(response.code, response.options, response.payload)
+            });
+            self.side
+                .end_observation(relation.number, Some(&Arc::new(last)), scene.now);
         }
     }
 
     /// Ends a watch whose observation the machine has ended, or goes on with otherwise.
     /// Whose it was.
-    pub(super) fn forget_relation(&mut self, cookie: u64, scene: &mut Scene<'_>) -> Option<IdentityId> {
+    pub(super) fn forget_relation(
+        &mut self,
+        cookie: u64,
+        scene: &mut Scene<'_>,
+    ) -> Option<IdentityId> {
         self.registrations.remove(&cookie);
         let relation = self.relations.remove(cookie)?;
         self.give_seat_back(relation.seat, scene);
@@ -259,7 +345,11 @@ impl<S: Side> Handler<S> {
 
     /// The machine can tell an observer more; whether there is anything to tell, as far as is known here.
     pub(super) fn on_ready(&mut self, cookie: u64) -> bool {
-        let Some(relation) = self.relations.get_mut(cookie).filter(|relation| relation.state == State::Busy) else {
+        let Some(relation) = self
+            .relations
+            .get_mut(cookie)
+            .filter(|relation| relation.state == State::Busy)
+        else {
             return false;
         };
         relation.state = State::Idle;
@@ -269,18 +359,26 @@ impl<S: Side> Handler<S> {
 
     /// An observer must be asked whether it is still there: it is told of the state as it is. RFC 7641 §4.5
     pub(super) fn on_check_due(&mut self, cookie: u64, scene: &mut Scene<'_>) {
-        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        let Some(relation) = self.relations.get_mut(cookie) else {
+            return;
+        };
         if relation.state != State::Idle {
             // What waits for it asks as well.
             return;
         }
         let format = seat_format(self.desk, relation.seat, scene);
-        let value = scene.kernel.watched_value(relation.watch, scene.now).cloned();
+        let value = scene
+            .kernel
+            .watched_value(relation.watch, scene.now)
+            .cloned();
         let body = match &value {
             Some(value) => self.bodies.of(value, format, &self.settings, scene.now),
             None => Arc::new(SharedBody::new(Code::CONTENT, &[], &[])),
         };
-        match self.side.notify(relation.number, &body, Delivery::Confirmable, scene.now) {
+        match self
+            .side
+            .notify(relation.number, &body, Delivery::Confirmable, scene.now)
+        {
             Notified::Sent { .. } => self.counts.notifications += 1,
             Notified::Busy => {
                 relation.state = State::Busy;
@@ -300,13 +398,17 @@ impl<S: Side> Handler<S> {
                 self.stalled = true;
                 return;
             }
-            let Some(cookie) = self.relations.take_ready() else { return };
+            let Some(cookie) = self.relations.take_ready() else {
+                return;
+            };
             self.notify_one(cookie, scene);
         }
     }
 
     fn notify_one(&mut self, cookie: u64, scene: &mut Scene<'_>) {
-        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        let Some(relation) = self.relations.get_mut(cookie) else {
+            return;
+        };
         // While it is busy what comes waits with the kernel, where newer takes the place of older.
         if relation.state != State::Idle {
             return;
@@ -352,12 +454,16 @@ impl<S: Side> Handler<S> {
     }
 
     fn number_of(&mut self, cookie: u64) -> u64 {
-        self.relations.get_mut(cookie).map_or(0, |relation| relation.number)
+        self.relations
+            .get_mut(cookie)
+            .map_or(0, |relation| relation.number)
     }
 
     /// Tells an observer of a value.
     fn tell(&mut self, cookie: u64, value: Message, scene: &mut Scene<'_>) -> Told {
-        let Some(relation) = self.relations.get_mut(cookie) else { return Told::Ended };
+        let Some(relation) = self.relations.get_mut(cookie) else {
+            return Told::Ended;
+        };
         let format = seat_format(self.desk, relation.seat, scene);
         let body = self.bodies.of(&value, format, &self.settings, scene.now);
         let format = self.bodies.last_format();
@@ -372,11 +478,16 @@ impl<S: Side> Handler<S> {
         }
         let delivery = match (relation.notify, value.reliability()) {
             (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
-            (Notify::Auto, _) | (Notify::Confirmable, _) if !relation.conflates => Delivery::Insistent,
+            (Notify::Auto, _) | (Notify::Confirmable, _) if !relation.conflates => {
+                Delivery::Insistent
+            }
             (Notify::Auto, _) | (Notify::Confirmable, _) => Delivery::Confirmable,
             (Notify::NonConfirmable, _) => Delivery::NonConfirmable,
         };
-        match self.side.notify(relation.number, &body, delivery, scene.now) {
+        match self
+            .side
+            .notify(relation.number, &body, delivery, scene.now)
+        {
             Notified::Sent { .. } => {
                 self.counts.notifications += 1;
                 Told::Sent
@@ -401,16 +512,26 @@ impl<S: Side> Handler<S> {
             self.forget_relation(cookie, scene);
             return self.respond(exchange, why, scene.now);
         }
-        let last = why.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
+        let last = why.with_response(|response| {
+            SharedBody::new(response.code, response.options, response.payload)
+        });
         self.forget_relation(cookie, scene);
-        self.side.end_observation(number, Some(&Arc::new(last)), scene.now);
+        self.side
+            .end_observation(number, Some(&Arc::new(last)), scene.now);
     }
 }
 
 /// What the values of the topic are at which an observer has a seat.
 fn seat_format(desk: Option<DeskId>, seat: Option<TopicId>, scene: &Scene<'_>) -> Option<u16> {
     let seat = seat?;
-    scene.links.coap.desk(desk?)?.topics.get(seat)?.configuration.content_format
+    scene
+        .links
+        .coap
+        .desk(desk?)?
+        .topics
+        .get(seat)?
+        .configuration
+        .content_format
 }
 
 /// Notifications as they were encoded last: all observers of an address share them.
@@ -438,21 +559,39 @@ const BODIES: usize = 16;
 
 impl Bodies {
     /// A value as a notification.
-    fn of(&mut self, value: &Message, default: Option<u16>, settings: &CoapSettings, now: Time) -> Arc<SharedBody> {
-        let second = if value.expires() == Time::NEVER { 0 } else { now.nanos() / 1_000_000_000 };
-        let is_it = |entry: &Encoded| entry.second == second && entry.default == default && entry.value.is_same(value);
+    fn of(
+        &mut self,
+        value: &Message,
+        default: Option<u16>,
+        settings: &CoapSettings,
+        now: Time,
+    ) -> Arc<SharedBody> {
+        let second = if value.expires() == Time::NEVER {
+            0
+        } else {
+            now.nanos() / 1_000_000_000
+        };
+        let is_it = |entry: &Encoded| {
+            entry.second == second && entry.default == default && entry.value.is_same(value)
+        };
         if let Some(entry) = self.entries.get(self.last).filter(|entry| is_it(entry)) {
             return entry.body.clone();
         }
         if let Some(at) = self.entries.iter().position(is_it) {
             self.last = at;
-            return self
-                .entries
-                .get(at)
-                .map_or_else(|| encode(value, default, settings, now).1, |entry| entry.body.clone());
+            return self.entries.get(at).map_or_else(
+                || encode(value, default, settings, now).1,
+                |entry| entry.body.clone(),
+            );
         }
         let (format, body) = encode(value, default, settings, now);
-        let entry = Encoded { value: value.clone(), second, default, format, body: body.clone() };
+        let entry = Encoded {
+            value: value.clone(),
+            second,
+            default,
+            format,
+            body: body.clone(),
+        };
         match self.entries.get_mut(self.next) {
             Some(slot) => *slot = entry,
             None => self.entries.push(entry),
@@ -473,7 +612,12 @@ impl Bodies {
     }
 }
 
-fn encode(value: &Message, default: Option<u16>, settings: &CoapSettings, now: Time) -> (Option<u16>, Arc<SharedBody>) {
+fn encode(
+    value: &Message,
+    default: Option<u16>,
+    settings: &CoapSettings,
+    now: Time,
+) -> (Option<u16>, Arc<SharedBody>) {
     let shown = Representation::of(value, settings.max_age_secs, now).or_format(default);
     let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];
     let count = shown.write(false, &mut options);
@@ -481,7 +625,10 @@ fn encode(value: &Message, default: Option<u16>, settings: &CoapSettings, now: T
     // notification are more than what validation saves.
     let skip = usize::from(!settings.notify_etag && value.payload().len() <= ONE_BLOCK);
     let options = options.get(skip..count).unwrap_or_default();
-    (shown.content_format, Arc::new(SharedBody::new(Code::CONTENT, options, value.payload())))
+    (
+        shown.content_format,
+        Arc::new(SharedBody::new(Code::CONTENT, options, value.payload())),
+    )
 }
 
 /// The largest payload that is sure to go in one message.

@@ -14,15 +14,25 @@ use super::waiting::{KeptPut, Waiting};
 use crate::stamp;
 use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
-use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, Time};
+use thalweg_model::{
+    Message, Properties, PropertyValue, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, Time,
+};
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_queue(
+        &mut self,
+        name: &str,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
         let queue = queue_address(&self.settings.tenant, name);
         match request.code {
             Code::POST => self.put_into(&queue, request, scene),
             Code::GET => self.take_from(&queue, request, scene),
-            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "a queue knows POST and GET")),
+            _ => Err(Answer::words(
+                Code::METHOD_NOT_ALLOWED,
+                "a queue knows POST and GET",
+            )),
         }
     }
 
@@ -43,7 +53,8 @@ impl<S: Side> Handler<S> {
             native: None,
             stamp,
         };
-        let (reliability, expires_in, priority) = (draft.reliability, draft.expires_in, draft.priority);
+        let (reliability, expires_in, priority) =
+            (draft.reliability, draft.expires_in, draft.priority);
         let (batch, outcome) = self.publish_for(request.identity, request.session, draft, scene);
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
             return self.after_put_into(request.exchange, batch, outcome, scene);
@@ -60,18 +71,30 @@ impl<S: Side> Handler<S> {
             properties,
             stamp,
         };
-        let waiting = Waiting::MakeQueue { exchange: request.exchange, put: Box::new(put) };
+        let waiting = Waiting::MakeQueue {
+            exchange: request.exchange,
+            put: Box::new(put),
+        };
         let ticket = self.wait(waiting, scene.now)?;
         let Scene { now, kernel, links } = scene;
-        kernel.make_queue(request.session, self.link, ticket, queue, *now, *links).map_err(|refusal| {
-            self.waiting.take(ticket);
-            Answer::of_refusal(&refusal)
-        })
+        kernel
+            .make_queue(request.session, self.link, ticket, queue, *now, *links)
+            .map_err(|refusal| {
+                self.waiting.take(ticket);
+                Answer::of_refusal(&refusal)
+            })
     }
 
     /// A queue that was missing is there, or cannot be.
-    pub(super) fn on_queue_made(&mut self, ticket: Ticket, made: Result<(), Refusal>, scene: &mut Scene<'_>) {
-        let Some(Waiting::MakeQueue { exchange, put }) = self.waiting.take(ticket) else { return };
+    pub(super) fn on_queue_made(
+        &mut self,
+        ticket: Ticket,
+        made: Result<(), Refusal>,
+        scene: &mut Scene<'_>,
+    ) {
+        let Some(Waiting::MakeQueue { exchange, put }) = self.waiting.take(ticket) else {
+            return;
+        };
         let identity = IdentityId(put.identity);
         let done = match (made, self.identities.session(identity)) {
             (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
@@ -107,7 +130,10 @@ impl<S: Side> Handler<S> {
         let block = request.options.uint(option::BLOCK2).and_then(Block::decode);
         if block.is_some_and(|block| block.number > 0) {
             // The rest of a message that went back meanwhile.
-            return Err(Answer::words(Code::REQUEST_ENTITY_INCOMPLETE, "that message is gone: take it again"));
+            return Err(Answer::words(
+                Code::REQUEST_ENTITY_INCOMPLETE,
+                "that message is gone: take it again",
+            ));
         }
         if self.takes.len() >= self.settings.takes_max {
             return Err(Answer::later(
@@ -117,7 +143,13 @@ impl<S: Side> Handler<S> {
             ));
         }
         let identity = request.identity.0;
-        let ticket = self.wait(Waiting::Take { exchange: request.exchange, identity }, scene.now)?;
+        let ticket = self.wait(
+            Waiting::Take {
+                exchange: request.exchange,
+                identity,
+            },
+            scene.now,
+        )?;
         let Scene { now, kernel, links } = scene;
         match kernel.take_apart(request.session, self.link, ticket, queue, *now, *links) {
             Ok(()) => Ok(()),
@@ -144,33 +176,63 @@ impl<S: Side> Handler<S> {
         };
         let (id, message) = match taken {
             Ok(Some(taken)) => taken,
-            Ok(None) => return self.respond(exchange, &Answer::words(Code::NOT_FOUND, "the queue is empty"), now),
+            Ok(None) => {
+                return self.respond(
+                    exchange,
+                    &Answer::words(Code::NOT_FOUND, "the queue is empty"),
+                    now,
+                );
+            }
             Err(refusal) => return self.respond(exchange, &Answer::of_refusal(&refusal), now),
         };
-        let format = message.properties().and_then(format_of).map(|format| (option::CONTENT_FORMAT, u32::from(format)));
+        let format = message
+            .properties()
+            .and_then(format_of)
+            .map(|format| (option::CONTENT_FORMAT, u32::from(format)));
         // What is left of its life; nobody else can be given it, so that without an end it is fresh for ever.
         let life = (message.expires() != Time::NEVER).then(|| {
             let secs = Representation::of(&message, 0, now).max_age_secs;
             (option::MAX_AGE, secs)
         });
-        let options: Vec<_> = [format, life].into_iter().flatten().map(|(n, value)| (n, Value::Uint(value))).collect();
-        let response = Response { code: Code::CONTENT, options: &options, payload: message.payload() };
+        let options: Vec<_> = [format, life]
+            .into_iter()
+            .flatten()
+            .map(|(n, value)| (n, Value::Uint(value)))
+            .collect();
+        let response = Response {
+            code: Code::CONTENT,
+            options: &options,
+            payload: message.payload(),
+        };
         self.take_last += 1;
         let cookie = self.take_last;
         self.takes.insert(cookie, (id, identity));
         self.identities.hold(IdentityId(identity));
         self.counts.takes += 1;
-        if !self.side.respond_confirmed(exchange, cookie, &response, now) {
+        if !self
+            .side
+            .respond_confirmed(exchange, cookie, &response, now)
+        {
             self.on_take_ended(cookie, false, scene);
         }
     }
 
     /// Whoever took a message has acknowledged it, or has not.
     pub(super) fn on_take_ended(&mut self, cookie: u64, is_confirmed: bool, scene: &mut Scene<'_>) {
-        let Some((id, identity)) = self.takes.remove(&cookie) else { return };
+        let Some((id, identity)) = self.takes.remove(&cookie) else {
+            return;
+        };
         self.identities.let_go(IdentityId(identity));
         self.counts.takes_returned += u64::from(!is_confirmed);
-        self.settle(id, if is_confirmed { Verdict::Accept } else { Verdict::Requeue }, scene);
+        self.settle(
+            id,
+            if is_confirmed {
+                Verdict::Accept
+            } else {
+                Verdict::Requeue
+            },
+            scene,
+        );
     }
 
     fn settle(&mut self, taken: TakenId, verdict: Verdict, scene: &mut Scene<'_>) {
@@ -197,7 +259,11 @@ pub(super) fn properties_of(
     let shown = stamp.map(|stamp| scene.kernel.mask_stamp(request.session, stamp).to_string());
     user.extend(shown.map(|stamp| (STAMP_PROPERTY.into(), PropertyValue::Text(stamp.into()))));
     let content_type = format.map(|format| media_type_of(format).into());
-    let properties = Properties { content_type, user, ..Properties::default() };
+    let properties = Properties {
+        content_type,
+        user,
+        ..Properties::default()
+    };
     (!properties.is_empty()).then_some(properties)
 }
 
@@ -214,6 +280,8 @@ pub(super) fn reliability_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Reli
 
 /// How long a request's message is worth delivering.
 pub(super) fn expiry_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Option<Span> {
-    let secs = wishes.expiry_secs.or_else(|| request.options.uint(option::MAX_AGE));
+    let secs = wishes
+        .expiry_secs
+        .or_else(|| request.options.uint(option::MAX_AGE));
     secs.map(|secs| Span::from_secs(u64::from(secs)))
 }

@@ -47,15 +47,34 @@ mod tests {
     #[test]
     fn each_address_has_its_rate_and_a_second_ahead() {
         let mut rates = Rates::default();
-        let (one, two) = (SocketAddr::from(([1, 1, 1, 1], 1)), SocketAddr::from(([1, 1, 1, 1], 2)));
+        let (one, two) = (
+            SocketAddr::from(([1, 1, 1, 1], 1)),
+            SocketAddr::from(([1, 1, 1, 1], 2)),
+        );
         let start = Time::from_secs(1_795_000_000);
-        let taken = |rates: &mut Rates, who, now| (0..100).filter(|_| rates.take(who, 10, now).is_none()).count();
-        assert_eq!((taken(&mut rates, one, start), taken(&mut rates, two, start)), (10, 10));
+        let taken = |rates: &mut Rates, who, now| {
+            (0..100)
+                .filter(|_| rates.take(who, 10, now).is_none())
+                .count()
+        };
+        assert_eq!(
+            (taken(&mut rates, one, start), taken(&mut rates, two, start)),
+            (10, 10)
+        );
         let until = rates.take(one, 10, start).expect("it is over its rate");
         assert_eq!(until.since(start), Span::from_millis(100));
         assert_eq!(taken(&mut rates, one, start + Span::from_millis(500)), 5);
         rates.sweep(start + Span::from_secs(5));
-        assert_eq!((rates.until.len(), taken(&mut rates, one, start + Span::from_secs(5))), (0, 10));
-        assert!(rates.take(two, 1, start + Span::from_secs(9)).is_none(), "slower than one a second");
+        assert_eq!(
+            (
+                rates.until.len(),
+                taken(&mut rates, one, start + Span::from_secs(5))
+            ),
+            (0, 10)
+        );
+        assert!(
+            rates.take(two, 1, start + Span::from_secs(9)).is_none(),
+            "slower than one a second"
+        );
     }
 }

@@ -67,10 +67,15 @@ impl Relations {
     /// Adds one that is being registered; its cookie.
     pub(super) fn insert(&mut self, identity: u32, conflates: bool, notify: Notify) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, relation: None });
+            self.slots.push(Slot {
+                generation: 0,
+                relation: None,
+            });
             self.slots.len() as u32 - 1
         });
-        let Some(slot) = self.slots.get_mut(index as usize) else { return u64::MAX };
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return u64::MAX;
+        };
         slot.generation = slot.generation.wrapping_add(1);
         let generation = slot.generation;
         self.serial_last = self.serial_last.wrapping_add(1);
@@ -94,7 +99,11 @@ impl Relations {
     }
 
     pub(super) fn get_mut(&mut self, cookie: u64) -> Option<&mut Relation> {
-        let relation = self.slots.get_mut(cookie as u32 as usize)?.relation.as_mut()?;
+        let relation = self
+            .slots
+            .get_mut(cookie as u32 as usize)?
+            .relation
+            .as_mut()?;
         (u64::from(relation.generation) == cookie >> 32).then_some(relation)
     }
 
@@ -143,7 +152,8 @@ impl Relations {
     /// Bytes of memory.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + (self.ready.capacity() + self.free.capacity()) * size_of::<u32>()
+        self.slots.capacity() * size_of::<Slot>()
+            + (self.ready.capacity() + self.free.capacity()) * size_of::<u32>()
     }
 
     /// The cookies of all that `wanted` picks, the oldest first.
@@ -183,14 +193,29 @@ mod tests {
         let second = relations.insert(0, true, Notify::Auto);
         assert_eq!(first as u32, second as u32, "the place is used again");
         assert!(relations.get_mut(first).is_none());
-        assert_eq!(relations.take_ready(), None, "what waited for the first is not the second's");
+        assert_eq!(
+            relations.take_ready(),
+            None,
+            "what waited for the first is not the second's"
+        );
         relations.mark_ready(second);
-        assert_eq!((relations.take_ready(), relations.take_ready(), relations.len()), (Some(second), None, 1));
+        assert_eq!(
+            (
+                relations.take_ready(),
+                relations.take_ready(),
+                relations.len()
+            ),
+            (Some(second), None, 1)
+        );
         assert_eq!(relations.cookies(|relation| relation.conflates), [second]);
         let third = relations.insert(0, true, Notify::Auto);
         relations.remove(second);
         let fourth = relations.insert(0, true, Notify::Auto);
         assert!((fourth as u32) < third as u32, "the place is used again");
-        assert_eq!(relations.cookies(|_| true), [third, fourth], "the oldest first");
+        assert_eq!(
+            relations.cookies(|_| true),
+            [third, fourth],
+            "the oldest first"
+        );
     }
 }

@@ -46,25 +46,38 @@ impl Representation {
         let max_age_secs = match message.expires() {
             Time::NEVER => max_age_secs,
             // Rounded down: it must not be thought fresh when it has expired.
-            expires => u32::try_from(expires.since(now).nanos() / 1_000_000_000).unwrap_or(u32::MAX),
+            expires => {
+                u32::try_from(expires.since(now).nanos() / 1_000_000_000).unwrap_or(u32::MAX)
+            }
         };
         let stamp = message.properties().and_then(stamp::carried).map(|stamp| {
             let (bytes, len) = stamp.to_bytes();
             StampBytes(bytes, len)
         });
-        Representation { content_format, etag: etag(message.payload(), content_format), max_age_secs, stamp }
+        Representation {
+            content_format,
+            etag: etag(message.payload(), content_format),
+            max_age_secs,
+            stamp,
+        }
     }
 
     /// The same of this format, if its publisher did not say what it is.
     pub(super) fn or_format(self, format: Option<u16>) -> Self {
-        Representation { content_format: self.content_format.or(format), ..self }
+        Representation {
+            content_format: self.content_format.or(format),
+            ..self
+        }
     }
 }
 
 /// The Content-Format of a message with these properties.
 pub(super) fn format_of(properties: &Properties) -> Option<u16> {
     let properties: Cow<'_, Properties> = native::neutral(properties);
-    match (properties.content_type.as_deref(), properties.payload_is_text) {
+    match (
+        properties.content_type.as_deref(),
+        properties.payload_is_text,
+    ) {
         (Some(media_type), _) => Some(number_of(media_type)),
         (None, Some(true)) => Some(TEXT),
         (None, _) => None,
@@ -74,7 +87,9 @@ pub(super) fn format_of(properties: &Properties) -> Option<u16> {
 /// The Content-Format of a media type.
 fn number_of(media_type: &str) -> u16 {
     let numbered = || media_type.strip_prefix(NUMBERED)?.parse().ok();
-    content_format::number(media_type).or_else(numbered).unwrap_or(OCTET_STREAM)
+    content_format::number(media_type)
+        .or_else(numbered)
+        .unwrap_or(OCTET_STREAM)
 }
 
 /// The media type of a Content-Format.
@@ -100,9 +115,21 @@ mod tests {
     use thalweg_model::{Reliability, RetainOp, Span};
 
     fn message(payload: &[u8], content_type: Option<&str>, expires: Time) -> Message {
-        let properties = Properties { content_type: content_type.map(Into::into), ..Properties::default() };
+        let properties = Properties {
+            content_type: content_type.map(Into::into),
+            ..Properties::default()
+        };
         let properties = content_type.map(|_| Box::new(properties));
-        Message::new("a", payload, Reliability::AtMostOnce, RetainOp::Set, expires, Time::ZERO, 0, properties)
+        Message::new(
+            "a",
+            payload,
+            Reliability::AtMostOnce,
+            RetainOp::Set,
+            expires,
+            Time::ZERO,
+            0,
+            properties,
+        )
     }
 
     fn look(payload: &[u8], content_type: Option<&str>) -> Representation {
@@ -113,7 +140,11 @@ mod tests {
     fn a_content_format_comes_back_whether_it_has_a_name_or_not() {
         for number in [0, 40, 41, 42, 47, 50, 60, 112, 11542, 606, 65000, 65535] {
             let media_type = media_type_of(number);
-            assert_eq!(look(b"x", Some(&media_type)).content_format, Some(number), "{media_type}");
+            assert_eq!(
+                look(b"x", Some(&media_type)).content_format,
+                Some(number),
+                "{media_type}"
+            );
         }
         for (media_type, number) in [
             ("application/json", 50),
@@ -123,7 +154,11 @@ mod tests {
             ("video/mp4", 42),
             ("", 42),
         ] {
-            assert_eq!(look(b"x", Some(media_type)).content_format, Some(number), "{media_type}");
+            assert_eq!(
+                look(b"x", Some(media_type)).content_format,
+                Some(number),
+                "{media_type}"
+            );
         }
         assert_eq!(look(b"x", None).content_format, None);
     }
@@ -131,10 +166,16 @@ mod tests {
     #[test]
     fn an_etag_is_of_payload_and_format() {
         let mut seen = std::collections::HashSet::new();
-        let payloads: Vec<Vec<u8>> =
-            (0..40).map(|len| vec![0; len]).chain((0..250).map(|byte| vec![byte + 1])).collect();
+        let payloads: Vec<Vec<u8>> = (0..40)
+            .map(|len| vec![0; len])
+            .chain((0..250).map(|byte| vec![byte + 1]))
+            .collect();
         for payload in &payloads {
-            for content_type in [None, Some("application/json"), Some("text/plain;charset=utf-8")] {
+            for content_type in [
+                None,
+                Some("application/json"),
+                Some("text/plain;charset=utf-8"),
+            ] {
                 let etag = look(payload, content_type).etag;
                 assert_eq!(etag, look(payload, content_type).etag);
                 assert!(seen.insert(etag), "{payload:?} {content_type:?}");
@@ -145,9 +186,18 @@ mod tests {
     #[test]
     fn a_value_is_fresh_no_longer_than_it_lives() {
         let second = 1_000_000_000;
-        for (left, secs) in [(0, 0), (second - 1, 0), (second, 1), (90 * second, 90), (u64::MAX / 2, u32::MAX)] {
+        for (left, secs) in [
+            (0, 0),
+            (second - 1, 0),
+            (second, 1),
+            (90 * second, 90),
+            (u64::MAX / 2, u32::MAX),
+        ] {
             let message = message(b"x", None, Time::from_secs(100) + Span::from_nanos(left));
-            assert_eq!(Representation::of(&message, 60, Time::from_secs(100)).max_age_secs, secs);
+            assert_eq!(
+                Representation::of(&message, 60, Time::from_secs(100)).max_age_secs,
+                secs
+            );
         }
         assert_eq!(look(b"x", None).max_age_secs, 60);
     }

@@ -49,14 +49,21 @@ pub(super) enum Style {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable(pub(super) &'static str);
 
-const NOT_UTF8: Unreadable = Unreadable("a level of the path is not UTF-8 (RFC 7252 section 5.10.1)");
+const NOT_UTF8: Unreadable =
+    Unreadable("a level of the path is not UTF-8 (RFC 7252 section 5.10.1)");
 
 impl<'b> Resource<'b> {
     /// Reads the path. What is an address is written to `address`, which is emptied first.
-    pub(super) fn read(options: &Options<'b>, tenant: &str, address: &mut String) -> Result<Self, Unreadable> {
+    pub(super) fn read(
+        options: &Options<'b>,
+        tenant: &str,
+        address: &mut String,
+    ) -> Result<Self, Unreadable> {
         address.clear();
         let mut levels = options.all(option::URI_PATH);
-        let Some(first) = levels.next() else { return Ok(Resource::Unknown) };
+        let Some(first) = levels.next() else {
+            return Ok(Resource::Unknown);
+        };
         match first {
             b"ps" => Resource::read_ps(levels, tenant, address),
             b"q" => match (levels.next(), levels.next()) {
@@ -67,7 +74,9 @@ impl<'b> Resource<'b> {
                 0 => Ok(Resource::Unknown),
                 _ => Ok(Resource::Rpc),
             },
-            b".well-known" if levels.next() == Some(b"core") && levels.next().is_none() => Ok(Resource::WellKnownCore),
+            b".well-known" if levels.next() == Some(b"core") && levels.next().is_none() => {
+                Ok(Resource::WellKnownCore)
+            }
             _ => Ok(Resource::Unknown),
         }
     }
@@ -77,7 +86,9 @@ impl<'b> Resource<'b> {
         tenant: &str,
         address: &mut String,
     ) -> Result<Self, Unreadable> {
-        let Some(first) = levels.next() else { return Ok(Resource::Collection) };
+        let Some(first) = levels.next() else {
+            return Ok(Resource::Collection);
+        };
         if first == b"data" {
             return match write_levels(levels, tenant, address)? {
                 0 => Ok(Resource::AllData),
@@ -164,10 +175,13 @@ pub(super) struct Wishes<'b> {
 impl<'b> Wishes<'b> {
     pub(super) fn read(options: &Options<'b>) -> Result<Self, Unreadable> {
         let found = options.get(STAMP_OPTION).map(Stamp::from_bytes);
-        let mut wishes = Wishes { stamp: found, ..Wishes::default() };
+        let mut wishes = Wishes {
+            stamp: found,
+            ..Wishes::default()
+        };
         for query in options.all(option::URI_QUERY) {
-            let query =
-                std::str::from_utf8(query).map_err(|_| Unreadable("a query is not UTF-8 (RFC 7252 section 5.10.1)"))?;
+            let query = std::str::from_utf8(query)
+                .map_err(|_| Unreadable("a query is not UTF-8 (RFC 7252 section 5.10.1)"))?;
             let (name, value) = query.split_once('=').unwrap_or((query, ""));
             match name {
                 "qos" => {
@@ -186,14 +200,20 @@ impl<'b> Wishes<'b> {
                     });
                 }
                 "expiry" => {
-                    let secs = value.parse().map_err(|_| Unreadable("expiry is a number of seconds"))?;
+                    let secs = value
+                        .parse()
+                        .map_err(|_| Unreadable("expiry is a number of seconds"))?;
                     wishes.expiry_secs = Some(secs);
                 }
                 "priority" => {
-                    wishes.priority = value.parse().map_err(|_| Unreadable("priority is a number from 0 to 255"))?;
+                    wishes.priority = value
+                        .parse()
+                        .map_err(|_| Unreadable("priority is a number from 0 to 255"))?;
                 }
                 "queue" => {
-                    let depth: u16 = value.parse().map_err(|_| Unreadable("queue is a number from 1 to 65535"))?;
+                    let depth: u16 = value
+                        .parse()
+                        .map_err(|_| Unreadable("queue is a number from 1 to 65535"))?;
                     wishes.queue = Some(depth.max(1));
                 }
                 "filter" => wishes.filter = Some(value),
@@ -209,10 +229,14 @@ impl<'b> Wishes<'b> {
 const USER_PROPERTY: &str = "h.";
 
 /// The `h.<name>=<value>` of a request, in their order.
-pub(super) fn user_properties<'b>(options: &Options<'b>) -> impl Iterator<Item = (&'b str, &'b str)> {
+pub(super) fn user_properties<'b>(
+    options: &Options<'b>,
+) -> impl Iterator<Item = (&'b str, &'b str)> {
     options.all(option::URI_QUERY).filter_map(|query| {
         let query = std::str::from_utf8(query).ok()?;
-        query.strip_prefix(USER_PROPERTY).map(|rest| rest.split_once('=').unwrap_or((rest, "")))
+        query
+            .strip_prefix(USER_PROPERTY)
+            .map(|rest| rest.split_once('=').unwrap_or((rest, "")))
     })
 }
 
@@ -229,7 +253,9 @@ pub(super) enum Reserved {
 
 /// What kind of address this is.
 pub(super) fn reserved(address: &str) -> Reserved {
-    let Some(rest) = address.strip_prefix('$') else { return Reserved::No };
+    let Some(rest) = address.strip_prefix('$') else {
+        return Reserved::No;
+    };
     let first = rest.split('/').next().unwrap_or_default();
     match first.split_once('@').map_or(first, |(kind, _)| kind) {
         // An address of a tenant's own.
@@ -276,7 +302,11 @@ mod tests {
             (&["ps", "data", "", "a", "", ""], "Data(Data)", "/a//"),
             (&["ps", "data", ""], "Data(Data)", ""),
             (&["ps", "data"], "AllData", ""),
-            (&["ps", "data", "a/b", "c%2Fd", "+", "#", "100%"], "Data(Data)", "a%2Fb/c%252Fd/%2B/%23/100%"),
+            (
+                &["ps", "data", "a/b", "c%2Fd", "+", "#", "100%"],
+                "Data(Data)",
+                "a%2Fb/c%252Fd/%2B/%23/100%",
+            ),
             (&["ps", "data", "ps", "data"], "Data(Data)", "ps/data"),
             (&["ps", "data", "a\0b"], "Data(Data)", "a%00b"),
             (&["ps"], "Collection", ""),
@@ -297,24 +327,44 @@ mod tests {
         ] {
             let path: Vec<&[u8]> = path.iter().map(|level| level.as_bytes()).collect();
             let (read_resource, read_address) = read(&path, "");
-            assert_eq!((read_resource.as_deref(), &*read_address), (Ok(resource), address), "{path:?}");
+            assert_eq!(
+                (read_resource.as_deref(), &*read_address),
+                (Ok(resource), address),
+                "{path:?}"
+            );
         }
         assert_eq!(read(&[b"ps", b"data", b"a", b"b"], "blue").1, "$t@blue/a/b");
     }
 
     #[test]
     fn a_path_that_is_not_text_is_refused() {
-        for path in [&[&b"ps"[..], b"data", b"\xff"][..], &[b"ps", b"\xff"], &[b"q", b"\xff"], &[b"rpc", b"a", b"\xff"]]
-        {
+        for path in [
+            &[&b"ps"[..], b"data", b"\xff"][..],
+            &[b"ps", b"\xff"],
+            &[b"q", b"\xff"],
+            &[b"rpc", b"a", b"\xff"],
+        ] {
             assert_eq!(read(path, "").0, Err(NOT_UTF8), "{path:?}");
         }
     }
 
     #[test]
     fn queries_are_wishes_and_unknown_ones_are_let_pass() {
-        let all = ["qos=2", "retain=false", "expiry=60", "priority=7", "queue=5", "filter=a/+", "h.k=v=w", "c=id", "x"];
+        let all = [
+            "qos=2",
+            "retain=false",
+            "expiry=60",
+            "priority=7",
+            "queue=5",
+            "filter=a/+",
+            "h.k=v=w",
+            "c=id",
+            "x",
+        ];
         let bytes = request(&[], &all);
-        let options = Message::decode(&bytes).expect("it was just encoded").options;
+        let options = Message::decode(&bytes)
+            .expect("it was just encoded")
+            .options;
         let wishes = Wishes {
             qos: Some(2),
             retain: Some(false),
@@ -326,10 +376,23 @@ mod tests {
             stamp: None,
         };
         assert_eq!(Wishes::read(&options), Ok(wishes));
-        assert_eq!(user_properties(&options).collect::<Vec<_>>(), [("k", "v=w")]);
-        for wrong in ["qos=3", "qos", "retain=maybe", "expiry=", "expiry=-1", "priority=256", "queue=70000"] {
+        assert_eq!(
+            user_properties(&options).collect::<Vec<_>>(),
+            [("k", "v=w")]
+        );
+        for wrong in [
+            "qos=3",
+            "qos",
+            "retain=maybe",
+            "expiry=",
+            "expiry=-1",
+            "priority=256",
+            "queue=70000",
+        ] {
             let bytes = request(&[], &[wrong]);
-            let options = Message::decode(&bytes).expect("it was just encoded").options;
+            let options = Message::decode(&bytes)
+                .expect("it was just encoded")
+                .options;
             assert!(Wishes::read(&options).is_err(), "{wrong}");
         }
     }

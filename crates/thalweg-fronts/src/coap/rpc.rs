@@ -29,7 +29,13 @@ pub(super) struct Calls<X> {
 impl<X> Calls<X> {
     /// None yet; `first` is what their numbers begin with.
     pub(super) fn new(first: u32) -> Self {
-        Calls { slots: Vec::new(), free: Vec::new(), due: VecDeque::new(), len: 0, first }
+        Calls {
+            slots: Vec::new(),
+            free: Vec::new(),
+            due: VecDeque::new(),
+            len: 0,
+            first,
+        }
     }
 
     /// Adds one; its number, which names no other for a long time.
@@ -38,7 +44,9 @@ impl<X> Calls<X> {
             self.slots.push((self.first, None));
             self.slots.len() as u32 - 1
         });
-        let Some((generation, slot)) = self.slots.get_mut(index as usize) else { return u64::MAX };
+        let Some((generation, slot)) = self.slots.get_mut(index as usize) else {
+            return u64::MAX;
+        };
         *generation = generation.wrapping_add(1);
         *slot = Some(exchange);
         let call = u64::from(*generation) << 32 | u64::from(index);
@@ -68,7 +76,9 @@ impl<X> Calls<X> {
 
     fn waits(&self, call: u64) -> bool {
         let slot = self.slots.get(call as u32 as usize);
-        slot.is_some_and(|(generation, slot)| u64::from(*generation) == call >> 32 && slot.is_some())
+        slot.is_some_and(|(generation, slot)| {
+            u64::from(*generation) == call >> 32 && slot.is_some()
+        })
     }
 
     /// When the next is over.
@@ -88,23 +98,47 @@ impl<X> Calls<X> {
 }
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_rpc(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_rpc(
+        &mut self,
+        address: &str,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
         if !matches!(request.code, Code::POST | Code::FETCH) {
-            return Err(Answer::words(Code::METHOD_NOT_ALLOWED, "requests are made by POST or FETCH"));
+            return Err(Answer::words(
+                Code::METHOD_NOT_ALLOWED,
+                "requests are made by POST or FETCH",
+            ));
         }
         let wishes = Wishes::read(&request.options)?;
         if reserved(address) == Reserved::ReadOnly || address.is_empty() {
-            return Err(Answer::words(Code::FORBIDDEN, "the address is the broker's own"));
+            return Err(Answer::words(
+                Code::FORBIDDEN,
+                "the address is the broker's own",
+            ));
         }
         self.check_rate(request, scene.now)?;
         if self.calls.len >= self.settings.rpc_waiting_max {
-            return Err(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait for an answer"));
+            return Err(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                SHORT_SECS,
+                "too many requests wait for an answer",
+            ));
         }
-        let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk)).filter(|desk| desk.is_open);
+        let desk = self
+            .desk
+            .and_then(|desk| scene.links.coap.desk(desk))
+            .filter(|desk| desk.is_open);
         let Some(desk) = desk else {
-            return Err(Answer::later(Code::SERVICE_UNAVAILABLE, 1, "answers cannot come back yet"));
+            return Err(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                1,
+                "answers cannot come back yet",
+            ));
         };
-        let call = self.calls.insert(request.exchange, scene.now + self.settings.rpc_timeout);
+        let call = self
+            .calls
+            .insert(request.exchange, scene.now + self.settings.rpc_timeout);
         // It tells a receiver what is repeated, and us nothing: the answer is what the caller waits for.
         let stamp = stamp::read(wishes.stamp, scene.kernel);
         let mut properties = properties_of(&wishes, request, stamp, scene).unwrap_or_default();
@@ -146,10 +180,16 @@ impl<S: Side> Handler<S> {
 
     /// Somebody has answered.
     pub(super) fn on_reply(&mut self, call: u64, message: &Message, scene: &mut Scene<'_>) {
-        let Some(exchange) = self.calls.take(call) else { return };
+        let Some(exchange) = self.calls.take(call) else {
+            return;
+        };
         let format = message.properties().and_then(format_of);
         let options = format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format))));
-        let response = Response { code: Code::CONTENT, options: options.as_slice(), payload: message.payload() };
+        let response = Response {
+            code: Code::CONTENT,
+            options: options.as_slice(),
+            payload: message.payload(),
+        };
         self.side.respond(exchange, &response, scene.now);
     }
 
@@ -157,7 +197,11 @@ impl<S: Side> Handler<S> {
     pub(super) fn give_up_calls(&mut self, scene: &mut Scene<'_>) {
         while let Some(exchange) = self.calls.take_due(scene.now) {
             self.counts.calls_unanswered += 1;
-            self.respond(exchange, &Answer::words(Code::GATEWAY_TIMEOUT, "nobody answered in time"), scene.now);
+            self.respond(
+                exchange,
+                &Answer::words(Code::GATEWAY_TIMEOUT, "nobody answered in time"),
+                scene.now,
+            );
         }
     }
 }
@@ -165,7 +209,10 @@ impl<S: Side> Handler<S> {
 impl<X: Copy> Calls<X> {
     /// Who asked.
     fn peek(&self, call: u64) -> Option<X> {
-        self.slots.get(call as u32 as usize).filter(|(generation, _)| u64::from(*generation) == call >> 32)?.1
+        self.slots
+            .get(call as u32 as usize)
+            .filter(|(generation, _)| u64::from(*generation) == call >> 32)?
+            .1
     }
 }
 
@@ -177,14 +224,28 @@ mod tests {
     fn a_call_is_answered_once_and_not_after_its_time() {
         let mut calls = Calls::new(7);
         let at = Time::from_secs;
-        let (one, two, three) = (calls.insert(1, at(10)), calls.insert(2, at(20)), calls.insert(3, at(15)));
+        let (one, two, three) = (
+            calls.insert(1, at(10)),
+            calls.insert(2, at(20)),
+            calls.insert(3, at(15)),
+        );
         assert_eq!((calls.take(one), calls.take(one)), (Some(1), None));
         assert_eq!(calls.next_due(), at(20));
         assert_eq!(calls.take_due(at(19)), None);
         let four = calls.insert(4, at(40));
         assert_eq!(one as u32, four as u32, "the place is used again");
         assert_eq!((calls.peek(one), calls.peek(four)), (None, Some(4)));
-        assert_eq!((calls.take_due(at(20)), calls.take_due(at(20)), calls.take_due(at(20))), (Some(2), Some(3), None));
-        assert_eq!((calls.take(two), calls.take(three), calls.len), (None, None, 1));
+        assert_eq!(
+            (
+                calls.take_due(at(20)),
+                calls.take_due(at(20)),
+                calls.take_due(at(20))
+            ),
+            (Some(2), Some(3), None)
+        );
+        assert_eq!(
+            (calls.take(two), calls.take(three), calls.len),
+            (None, None, 1)
+        );
     }
 }

@@ -10,17 +10,30 @@ use thalweg_model::{Message, RetainOp, Time};
 /// What the kernel told a front while its code, or somebody else's, was running.
 pub(crate) enum Told {
     /// A last value that was asked for.
-    Read { ticket: Ticket, value: Option<Message> },
+    Read {
+        ticket: Ticket,
+        value: Option<Message>,
+    },
     /// Last values that were asked for.
-    Listed { ticket: Ticket, values: Vec<Message>, complete: bool },
+    Listed {
+        ticket: Ticket,
+        values: Vec<Message>,
+        complete: bool,
+    },
     /// A watch is in force.
     WatchReady { cookie: u64, value: Option<Message> },
     /// A watch has ended.
     WatchEnded { cookie: u64, why: WatchEnd },
     /// A message of a queue that was asked for.
-    Taken { ticket: Ticket, taken: Result<Option<(TakenId, Message)>, Refusal> },
+    Taken {
+        ticket: Ticket,
+        taken: Result<Option<(TakenId, Message)>, Refusal>,
+    },
     /// A queue that was to be made is there, or is not.
-    QueueMade { ticket: Ticket, made: Result<(), Refusal> },
+    QueueMade {
+        ticket: Ticket,
+        made: Result<(), Refusal>,
+    },
     /// An answer to a request that went out as a message. For the front that asked.
     Reply { call: u64, message: Message },
     /// A message for the desk.
@@ -41,7 +54,10 @@ pub(crate) enum Told {
 
 impl Told {
     pub(crate) fn taken(ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) -> Self {
-        Told::Taken { ticket, taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))) }
+        Told::Taken {
+            ticket,
+            taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))),
+        }
     }
 }
 
@@ -80,7 +96,11 @@ impl Shared {
     }
 
     /// Empty buffers are used again, unless a burst has made them large.
-    pub(super) fn keep_buffers(&mut self, inbox: VecDeque<(LinkId, Told)>, changed: Vec<(LinkId, u64)>) {
+    pub(super) fn keep_buffers(
+        &mut self,
+        inbox: VecDeque<(LinkId, Told)>,
+        changed: Vec<(LinkId, u64)>,
+    ) {
         if self.inbox.is_empty() && inbox.capacity() <= BUFFER_KEPT {
             self.inbox = inbox;
         }
@@ -92,7 +112,9 @@ impl Shared {
     /// A link is going: what it has not looked at.
     pub(super) fn forget(&mut self, link: LinkId) -> Vec<Told> {
         self.changed.retain(|(of, _)| *of != link);
-        let (its, others) = std::mem::take(&mut self.inbox).into_iter().partition::<Vec<_>, _>(|(of, _)| *of == link);
+        let (its, others) = std::mem::take(&mut self.inbox)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(of, _)| *of == link);
         self.inbox = others.into();
         its.into_iter().map(|(_, told)| told).collect()
     }
@@ -104,7 +126,11 @@ impl Shared {
 
     /// A delivery to the desk's own subscriptions.
     pub(crate) fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) {
-        let retain = if delivery.retain { RetainOp::Set } else { RetainOp::None };
+        let retain = if delivery.retain {
+            RetainOp::Set
+        } else {
+            RetainOp::None
+        };
         let message = Message::new(
             delivery.address,
             delivery.payload,

@@ -11,16 +11,34 @@ pub(super) trait Side {
 
     /// Answers a request separately and has the peer confirm it: whether it did is told by `cookie`. False if nobody waits
     /// for the answer any more; nothing is told then.
-    fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool;
+    fn respond_confirmed(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        response: &Response<'_>,
+        now: Time,
+    ) -> bool;
 
     /// The answer will take long.
     fn respond_later(&mut self, exchange: ExchangeId, now: Time);
 
     /// Accepts the observation that a request asks for; its number. Nothing if that cannot be.
-    fn observe(&mut self, exchange: ExchangeId, cookie: u64, check: Option<Span>, now: Time) -> Option<u64>;
+    fn observe(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        check: Option<Span>,
+        now: Time,
+    ) -> Option<u64>;
 
     /// Tells an observer of a new state.
-    fn notify(&mut self, relation: u64, body: &Arc<SharedBody>, delivery: Delivery, now: Time) -> Notified;
+    fn notify(
+        &mut self,
+        relation: u64,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+        now: Time,
+    ) -> Notified;
 
     /// There is nothing to say after all to an observer that was busy.
     fn nothing_to_notify(&mut self, relation: u64);

@@ -67,19 +67,36 @@ pub(super) struct StreamSide {
 impl Side for StreamSide {
     #[inline]
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time) {
-        self.requests.respond(exchange, response, now, &mut self.out);
+        self.requests
+            .respond(exchange, response, now, &mut self.out);
     }
 
-    fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool {
-        self.requests.respond_confirmed(exchange, cookie, response, now, &mut self.out)
+    fn respond_confirmed(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        response: &Response<'_>,
+        now: Time,
+    ) -> bool {
+        self.requests
+            .respond_confirmed(exchange, cookie, response, now, &mut self.out)
     }
 
     fn respond_later(&mut self, exchange: ExchangeId, _: Time) {
         self.requests.respond_later(exchange);
     }
 
-    fn observe(&mut self, exchange: ExchangeId, cookie: u64, _: Option<Span>, _: Time) -> Option<u64> {
-        self.requests.observe(exchange, cookie).ok().map(RelationId::number)
+    fn observe(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        _: Option<Span>,
+        _: Time,
+    ) -> Option<u64> {
+        self.requests
+            .observe(exchange, cookie)
+            .ok()
+            .map(RelationId::number)
     }
 
     fn notify(&mut self, relation: u64, body: &Arc<SharedBody>, _: Delivery, _: Time) -> Notified {
@@ -100,7 +117,8 @@ impl Side for StreamSide {
 
     fn end_observation(&mut self, relation: u64, last: Option<&Arc<SharedBody>>, _: Time) {
         let last = last.map(|last| &**last);
-        self.requests.end_observation(RelationId::from_number(relation), last, &mut self.out);
+        self.requests
+            .end_observation(RelationId::from_number(relation), last, &mut self.out);
     }
 
     fn has_room(&self) -> bool {
@@ -118,13 +136,21 @@ impl CoapStreamFront {
     /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is what
     /// peers may do who are nobody in particular; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
-        let bytes_max = settings.machine.transfer_bytes_max.saturating_add(HEAD_BYTES);
+        let bytes_max = settings
+            .machine
+            .transfer_bytes_max
+            .saturating_add(HEAD_BYTES);
         let stream = StreamSettings {
             message_bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
             ..StreamSettings::default()
         };
         let requests = Requests::new(settings.machine.clone(), stream, nonce.rotate_left(17));
-        let side = StreamSide { requests, out: Vec::new(), waiting: 0, busy: Vec::new() };
+        let side = StreamSide {
+            requests,
+            out: Vec::new(),
+            waiting: 0,
+            busy: Vec::new(),
+        };
         CoapStreamFront {
             handler: Handler::new(side, settings, nonce, anonymous),
             told: VecDeque::new(),
@@ -222,7 +248,13 @@ impl CoapStreamFront {
 
     /// Handles the next message.
     #[inline]
-    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
+    pub(crate) fn step(
+        links: &mut Links,
+        id: LinkId,
+        bytes: &[u8],
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Step {
         if bytes.is_empty() {
             return Step::NeedMore;
         }
@@ -230,15 +262,26 @@ impl CoapStreamFront {
         if let Some(Front::CoapStream(front)) = links.get(id).map(|link| &link.front)
             && front.handler.desk.is_none()
         {
-            CoapStreamFront::with(links, id, now, kernel, |front, scene| front.handler.see_to_desk(scene));
+            CoapStreamFront::with(links, id, now, kernel, |front, scene| {
+                front.handler.see_to_desk(scene)
+            });
             links.work(now, kernel);
         }
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| front.on_bytes(bytes, scene)).unwrap_or(Step::Hold)
+        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
+            front.on_bytes(bytes, scene)
+        })
+        .unwrap_or(Step::Hold)
     }
 
     #[inline]
     fn on_bytes(&mut self, bytes: &[u8], scene: &mut Scene<'_>) -> Step {
-        let Handler { identities, settings, link, side, .. } = &mut self.handler;
+        let Handler {
+            identities,
+            settings,
+            link,
+            side,
+            ..
+        } = &mut self.handler;
         let is_held = self.is_asking || self.is_ended || side.requests.is_released();
         if is_held || side.requests.waiting() >= WAITING_MAX || !side.may_answer() {
             return Step::Hold;
@@ -268,11 +311,16 @@ impl CoapStreamFront {
         self.heard_at = now;
         self.is_asked_for_life = false;
         match (event, session) {
-            (StreamEvent::Request(request), Some(Ok(session))) => self.on_request(&request, session, scene),
-            (StreamEvent::Request(request), Some(Err(why))) => {
-                self.handler.respond(request.exchange, &Answer::stay_out(why), now);
+            (StreamEvent::Request(request), Some(Ok(session))) => {
+                self.on_request(&request, session, scene)
             }
-            (StreamEvent::Confirmed { cookie }, _) => self.handler.on_take_ended(cookie, true, scene),
+            (StreamEvent::Request(request), Some(Err(why))) => {
+                self.handler
+                    .respond(request.exchange, &Answer::stay_out(why), now);
+            }
+            (StreamEvent::Confirmed { cookie }, _) => {
+                self.handler.on_take_ended(cookie, true, scene)
+            }
             (StreamEvent::Aborted { .. }, _) => self.is_ended = true,
             // Nobody may ask before CSM.
             (StreamEvent::Request(_), None) => {}
@@ -283,7 +331,12 @@ impl CoapStreamFront {
     }
 
     #[inline]
-    fn on_request(&mut self, request: &StreamRequest<'_>, session: thalweg_kernel::SessionId, scene: &mut Scene<'_>) {
+    fn on_request(
+        &mut self,
+        request: &StreamRequest<'_>,
+        session: thalweg_kernel::SessionId,
+        scene: &mut Scene<'_>,
+    ) {
         if self.sweep_at == Time::NEVER {
             self.sweep_at = scene.now + SWEEP_AFTER;
         }
@@ -320,9 +373,20 @@ impl CoapStreamFront {
         self.is_ended = true;
     }
 
-    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+    pub(crate) fn on_login(
+        links: &mut Links,
+        id: LinkId,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            let Handler { identities, settings, link, .. } = &mut front.handler;
+            let Handler {
+                identities,
+                settings,
+                link,
+                ..
+            } = &mut front.handler;
             let Scene { now, kernel, links } = scene;
             if identities.on_verdict("", answer, *link, settings, *now, kernel, links) {
                 front.is_asking = false;
@@ -377,8 +441,11 @@ impl CoapStreamFront {
     /// The output has drained: whoever waited for room has it.
     pub(crate) fn on_drained(links: &mut Links, id: LinkId) {
         let Some(link) = links.get(id) else { return };
-        let Front::CoapStream(front) = &link.front else { return };
-        let is_stalled = front.handler.stalled || !front.told.is_empty() || !front.handler.side.busy.is_empty();
+        let Front::CoapStream(front) = &link.front else {
+            return;
+        };
+        let is_stalled =
+            front.handler.stalled || !front.told.is_empty() || !front.handler.side.busy.is_empty();
         if is_stalled && link.waiting() < NOTIFY_BELOW {
             links.coap.tell(id, Told::Room);
         }
@@ -390,12 +457,22 @@ impl CoapStreamFront {
         match why {
             // RFC 8323 §5.5: an orderly end, which is nobody's fault.
             CloseReason::ShuttingDown => requests.release(None, out),
-            CloseReason::TakenOver => requests.abort("another connection has taken this session over", out),
+            CloseReason::TakenOver => {
+                requests.abort("another connection has taken this session over", out)
+            }
             CloseReason::Kicked => requests.abort("an operator has ended the connection", out),
-            CloseReason::NotAuthorized => requests.abort("your credentials or rights have ended", out),
-            CloseReason::QueueFull => requests.abort("what waits for this connection has filled its queue", out),
-            CloseReason::Stalled => requests.abort("messages were not settled in time and go to others", out),
-            CloseReason::Buffers => requests.abort("memory for buffers is short and yours are the largest", out),
+            CloseReason::NotAuthorized => {
+                requests.abort("your credentials or rights have ended", out)
+            }
+            CloseReason::QueueFull => {
+                requests.abort("what waits for this connection has filled its queue", out)
+            }
+            CloseReason::Stalled => {
+                requests.abort("messages were not settled in time and go to others", out)
+            }
+            CloseReason::Buffers => {
+                requests.abort("memory for buffers is short and yours are the largest", out)
+            }
         }
         self.is_ended = true;
     }
@@ -405,7 +482,10 @@ impl CoapStreamFront {
     }
 
     pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
-        self.handler.side.requests.abort("nothing was heard for too long, not even an answer to Ping", out);
+        self.handler.side.requests.abort(
+            "nothing was heard for too long, not even an answer to Ping",
+            out,
+        );
         self.is_ended = true;
     }
 
@@ -413,15 +493,26 @@ impl CoapStreamFront {
         if self.is_ended {
             return Time::NEVER;
         }
-        let desk = if self.handler.desk.is_none() && self.heard_at == Time::NEVER { Time::ZERO } else { Time::NEVER };
+        let desk = if self.handler.desk.is_none() && self.heard_at == Time::NEVER {
+            Time::ZERO
+        } else {
+            Time::NEVER
+        };
         let requests = self.handler.side.requests.poll_timeout();
-        desk.min(requests).min(self.handler.next_timeout()).min(self.sweep_at).min(self.ask_for_life_at())
+        desk.min(requests)
+            .min(self.handler.next_timeout())
+            .min(self.sweep_at)
+            .min(self.ask_for_life_at())
     }
 
     /// When the peer is asked whether it is there: half the time that it may be silent.
     fn ask_for_life_at(&self) -> Time {
         match self.handler.settings.silence_max {
-            Some(max) if !self.is_asked_for_life && self.is_connected() && self.heard_at != Time::NEVER => {
+            Some(max)
+                if !self.is_asked_for_life
+                    && self.is_connected()
+                    && self.heard_at != Time::NEVER =>
+            {
                 self.heard_at + Span::from_nanos(max.nanos() / 2)
             }
             _ => Time::NEVER,
@@ -456,7 +547,10 @@ impl CoapStreamFront {
     /// The link ends: what was taken and not confirmed goes back, observers leave their seats, the session ends.
     pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            for told in std::mem::take(&mut front.told).into_iter().chain(scene.links.coap.forget(id)) {
+            for told in std::mem::take(&mut front.told)
+                .into_iter()
+                .chain(scene.links.coap.forget(id))
+            {
                 // A message that was taken must not be lost.
                 if matches!(told, Told::Taken { .. }) {
                     front.handler.told(told, scene);

@@ -122,7 +122,9 @@ impl Topics {
         if self.by_address.is_empty() {
             return None;
         }
-        self.by_address.get(address).and_then(|id| self.by_id.get(id))
+        self.by_address
+            .get(address)
+            .and_then(|id| self.by_id.get(id))
     }
 
     /// The id of that topic.
@@ -143,7 +145,10 @@ impl Topics {
 
     /// All of them that a filter wants, in the order of their ids.
     pub(super) fn matching(&self, filter: &TopicFilter) -> impl Iterator<Item = (TopicId, &Topic)> {
-        self.by_id.iter().filter(|(_, topic)| filter.matches(&topic.configuration)).map(|(id, topic)| (*id, topic))
+        self.by_id
+            .iter()
+            .filter(|(_, topic)| filter.matches(&topic.configuration))
+            .map(|(id, topic)| (*id, topic))
     }
 
     /// How many there are.
@@ -169,22 +174,29 @@ impl Topics {
         topics_max: usize,
         now_secs: u64,
     ) -> Result<(TopicId, Configuration), Unplanned> {
-        configuration.check_expiration(now_secs).map_err(Unplanned::Refused)?;
+        configuration
+            .check_expiration(now_secs)
+            .map_err(Unplanned::Refused)?;
         let id = self.unused_id(&configuration.name)?;
         if self.by_id.len() >= topics_max {
             return Err(Unplanned::Full);
         }
         if configuration.data.is_empty() {
-            configuration.data = DataUri::write(&self.unused_address(&configuration.name, id)).into();
+            configuration.data =
+                DataUri::write(&self.unused_address(&configuration.name, id)).into();
             return Ok((id, configuration));
         }
         match DataUri::read(&configuration.data, &self.tenant).map_err(Unplanned::DataUri)? {
-            DataUri::Here(address) if self.by_address.contains_key(&address) => return Err(Unplanned::AddressInUse),
+            DataUri::Here(address) if self.by_address.contains_key(&address) => {
+                return Err(Unplanned::AddressInUse);
+            }
             DataUri::Here(_) if !configuration.data.starts_with('/') => {
                 configuration.data = format!("/{}", configuration.data).into();
             }
             DataUri::Here(_) => {}
-            DataUri::Elsewhere if configuration.initialize.is_some() => return Err(Unplanned::InitializeElsewhere),
+            DataUri::Elsewhere if configuration.initialize.is_some() => {
+                return Err(Unplanned::InitializeElsewhere);
+            }
             DataUri::Elsewhere => {}
         }
         Ok((id, configuration))
@@ -205,7 +217,9 @@ impl Topics {
         }
         .map_err(Unplanned::Refused)?;
         if becomes.expiration != is.expiration {
-            becomes.check_expiration(now_secs).map_err(Unplanned::Refused)?;
+            becomes
+                .check_expiration(now_secs)
+                .map_err(Unplanned::Refused)?;
         }
         Ok(becomes)
     }
@@ -221,20 +235,32 @@ impl Topics {
             });
         };
         let configuration = Configuration::decode(payload).map_err(Unplanned::Refused)?;
-        let address = match DataUri::read(&configuration.data, &self.tenant).map_err(Unplanned::DataUri)? {
-            DataUri::Here(address) => Some(address),
-            DataUri::Elsewhere => None,
-        };
+        let address =
+            match DataUri::read(&configuration.data, &self.tenant).map_err(Unplanned::DataUri)? {
+                DataUri::Here(address) => Some(address),
+                DataUri::Elsewhere => None,
+            };
         let before = self.by_id.get(&id);
         if before.is_some_and(|topic| topic.configuration == configuration) {
             return Ok(Applied::Same);
         }
         // Observers stay where the data stay; whoever moves a topic by hand has moved it away from them.
-        let kept = before.filter(|topic| topic.address == address).map(|topic| {
-            let Topic { observers, announced, elsewhere, .. } = topic;
-            (*observers, *announced, elsewhere.clone())
-        });
-        let applied = if before.is_some() { Applied::Changed } else { Applied::New };
+        let kept = before
+            .filter(|topic| topic.address == address)
+            .map(|topic| {
+                let Topic {
+                    observers,
+                    announced,
+                    elsewhere,
+                    ..
+                } = topic;
+                (*observers, *announced, elsewhere.clone())
+            });
+        let applied = if before.is_some() {
+            Applied::Changed
+        } else {
+            Applied::New
+        };
         self.remove(id);
         let (observers, announced, elsewhere) = kept.unwrap_or_default();
         if let Some(end) = configuration.expiration {
@@ -252,7 +278,16 @@ impl Topics {
                 }
             }
         }
-        self.by_id.insert(id, Topic { configuration, address, observers, announced, elsewhere });
+        self.by_id.insert(
+            id,
+            Topic {
+                configuration,
+                address,
+                observers,
+                announced,
+                elsewhere,
+            },
+        );
         self.note_count(id);
         Ok(applied)
     }
@@ -264,10 +299,16 @@ impl Topics {
         if let Some(end) = topic.configuration.expiration {
             self.expiring.remove(&(end, id));
         }
-        let Some(address) = &topic.address else { return Some(topic) };
+        let Some(address) = &topic.address else {
+            return Some(topic);
+        };
         let heir = match self.contested {
             0 => None,
-            _ => self.by_id.iter().find(|(_, other)| other.address.as_ref() == Some(address)).map(|(id, _)| *id),
+            _ => self
+                .by_id
+                .iter()
+                .find(|(_, other)| other.address.as_ref() == Some(address))
+                .map(|(id, _)| *id),
         };
         match heir {
             Some(heir) => {
@@ -290,12 +331,17 @@ impl Topics {
 
     /// Topics that have ended: whoever asks deletes them, as a peer would. They are answered again until they are gone.
     pub(super) fn expired(&self, now_secs: u64) -> impl Iterator<Item = TopicId> {
-        self.expiring.iter().take_while(move |(end, _)| *end <= now_secs).map(|(_, id)| *id)
+        self.expiring
+            .iter()
+            .take_while(move |(end, _)| *end <= now_secs)
+            .map(|(_, id)| *id)
     }
 
     /// Somebody wants to observe a canonical address.
     pub(super) fn take_seat(&mut self, address: &str) -> Seat {
-        let Some((id, topic)) = self.at_mut(address) else { return Seat::Taken };
+        let Some((id, topic)) = self.at_mut(address) else {
+            return Seat::Taken;
+        };
         if topic.is_full() {
             return Seat::None;
         }
@@ -306,14 +352,18 @@ impl Topics {
 
     /// Somebody observes it no more.
     pub(super) fn give_seat_back(&mut self, address: &str) {
-        let Some((id, topic)) = self.at_mut(address) else { return };
+        let Some((id, topic)) = self.at_mut(address) else {
+            return;
+        };
         topic.observers = topic.observers.saturating_sub(1);
         self.note_count(id);
     }
 
     /// So many observe a canonical address: to be said when a topic is new at an address that was observed before.
     pub(super) fn set_observers(&mut self, address: &str, observers: u32) {
-        let Some((id, topic)) = self.at_mut(address) else { return };
+        let Some((id, topic)) = self.at_mut(address) else {
+            return;
+        };
         topic.observers = observers;
         self.note_count(id);
     }
@@ -334,11 +384,18 @@ impl Topics {
     /// Takes note of what was published to `$ps/<id>/<shard>`: a number as text. False if that is nothing of the kind, or
     /// our own.
     pub(super) fn apply_count(&mut self, id: &str, shard: &str, payload: &[u8]) -> bool {
-        let count = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());
-        let (Some(id), Ok(shard), Some(count)) = (TopicId::parse(id), shard.parse::<u16>(), count) else {
+        let count = std::str::from_utf8(payload)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let (Some(id), Ok(shard), Some(count)) = (TopicId::parse(id), shard.parse::<u16>(), count)
+        else {
             return false;
         };
-        let Some(topic) = self.by_id.get_mut(&id).filter(|_| shard != self.shard && shard < SHARDS_MAX) else {
+        let Some(topic) = self
+            .by_id
+            .get_mut(&id)
+            .filter(|_| shard != self.shard && shard < SHARDS_MAX)
+        else {
             return false;
         };
         match count {
@@ -351,10 +408,20 @@ impl Topics {
     /// How many of a topic's observers on this shard are too many. They end with 4.04 (draft §2.5.3), the newest first; the
     /// draft leaves that to us. Shards of lower numbers keep theirs, so that all come to the same end.
     pub(super) fn surplus(&self, id: TopicId) -> u32 {
-        let Some(topic) = self.by_id.get(&id) else { return 0 };
-        let Some(max) = topic.configuration.max_subscribers else { return 0 };
-        let before_us = topic.elsewhere.range(..self.shard).map(|(_, count)| *count).fold(0, u32::saturating_add);
-        topic.observers.saturating_sub(max.saturating_sub(before_us))
+        let Some(topic) = self.by_id.get(&id) else {
+            return 0;
+        };
+        let Some(max) = topic.configuration.max_subscribers else {
+            return 0;
+        };
+        let before_us = topic
+            .elsewhere
+            .range(..self.shard)
+            .map(|(_, count)| *count)
+            .fold(0, u32::saturating_add);
+        topic
+            .observers
+            .saturating_sub(max.saturating_sub(before_us))
     }
 
     fn at_mut(&mut self, address: &str) -> Option<(TopicId, &mut Topic)> {
@@ -363,7 +430,9 @@ impl Topics {
     }
 
     fn note_count(&mut self, id: TopicId) {
-        let Some(topic) = self.by_id.get(&id) else { return };
+        let Some(topic) = self.by_id.get(&id) else {
+            return;
+        };
         if topic.configuration.max_subscribers.is_some() && topic.observers != topic.announced {
             self.changed_counts.insert(id);
         } else {
@@ -378,7 +447,9 @@ impl Topics {
         let mut unused = None;
         for id in ids {
             match self.by_id.get(&id) {
-                Some(topic) if *topic.configuration.name == *name => return Err(Unplanned::NameInUse),
+                Some(topic) if *topic.configuration.name == *name => {
+                    return Err(Unplanned::NameInUse);
+                }
                 Some(_) => {}
                 None => unused = unused.or(Some(id)),
             }
@@ -389,8 +460,14 @@ impl Topics {
     /// Where a topic's data are if nobody has said it, without the tenant: where its name says, so that peers of other
     /// protocols find them; else where nothing else is.
     fn unused_address(&self, name: &str, id: TopicId) -> String {
-        let unused = |address: &&str| !self.by_address.contains_key(&*in_its_tenant(&self.tenant, address));
-        DataUri::of_name(name).filter(unused).map_or_else(|| format!("topics/{id}"), str::to_owned)
+        let unused = |address: &&str| {
+            !self
+                .by_address
+                .contains_key(&*in_its_tenant(&self.tenant, address))
+        };
+        DataUri::of_name(name)
+            .filter(unused)
+            .map_or_else(|| format!("topics/{id}"), str::to_owned)
     }
 }
 
@@ -402,8 +479,14 @@ const SHARDS_MAX: u16 = 1_024;
 
 impl Topic {
     fn is_full(&self) -> bool {
-        let elsewhere = self.elsewhere.values().copied().fold(0, u32::saturating_add);
-        self.configuration.max_subscribers.is_some_and(|max| self.observers.saturating_add(elsewhere) >= max)
+        let elsewhere = self
+            .elsewhere
+            .values()
+            .copied()
+            .fold(0, u32::saturating_add);
+        self.configuration
+            .max_subscribers
+            .is_some_and(|max| self.observers.saturating_add(elsewhere) >= max)
     }
 
     /// Who observes its data on this shard.
@@ -429,7 +512,9 @@ impl TopicId {
     /// The id that stands in a path.
     pub(super) fn parse(text: &str) -> Option<TopicId> {
         let id: [u8; 8] = text.as_bytes().try_into().ok()?;
-        id.iter().all(|sign| TopicId::SIGNS.contains(sign)).then_some(TopicId(id))
+        id.iter()
+            .all(|sign| TopicId::SIGNS.contains(sign))
+            .then_some(TopicId(id))
     }
 
     /// As paths have it.
@@ -455,7 +540,9 @@ impl fmt::Debug for TopicId {
 /// ids want to be the same, and the second gets another.
 fn scatter(bytes: &[u8], seed: u64) -> u64 {
     let start = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut hash = bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3));
+    let mut hash = bytes.iter().fold(start, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
+    });
     for _ in 0..2 {
         hash = (hash ^ hash >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     }
@@ -481,7 +568,9 @@ impl fmt::Display for Unplanned {
         match self {
             Unplanned::Refused(refusal) => refusal.fmt(f),
             Unplanned::DataUri(why) => f.write_str(why),
-            Unplanned::InitializeElsewhere => f.write_str("initialize is for topic-data at this broker"),
+            Unplanned::InitializeElsewhere => {
+                f.write_str("initialize is for topic-data at this broker")
+            }
             Unplanned::NameInUse => f.write_str("topic-name is in use"),
             Unplanned::AddressInUse => f.write_str("topic-data is in use by another topic"),
             Unplanned::Full => f.write_str("there is no room for another topic"),

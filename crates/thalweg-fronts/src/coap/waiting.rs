@@ -12,11 +12,21 @@ pub(super) enum Waiting {
     /// It is the value that was asked for.
     Get { exchange: ExchangeId, ask: Ask },
     /// It says whether a publish, which has been done, was the first; its answer waits for that batch.
-    Created { exchange: ExchangeId, batch: Option<u64>, key: u64 },
+    Created {
+        exchange: ExchangeId,
+        batch: Option<u64>,
+        key: u64,
+    },
     /// It decides whether a publish is done at all.
-    Condition { exchange: ExchangeId, put: Box<KeptPut> },
+    Condition {
+        exchange: ExchangeId,
+        put: Box<KeptPut>,
+    },
     /// It says whether there is a queue now to publish to.
-    MakeQueue { exchange: ExchangeId, put: Box<KeptPut> },
+    MakeQueue {
+        exchange: ExchangeId,
+        put: Box<KeptPut>,
+    },
     /// They are the values that were asked for.
     List { exchange: ExchangeId, format: u16 },
     /// It is a message of a queue.
@@ -72,8 +82,14 @@ const ETAGS_MAX: usize = 4;
 impl Ask {
     /// Reads a request for a value that is of `format` if its publisher did not say.
     pub(super) fn read(options: &Options<'_>, format: Option<u16>) -> Self {
-        let mut ask = Ask { accept: accept(options), format, ..Ask::default() };
-        let ours = options.all(option::ETAG).filter_map(|etag| etag.try_into().ok());
+        let mut ask = Ask {
+            accept: accept(options),
+            format,
+            ..Ask::default()
+        };
+        let ours = options
+            .all(option::ETAG)
+            .filter_map(|etag| etag.try_into().ok());
         for (slot, etag) in ask.etags.iter_mut().zip(ours) {
             *slot = Some(etag);
         }
@@ -82,7 +98,8 @@ impl Ask {
 
     /// Whether it takes a value of that format. One whose publisher did not say what it is may be anything.
     pub(super) fn accepts(&self, format: Option<u16>) -> bool {
-        self.accept.is_none_or(|accept| format.is_none_or(|format| format == accept))
+        self.accept
+            .is_none_or(|accept| format.is_none_or(|format| format == accept))
     }
 
     /// Whether it has this representation already.
@@ -93,7 +110,9 @@ impl Ask {
 
 /// The Content-Format that a request wants.
 pub(super) fn accept(options: &Options<'_>) -> Option<u16> {
-    options.uint(option::ACCEPT).and_then(|format| u16::try_from(format).ok())
+    options
+        .uint(option::ACCEPT)
+        .and_then(|format| u16::try_from(format).ok())
 }
 
 /// What must be so for a request to be done. RFC 7252 §5.10.8
@@ -117,7 +136,11 @@ impl Condition {
             return None;
         }
         let tags: Vec<Box<[u8]>> = options.all(option::IF_MATCH).map(Into::into).collect();
-        Some(if tags.iter().any(|tag| tag.is_empty()) { Condition::Something } else { Condition::OneOf(tags) })
+        Some(if tags.iter().any(|tag| tag.is_empty()) {
+            Condition::Something
+        } else {
+            Condition::OneOf(tags)
+        })
     }
 
     /// Whether it is so.
@@ -125,7 +148,9 @@ impl Condition {
         match self {
             Condition::Nothing => value.is_none(),
             Condition::Something => value.is_some(),
-            Condition::OneOf(tags) => value.is_some_and(|value| tags.iter().any(|tag| **tag == value.etag)),
+            Condition::OneOf(tags) => {
+                value.is_some_and(|value| tags.iter().any(|tag| **tag == value.etag))
+            }
         }
     }
 }
@@ -156,7 +181,10 @@ impl Waitings {
     }
 
     pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting> {
-        self.slots.get_mut(usize::from(ticket))?.as_mut().map(|(waiting, _)| waiting)
+        self.slots
+            .get_mut(usize::from(ticket))?
+            .as_mut()
+            .map(|(waiting, _)| waiting)
     }
 
     /// The kernel has answered.
@@ -176,7 +204,10 @@ impl Waitings {
     /// Forgets what the kernel will not answer any more: who had asked is gone. Nobody waits for so long.
     pub(super) fn sweep(&mut self, now: Time) {
         for (ticket, slot) in self.slots.iter_mut().enumerate() {
-            if slot.as_ref().is_some_and(|(_, since)| now.since(*since) > WAITING_MAX) {
+            if slot
+                .as_ref()
+                .is_some_and(|(_, since)| now.since(*since) > WAITING_MAX)
+            {
                 *slot = None;
                 self.free.push(ticket as Ticket);
             }

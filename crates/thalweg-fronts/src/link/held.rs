@@ -20,7 +20,9 @@ impl Links {
     }
 
     fn is_batch_waited_for(&self) -> bool {
-        self.holding.back().is_some_and(|(batch, _)| *batch == self.batch.number())
+        self.holding
+            .back()
+            .is_some_and(|(batch, _)| *batch == self.batch.number())
     }
 
     /// Bytes of the batch that is being gathered.
@@ -48,7 +50,12 @@ impl Links {
     #[cold]
     pub(super) fn batch_was_cut(&mut self, cut: u64) {
         let number = self.batch.number();
-        for (batch, ..) in self.leaving.iter_mut().rev().take_while(|(batch, ..)| *batch >= cut) {
+        for (batch, ..) in self
+            .leaving
+            .iter_mut()
+            .rev()
+            .take_while(|(batch, ..)| *batch >= cut)
+        {
             *batch = number;
         }
         for at in (0..self.holding.len()).rev() {
@@ -57,8 +64,14 @@ impl Links {
                 break;
             }
             self.holding[at].0 = number;
-            let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { continue };
-            link.held_last = if link.held_last == batch { number } else { link.held_last };
+            let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+                continue;
+            };
+            link.held_last = if link.held_last == batch {
+                number
+            } else {
+                link.held_last
+            };
             if let Some((_, last)) = link.held.back_mut() {
                 *last = if *last == batch { number } else { *last };
             }
@@ -71,7 +84,9 @@ impl Links {
         let from = self.holding.partition_point(|(batch, _)| *batch < number);
         let to = self.holding.partition_point(|(batch, _)| *batch <= number);
         for (_, id) in self.holding.drain(from..to).collect::<Vec<_>>() {
-            let Some(link) = self.get_mut(id) else { continue };
+            let Some(link) = self.get_mut(id) else {
+                continue;
+            };
             if link.front.is_coap() {
                 // One of many peers of a socket: it gets no answer, and asks again.
                 continue;
@@ -103,7 +118,9 @@ impl Links {
             && batch <= number
         {
             self.holding.pop_front();
-            let Some(link) = self.get_mut(id) else { continue };
+            let Some(link) = self.get_mut(id) else {
+                continue;
+            };
             if link.front.is_coap() {
                 self.coap.tell(id, Told::Safe);
                 continue;
@@ -113,7 +130,8 @@ impl Links {
             }
             self.mark_dirty(id);
         }
-        while let Some(&(_, id, tag)) = self.leaving.front().filter(|(batch, ..)| *batch <= number) {
+        while let Some(&(_, id, tag)) = self.leaving.front().filter(|(batch, ..)| *batch <= number)
+        {
             self.leaving.pop_front();
             self.left.push((id, tag));
         }

@@ -17,7 +17,8 @@ impl Links {
 
     /// Whether there is memory for `more` bytes that a front would keep for its peer.
     pub(crate) fn may_keep(&self, id: LinkId, more: usize, kernel: &Kernel) -> bool {
-        self.get(id).is_none_or(|link| kernel.may_keep(link.kept, more))
+        self.get(id)
+            .is_none_or(|link| kernel.may_keep(link.kept, more))
     }
 }
 
@@ -30,7 +31,8 @@ impl Link {
             self.forget_sent();
         } else {
             let to_limit = output_max.saturating_sub(self.waiting());
-            self.out.reserve_exact(needed + to_limit.max(self.out.len() / 4));
+            self.out
+                .reserve_exact(needed + to_limit.max(self.out.len() / 4));
         }
     }
 

@@ -4,9 +4,13 @@ use super::{MqttFront, State};
 use crate::link::Links;
 use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home};
+use thalweg_kernel::{
+    Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home,
+};
 use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
-use thalweg_mqtt::{ConnAck, Connect, Peek, PeerFault, ReasonCode, ServerSide, Version, peek_connect};
+use thalweg_mqtt::{
+    ConnAck, Connect, Peek, PeerFault, ReasonCode, ServerSide, Version, peek_connect,
+};
 
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
@@ -26,7 +30,11 @@ pub(super) struct Opening {
 /// no CONNECT.
 pub fn home_key(bytes: &[u8], limit: usize) -> Result<Option<u64>, &'static str> {
     match peek_connect(bytes, limit) {
-        Peek::ClientId(_) if ServerSide::frame_len(bytes).is_some_and(|whole| whole > bytes.len()) => Ok(None),
+        Peek::ClientId(_)
+            if ServerSide::frame_len(bytes).is_some_and(|whole| whole > bytes.len()) =>
+        {
+            Ok(None)
+        }
         Peek::NeedMore { .. } => Ok(None),
         Peek::NotMqtt => Err("the first packet is not an MQTT CONNECT"),
         Peek::Broken => Err("the CONNECT packet is malformed"),
@@ -69,34 +77,65 @@ const NO_ROOM_FOR_CONNACK: PeerFault = PeerFault {
 const ANNOUNCED: [(&str, &str); 1] = [(STAMPS_ANNOUNCEMENT, "1")];
 
 impl MqttFront {
-    pub(super) fn on_connect(links: &mut Links, id: LinkId, connect: Connect<'_>, now: Time, kernel: &mut Kernel) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+    pub(super) fn on_connect(
+        links: &mut Links,
+        id: LinkId,
+        connect: Connect<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let settings = front.settings.clone();
         if !settings.server_reference.is_empty() {
             let reference = Some(&*settings.server_reference);
-            let ack =
-                ConnAck { reason: ReasonCode::UseAnotherServer, server_reference: reference, ..ConnAck::default() };
+            let ack = ConnAck {
+                reason: ReasonCode::UseAnotherServer,
+                server_reference: reference,
+                ..ConnAck::default()
+            };
             return MqttFront::refuse(links, id, &ack, now, kernel);
         }
         if connect.client_id.is_empty() && !connect.clean_start && connect.version != Version::V5 {
             // [MQTT3-3.1.3-8]: no name and no clean session; there would be nothing to find it by.
-            let ack = ConnAck { reason: ReasonCode::ClientIdentifierNotValid, ..ConnAck::default() };
+            let ack = ConnAck {
+                reason: ReasonCode::ClientIdentifierNotValid,
+                ..ConnAck::default()
+            };
             return MqttFront::refuse(links, id, &ack, now, kernel);
         }
         if let Some(reason) = front.will_refusal(&connect) {
-            return MqttFront::refuse(links, id, &ConnAck { reason, ..ConnAck::default() }, now, kernel);
+            return MqttFront::refuse(
+                links,
+                id,
+                &ConnAck {
+                    reason,
+                    ..ConnAck::default()
+                },
+                now,
+                kernel,
+            );
         }
         let opening = front.opening(&connect, kernel);
         let (client, chosen) = (opening.client.clone(), !opening.assigned);
         front.is_bridge = connect.bridge;
         front.expiry_was_zero = connect.version == Version::V5 && connect.session_expiry == 0;
         MqttFront::hear_terms(links, id, &connect.properties);
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         if let Some(method) = connect.auth_method {
             front.auth_method = Some(method.into());
             front.state = State::ExpectVerdict(Box::new(opening));
             let data = connect.auth_data.unwrap_or_default().into();
-            let ask = LoginAsk::Exchange { client, chosen, method: method.into(), data, first: true };
+            let ask = LoginAsk::Exchange {
+                client,
+                chosen,
+                method: method.into(),
+                data,
+                first: true,
+            };
             return links.ask_login(id, ask);
         }
         let no_credentials = connect.username.is_none() && connect.password.is_none();
@@ -106,7 +145,15 @@ impl MqttFront {
         front.state = State::ExpectVerdict(Box::new(opening));
         let user = connect.username.map(Into::into);
         let password = connect.password.map(Into::into);
-        links.ask_login(id, LoginAsk::Password { client, chosen, user, password });
+        links.ask_login(
+            id,
+            LoginAsk::Password {
+                client,
+                chosen,
+                user,
+                password,
+            },
+        );
     }
 
     /// A will we could not publish as asked. [MQTT-3.2.2-12], [MQTT-3.2.2-13]
@@ -130,9 +177,17 @@ impl MqttFront {
         };
         let assigned = connect.client_id.is_empty();
         // No client may come back under it, so nothing is to be found there.
-        let expiry = if assigned && !self.settings.assigned_may_return { Span::ZERO } else { expiry };
+        let expiry = if assigned && !self.settings.assigned_may_return {
+            Span::ZERO
+        } else {
+            expiry
+        };
         Opening {
-            client: if assigned { kernel.unused_client_id(self.nonce) } else { connect.client_id.into() },
+            client: if assigned {
+                kernel.unused_client_id(self.nonce)
+            } else {
+                connect.client_id.into()
+            },
             assigned,
             fresh: connect.clean_start,
             expiry,
@@ -150,8 +205,13 @@ impl MqttFront {
                         (true, false) => RetainOp::Set,
                     },
                     delay: Span::from_secs(u64::from(will.delay_secs)),
-                    expires_in: will.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs))),
-                    properties: properties_of(&will.properties).and_then(stamp::remove).map(Box::new),
+                    expires_in: will
+                        .properties
+                        .message_expiry()
+                        .map(|secs| Span::from_secs(u64::from(secs))),
+                    properties: properties_of(&will.properties)
+                        .and_then(stamp::remove)
+                        .map(Box::new),
                 })
             }),
             wants_response_information: connect.request_response_info,
@@ -170,14 +230,17 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let version = front.machine.version();
         let open = OpenSession {
             client: &opening.client,
             link: id,
             fresh: opening.fresh,
             expiry: opening.expiry,
-            in_flight_max: (version == Version::V5).then(|| opening.receive_max.min(kernel.limits().in_flight_max)),
+            in_flight_max: (version == Version::V5)
+                .then(|| opening.receive_max.min(kernel.limits().in_flight_max)),
             will: opening.will,
             tenant: "",
             access,
@@ -203,7 +266,16 @@ impl MqttFront {
                     OpenRefusal::Overloaded => ReasonCode::ServerBusy,
                     OpenRefusal::OtherUser | OpenRefusal::Denied => ReasonCode::NotAuthorized,
                 };
-                return MqttFront::refuse(links, id, &ConnAck { reason, ..ConnAck::default() }, now, kernel);
+                return MqttFront::refuse(
+                    links,
+                    id,
+                    &ConnAck {
+                        reason,
+                        ..ConnAck::default()
+                    },
+                    now,
+                    kernel,
+                );
             }
         };
         if let Some(link) = links.get_mut(id) {
@@ -213,7 +285,9 @@ impl MqttFront {
         MqttFront::write(links, id, |front, out| {
             let settings = front.settings.clone();
             // Only MQTT 5 clients can be told; others are held to what they said.
-            let server_keep_alive = settings.keep_alive_for(opening.keep_alive).filter(|_| version == Version::V5);
+            let server_keep_alive = settings
+                .keep_alive_for(opening.keep_alive)
+                .filter(|_| version == Version::V5);
             front.keep_alive = server_keep_alive.unwrap_or(opening.keep_alive);
             let information = Some(&*settings.response_information).filter(|text| !text.is_empty());
             let method = front.auth_method.clone();
@@ -249,7 +323,13 @@ impl MqttFront {
     }
 
     /// Answers CONNECT with a failure and ends the link.
-    pub(super) fn refuse(links: &mut Links, id: LinkId, ack: &ConnAck<'_>, now: Time, kernel: &mut Kernel) {
+    pub(super) fn refuse(
+        links: &mut Links,
+        id: LinkId,
+        ack: &ConnAck<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         MqttFront::write(links, id, |front, out| front.machine.connack(ack, out));
         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
     }

@@ -8,7 +8,11 @@ use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooL
 
 impl MqttFront {
     #[inline]
-    pub(crate) fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+    pub(crate) fn deliver(
+        &mut self,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
         if let Some(native) = delivery.native
             && native.dialect == self.dialect()
             && delivery.subscription_ids.is_empty()
@@ -57,8 +61,14 @@ impl MqttFront {
         let user = UserProperties(&properties);
         let publish = PublishOut {
             payload_format: properties.payload_is_text.map(u8::from),
-            content_type: properties.content_type.as_deref().filter(|text| is_string(text)),
-            response_topic: properties.reply_to.as_deref().filter(|topic| is_string(topic)),
+            content_type: properties
+                .content_type
+                .as_deref()
+                .filter(|text| is_string(text)),
+            response_topic: properties
+                .reply_to
+                .as_deref()
+                .filter(|topic| is_string(topic)),
             correlation_data: properties.correlation.as_deref(),
             user: (!properties.user.is_empty()).then_some(&user as &dyn TextPairs),
             ..*publish
@@ -73,7 +83,10 @@ impl MqttFront {
     pub(crate) fn answer(&mut self, ticket: u16, answer: &Answer, out: &mut Vec<u8>) {
         match answer {
             Answer::Subscribed(outcomes) => {
-                let codes: Vec<ReasonCode> = outcomes.iter().map(|outcome| subscribe_code(*outcome)).collect();
+                let codes: Vec<ReasonCode> = outcomes
+                    .iter()
+                    .map(|outcome| subscribe_code(*outcome))
+                    .collect();
                 self.machine.suback(ticket, &codes, out);
             }
             Answer::Unsubscribed(existed) => {
@@ -99,12 +112,20 @@ impl MqttFront {
             CloseReason::Stalled | CloseReason::Buffers => ReasonCode::QuotaExceeded,
         };
         let reason_string = (why == CloseReason::Stalled).then_some(STALLED);
-        self.machine.disconnect(reason, &DisconnectProps { reason_string, ..DisconnectProps::default() }, out);
+        self.machine.disconnect(
+            reason,
+            &DisconnectProps {
+                reason_string,
+                ..DisconnectProps::default()
+            },
+            out,
+        );
     }
 }
 
 /// What a member of a shared subscription is told that has not acknowledged for too long.
-const STALLED: &str = "messages of a shared subscription were not acknowledged in time and go to other members";
+const STALLED: &str =
+    "messages of a shared subscription were not acknowledged in time and go to other members";
 
 fn subscribe_code(outcome: Subscribed) -> ReasonCode {
     match outcome {

@@ -20,7 +20,9 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         if front.expiry_was_zero && disconnect.session_expiry.is_some_and(|secs| secs > 0) {
             return MqttFront::fail(links, id, EXPIRY_RAISED, now, kernel);
         }
@@ -39,6 +41,10 @@ impl MqttFront {
     pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
         // [MQTT-3.1.2-22]
         self.state = State::Closed;
-        self.machine.disconnect(ReasonCode::KeepAliveTimeout, &DisconnectProps::default(), out);
+        self.machine.disconnect(
+            ReasonCode::KeepAliveTimeout,
+            &DisconnectProps::default(),
+            out,
+        );
     }
 }

@@ -20,8 +20,16 @@ const AUTH_UNASKED: PeerFault = PeerFault {
 };
 
 impl MqttFront {
-    pub(super) fn on_auth(links: &mut Links, id: LinkId, auth: &Auth<'_>, now: Time, kernel: &mut Kernel) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+    pub(super) fn on_auth(
+        links: &mut Links,
+        id: LinkId,
+        auth: &Auth<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let Some(method) = front.auth_method.clone() else {
             return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel);
         };
@@ -45,30 +53,62 @@ impl MqttFront {
             _ => return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel),
         };
         let data = auth.data.unwrap_or_default().into();
-        links.ask_login(id, LoginAsk::Exchange { client, chosen, method, data, first: re_authenticates });
+        links.ask_login(
+            id,
+            LoginAsk::Exchange {
+                client,
+                chosen,
+                method,
+                data,
+                first: re_authenticates,
+            },
+        );
     }
 
-    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+    pub(crate) fn on_login(
+        links: &mut Links,
+        id: LinkId,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         match std::mem::replace(&mut front.state, State::Closed) {
             State::ExpectVerdict(opening) => match answer {
-                LoginAnswer::Allowed { user, access, data, .. } => {
-                    MqttFront::open(links, id, *opening, user, access, data.as_deref(), now, kernel);
+                LoginAnswer::Allowed {
+                    user, access, data, ..
+                } => {
+                    MqttFront::open(
+                        links,
+                        id,
+                        *opening,
+                        user,
+                        access,
+                        data.as_deref(),
+                        now,
+                        kernel,
+                    );
                 }
                 LoginAnswer::Continue { data } => {
                     front.state = State::ExpectAuth(opening);
                     MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
                 }
                 LoginAnswer::Refused(refusal) => {
-                    let ack = ConnAck { reason: reason_of(refusal), ..ConnAck::default() };
+                    let ack = ConnAck {
+                        reason: reason_of(refusal),
+                        ..ConnAck::default()
+                    };
                     MqttFront::refuse(links, id, &ack, now, kernel);
                 }
             },
             State::ExpectReVerdict => {
                 front.state = State::Connected;
                 let session = links.get(id).and_then(|link| link.session);
-                let same_user =
-                    |user: Option<&str>| session.is_some_and(|session| kernel.session_user(session) == user);
+                let same_user = |user: Option<&str>| {
+                    session.is_some_and(|session| kernel.session_user(session) == user)
+                };
                 let answer = match answer {
                     // The session was opened for its user, and what it has and may be known by is theirs.
                     LoginAnswer::Allowed { user, .. } if !same_user(user.as_deref()) => {
@@ -93,7 +133,9 @@ impl MqttFront {
                             reason => reason,
                         };
                         MqttFront::write(links, id, |front, out| {
-                            front.machine.disconnect(reason, &DisconnectProps::default(), out);
+                            front
+                                .machine
+                                .disconnect(reason, &DisconnectProps::default(), out);
                         });
                         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
                     }

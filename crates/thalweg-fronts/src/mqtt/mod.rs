@@ -171,7 +171,11 @@ impl MqttFront {
 
     /// Lets the link's front write, if it is one of ours.
     #[inline]
-    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut MqttFront, &mut Vec<u8>) -> R) -> Option<R> {
+    fn write<R>(
+        links: &mut Links,
+        id: LinkId,
+        write: impl FnOnce(&mut MqttFront, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
         links.write(id, |front, out| match front {
             Front::Mqtt(front) => Some(write(front, out)),
             _ => None,
@@ -180,8 +184,16 @@ impl MqttFront {
 
     /// Handles the next packet.
     #[inline]
-    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
-        let Some(front) = MqttFront::of(links, id) else { return Step::Hold };
+    pub(crate) fn step(
+        links: &mut Links,
+        id: LinkId,
+        bytes: &[u8],
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Step {
+        let Some(front) = MqttFront::of(links, id) else {
+            return Step::Hold;
+        };
         if let State::ExpectVerdict(_) | State::ExpectReVerdict | State::Closed = front.state {
             return Step::Hold;
         }
@@ -212,13 +224,21 @@ impl MqttFront {
             Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
             // `step` takes it before it comes here.
             Event::Publish(_) => {}
-            Event::PubAck { id: tag, reason, load } => {
+            Event::PubAck {
+                id: tag,
+                reason,
+                load,
+            } => {
                 if let Some(load) = load {
                     MqttFront::on_load(links, id, load, now, kernel);
                 }
                 MqttFront::on_puback(links, id, tag, reason, now, kernel);
             }
-            Event::PubRec { id: tag, reason, load } => {
+            Event::PubRec {
+                id: tag,
+                reason,
+                load,
+            } => {
                 if let Some(load) = load {
                     MqttFront::on_load(links, id, load, now, kernel);
                 }
@@ -226,24 +246,38 @@ impl MqttFront {
             }
             Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(links, id, ticket, kernel),
             Event::PubComp { id: tag, .. } => MqttFront::on_pubcomp(links, id, tag, now, kernel),
-            Event::Subscribe(subscribe) => MqttFront::on_subscribe(links, id, &subscribe, now, kernel),
-            Event::Unsubscribe(unsubscribe) => MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel),
+            Event::Subscribe(subscribe) => {
+                MqttFront::on_subscribe(links, id, &subscribe, now, kernel)
+            }
+            Event::Unsubscribe(unsubscribe) => {
+                MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel)
+            }
             Event::PassedOver => {}
             Event::PingReq(ping) => {
                 MqttFront::write(links, id, |front, out| front.machine.pingresp(out));
                 match ping {
                     PingReq::Plain => {}
-                    PingReq::Report(report) => MqttFront::on_load(links, id, Ok(report), now, kernel),
+                    PingReq::Report(report) => {
+                        MqttFront::on_load(links, id, Ok(report), now, kernel)
+                    }
                     PingReq::Refused(why) => MqttFront::on_load(links, id, Err(why), now, kernel),
                 }
             }
-            Event::Disconnect(disconnect) => MqttFront::on_disconnect(links, id, &disconnect, now, kernel),
+            Event::Disconnect(disconnect) => {
+                MqttFront::on_disconnect(links, id, &disconnect, now, kernel)
+            }
             Event::Auth(auth) => MqttFront::on_auth(links, id, &auth, now, kernel),
         }
     }
 
     /// The peer broke the protocol: tell it, end the link, publish its will.
-    pub(crate) fn fail(links: &mut Links, id: LinkId, fault: PeerFault, now: Time, kernel: &mut Kernel) {
+    pub(crate) fn fail(
+        links: &mut Links,
+        id: LinkId,
+        fault: PeerFault,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         MqttFront::write(links, id, |front, out| {
             front.machine.fault(&fault, out);
             front.fault = Some(fault);
@@ -254,9 +288,14 @@ impl MqttFront {
     /// Some input was handled: what the peer has us keep is counted.
     #[inline]
     pub(crate) fn on_driven(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let kept = front.machine.alias_bytes();
-        if kept > 0 && !links.count_kept(id, kept, kernel) && links.get(id).is_some_and(|link| !link.closing) {
+        if kept > 0
+            && !links.count_kept(id, kept, kernel)
+            && links.get(id).is_some_and(|link| !link.closing)
+        {
             MqttFront::fail(links, id, NO_MEMORY, now, kernel);
         }
     }
@@ -270,9 +309,13 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(link) = links.get_mut(id) else { return };
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
         link.closing = true;
-        let Front::Mqtt(front) = &mut link.front else { return };
+        let Front::Mqtt(front) = &mut link.front else {
+            return;
+        };
         front.state = State::Closed;
         let session = link.session.take();
         links.mark_dirty(id);

@@ -6,7 +6,9 @@ use crate::probe::Mark;
 use crate::stamp;
 use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
-use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version, load};
+use thalweg_mqtt::{
+    PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version, load,
+};
 
 const QOS_TOO_HIGH: PeerFault = PeerFault {
     reason: ReasonCode::QosNotSupported,
@@ -41,9 +43,15 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
-        let Some(link) = links.get_mut(id) else { return Handled::Done };
-        let Some(session) = link.session else { return Handled::Done };
-        let Front::Mqtt(front) = &mut link.front else { return Handled::Done };
+        let Some(link) = links.get_mut(id) else {
+            return Handled::Done;
+        };
+        let Some(session) = link.session else {
+            return Handled::Done;
+        };
+        let Front::Mqtt(front) = &mut link.front else {
+            return Handled::Done;
+        };
         if publish.qos > front.settings.maximum_qos {
             MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
             return Handled::Done;
@@ -61,9 +69,18 @@ impl MqttFront {
             (None, None, None)
         } else {
             of_few = properties_of(&publish.properties);
-            let expires_in = publish.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs)));
-            let stamp = of_few.as_mut().and_then(|properties| stamp::take(properties, session, kernel));
-            (of_few.as_ref().filter(|properties| !properties.is_empty()), expires_in, stamp)
+            let expires_in = publish
+                .properties
+                .message_expiry()
+                .map(|secs| Span::from_secs(u64::from(secs)));
+            let stamp = of_few
+                .as_mut()
+                .and_then(|properties| stamp::take(properties, session, kernel));
+            (
+                of_few.as_ref().filter(|properties| !properties.is_empty()),
+                expires_in,
+                stamp,
+            )
         };
         let draft = Draft {
             address: publish.topic.as_str(),
@@ -78,7 +95,10 @@ impl MqttFront {
             expires_in,
             properties,
             ticket: publish.id,
-            native: publish.plain.then_some(Native { dialect, frame: publish.frame }),
+            native: publish.plain.then_some(Native {
+                dialect,
+                frame: publish.frame,
+            }),
             stamp,
         };
         links.mark(Mark::FrontIn);
@@ -96,10 +116,13 @@ impl MqttFront {
         // What MQTT 3 cannot refuse is not acknowledged: its client has it still, and sends it again when it comes back.
         let is_acknowledged = publish.qos != QoS::AtMostOnce
             && (published.outcome != Outcome::Refused
-                || MqttFront::of(links, id).is_some_and(|front| front.machine.version() == Version::V5));
+                || MqttFront::of(links, id)
+                    .is_some_and(|front| front.machine.version() == Version::V5));
         if is_acknowledged {
             let (ticket, qos) = (publish.id, publish.qos);
-            MqttFront::write(links, id, |front, out| front.acknowledge(ticket, qos, published.outcome, out));
+            MqttFront::write(links, id, |front, out| {
+                front.acknowledge(ticket, qos, published.outcome, out)
+            });
             links.mark(Mark::FrontAck);
         }
         if let Some(until) = published.pause_until
@@ -127,13 +150,23 @@ impl MqttFront {
     }
 
     pub(super) fn on_pubrel(links: &mut Links, id: LinkId, ticket: u16, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else { return };
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
         let Some(session) = link.session else { return };
-        let Front::Mqtt(front) = &mut link.front else { return };
+        let Front::Mqtt(front) = &mut link.front else {
+            return;
+        };
         let is_report = front.release_report(ticket);
         let known = is_report || kernel.release(session, ticket, links);
-        let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
-        MqttFront::write(links, id, |front, out| front.machine.pubcomp(ticket, reason, out));
+        let reason = if known {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdNotFound
+        };
+        MqttFront::write(links, id, |front, out| {
+            front.machine.pubcomp(ticket, reason, out)
+        });
     }
 
     #[inline]
@@ -145,9 +178,17 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
         // An acknowledgement nobody waits for is not an error: after a resume it may cross our repetition.
-        kernel.settle(session, tag, settlement(reason, Settlement::Settled), now, links);
+        kernel.settle(
+            session,
+            tag,
+            settlement(reason, Settlement::Settled),
+            now,
+            links,
+        );
         links.mark(Mark::KernelSettle);
     }
 
@@ -159,9 +200,13 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
         let said = settlement(reason, Settlement::Received);
-        if kernel.settle(session, tag, said, now, links) == Settled::Unknown && said == Settlement::Received {
+        if kernel.settle(session, tag, said, now, links) == Settled::Unknown
+            && said == Settlement::Received
+        {
             // [MQTT-4.3.3-3] asks for a PUBREL; the client may have state that we have not.
             MqttFront::write(links, id, |front, out| {
                 front.machine.pubrel(tag, ReasonCode::PacketIdNotFound, out);
@@ -169,15 +214,27 @@ impl MqttFront {
         }
     }
 
-    pub(super) fn on_pubcomp(links: &mut Links, id: LinkId, tag: u16, now: Time, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+    pub(super) fn on_pubcomp(
+        links: &mut Links,
+        id: LinkId,
+        tag: u16,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
         kernel.settle(session, tag, Settlement::Settled, now, links);
     }
 }
 
 /// A reason code from 0x80 on says that the receiver will not have the message.
 fn settlement(reason: ReasonCode, good: Settlement) -> Settlement {
-    if reason as u8 >= 0x80 { Settlement::Rejected } else { good }
+    if reason as u8 >= 0x80 {
+        Settlement::Rejected
+    } else {
+        good
+    }
 }
 
 pub(super) fn reliability(qos: QoS) -> Reliability {
@@ -198,7 +255,9 @@ pub(super) fn properties_of(block: &PublishProperties<'_>) -> Option<Properties>
             Property::ContentType(text) => properties.content_type = Some(text.into()),
             Property::ResponseTopic(topic) => properties.reply_to = Some(topic.into()),
             Property::CorrelationData(data) => properties.correlation = Some(data.into()),
-            Property::User(name, value) => properties.user.push((name.into(), PropertyValue::Text(value.into()))),
+            Property::User(name, value) => properties
+                .user
+                .push((name.into(), PropertyValue::Text(value.into()))),
             _ => {}
         }
     }

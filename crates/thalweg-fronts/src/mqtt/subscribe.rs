@@ -31,8 +31,12 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let (topic_bytes_max, is_bridge) = (front.settings.topic_bytes_max, front.is_bridge);
         if subscribe.subscription_id.is_some() && !front.settings.subscription_ids_available {
             return MqttFront::fail(links, id, IDS_OFF, now, kernel);
@@ -77,8 +81,13 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let filters: Vec<_> = unsubscribe.filters().map(|text| split(text, usize::MAX)).collect();
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
+        let filters: Vec<_> = unsubscribe
+            .filters()
+            .map(|text| split(text, usize::MAX))
+            .collect();
         kernel.unsubscribe(session, unsubscribe.id, &filters, now, links);
     }
 }

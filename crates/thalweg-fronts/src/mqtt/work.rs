@@ -8,7 +8,9 @@ use super::publish::Handled;
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LinkId, OrderKey, SettlesWhen, Ticket, WorkTerms};
 use thalweg_model::{Span, Time};
-use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, Report, SETTLES_PROPERTY, Unit, WEIGHT_PROPERTY};
+use thalweg_mqtt::load::{
+    CONCURRENCY_PROPERTY, ORDER_PROPERTY, Report, SETTLES_PROPERTY, Unit, WEIGHT_PROPERTY,
+};
 use thalweg_mqtt::{Load, Properties, Publish, QoS, ReasonCode, Version};
 
 /// What a connection has said of its work.
@@ -79,12 +81,20 @@ impl MqttFront {
         let (terms, ignored) = terms_in(properties);
         links.load.terms_ignored += ignored;
         if let (Some(terms), Some(front)) = (terms, MqttFront::of(links, id)) {
-            front.work = Some(Box::new(Work { terms, ..Work::default() }));
+            front.work = Some(Box::new(Work {
+                terms,
+                ..Work::default()
+            }));
         }
     }
 
     /// The session is open: what CONNECT said of its work counts for it.
-    pub(super) fn tell_terms_of_connect(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+    pub(super) fn tell_terms_of_connect(
+        links: &mut Links,
+        id: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         if MqttFront::of(links, id).is_some_and(|front| front.work.is_some()) {
             MqttFront::tell_terms(links, id, now, kernel);
         }
@@ -93,20 +103,38 @@ impl MqttFront {
     /// The client works in a group, or reports: what it said with CONNECT counts, and that it will report as often as it
     /// must send something, unless it knows better. A client that does neither costs the kernel nothing.
     pub(super) fn tell_terms(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return;
+        };
+        let Some(front) = MqttFront::of(links, id) else {
+            return;
+        };
         let keep_alive = front.keep_alive;
         let work = front.work.get_or_insert_default();
         if !work.told {
             work.told = true;
             let report_every = (keep_alive > 0).then(|| Span::from_secs(u64::from(keep_alive)));
-            kernel.set_work_terms(session, None, WorkTerms { report_every, ..work.terms }, now);
+            kernel.set_work_terms(
+                session,
+                None,
+                WorkTerms {
+                    report_every,
+                    ..work.terms
+                },
+                now,
+            );
         }
     }
 
     /// The client reports its load, in whatever packet.
     #[inline(never)]
-    pub(super) fn on_load(links: &mut Links, id: LinkId, said: Load, now: Time, kernel: &mut Kernel) {
+    pub(super) fn on_load(
+        links: &mut Links,
+        id: LinkId,
+        said: Load,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
         MqttFront::tell_terms(links, id, now, kernel);
         if let Some(session) = links.get(id).and_then(|link| link.session) {
             links.report_load(session, said, now, kernel);
@@ -123,10 +151,18 @@ impl MqttFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
-        let Some(front) = MqttFront::of(links, id) else { return Handled::Done };
+        let Some(front) = MqttFront::of(links, id) else {
+            return Handled::Done;
+        };
         let is_new = publish.qos != QoS::ExactlyOnce || front.hold_report(publish.id);
         if is_new {
-            MqttFront::on_load(links, id, Report::from_json(publish.payload, Unit::Unsaid), now, kernel);
+            MqttFront::on_load(
+                links,
+                id,
+                Report::from_json(publish.payload, Unit::Unsaid),
+                now,
+                kernel,
+            );
         }
         MqttFront::write(links, id, |front, out| match publish.qos {
             QoS::AtMostOnce => {}
@@ -153,7 +189,9 @@ impl MqttFront {
     /// Whether a PUBREL is that of a report; it is released.
     #[inline]
     pub(super) fn release_report(&mut self, ticket: Ticket) -> bool {
-        let Some(held) = self.work.as_mut().map(|work| &mut work.held) else { return false };
+        let Some(held) = self.work.as_mut().map(|work| &mut work.held) else {
+            return false;
+        };
         let before = held.len();
         held.retain(|one| *one != ticket);
         held.len() < before

@@ -35,7 +35,9 @@ impl StompSettings {
         if let Some(tenant) = self.tenants.iter().find(|tenant| ***tenant == *host) {
             return Some(tenant);
         }
-        let is_server = host.contains(['.', ':']) || host == "localhost" || self.hosts.iter().any(|own| **own == *host);
+        let is_server = host.contains(['.', ':'])
+            || host == "localhost"
+            || self.hosts.iter().any(|own| **own == *host);
         is_server.then_some(&*self.tenant)
     }
 
@@ -44,13 +46,26 @@ impl StompSettings {
     fn heart_beat(&self, (gives, wants): (u32, u32)) -> (u32, u32) {
         let millis = |span: Span| u32::try_from(span.nanos() / 1_000_000).unwrap_or(u32::MAX);
         let (give, want) = (millis(self.heart_beat_give), millis(self.heart_beat_want));
-        let within = |theirs: u32, min: u32, ours: u32| if theirs == 0 { 0 } else { theirs.clamp(min.min(ours), ours) };
-        (within(wants, GIVEN_MIN, give), within(gives, WANTED_MIN, want))
+        let within = |theirs: u32, min: u32, ours: u32| {
+            if theirs == 0 {
+                0
+            } else {
+                theirs.clamp(min.min(ours), ours)
+            }
+        };
+        (
+            within(wants, GIVEN_MIN, give),
+            within(gives, WANTED_MIN, want),
+        )
     }
 
     /// What holds for the connection even if the settings change meanwhile.
     fn grants(&self) -> Grants {
-        Grants { publish_rate: self.publish_rate, safety: self.safety, ..Grants::default() }
+        Grants {
+            publish_rate: self.publish_rate,
+            safety: self.safety,
+            ..Grants::default()
+        }
     }
 }
 
@@ -62,19 +77,35 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(front) = StompFront::of(links, id) else { return };
+        let Some(front) = StompFront::of(links, id) else {
+            return;
+        };
         let host = connect.host.as_deref().unwrap_or_default();
         let Some(tenant) = front.settings.tenant_of(host) else {
-            let body =
-                format!("Virtual host '{host}' access denied: there is none of this name; / is the default one\n");
-            return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+            let body = format!(
+                "Virtual host '{host}' access denied: there is none of this name; / is the default one\n"
+            );
+            return StompFront::give_up(
+                links,
+                id,
+                &Trouble::new(BAD_CONNECT, body),
+                None,
+                now,
+                kernel,
+            );
         };
         front.tenant = tenant.into();
         front.login = connect.login.as_deref().map(Into::into);
         front.client = connect.headers.get("client-id").map(Into::into);
-        let opening = Opening { session: kernel.unused_client_id(front.nonce), heart_beat: connect.heart_beat };
+        let opening = Opening {
+            session: kernel.unused_client_id(front.nonce),
+            heart_beat: connect.heart_beat,
+        };
         let credentials = (connect.login.as_deref(), connect.passcode.as_deref());
-        let are_none = matches!(credentials, (None, None) | (Some(DEFAULT_CREDENTIALS), Some(DEFAULT_CREDENTIALS)));
+        let are_none = matches!(
+            credentials,
+            (None, None) | (Some(DEFAULT_CREDENTIALS), Some(DEFAULT_CREDENTIALS))
+        );
         if are_none && let Some(access) = front.anonymous.clone() {
             return StompFront::open(links, id, &opening, None, access, now, kernel);
         }
@@ -82,11 +113,27 @@ impl StompFront {
         front.state = State::ExpectVerdict(Box::new(opening));
         let (user, password) = credentials;
         let password = password.map(|password| password.as_bytes().into());
-        links.ask_login(id, LoginAsk::Password { client, chosen: false, user: user.map(Into::into), password });
+        links.ask_login(
+            id,
+            LoginAsk::Password {
+                client,
+                chosen: false,
+                user: user.map(Into::into),
+                password,
+            },
+        );
     }
 
-    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
-        let Some(front) = StompFront::of(links, id) else { return };
+    pub(crate) fn on_login(
+        links: &mut Links,
+        id: LinkId,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = StompFront::of(links, id) else {
+            return;
+        };
         let opening = match std::mem::replace(&mut front.state, State::Closed) {
             State::ExpectVerdict(opening) => opening,
             other => {
@@ -100,15 +147,26 @@ impl StompFront {
             }
             // Nothing was begun that could go on.
             LoginAnswer::Continue { .. } => "the server wants more than a user name and a password",
-            LoginAnswer::Refused(LoginRefusal::BadUserOrPassword) => "user name or password are wrong",
-            LoginAnswer::Refused(LoginRefusal::ClientId) => "the name of this client is not this user's",
+            LoginAnswer::Refused(LoginRefusal::BadUserOrPassword) => {
+                "user name or password are wrong"
+            }
+            LoginAnswer::Refused(LoginRefusal::ClientId) => {
+                "the name of this client is not this user's"
+            }
             LoginAnswer::Refused(LoginRefusal::NotAuthorized) => "this user may not come in here",
             LoginAnswer::Refused(LoginRefusal::BadMethod) => "passwords are not asked for here",
             LoginAnswer::Refused(LoginRefusal::Busy) => "too many want to come in; try again later",
         };
         let user = front.login.as_deref().unwrap_or_default();
         let body = format!("Access refused for user '{user}': {why}\n");
-        StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+        StompFront::give_up(
+            links,
+            id,
+            &Trouble::new(BAD_CONNECT, body),
+            None,
+            now,
+            kernel,
+        );
     }
 
     /// Opens the session of a peer that may come in, and says so.
@@ -121,11 +179,16 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(front) = StompFront::of(links, id) else { return };
+        let Some(front) = StompFront::of(links, id) else {
+            return;
+        };
         let tenant = front.tenant.clone();
         // From now on the user that was proven: a claimed one may be another.
         front.login = user.clone();
-        let name = front.client.clone().filter(|name| !name.is_empty() && kernel.limits().presence);
+        let name = front
+            .client
+            .clone()
+            .filter(|name| !name.is_empty() && kernel.limits().presence);
         let open = OpenSession {
             client: &opening.session,
             link: id,
@@ -141,7 +204,11 @@ impl StompFront {
                 Version::V11 => "STOMP 1.1",
                 Version::V12 => "STOMP 1.2",
             },
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name, claimed_in: Some("stomp") }),
+            known_as: name.as_deref().map(|name| KnownAs {
+                tenant: &tenant,
+                name,
+                claimed_in: Some("stomp"),
+            }),
             grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {
@@ -151,14 +218,25 @@ impl StompFront {
                     OpenRefusal::TooManySessions => {
                         "there are as many sessions as there may be; raise the limit\n".to_owned()
                     }
-                    OpenRefusal::Overloaded => "the broker is short of memory; try again later\n".to_owned(),
+                    OpenRefusal::Overloaded => {
+                        "the broker is short of memory; try again later\n".to_owned()
+                    }
                     OpenRefusal::OtherUser => "the session is another user's\n".to_owned(),
                     OpenRefusal::Denied => {
                         let host = if tenant.is_empty() { "/" } else { &tenant };
-                        format!("Virtual host '{host}' access denied: the rules grant this user nothing in it\n")
+                        format!(
+                            "Virtual host '{host}' access denied: the rules grant this user nothing in it\n"
+                        )
                     }
                 };
-                return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+                return StompFront::give_up(
+                    links,
+                    id,
+                    &Trouble::new(BAD_CONNECT, body),
+                    None,
+                    now,
+                    kernel,
+                );
             }
         };
         if let Some(link) = links.get_mut(id) {

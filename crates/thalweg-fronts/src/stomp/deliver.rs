@@ -15,23 +15,38 @@ use thalweg_stomp::{AckMode, MessageOut};
 const NAME_BYTES_MAX: usize = 5 + 2 + 20;
 
 /// Names a delivery for ACK; `tag` is 0 if it is not to be settled, and then `number` tells it from others.
-pub(super) fn write_name(line: u16, tag: u64, number: u64, buffer: &mut [u8; NAME_BYTES_MAX]) -> &str {
+pub(super) fn write_name(
+    line: u16,
+    tag: u64,
+    number: u64,
+    buffer: &mut [u8; NAME_BYTES_MAX],
+) -> &str {
     let mut rest = &mut buffer[..];
     let written = match tag {
         0 => write!(rest, "{line}-a{number}"),
         tag => write!(rest, "{line}-{tag}"),
     };
     let left = rest.len();
-    let len = if written.is_ok() { NAME_BYTES_MAX - left } else { 0 };
+    let len = if written.is_ok() {
+        NAME_BYTES_MAX - left
+    } else {
+        0
+    };
     std::str::from_utf8(&buffer[..len]).unwrap_or_default()
 }
 
 impl StompFront {
     pub(crate) fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) {
         let dialect = self.settings.dialect;
-        let Some(subscription) = self.subscriptions.get_mut(handover.line) else { return };
+        let Some(subscription) = self.subscriptions.get_mut(handover.line) else {
+            return;
+        };
         let message = handover.message;
-        let tag = if subscription.ack == AckMode::Auto { 0 } else { handover.tag };
+        let tag = if subscription.ack == AckMode::Auto {
+            0
+        } else {
+            handover.tag
+        };
         if tag > 0 {
             subscription.tag_last = tag;
         } else {
@@ -43,17 +58,25 @@ impl StompFront {
         match &subscription.shows {
             Shows::AsSubscribed => {}
             Shows::Queue(address) if **address == *message.address() => {}
-            Shows::Queue(_) | Shows::Topic => write_address(message.address(), dialect, &mut self.scratch),
+            Shows::Queue(_) | Shows::Topic => {
+                write_address(message.address(), dialect, &mut self.scratch)
+            }
             Shows::Exchange => write_for_exchange(message.address(), dialect, &mut self.scratch),
         }
-        let destination = if self.scratch.is_empty() { &*subscription.destination } else { &self.scratch };
+        let destination = if self.scratch.is_empty() {
+            &*subscription.destination
+        } else {
+            &self.scratch
+        };
         let properties: Option<Cow<'_, Properties>> = message.properties().map(neutral);
         let out_message = MessageOut {
             subscription: subscription.id.as_deref(),
             message_id: name,
             ack: (tag > 0).then_some(name),
             destination,
-            content_type: properties.as_ref().and_then(|properties| properties.content_type.as_deref()),
+            content_type: properties
+                .as_ref()
+                .and_then(|properties| properties.content_type.as_deref()),
             redelivered: handover.deliveries > 0,
             body: message.payload(),
         };
@@ -65,6 +88,10 @@ impl StompFront {
                 &nothing
             }
         };
-        self.machine.message(&out_message, |w| headers::write(handover, properties, dialect, w), out);
+        self.machine.message(
+            &out_message,
+            |w| headers::write(handover, properties, dialect, w),
+            out,
+        );
     }
 }

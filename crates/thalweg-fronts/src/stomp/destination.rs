@@ -46,10 +46,16 @@ pub(super) fn reply_address(
     let mut out = String::new();
     match Destination::parse(reply_to, dialect.of_wire()) {
         Ok(Destination::Topic(topic)) => topic_address(topic, dialect, tenant, &mut out),
-        Ok(Destination::Queue(name) | Destination::AmqQueue(name)) => out = queue_address(tenant, &name),
+        Ok(Destination::Queue(name) | Destination::AmqQueue(name)) => {
+            out = queue_address(tenant, &name)
+        }
         Ok(Destination::ReplyQueue(name)) => out = queue_address(tenant, name),
         Ok(Destination::Exchange { name, key }) => {
-            in_exchange(&exchange_address(tenant, &name), key.as_deref().unwrap_or_default(), &mut out);
+            in_exchange(
+                &exchange_address(tenant, &name),
+                key.as_deref().unwrap_or_default(),
+                &mut out,
+            );
         }
         // Those of the connection are replaced before it comes to this.
         Ok(Destination::TempQueue(_)) | Err(_) => out.push_str(reply_to),
@@ -58,7 +64,11 @@ pub(super) fn reply_address(
 }
 
 /// Names of queues that belong to a connection begin so; to declare them again would be refused.
-const PASSING: [&str; 3] = ["amq.gen-", "amq.rabbitmq.reply-to.", super::SUBSCRIPTION_QUEUES];
+const PASSING: [&str; 3] = [
+    "amq.gen-",
+    "amq.rabbitmq.reply-to.",
+    super::SUBSCRIPTION_QUEUES,
+];
 
 /// Appends a canonical address as a destination to which the peer can send.
 pub(super) fn write_reply(canonical: &str, dialect: Dialect, out: &mut String) {
@@ -90,7 +100,14 @@ fn write_exchange(name: &str, words: &str, out: &mut String) {
     let mut key = String::with_capacity(words.len());
     write_key(words, &mut key);
     let key = (!key.is_empty()).then_some(key.into());
-    let _ = write!(out, "{}", Destination::Exchange { name: name.into(), key });
+    let _ = write!(
+        out,
+        "{}",
+        Destination::Exchange {
+            name: name.into(),
+            key
+        }
+    );
 }
 
 /// Appends a canonical address for a subscriber of `/exchange/…`.
@@ -99,7 +116,14 @@ pub(super) fn write_for_exchange(canonical: &str, dialect: Dialect, out: &mut St
         Place::Plain { address, .. } => {
             let mut key = String::with_capacity(address.len());
             AMQP.write_address(address, &mut key);
-            let _ = write!(out, "{}", Destination::Exchange { name: TOPIC_EXCHANGE.into(), key: Some(key.into()) });
+            let _ = write!(
+                out,
+                "{}",
+                Destination::Exchange {
+                    name: TOPIC_EXCHANGE.into(),
+                    key: Some(key.into())
+                }
+            );
         }
         _ => write_address(canonical, dialect, out),
     }
@@ -131,15 +155,25 @@ mod tests {
         ] {
             for tenant in ["", "blue"] {
                 let canonical = topic(text, dialect, tenant);
-                assert_eq!(written(&canonical, dialect), format!("/topic/{text}"), "by {canonical}");
+                assert_eq!(
+                    written(&canonical, dialect),
+                    format!("/topic/{text}"),
+                    "by {canonical}"
+                );
             }
         }
     }
 
     #[test]
     fn a_topic_of_mqtt_with_a_dot_in_it_survives() {
-        assert_eq!(written("spBv1.0/group", Dialect::RabbitMq), "/topic/spBv1%2E0.group");
-        assert_eq!(topic("spBv1%2E0.group", Dialect::RabbitMq, ""), "spBv1.0/group");
+        assert_eq!(
+            written("spBv1.0/group", Dialect::RabbitMq),
+            "/topic/spBv1%2E0.group"
+        );
+        assert_eq!(
+            topic("spBv1%2E0.group", Dialect::RabbitMq, ""),
+            "spBv1.0/group"
+        );
     }
 
     #[test]
@@ -151,13 +185,20 @@ mod tests {
             (Dialect::Slash, "a/+/#", "a.*.#", true),
             (Dialect::Slash, "a/b.c", "a.b%2Ec", false),
         ] {
-            assert_eq!(topic_key(filter, dialect), (key.to_owned(), is_pattern), "{filter}");
+            assert_eq!(
+                topic_key(filter, dialect),
+                (key.to_owned(), is_pattern),
+                "{filter}"
+            );
         }
     }
 
     #[test]
     fn what_was_published_to_an_exchange_keeps_its_key() {
-        assert_eq!(written("$x/logs/a/b", Dialect::RabbitMq), "/exchange/logs/a.b");
+        assert_eq!(
+            written("$x/logs/a/b", Dialect::RabbitMq),
+            "/exchange/logs/a.b"
+        );
         assert_eq!(written("$x/all/", Dialect::RabbitMq), "/exchange/all");
         let mut out = String::new();
         write_for_exchange("a/b.c", Dialect::Slash, &mut out);
@@ -174,12 +215,18 @@ mod tests {
                 assert_eq!(out, reply_to, "by {canonical}");
             }
         }
-        assert_eq!(reply_address("whatever/it is", Dialect::ActiveMq, "", |_, _, _| ()), "whatever/it is");
+        assert_eq!(
+            reply_address("whatever/it is", Dialect::ActiveMq, "", |_, _, _| ()),
+            "whatever/it is"
+        );
     }
 
     #[test]
     fn a_group_is_named_like_a_queue() {
-        assert_eq!(group_of("/amq/queue/$g/workers/a/+/#"), Some(("workers", "a/+/#")));
+        assert_eq!(
+            group_of("/amq/queue/$g/workers/a/+/#"),
+            Some(("workers", "a/+/#"))
+        );
         assert_eq!(group_of("/amq/queue/$g/workers"), None);
         assert_eq!(group_of("/amq/queue/q"), None);
     }

@@ -18,7 +18,10 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(message: &'static str, body: impl Into<String>) -> Self {
-        Trouble { message, body: body.into() }
+        Trouble {
+            message,
+            body: body.into(),
+        }
     }
 
     /// `what` was refused.
@@ -45,7 +48,10 @@ impl Trouble {
             Refusal::Full => ("resource_error", "the journal is full; make room on the disk".into()),
             Refusal::Short => ("resource_error", "the broker is short of memory; try again later".into()),
         };
-        Trouble::new(message, format!("{} - {what}: {why}\n", message.to_uppercase()))
+        Trouble::new(
+            message,
+            format!("{} - {what}: {why}\n", message.to_uppercase()),
+        )
     }
 }
 
@@ -78,7 +84,9 @@ impl StompFront {
         kernel: &mut Kernel,
     ) {
         StompFront::write(links, id, |front, out| {
-            front.machine.error(trouble.message, receipt, &trouble.body, out);
+            front
+                .machine
+                .error(trouble.message, receipt, &trouble.body, out);
             front.fault = Some(format!("{}: {}", trouble.message, trouble.body.trim_end()).into());
         });
         StompFront::end(links, id, Closing::Cut, now, kernel);
@@ -86,7 +94,9 @@ impl StompFront {
 
     /// Ends the link from our side; what is in the output is still sent.
     pub(super) fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else { return };
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
         link.closing = true;
         let session = link.session.take();
         if let Some(front) = StompFront::of(links, id) {
@@ -123,13 +133,31 @@ impl StompFront {
 
     pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
         let (message, body) = match why {
-            CloseReason::TakenOver => ("taken over", "another connection has taken this session over"),
+            CloseReason::TakenOver => (
+                "taken over",
+                "another connection has taken this session over",
+            ),
             CloseReason::Kicked => ("connection_forced", "an operator has ended the connection"),
-            CloseReason::NotAuthorized => ("access_refused", "your credentials or rights have ended; log in again"),
-            CloseReason::ShuttingDown => ("connection_forced", "the broker is going down; try again later"),
-            CloseReason::QueueFull => ("resource_error", "what waits for this connection has filled its queue"),
-            CloseReason::Stalled => ("resource_error", "messages were not acknowledged in time and go to others"),
-            CloseReason::Buffers => ("resource_error", "memory for buffers is short and yours are the largest"),
+            CloseReason::NotAuthorized => (
+                "access_refused",
+                "your credentials or rights have ended; log in again",
+            ),
+            CloseReason::ShuttingDown => (
+                "connection_forced",
+                "the broker is going down; try again later",
+            ),
+            CloseReason::QueueFull => (
+                "resource_error",
+                "what waits for this connection has filled its queue",
+            ),
+            CloseReason::Stalled => (
+                "resource_error",
+                "messages were not acknowledged in time and go to others",
+            ),
+            CloseReason::Buffers => (
+                "resource_error",
+                "memory for buffers is short and yours are the largest",
+            ),
         };
         self.state = State::Closed;
         self.machine.error(message, None, body, out);
@@ -137,10 +165,16 @@ impl StompFront {
 
     /// The queue of a subscription is gone. The peer would wait in vain, so it is told.
     pub(crate) fn consumer_ended(&mut self, line: u16, out: &mut Vec<u8>) {
-        let Some(ended) = self.subscriptions.remove(line) else { return };
-        let body = format!("the queue of {} was deleted; nothing more will come from it\n", ended.destination);
+        let Some(ended) = self.subscriptions.remove(line) else {
+            return;
+        };
+        let body = format!(
+            "the queue of {} was deleted; nothing more will come from it\n",
+            ended.destination
+        );
         self.state = State::Closed;
-        self.machine.error("Server cancelled subscription", None, &body, out);
+        self.machine
+            .error("Server cancelled subscription", None, &body, out);
         self.fault = Some(body.trim_end().into());
     }
 }

@@ -69,8 +69,12 @@ impl<'b> Said<'b> {
         for (name, value) in headers.iter() {
             match &*name {
                 "destination" | "content-length" | "receipt" | "transaction" => {}
-                "persistent" if seen.is_first(0) => said.is_persistent = value.eq_ignore_ascii_case("true"),
-                "priority" if seen.is_first(1) => said.priority = number::<u64>(&name, &value)?.min(255) as u8,
+                "persistent" if seen.is_first(0) => {
+                    said.is_persistent = value.eq_ignore_ascii_case("true")
+                }
+                "priority" if seen.is_first(1) => {
+                    said.priority = number::<u64>(&name, &value)?.min(255) as u8
+                }
                 "expiration" if seen.is_first(2) => {
                     said.expires_in = Some(Span::from_millis(number(&name, &value)?));
                 }
@@ -109,7 +113,9 @@ impl<'b> Said<'b> {
         }
         if let Some(text) = correlation {
             let bytes = match is_base64 {
-                true => BASE64.decode(&*text).map_err(|_| wrong("correlation-id", &text, "base64"))?,
+                true => BASE64
+                    .decode(&*text)
+                    .map_err(|_| wrong("correlation-id", &text, "base64"))?,
                 false => text.into_owned().into_bytes(),
             };
             said.properties.correlation = Some(bytes.into());
@@ -141,11 +147,17 @@ fn keep(field: &mut Option<Box<str>>, value: &str) {
 }
 
 fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N, Trouble> {
-    value.trim().parse().map_err(|_| wrong(name, value, "a whole number"))
+    value
+        .trim()
+        .parse()
+        .map_err(|_| wrong(name, value, "a whole number"))
 }
 
 fn wrong(name: &str, value: &str, should: &str) -> Trouble {
-    Trouble::new("precondition_failed", format!("header '{name}' is '{value}', but should be {should}\n"))
+    Trouble::new(
+        "precondition_failed",
+        format!("header '{name}' is '{value}', but should be {should}\n"),
+    )
 }
 
 /// A moment given in milliseconds since 1970.
@@ -157,11 +169,20 @@ fn moment(millis: u64) -> Time {
 const SECONDS_MAX: u64 = 100_000_000_000;
 
 fn seconds(timestamp: u64) -> u64 {
-    if timestamp < SECONDS_MAX { timestamp } else { timestamp / 1000 }
+    if timestamp < SECONDS_MAX {
+        timestamp
+    } else {
+        timestamp / 1000
+    }
 }
 
 /// Writes what is known of a message beside what every MESSAGE says.
-pub(super) fn write(handover: &Handover<'_>, properties: &Properties, dialect: Dialect, w: &mut HeaderWriter<'_>) {
+pub(super) fn write(
+    handover: &Handover<'_>,
+    properties: &Properties,
+    dialect: Dialect,
+    w: &mut HeaderWriter<'_>,
+) {
     let message = handover.message;
     if handover.deliveries == 0 && dialect == Dialect::RabbitMq {
         // RabbitMQ always says it, and some clients count on that.
@@ -198,7 +219,11 @@ pub(super) fn write(handover: &Handover<'_>, properties: &Properties, dialect: D
     if let Some(details) = &properties.details {
         write_details(details, dialect, w);
     }
-    for (name, value) in properties.user.iter().filter(|(name, _)| !is_reserved(name)) {
+    for (name, value) in properties
+        .user
+        .iter()
+        .filter(|(name, _)| !is_reserved(name))
+    {
         match value {
             PropertyValue::Text(text) => w.put(name, text),
             PropertyValue::Bool(truth) => w.put_display(name, truth),
@@ -225,7 +250,14 @@ fn write_details(details: &Details, dialect: Dialect, w: &mut HeaderWriter<'_>) 
     }
     if let Some(seconds) = details.timestamp_secs {
         let in_millis = dialect == Dialect::ActiveMq;
-        w.put_display("timestamp", if in_millis { seconds.saturating_mul(1000) } else { seconds });
+        w.put_display(
+            "timestamp",
+            if in_millis {
+                seconds.saturating_mul(1000)
+            } else {
+                seconds
+            },
+        );
     }
     // Where it died first; the rest of its history is no text.
     if let Some(death) = details.deaths.last() {

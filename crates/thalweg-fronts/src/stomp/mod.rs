@@ -145,7 +145,11 @@ impl StompFront {
 
     /// Lets the link's front write, if it is one of ours.
     #[inline]
-    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut StompFront, &mut Vec<u8>) -> R) -> Option<R> {
+    fn write<R>(
+        links: &mut Links,
+        id: LinkId,
+        write: impl FnOnce(&mut StompFront, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
         links.write(id, |front, out| match front {
             Front::Stomp(front) => Some(write(front, out)),
             _ => None,
@@ -160,22 +164,34 @@ impl StompFront {
 
     /// Handles the next frame.
     #[inline]
-    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
-        let Some(front) = StompFront::of(links, id) else { return Step::Hold };
+    pub(crate) fn step(
+        links: &mut Links,
+        id: LinkId,
+        bytes: &[u8],
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Step {
+        let Some(front) = StompFront::of(links, id) else {
+            return Step::Hold;
+        };
         if let State::ExpectVerdict(_) | State::Closed = front.state {
             return Step::Hold;
         }
         let input = front.machine.handle_input(bytes);
         links.mark(Mark::WireDecode);
         match input {
-            Ok(Some((consumed, Event::Send(send)))) => match StompFront::on_send(links, id, &send, now, kernel) {
-                Handled::Done => Step::Consumed(consumed),
-                Handled::Later => Step::Hold,
-            },
-            Ok(Some((consumed, Event::Commit(frame)))) => match StompFront::on_commit(links, id, &frame, now, kernel) {
-                Handled::Done => Step::Consumed(consumed),
-                Handled::Later => Step::Hold,
-            },
+            Ok(Some((consumed, Event::Send(send)))) => {
+                match StompFront::on_send(links, id, &send, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
+            Ok(Some((consumed, Event::Commit(frame)))) => {
+                match StompFront::on_commit(links, id, &frame, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
             Ok(Some((consumed, event))) => {
                 StompFront::on_event(links, id, event, now, kernel);
                 Step::Consumed(consumed)
@@ -190,8 +206,12 @@ impl StompFront {
 
     fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
         let (receipt, done) = match event {
-            Event::Connect(connect) => return StompFront::on_connect(links, id, &connect, now, kernel),
-            Event::Disconnect(frame) => return StompFront::on_disconnect(links, id, &frame, now, kernel),
+            Event::Connect(connect) => {
+                return StompFront::on_connect(links, id, &connect, now, kernel);
+            }
+            Event::Disconnect(frame) => {
+                return StompFront::on_disconnect(links, id, &frame, now, kernel);
+            }
             // `step` takes these before they come here.
             Event::Send(_) | Event::Commit(_) | Event::HeartBeat => return,
             Event::Subscribe(frame) => {
@@ -236,7 +256,9 @@ impl StompFront {
             (Ok(()), Some(receipt)) => {
                 StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
             }
-            (Err(trouble), receipt) => StompFront::give_up(links, id, &trouble, receipt, now, kernel),
+            (Err(trouble), receipt) => {
+                StompFront::give_up(links, id, &trouble, receipt, now, kernel)
+            }
         }
     }
 
@@ -256,7 +278,10 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        let (front, subscription) = (size_of::<StompFront>(), size_of::<subscription::Subscription>());
+        let (front, subscription) = (
+            size_of::<StompFront>(),
+            size_of::<subscription::Subscription>(),
+        );
         assert!(front <= 640, "{front} bytes");
         assert!(subscription <= 128, "{subscription} bytes");
     }

@@ -31,7 +31,9 @@ impl Wishes {
                 "durable" => wishes.durable = Some(truth(&name, &value)?),
                 "auto-delete" => wishes.auto_delete = Some(truth(&name, &value)?),
                 "exclusive" => wishes.exclusive = Some(truth(&name, &value)?),
-                "x-message-ttl" => limits.message_ttl = Some(Span::from_millis(number(&name, &value)?)),
+                "x-message-ttl" => {
+                    limits.message_ttl = Some(Span::from_millis(number(&name, &value)?))
+                }
                 "x-expires" => limits.idle_expiry = Some(Span::from_millis(number(&name, &value)?)),
                 "x-max-length" => limits.messages_max = Some(number(&name, &value)?),
                 "x-max-length-bytes" => limits.bytes_max = Some(number(&name, &value)?),
@@ -43,7 +45,13 @@ impl Wishes {
                         "drop-head" => QueueOverflow::DropHead,
                         "reject-publish" => QueueOverflow::RejectPublish,
                         "reject-publish-dlx" => QueueOverflow::RejectPublishDeadLetter,
-                        _ => return Err(wrong(&name, &value, "drop-head, reject-publish or reject-publish-dlx")),
+                        _ => {
+                            return Err(wrong(
+                                &name,
+                                &value,
+                                "drop-head, reject-publish or reject-publish-dlx",
+                            ));
+                        }
                     }
                 }
                 "x-queue-type" => match &*value {
@@ -59,8 +67,15 @@ impl Wishes {
             wishes.are_any = true;
         }
         if let Some(exchange) = letters_exchange {
-            let exchange = if exchange.is_empty() { "".into() } else { exchange_address(tenant, &exchange).into() };
-            wishes.limits.dead_letter = Some(DeadLetter { exchange, key: letters_key.map(Into::into) });
+            let exchange = if exchange.is_empty() {
+                "".into()
+            } else {
+                exchange_address(tenant, &exchange).into()
+            };
+            wishes.limits.dead_letter = Some(DeadLetter {
+                exchange,
+                key: letters_key.map(Into::into),
+            });
         }
         Ok(wishes)
     }
@@ -76,11 +91,17 @@ pub(super) fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
 }
 
 fn number<N: FromStr>(name: &str, value: &str) -> Result<N, Trouble> {
-    value.trim().parse().map_err(|_| wrong(name, value, "a whole number that is not too large"))
+    value
+        .trim()
+        .parse()
+        .map_err(|_| wrong(name, value, "a whole number that is not too large"))
 }
 
 fn wrong(name: &str, value: &str, should: &str) -> Trouble {
-    Trouble::new("precondition_failed", format!("header '{name}' is '{value}', but should be {should}\n"))
+    Trouble::new(
+        "precondition_failed",
+        format!("header '{name}' is '{value}', but should be {should}\n"),
+    )
 }
 
 /// The longest name that every protocol can say.
@@ -107,9 +128,12 @@ pub(super) fn durable_name(parts: &[&str]) -> String {
 
 /// FNV-1a, 128 bits: tells long names apart.
 fn fnv(bytes: &[u8]) -> u128 {
-    let step =
-        |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
-    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
+    let step = |hash: u128, byte: &u8| {
+        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B)
+    };
+    bytes
+        .iter()
+        .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
 }
 
 #[cfg(test)]
@@ -118,9 +142,15 @@ mod tests {
 
     #[test]
     fn names_of_durable_subscriptions_fit_and_differ() {
-        assert_eq!(durable_name(&["7", "/topic/a.b"]), "stomp-durable:7:/topic/a.b");
+        assert_eq!(
+            durable_name(&["7", "/topic/a.b"]),
+            "stomp-durable:7:/topic/a.b"
+        );
         let (one, two) = ("é".repeat(300), "é".repeat(301));
         let (one, two) = (durable_name(&["7", &one]), durable_name(&["7", &two]));
-        assert!(one.len() <= NAME_BYTES_MAX && two.len() <= NAME_BYTES_MAX && one != two, "{one}");
+        assert!(
+            one.len() <= NAME_BYTES_MAX && two.len() <= NAME_BYTES_MAX && one != two,
+            "{one}"
+        );
     }
 }

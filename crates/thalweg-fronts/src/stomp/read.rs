@@ -28,15 +28,24 @@ impl Reads {
     /// Notes a question.
     pub(super) fn add(&mut self, id: &str, destination: &str) -> Result<Ticket, Trouble> {
         if self.waiting.len() >= READS_MAX {
-            return Err(Trouble::new("too many questions", "wait for answers before asking for more last values\n"));
+            return Err(Trouble::new(
+                "too many questions",
+                "wait for answers before asking for more last values\n",
+            ));
         }
         // There are more tickets than may wait.
         while {
             self.ticket_last = self.ticket_last.wrapping_add(1);
-            self.waiting.iter().any(|read| read.ticket == self.ticket_last)
+            self.waiting
+                .iter()
+                .any(|read| read.ticket == self.ticket_last)
         } {}
         let ticket = self.ticket_last;
-        self.waiting.push(Read { ticket, id: id.into(), destination: destination.into() });
+        self.waiting.push(Read {
+            ticket,
+            id: id.into(),
+            destination: destination.into(),
+        });
         Ok(ticket)
     }
 
@@ -50,17 +59,27 @@ impl Reads {
 
 impl StompFront {
     /// The answer to a question for a last value.
-    pub(crate) fn last_value_read(&mut self, ticket: Ticket, value: Option<&Message>, out: &mut Vec<u8>) {
-        let Some((id, destination)) = self.reads.take(ticket) else { return };
+    pub(crate) fn last_value_read(
+        &mut self,
+        ticket: Ticket,
+        value: Option<&Message>,
+        out: &mut Vec<u8>,
+    ) {
+        let Some((id, destination)) = self.reads.take(ticket) else {
+            return;
+        };
         self.unsettled_names += 1;
         let name = format!("last-{}", self.unsettled_names);
-        let properties: Option<Cow<'_, Properties>> = value.and_then(Message::properties).map(neutral);
+        let properties: Option<Cow<'_, Properties>> =
+            value.and_then(Message::properties).map(neutral);
         let answer = MessageOut {
             subscription: (!id.is_empty()).then_some(&*id),
             message_id: &name,
             ack: None,
             destination: &destination,
-            content_type: properties.as_ref().and_then(|properties| properties.content_type.as_deref()),
+            content_type: properties
+                .as_ref()
+                .and_then(|properties| properties.content_type.as_deref()),
             redelivered: false,
             body: value.map_or(b"", Message::payload),
         };

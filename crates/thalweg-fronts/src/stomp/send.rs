@@ -8,7 +8,8 @@ use crate::link::Links;
 use crate::probe::Mark;
 use crate::stamp;
 use thalweg_kernel::{
-    Draft, Gathered, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
+    Draft, Gathered, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address,
+    queue_address,
 };
 use thalweg_model::{Reliability, Span, Stamp, Time};
 use thalweg_stomp::{Destination, SendFrame};
@@ -54,7 +55,9 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Handled::Done };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Handled::Done;
+        };
         let done = StompFront::publish(links, id, session, send, now, kernel);
         if let Ok(Handled::Later) = done {
             if let Some(link) = links.get_mut(id) {
@@ -62,7 +65,14 @@ impl StompFront {
             }
             return Handled::Later;
         }
-        StompFront::answer(links, id, send.receipt.as_deref(), done.map(drop), now, kernel);
+        StompFront::answer(
+            links,
+            id,
+            send.receipt.as_deref(),
+            done.map(drop),
+            now,
+            kernel,
+        );
         links.mark(Mark::FrontAck);
         Handled::Done
     }
@@ -81,14 +91,17 @@ impl StompFront {
             let address = StompFront::reply_to(links, id, session, &reply_to, now, kernel)?;
             said.properties.reply_to = Some(address.into());
         }
-        let Some(front) = StompFront::of(links, id) else { return Ok(Handled::Done) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(Handled::Done);
+        };
         front.check_user(&said)?;
         let target = match front.target.take() {
             Some(target) if target.destination == *send.destination => target,
             other => StompFront::find_target(links, id, session, send, other, now, kernel)?,
         };
         let stamp = stamp::take(&mut said.properties, session, kernel);
-        let published = StompFront::publish_to(links, id, session, send, &said, stamp, &target, now, kernel);
+        let published =
+            StompFront::publish_to(links, id, session, send, &said, stamp, &target, now, kernel);
         if let Some(front) = StompFront::of(links, id) {
             front.target = Some(target);
         }
@@ -107,11 +120,16 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Handled, Trouble> {
-        let is_waited_for = said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
+        let is_waited_for =
+            said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
         let draft = || Draft {
             address: &target.address,
             payload: send.body,
-            reliability: if is_waited_for { Reliability::AtLeastOnce } else { Reliability::AtMostOnce },
+            reliability: if is_waited_for {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::AtMostOnce
+            },
             retain: said.retain,
             expires_in: said.expires_in,
             priority: said.priority,
@@ -121,16 +139,24 @@ impl StompFront {
             stamp,
         };
         if let Some(name) = &send.transaction {
-            let number = StompFront::of(links, id).map(|front| front.transactions.number(name)).transpose()?;
-            let Some(number) = number else { return Ok(Handled::Done) };
+            let number = StompFront::of(links, id)
+                .map(|front| front.transactions.number(name))
+                .transpose()?;
+            let Some(number) = number else {
+                return Ok(Handled::Done);
+            };
             return match kernel.publish_in(session, number, &draft(), &[], 0, now) {
                 Gathered::In => Ok(Handled::Done),
                 Gathered::Short => {
-                    let body = format!("the broker is short of memory; transaction '{name}' was rolled back\n");
+                    let body = format!(
+                        "the broker is short of memory; transaction '{name}' was rolled back\n"
+                    );
                     Err(Trouble::new("resource_error", body))
                 }
                 Gathered::TooLarge | Gathered::Nowhere => {
-                    let body = format!("with '{name}' the open transactions are too large; COMMIT earlier\n");
+                    let body = format!(
+                        "with '{name}' the open transactions are too large; COMMIT earlier\n"
+                    );
                     Err(Trouble::new("transaction too large", body))
                 }
             };
@@ -140,13 +166,18 @@ impl StompFront {
         links.mark(Mark::KernelPublish);
         if published.outcome == Outcome::NoMatch {
             match target.kind {
-                Kind::Topic | Kind::Queue { is_made_here: false } => {}
+                Kind::Topic
+                | Kind::Queue {
+                    is_made_here: false,
+                } => {}
                 Kind::Queue { is_made_here: true } => {
                     // Somebody has deleted it.
                     StompFront::make_queue(links, id, session, send, &target.address, now, kernel)?;
                     published = kernel.publish(session, draft(), now, links);
                 }
-                Kind::Exchange => check_exchange(kernel, session, &target.address, &send.destination)?,
+                Kind::Exchange => {
+                    check_exchange(kernel, session, &target.address, &send.destination)?
+                }
             }
         }
         if let Some(until) = published.pause_until
@@ -156,17 +187,25 @@ impl StompFront {
         }
         match published.outcome {
             Outcome::Full => Ok(Handled::Later),
-            outcome => outcome_of(outcome, &send.destination, is_waited_for).map(|()| Handled::Done),
+            outcome => {
+                outcome_of(outcome, &send.destination, is_waited_for).map(|()| Handled::Done)
+            }
         }
     }
 
     /// Nobody may speak in another's name.
     fn check_user(&self, said: &Said<'_>) -> Result<(), Trouble> {
-        let user = said.properties.details.as_ref().and_then(|details| details.user_id.as_deref());
+        let user = said
+            .properties
+            .details
+            .as_ref()
+            .and_then(|details| details.user_id.as_deref());
         match user {
             Some(user) if self.login.as_deref() != Some(user) => {
                 let login = self.login.as_deref().unwrap_or_default();
-                let body = format!("user_id property set to '{user}' but authenticated user was '{login}'\n");
+                let body = format!(
+                    "user_id property set to '{user}' but authenticated user was '{login}'\n"
+                );
                 Err(Trouble::new("precondition_failed", body))
             }
             _ => Ok(()),
@@ -181,7 +220,9 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
-        let Some(front) = StompFront::of(links, id) else { return Ok(String::new()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(String::new());
+        };
         let dialect = front.settings.dialect;
         if let Ok(Destination::TempQueue(_)) = Destination::parse(reply_to, dialect.of_wire()) {
             return StompFront::answers_to(links, id, session, reply_to, now, kernel);
@@ -204,13 +245,25 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Box<Target>, Trouble> {
-        let new = || Box::new(Target { destination: String::new(), address: String::new(), kind: Kind::Topic });
+        let new = || {
+            Box::new(Target {
+                destination: String::new(),
+                address: String::new(),
+                kind: Kind::Topic,
+            })
+        };
         let mut target = spare.unwrap_or_else(new);
-        let Target { destination, address, kind } = &mut *target;
+        let Target {
+            destination,
+            address,
+            kind,
+        } = &mut *target;
         destination.clear();
         address.clear();
         destination.push_str(&send.destination);
-        let Some(front) = StompFront::of(links, id) else { return Ok(target) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(target);
+        };
         front.check_destination(&send.destination)?;
         *kind = match front.parse(&send.destination)? {
             Destination::Topic(topic) => {
@@ -224,21 +277,30 @@ impl StompFront {
             }
             Destination::AmqQueue(name) => {
                 *address = queue_address(&front.tenant, &name);
-                Kind::Queue { is_made_here: false }
+                Kind::Queue {
+                    is_made_here: false,
+                }
             }
             Destination::ReplyQueue(name) => {
                 *address = queue_address(&front.tenant, name);
-                Kind::Queue { is_made_here: false }
+                Kind::Queue {
+                    is_made_here: false,
+                }
             }
             Destination::TempQueue(_) => {
-                *address = StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
-                Kind::Queue { is_made_here: false }
+                *address =
+                    StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
+                Kind::Queue {
+                    is_made_here: false,
+                }
             }
             Destination::Exchange { name, key } => {
                 let exchange = exchange_address(&front.tenant, &name);
                 kernel
                     .address_in(&exchange, key.as_deref().unwrap_or_default(), address)
-                    .map_err(|refusal| Trouble::refused(refusal, &format!("SEND to {}", send.destination)))?;
+                    .map_err(|refusal| {
+                        Trouble::refused(refusal, &format!("SEND to {}", send.destination))
+                    })?;
                 Kind::Exchange
             }
         };
@@ -255,10 +317,15 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        if !matches!(kernel.inspect_queue(session, address), Err(Refusal::NoQueue)) {
+        if !matches!(
+            kernel.inspect_queue(session, address),
+            Err(Refusal::NoQueue)
+        ) {
             return Ok(());
         }
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let wishes = Wishes::read(&send.headers, &front.tenant)?;
         let spec = QueueSpec {
             address,
@@ -270,32 +337,54 @@ impl StompFront {
         };
         match kernel.declare_queue(session, &spec, now, links) {
             Ok(_) => Ok(()),
-            Err(refusal) => Err(Trouble::refused(refusal, &format!("the queue of {}", send.destination))),
+            Err(refusal) => Err(Trouble::refused(
+                refusal,
+                &format!("the queue of {}", send.destination),
+            )),
         }
     }
 }
 
 /// Whether the exchange of an address is still there.
-fn check_exchange(kernel: &Kernel, session: SessionId, address: &str, destination: &str) -> Result<(), Trouble> {
+fn check_exchange(
+    kernel: &Kernel,
+    session: SessionId,
+    address: &str,
+    destination: &str,
+) -> Result<(), Trouble> {
     let mut slashes = address.match_indices('/');
     let end = slashes.nth(1).map_or(address.len(), |(at, _)| at);
     // What `amq.topic` publishes to names no exchange, and that one is always there.
-    let Some(exchange) = address.get(..end).filter(|exchange| exchange.starts_with("$x")) else { return Ok(()) };
+    let Some(exchange) = address
+        .get(..end)
+        .filter(|exchange| exchange.starts_with("$x"))
+    else {
+        return Ok(());
+    };
     match kernel.inspect_exchange(session, exchange) {
-        Err(refusal @ Refusal::NoExchange) => Err(Trouble::refused(refusal, &format!("SEND to {destination}"))),
+        Err(refusal @ Refusal::NoExchange) => {
+            Err(Trouble::refused(refusal, &format!("SEND to {destination}")))
+        }
         _ => Ok(()),
     }
 }
 
 /// What a publisher is told; nothing of what went well or nobody wanted.
-pub(super) fn outcome_of(outcome: Outcome, destination: &str, is_waited_for: bool) -> Result<(), Trouble> {
+pub(super) fn outcome_of(
+    outcome: Outcome,
+    destination: &str,
+    is_waited_for: bool,
+) -> Result<(), Trouble> {
     match outcome {
         Outcome::Accepted | Outcome::NoMatch => Ok(()),
-        Outcome::Denied => {
-            Err(Trouble::new("access_refused", format!("ACCESS_REFUSED - write access to {destination} refused\n")))
-        }
+        Outcome::Denied => Err(Trouble::new(
+            "access_refused",
+            format!("ACCESS_REFUSED - write access to {destination} refused\n"),
+        )),
         Outcome::BadAddress => {
-            let body = format!("'{destination}' is longer or deeper than an address may be, or holds what none may\n");
+            let body = format!(
+                "'{destination}' is longer or deeper than an address may be, or holds what none may\n"
+            );
             Err(Trouble::new("Invalid destination", body))
         }
         Outcome::Full | Outcome::Refused if is_waited_for => {

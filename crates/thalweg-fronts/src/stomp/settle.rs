@@ -24,7 +24,10 @@ impl Name {
         let line = line.parse().ok()?;
         match tag.strip_prefix('a') {
             Some(number) => number.parse::<u64>().ok().map(|_| Name::Unsettled),
-            None => Some(Name::Settled { line, tag: tag.parse().ok().filter(|tag| *tag > 0)? }),
+            None => Some(Name::Settled {
+                line,
+                tag: tag.parse().ok().filter(|tag| *tag > 0)?,
+            }),
         }
     }
 }
@@ -51,7 +54,11 @@ impl StompFront {
             Some(value) => truth("requeue", &value)?,
             None => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
         };
-        let verdict = if requeues { Verdict::Requeue } else { Verdict::Reject };
+        let verdict = if requeues {
+            Verdict::Requeue
+        } else {
+            Verdict::Reject
+        };
         StompFront::settle(links, id, frame, verdict, now, kernel)
     }
 
@@ -63,10 +70,17 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let text = match &frame.target {
-            AckTarget::Id(name) | AckTarget::Message { message_id: name, .. } => name,
+            AckTarget::Id(name)
+            | AckTarget::Message {
+                message_id: name, ..
+            } => name,
         };
         let unknown = || {
             let body = format!("'{text}' names no message that was delivered on this connection\n");
@@ -79,7 +93,9 @@ impl StompFront {
             None => return unknown(),
         };
         // A subscription that has ended: what was unsettled has gone back, and the word about it comes too late.
-        let Some(subscription) = front.subscriptions.get(line) else { return Ok(()) };
+        let Some(subscription) = front.subscriptions.get(line) else {
+            return Ok(());
+        };
         if tag > subscription.tag_last {
             return unknown();
         }
@@ -105,9 +121,23 @@ mod tests {
 
     #[test]
     fn only_names_of_ours_are_read() {
-        assert_eq!(Name::parse("7-42"), Some(Name::Settled { line: 7, tag: 42 }));
+        assert_eq!(
+            Name::parse("7-42"),
+            Some(Name::Settled { line: 7, tag: 42 })
+        );
         assert_eq!(Name::parse("7-a42"), Some(Name::Unsettled));
-        for text in ["", "7", "7-", "7-0", "-1", "70000-1", "7-1-1", "7-a", "x-1", "7-99999999999999999999"] {
+        for text in [
+            "",
+            "7",
+            "7-",
+            "7-0",
+            "-1",
+            "70000-1",
+            "7-1-1",
+            "7-a",
+            "x-1",
+            "7-99999999999999999999",
+        ] {
             assert_eq!(Name::parse(text), None, "{text}");
         }
     }

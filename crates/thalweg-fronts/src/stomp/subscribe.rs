@@ -8,10 +8,13 @@ use crate::address::in_tenant;
 use crate::link::Links;
 use std::borrow::Cow;
 use thalweg_kernel::{
-    BindSpec, BindTo, ConsumeSpec, Kernel, LinkId, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
+    BindSpec, BindTo, ConsumeSpec, Kernel, LinkId, QueueSpec, Refusal, SessionId, exchange_address,
+    queue_address,
 };
 use thalweg_model::Time;
-use thalweg_stomp::{AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame, selector};
+use thalweg_stomp::{
+    AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame, selector,
+};
 
 /// What is consumed from, and how its messages are shown.
 struct Source {
@@ -30,15 +33,24 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         front.check_subscribe(frame)?;
         // The destination is kept twice at the most.
         let texts = 2 * frame.destination.len() + frame.id.as_deref().map_or(0, str::len);
         if !links.may_keep(id, SUBSCRIPTION_BYTES + texts, kernel) {
-            return Err(Trouble::refused(Refusal::Short, &format!("SUBSCRIBE to {}", frame.destination)));
+            return Err(Trouble::refused(
+                Refusal::Short,
+                &format!("SUBSCRIBE to {}", frame.destination),
+            ));
         }
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         if frame.headers.get("x-last-value").as_deref() == Some("only") {
             return StompFront::read_last_value(links, id, session, frame, now, kernel);
         }
@@ -47,16 +59,25 @@ impl StompFront {
             wishes.durable = Some(true);
         }
         let source = StompFront::source(links, id, session, frame, wishes, now, kernel)?;
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let settles = frame.ack != AckMode::Auto;
         let line = front.subscriptions.new_line();
         let spec = ConsumeSpec {
             source: &source.address,
             line,
             consumer: CONSUMER,
-            credit: if settles { credit(&frame.headers)?.unwrap_or(front.settings.prefetch) } else { 0 },
+            credit: if settles {
+                credit(&frame.headers)?.unwrap_or(front.settings.prefetch)
+            } else {
+                0
+            },
             settles,
-            exclusive: is_true(&frame.headers, &["x-exclusive-consumer", "activemq.exclusive"]),
+            exclusive: is_true(
+                &frame.headers,
+                &["x-exclusive-consumer", "activemq.exclusive"],
+            ),
             priority: number(&frame.headers, &["x-priority", "activemq.priority"])?.unwrap_or(0),
             no_local: is_true(&frame.headers, &["no-local", "activemq.noLocal"]),
         };
@@ -72,10 +93,12 @@ impl StompFront {
         });
         StompFront::count_kept(links, id, kernel);
         let before = StompFront::write_receipt(links, id, frame);
-        kernel.consume(session, &spec, now, links).map_err(|refusal| {
-            links.take_back(id, before);
-            Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination))
-        })
+        kernel
+            .consume(session, &spec, now, links)
+            .map_err(|refusal| {
+                links.take_back(id, before);
+                Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination))
+            })
     }
 
     /// Writes the receipt if one is asked for; the length of the output before it.
@@ -100,13 +123,20 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let Destination::Topic(topic) = front.parse(&frame.destination)? else {
-            return Err(Trouble::new("Invalid destination", "only what begins with /topic/ has a last value\n"));
+            return Err(Trouble::new(
+                "Invalid destination",
+                "only what begins with /topic/ has a last value\n",
+            ));
         };
         let mut address = String::new();
         topic_address(topic, front.settings.dialect, &front.tenant, &mut address);
-        let ticket = front.reads.add(frame.id.as_deref().unwrap_or_default(), &frame.destination)?;
+        let ticket = front
+            .reads
+            .add(frame.id.as_deref().unwrap_or_default(), &frame.destination)?;
         let before = StompFront::write_receipt(links, id, frame);
         if kernel.read_last_value(session, id, ticket, &address, now, links) {
             return Ok(());
@@ -115,7 +145,10 @@ impl StompFront {
         if let Some(front) = StompFront::of(links, id) {
             front.reads.take(ticket);
         }
-        Err(Trouble::refused(Refusal::Denied, &format!("SUBSCRIBE to {}", frame.destination)))
+        Err(Trouble::refused(
+            Refusal::Denied,
+            &format!("SUBSCRIBE to {}", frame.destination),
+        ))
     }
 
     fn check_subscribe(&self, frame: &SubscribeFrame<'_>) -> Result<(), Trouble> {
@@ -123,15 +156,25 @@ impl StompFront {
         self.check_destination(&frame.destination)?;
         let is_known = match &frame.id {
             Some(id) => self.subscriptions.by_id(id).is_some(),
-            None => self.subscriptions.by_destination(&frame.destination).is_some(),
+            None => self
+                .subscriptions
+                .by_destination(&frame.destination)
+                .is_some(),
         };
         if is_known {
             let name = frame.id.as_deref().unwrap_or(&frame.destination);
-            let body = format!("there is a subscription '{name}' on this connection already; choose another id\n");
+            let body = format!(
+                "there is a subscription '{name}' on this connection already; choose another id\n"
+            );
             return Err(Trouble::new("Duplicated subscription identifier", body));
         }
-        if let Some(text) = frame.headers.get("selector").filter(|text| !text.trim().is_empty()) {
-            selector::check(&text).map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
+        if let Some(text) = frame
+            .headers
+            .get("selector")
+            .filter(|text| !text.trim().is_empty())
+        {
+            selector::check(&text)
+                .map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
             if self.settings.selectors_refused {
                 let body = "selectors are not evaluated here; leave the header out and filter in the client\n";
                 return Err(Trouble::new("not_implemented", body));
@@ -151,7 +194,10 @@ impl StompFront {
 
     pub(super) fn check_destination(&self, destination: &str) -> Result<(), Trouble> {
         if destination.len() > self.settings.destination_bytes_max {
-            return Err(Trouble::new("Invalid destination", "the destination is longer than the server allows\n"));
+            return Err(Trouble::new(
+                "Invalid destination",
+                "the destination is longer than the server allows\n",
+            ));
         }
         Ok(())
     }
@@ -163,7 +209,10 @@ impl StompFront {
                 DestinationError::UnknownPrefix if !destination.is_empty() => "Unknown destination",
                 _ => "Invalid destination",
             };
-            Trouble::new(message, format!("'{destination}' is not a valid destination: {error}\n"))
+            Trouble::new(
+                message,
+                format!("'{destination}' is not a valid destination: {error}\n"),
+            )
         })
     }
 
@@ -177,29 +226,60 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Source, Trouble> {
-        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Err(Trouble::new("gone", ""));
+        };
         let (tenant, dialect) = (front.tenant.clone(), front.settings.dialect);
         let text = &*frame.destination;
         if let Some((group, filter)) = group_of(text) {
             let mut address = format!("$g/{group}/");
             in_tenant(&tenant, filter, &mut address);
-            return Ok(Source { address, shows: Shows::Topic, durable: false });
+            return Ok(Source {
+                address,
+                shows: Shows::Topic,
+                durable: false,
+            });
         }
         match front.parse(text)? {
             Destination::Topic(filter) => {
                 let (key, is_pattern) = topic_key(filter, dialect);
-                let shows = if is_pattern { Shows::Topic } else { Shows::AsSubscribed };
+                let shows = if is_pattern {
+                    Shows::Topic
+                } else {
+                    Shows::AsSubscribed
+                };
                 let exchange = exchange_address(&tenant, TOPIC_EXCHANGE);
-                StompFront::bound(links, id, session, frame, wishes, (&exchange, &key, shows), now, kernel)
+                StompFront::bound(
+                    links,
+                    id,
+                    session,
+                    frame,
+                    wishes,
+                    (&exchange, &key, shows),
+                    now,
+                    kernel,
+                )
             }
             Destination::Exchange { name, key } => {
                 let exchange = exchange_address(&tenant, &name);
                 let key = key.unwrap_or_default();
-                StompFront::bound(links, id, session, frame, wishes, (&exchange, &key, Shows::Exchange), now, kernel)
+                StompFront::bound(
+                    links,
+                    id,
+                    session,
+                    frame,
+                    wishes,
+                    (&exchange, &key, Shows::Exchange),
+                    now,
+                    kernel,
+                )
             }
             Destination::Queue(name) => {
                 let address = queue_address(&tenant, &name);
-                let is_there = !matches!(kernel.inspect_queue(session, &address), Err(Refusal::NoQueue));
+                let is_there = !matches!(
+                    kernel.inspect_queue(session, &address),
+                    Err(Refusal::NoQueue)
+                );
                 if !is_there || wishes.are_any {
                     let spec = QueueSpec {
                         address: &address,
@@ -212,13 +292,21 @@ impl StompFront {
                     declare(kernel, session, &spec, text, now, links)?;
                 }
                 let shows = Shows::Queue(address.as_str().into());
-                Ok(Source { address, shows, durable: false })
+                Ok(Source {
+                    address,
+                    shows,
+                    durable: false,
+                })
             }
             Destination::AmqQueue(name) => existing(queue_address(&tenant, &name)),
             Destination::ReplyQueue(name) => existing(queue_address(&tenant, name)),
             Destination::TempQueue(_) => {
                 let address = StompFront::temporary(links, id, session, text, now, kernel)?;
-                Ok(Source { address, shows: Shows::AsSubscribed, durable: false })
+                Ok(Source {
+                    address,
+                    shows: Shows::AsSubscribed,
+                    durable: false,
+                })
             }
         }
     }
@@ -235,11 +323,15 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Source, Trouble> {
-        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Err(Trouble::new("gone", ""));
+        };
         let durable = front.durable_queue(frame, &wishes)?;
         let is_durable = durable.is_some();
         let is_shared = is_durable || wishes.name.is_some();
-        let name = durable.or(wishes.name.map(String::from)).unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES));
+        let name = durable
+            .or(wishes.name.map(String::from))
+            .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES));
         let address = queue_address(&front.tenant, &name);
         let spec = QueueSpec {
             address: &address,
@@ -250,18 +342,34 @@ impl StompFront {
             limits: wishes.limits,
         };
         let existed = declare(kernel, session, &spec, &frame.destination, now, links)?;
-        let bind = BindSpec { exchange, to: BindTo::Queue(&address), key, arguments: &[] };
-        let refused = |refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination));
+        let bind = BindSpec {
+            exchange,
+            to: BindTo::Queue(&address),
+            key,
+            arguments: &[],
+        };
+        let refused =
+            |refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination));
         kernel.bind(session, &bind, links).map_err(refused)?;
         // Whoever comes back has had them.
         if !existed && is_true(&frame.headers, &["x-last-value"]) {
-            kernel.recall(session, &address, exchange, key, now, links).map_err(refused)?;
+            kernel
+                .recall(session, &address, exchange, key, now, links)
+                .map_err(refused)?;
         }
-        Ok(Source { address, shows, durable: is_durable })
+        Ok(Source {
+            address,
+            shows,
+            durable: is_durable,
+        })
     }
 
     /// The name of the queue of a durable subscription, if it is one: as RabbitMQ asks for it, or as ActiveMQ.
-    fn durable_queue(&self, frame: &SubscribeFrame<'_>, wishes: &Wishes) -> Result<Option<String>, Trouble> {
+    fn durable_queue(
+        &self,
+        frame: &SubscribeFrame<'_>,
+        wishes: &Wishes,
+    ) -> Result<Option<String>, Trouble> {
         if let Some(name) = self.durable_of_client(&frame.headers) {
             return Ok(Some(name));
         }
@@ -281,7 +389,10 @@ impl StompFront {
     /// ActiveMQ: the client's name and that of the subscription.
     fn durable_of_client(&self, headers: &Headers<'_>) -> Option<String> {
         let client = self.client.as_deref()?;
-        let name = first(headers, &["activemq.subscriptionName", "durable-subscription-name"])?;
+        let name = first(
+            headers,
+            &["activemq.subscriptionName", "durable-subscription-name"],
+        )?;
         Some(durable_name(&[client, &name]))
     }
 
@@ -294,12 +405,19 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
-        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
-        if let Some((_, address)) = front.temporaries.iter().find(|(known, _)| **known == *destination) {
+        let Some(front) = StompFront::of(links, id) else {
+            return Err(Trouble::new("gone", ""));
+        };
+        if let Some((_, address)) = front
+            .temporaries
+            .iter()
+            .find(|(known, _)| **known == *destination)
+        {
             return Ok(address.to_string());
         }
         if front.temporaries.len() >= front.settings.subscriptions_max {
-            let body = "the connection has as many temporary queues as it may have; use them again\n";
+            let body =
+                "the connection has as many temporary queues as it may have; use them again\n";
             return Err(Trouble::new("too many temporary queues", body));
         }
         let name = front.new_name(TEMPORARY_QUEUES);
@@ -316,7 +434,9 @@ impl StompFront {
         };
         declare(kernel, session, &spec, destination, now, links)?;
         if let Some(front) = StompFront::of(links, id) {
-            front.temporaries.push((destination.into(), address.as_str().into()));
+            front
+                .temporaries
+                .push((destination.into(), address.as_str().into()));
         }
         Ok(address)
     }
@@ -332,7 +452,9 @@ impl StompFront {
         kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
         let address = StompFront::temporary(links, id, session, destination, now, kernel)?;
-        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Err(Trouble::new("gone", ""));
+        };
         if front.subscriptions.has_destination(destination) {
             return Ok(address);
         }
@@ -370,20 +492,31 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let found = match (&frame.id, &frame.destination) {
             (Some(id), _) => front.subscriptions.by_id(id),
             (None, Some(destination)) => front.subscriptions.by_destination(destination),
             (None, None) => None,
         };
         let line = found.map(|found| found.line);
-        let of_client = front.durable_of_client(&frame.headers).map(|name| queue_address(&front.tenant, &name));
+        let of_client = front
+            .durable_of_client(&frame.headers)
+            .map(|name| queue_address(&front.tenant, &name));
         let ended = line.and_then(|line| front.subscriptions.remove(line));
         if ended.is_none() && of_client.is_none() {
-            let name = frame.id.as_deref().or(frame.destination.as_deref()).unwrap_or_default();
-            let body =
-                format!("UNSUBSCRIBE must refer to an existing subscription. Subscription to {name} not found.\n");
+            let name = frame
+                .id
+                .as_deref()
+                .or(frame.destination.as_deref())
+                .unwrap_or_default();
+            let body = format!(
+                "UNSUBSCRIBE must refer to an existing subscription. Subscription to {name} not found.\n"
+            );
             return Err(Trouble::new("No subscription found", body));
         }
         if let Some(line) = line {
@@ -391,17 +524,26 @@ impl StompFront {
         }
         let forgets = is_true(&frame.headers, &["durable", "persistent"]);
         let durable = ended.and_then(|ended| ended.durable).filter(|_| forgets);
-        let Some(queue) = of_client.or(durable.map(String::from)) else { return Ok(()) };
+        let Some(queue) = of_client.or(durable.map(String::from)) else {
+            return Ok(());
+        };
         match kernel.delete_queue(session, &queue, false, false, now, links) {
             Ok(_) | Err(Refusal::NoQueue) => Ok(()),
-            Err(refusal) => Err(Trouble::refused(refusal, "UNSUBSCRIBE from a durable subscription")),
+            Err(refusal) => Err(Trouble::refused(
+                refusal,
+                "UNSUBSCRIBE from a durable subscription",
+            )),
         }
     }
 }
 
 fn existing(address: String) -> Result<Source, Trouble> {
     let shows = Shows::Queue(address.as_str().into());
-    Ok(Source { address, shows, durable: false })
+    Ok(Source {
+        address,
+        shows,
+        durable: false,
+    })
 }
 
 /// Declares a queue; whether it was there already.
@@ -415,7 +557,10 @@ fn declare(
 ) -> Result<bool, Trouble> {
     match kernel.declare_queue(session, spec, now, links) {
         Ok(status) => Ok(status.existed),
-        Err(refusal) => Err(Trouble::refused(refusal, &format!("the queue of {destination}"))),
+        Err(refusal) => Err(Trouble::refused(
+            refusal,
+            &format!("the queue of {destination}"),
+        )),
     }
 }
 
@@ -432,12 +577,20 @@ fn is_true(headers: &Headers<'_>, names: &[&str]) -> bool {
     first(headers, names).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
 }
 
-fn number<N: std::str::FromStr>(headers: &Headers<'_>, names: &[&str]) -> Result<Option<N>, Trouble> {
-    let Some(value) = first(headers, names) else { return Ok(None) };
+fn number<N: std::str::FromStr>(
+    headers: &Headers<'_>,
+    names: &[&str],
+) -> Result<Option<N>, Trouble> {
+    let Some(value) = first(headers, names) else {
+        return Ok(None);
+    };
     match value.trim().parse() {
         Ok(number) => Ok(Some(number)),
         Err(_) => {
-            let body = format!("header '{}' is '{value}', but should be a whole number\n", names.join("' or '"));
+            let body = format!(
+                "header '{}' is '{value}', but should be a whole number\n",
+                names.join("' or '")
+            );
             Err(Trouble::new("precondition_failed", body))
         }
     }

@@ -25,7 +25,11 @@ pub(super) struct Subscription {
 impl Subscription {
     /// What it costs, in the kernel, too.
     fn bytes(&self) -> usize {
-        let texts = [&self.id, &self.durable].into_iter().flatten().map(|text| text.len()).sum::<usize>();
+        let texts = [&self.id, &self.durable]
+            .into_iter()
+            .flatten()
+            .map(|text| text.len())
+            .sum::<usize>();
         let shows = match &self.shows {
             Shows::Queue(name) => name.len(),
             _ => 0,
@@ -99,16 +103,22 @@ impl Subscriptions {
     }
 
     pub(super) fn by_id(&self, id: &str) -> Option<&Subscription> {
-        self.by_line.iter().find(|subscription| subscription.id.as_deref() == Some(id))
+        self.by_line
+            .iter()
+            .find(|subscription| subscription.id.as_deref() == Some(id))
     }
 
     /// For peers that give no ids.
     pub(super) fn by_destination(&self, destination: &str) -> Option<&Subscription> {
-        self.by_line.iter().find(|subscription| subscription.id.is_none() && *subscription.destination == *destination)
+        self.by_line.iter().find(|subscription| {
+            subscription.id.is_none() && *subscription.destination == *destination
+        })
     }
 
     pub(super) fn has_destination(&self, destination: &str) -> bool {
-        self.by_line.iter().any(|subscription| *subscription.destination == *destination)
+        self.by_line
+            .iter()
+            .any(|subscription| *subscription.destination == *destination)
     }
 
     fn at(&self, line: u16) -> Result<usize, usize> {
@@ -118,7 +128,8 @@ impl Subscriptions {
         {
             return Ok(0);
         }
-        self.by_line.binary_search_by_key(&line, |subscription| subscription.line)
+        self.by_line
+            .binary_search_by_key(&line, |subscription| subscription.line)
     }
 }
 
@@ -153,6 +164,9 @@ mod tests {
             assert_eq!(line, expected);
             all.add(subscription(line));
         }
-        assert!(all.by_line.is_sorted_by_key(|subscription| subscription.line));
+        assert!(
+            all.by_line
+                .is_sorted_by_key(|subscription| subscription.line)
+        );
     }
 }

@@ -21,7 +21,9 @@ impl Transactions {
     pub(super) fn number(&self, name: &str) -> Result<u32, Trouble> {
         let found = self.open.iter().find(|(known, _)| **known == *name);
         found.map(|(_, number)| *number).ok_or_else(|| {
-            let body = format!("Invalid transaction identifier: \"{name}\": it has not begun; send BEGIN first\n");
+            let body = format!(
+                "Invalid transaction identifier: \"{name}\": it has not begun; send BEGIN first\n"
+            );
             Trouble::new("Bad transaction", body)
         })
     }
@@ -51,14 +53,19 @@ impl StompFront {
         frame: &TransactionFrame<'_>,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
         let name = &*frame.transaction;
         if !links.may_keep(id, cost(name), kernel) {
             return Err(Trouble::refused(Refusal::Short, "BEGIN"));
         }
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         if front.transactions.number(name).is_ok() {
-            let body = format!("transaction '{name}' has begun already; COMMIT or ABORT it first\n");
+            let body =
+                format!("transaction '{name}' has begun already; COMMIT or ABORT it first\n");
             return Err(Trouble::new("Duplicate transaction", body));
         }
         if front.transactions.open.len() >= front.settings.transactions_max {
@@ -97,14 +104,22 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
         StompFront::count_kept(links, id, kernel);
-        let Some(outcomes) = kernel.commit(session, number, now, links) else { return Ok(()) };
+        let Some(outcomes) = kernel.commit(session, number, now, links) else {
+            return Ok(());
+        };
         let what = format!("COMMIT of '{}': a destination", frame.transaction);
-        outcomes.into_iter().try_for_each(|outcome| outcome_of(outcome, &what, true))
+        outcomes
+            .into_iter()
+            .try_for_each(|outcome| outcome_of(outcome, &what, true))
     }
 
     pub(super) fn on_abort(
@@ -114,8 +129,12 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Some(session) = links.get(id).and_then(|link| link.session) else {
+            return Ok(());
+        };
+        let Some(front) = StompFront::of(links, id) else {
+            return Ok(());
+        };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
         StompFront::count_kept(links, id, kernel);

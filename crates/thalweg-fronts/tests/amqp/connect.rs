@@ -9,7 +9,12 @@ use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_model::Span;
 
 fn allowed(user: &str) -> LoginAnswer {
-    LoginAnswer::Allowed { user: Some(user.into()), access: Access::ALL, expires: None, data: None }
+    LoginAnswer::Allowed {
+        user: Some(user.into()),
+        access: Access::ALL,
+        expires: None,
+        data: None,
+    }
 }
 
 #[test]
@@ -17,18 +22,42 @@ fn a_server_says_what_clients_look_for() {
     let mut world = World::new();
     let who = world.try_connect(&Hello::default());
     let said = world.said(who);
-    let Some(Said::Start { mechanisms, product, version }) = said.first() else { panic!("{said:?}") };
-    assert_eq!((mechanisms.as_str(), product.as_str()), ("PLAIN AMQPLAIN EXTERNAL ANONYMOUS", "Thalweg"));
-    let parts: Vec<u32> = version.split('.').map(|part| part.parse().expect("a number")).collect();
-    assert!(parts.len() == 3 && (parts[0], parts[1]) >= (3, 12), "{version}");
+    let Some(Said::Start {
+        mechanisms,
+        product,
+        version,
+    }) = said.first()
+    else {
+        panic!("{said:?}")
+    };
+    assert_eq!(
+        (mechanisms.as_str(), product.as_str()),
+        ("PLAIN AMQPLAIN EXTERNAL ANONYMOUS", "Thalweg")
+    );
+    let parts: Vec<u32> = version
+        .split('.')
+        .map(|part| part.parse().expect("a number"))
+        .collect();
+    assert!(
+        parts.len() == 3 && (parts[0], parts[1]) >= (3, 12),
+        "{version}"
+    );
     assert_eq!(said[1..], [Said::Tuned, Said::Opened]);
 }
 
 #[test]
 fn guests_and_the_nameless_come_in_where_strangers_may() {
-    for (mechanism, response) in [("PLAIN", &b"\0guest\0guest"[..]), ("ANONYMOUS", b""), ("EXTERNAL", b"")] {
+    for (mechanism, response) in [
+        ("PLAIN", &b"\0guest\0guest"[..]),
+        ("ANONYMOUS", b""),
+        ("EXTERNAL", b""),
+    ] {
         let mut world = World::new();
-        world.connect_with(&Hello { mechanism, response: response.to_vec(), ..Hello::default() });
+        world.connect_with(&Hello {
+            mechanism,
+            response: response.to_vec(),
+            ..Hello::default()
+        });
         assert!(world.asked.is_empty(), "{mechanism}");
     }
 }
@@ -36,10 +65,19 @@ fn guests_and_the_nameless_come_in_where_strangers_may() {
 #[test]
 fn credentials_are_asked_about_and_input_waits_for_the_verdict() {
     let mut world = World::new();
-    let hello = Hello { anonymous: None, response: b"\0ada\0secret".to_vec(), ..Hello::default() };
+    let hello = Hello {
+        anonymous: None,
+        response: b"\0ada\0secret".to_vec(),
+        ..Hello::default()
+    };
     let who = world.try_connect(&hello);
-    let [(_, LoginAsk::Password { user, password, .. })] = &world.asked[..] else { panic!("{:?}", world.asked) };
-    assert_eq!((user.as_deref(), password.as_deref()), (Some("ada"), Some(&b"secret"[..])));
+    let [(_, LoginAsk::Password { user, password, .. })] = &world.asked[..] else {
+        panic!("{:?}", world.asked)
+    };
+    assert_eq!(
+        (user.as_deref(), password.as_deref()),
+        (Some("ada"), Some(&b"secret"[..]))
+    );
     world.verdict(allowed("ada"));
     world.go_on(who, &hello);
     assert_eq!(world.said(who).last(), Some(&Said::Opened));
@@ -49,16 +87,26 @@ fn credentials_are_asked_about_and_input_waits_for_the_verdict() {
 fn a_new_secret_is_taken_from_the_same_user_only() {
     for (user, is_taken) in [("ada", true), ("bob", false)] {
         let mut world = World::new();
-        let hello = Hello { anonymous: None, response: b"\0ada\0secret".to_vec(), ..Hello::default() };
+        let hello = Hello {
+            anonymous: None,
+            response: b"\0ada\0secret".to_vec(),
+            ..Hello::default()
+        };
         let who = world.try_connect(&hello);
         world.verdict(allowed("ada"));
         world.go_on(who, &hello);
         world.said(who);
-        world.says(who, |machine, up| machine.update_secret(b"another", "renewed", up));
+        world.says(who, |machine, up| {
+            machine.update_secret(b"another", "renewed", up)
+        });
         world.verdict(allowed(user));
         assert_eq!(!world.is_closed(who), is_taken, "{user}");
         let said = world.said(who);
-        assert_eq!(matches!(said[..], [Said::Closed { code: 403, .. }]), !is_taken, "{said:?}");
+        assert_eq!(
+            matches!(said[..], [Said::Closed { code: 403, .. }]),
+            !is_taken,
+            "{said:?}"
+        );
     }
 }
 
@@ -66,7 +114,11 @@ fn a_new_secret_is_taken_from_the_same_user_only() {
 fn a_refused_login_is_told_to_those_who_understand_it_and_closes_on_others() {
     for (capabilities, is_told) in [(&["authentication_failure_close"][..], true), (&[], false)] {
         let mut world = World::new();
-        let hello = Hello { anonymous: None, capabilities, ..Hello::default() };
+        let hello = Hello {
+            anonymous: None,
+            capabilities,
+            ..Hello::default()
+        };
         let who = world.try_connect(&hello);
         world.said(who);
         world.verdict(LoginAnswer::Refused(LoginRefusal::BadUserOrPassword));
@@ -85,44 +137,79 @@ fn a_refused_login_is_told_to_those_who_understand_it_and_closes_on_others() {
 #[test]
 fn a_mechanism_that_is_not_offered_is_refused() {
     let mut world = World::new();
-    let who = world.try_connect(&Hello { mechanism: "CRAM-MD5", ..Hello::default() });
-    assert!(matches!(world.said(who).last(), Some(Said::Closed { code: 403, .. })));
+    let who = world.try_connect(&Hello {
+        mechanism: "CRAM-MD5",
+        ..Hello::default()
+    });
+    assert!(matches!(
+        world.said(who).last(),
+        Some(Said::Closed { code: 403, .. })
+    ));
 }
 
 #[test]
 fn a_virtual_host_that_does_not_exist_is_not_entered() {
     let mut world = World::new();
-    let who = world.try_connect(&Hello { vhost: "nowhere", ..Hello::default() });
+    let who = world.try_connect(&Hello {
+        vhost: "nowhere",
+        ..Hello::default()
+    });
     let text = "NOT_ALLOWED - vhost nowhere not found".into();
-    assert_eq!(world.said(who).last(), Some(&Said::Closed { code: 530, text }));
+    assert_eq!(
+        world.said(who).last(),
+        Some(&Said::Closed { code: 530, text })
+    );
     assert!(world.is_closed(who));
 }
 
 #[test]
 fn a_virtual_host_in_which_the_rules_grant_nothing_is_not_entered() {
-    let settings = AmqpSettings { tenants: ["blue".into(), "red".into()].into(), ..AmqpSettings::default() };
+    let settings = AmqpSettings {
+        tenants: ["blue".into(), "red".into()].into(),
+        ..AmqpSettings::default()
+    };
     let mut world = World::with(Limits::default(), settings);
     let blue = Rule::allow(Permissions::ALL, "$q@blue/#");
-    let only_blue = [blue].into_iter().chain(["#", "$q/#", "$x/#"].map(|all| Rule::deny(Permissions::ALL, all)));
-    let access = Rules::new(only_blue.collect(), Otherwise::Deny).expect("legal").compile("", None);
-    for (vhost, named, opens) in
-        [("blue", "blue", true), ("/blue", "blue", true), ("red", "red", false), ("/", "/", false)]
-    {
-        let who = world.try_connect(&Hello { vhost, anonymous: Some(access.clone()), ..Hello::default() });
+    let only_blue = [blue]
+        .into_iter()
+        .chain(["#", "$q/#", "$x/#"].map(|all| Rule::deny(Permissions::ALL, all)));
+    let access = Rules::new(only_blue.collect(), Otherwise::Deny)
+        .expect("legal")
+        .compile("", None);
+    for (vhost, named, opens) in [
+        ("blue", "blue", true),
+        ("/blue", "blue", true),
+        ("red", "red", false),
+        ("/", "/", false),
+    ] {
+        let who = world.try_connect(&Hello {
+            vhost,
+            anonymous: Some(access.clone()),
+            ..Hello::default()
+        });
         assert_eq!(world.is_closed(who), !opens, "{vhost}");
         if !opens {
             let text = format!("NOT_ALLOWED - access to vhost '{named}' refused for user 'guest'");
-            assert_eq!(world.said(who).last(), Some(&Said::Closed { code: 530, text }));
+            assert_eq!(
+                world.said(who).last(),
+                Some(&Said::Closed { code: 530, text })
+            );
         }
     }
 }
 
 #[test]
 fn tenants_have_queues_and_topics_of_their_own() {
-    let settings = AmqpSettings { tenants: ["blue".into()].into(), ..AmqpSettings::default() };
+    let settings = AmqpSettings {
+        tenants: ["blue".into()].into(),
+        ..AmqpSettings::default()
+    };
     let mut world = World::with(Limits::default(), settings);
     let here = world.connect();
-    let there = world.connect_with(&Hello { vhost: "blue", ..Hello::default() });
+    let there = world.connect_with(&Hello {
+        vhost: "blue",
+        ..Hello::default()
+    });
     world.channel(there, 1);
     for who in [here, there] {
         world.declare(who, "q");
@@ -131,9 +218,15 @@ fn tenants_have_queues_and_topics_of_their_own() {
     world.publish(there, "", "q", "one");
     world.publish(there, "amq.topic", "a.b", "two");
     assert_eq!(world.get(here, "q"), None);
-    let (one, two) = (world.get(there, "q").expect("one"), world.get(there, "q").expect("two"));
+    let (one, two) = (
+        world.get(there, "q").expect("one"),
+        world.get(there, "q").expect("two"),
+    );
     assert_eq!((one.exchange.as_str(), one.key.as_str()), ("", "q"));
-    assert_eq!((two.exchange.as_str(), two.key.as_str()), ("amq.topic", "a.b"));
+    assert_eq!(
+        (two.exchange.as_str(), two.key.as_str()),
+        ("amq.topic", "a.b")
+    );
 }
 
 #[test]
@@ -144,7 +237,9 @@ fn goodbye_is_answered_and_what_was_unsettled_goes_back() {
     world.publish(one, "", "q", "m");
     world.consume(two, "q", false);
     assert_eq!(world.texts(two), ["m"]);
-    world.says(two, |machine, up| machine.close(ReplyCode::ReplySuccess, "bye", MethodId::NONE, up));
+    world.says(two, |machine, up| {
+        machine.close(ReplyCode::ReplySuccess, "bye", MethodId::NONE, up)
+    });
     assert_eq!(world.said(two), [Said::CloseConfirmed]);
     assert!(world.is_closed(two));
     let again = world.get(one, "q").expect("it is there again");
@@ -157,11 +252,16 @@ fn a_connection_that_we_close_hears_nothing_until_the_peer_has_confirmed() {
     let who = world.connect();
     // A body where a method is due.
     world.read(who, false);
-    world.says(who, |_, up| up.extend_from_slice(b"\x03\x00\x01\x00\x00\x00\x01x\xCE"));
+    world.says(who, |_, up| {
+        up.extend_from_slice(b"\x03\x00\x01\x00\x00\x00\x01x\xCE")
+    });
     world.publish(who, "", "q", "nobody reads this");
     assert!(!world.is_closed(who), "the peer has not confirmed");
     world.read(who, true);
-    assert!(matches!(&world.said(who)[..], [Said::Closed { code: 505, .. }]));
+    assert!(matches!(
+        &world.said(who)[..],
+        [Said::Closed { code: 505, .. }]
+    ));
     assert!(world.is_closed(who));
 }
 
@@ -170,9 +270,16 @@ fn who_does_not_confirm_the_end_is_not_waited_for() {
     let mut world = World::new();
     let who = world.connect();
     world.read(who, false);
-    world.says(who, |_, up| up.extend_from_slice(b"\x03\x00\x01\x00\x00\x00\x01x\xCE"));
+    world.says(who, |_, up| {
+        up.extend_from_slice(b"\x03\x00\x01\x00\x00\x00\x01x\xCE")
+    });
     let link = world.link(who);
-    assert!(world.links.silence_max(link).is_some_and(|span| span <= Span::from_secs(10)));
+    assert!(
+        world
+            .links
+            .silence_max(link)
+            .is_some_and(|span| span <= Span::from_secs(10))
+    );
     world.links.on_silence(link);
     world.read(who, true);
     assert!(world.is_closed(who));
@@ -182,8 +289,12 @@ fn who_does_not_confirm_the_end_is_not_waited_for() {
 fn another_protocol_is_told_what_we_speak() {
     let mut world = World::new();
     let front = thalweg_fronts::amqp::AmqpFront::new(Default::default(), 7, None);
-    let link = world.links.open(thalweg_fronts::Front::Amqp(Box::new(front)));
-    world.links.drive(link, b"AMQP\x00\x01\x00\x00", world.now, &mut world.kernel);
+    let link = world
+        .links
+        .open(thalweg_fronts::Front::Amqp(Box::new(front)));
+    world
+        .links
+        .drive(link, b"AMQP\x00\x01\x00\x00", world.now, &mut world.kernel);
     let link = world.links.get(link).expect("it is not removed yet");
     assert_eq!(link.sendable(), b"AMQP\x00\x00\x09\x01");
     assert!(link.closing);
@@ -192,7 +303,10 @@ fn another_protocol_is_told_what_we_speak() {
 #[test]
 fn heartbeats_are_sent_before_they_are_missed_and_missed_twice_before_it_ends() {
     let mut world = World::new();
-    let who = world.connect_with(&Hello { heartbeat: 10, ..Hello::default() });
+    let who = world.connect_with(&Hello {
+        heartbeat: 10,
+        ..Hello::default()
+    });
     let link = world.link(who);
     assert_eq!(world.links.idle_write(link), Some(Span::from_secs(5)));
     assert_eq!(world.links.silence_max(link), Some(Span::from_secs(20)));
@@ -201,13 +315,22 @@ fn heartbeats_are_sent_before_they_are_missed_and_missed_twice_before_it_ends() 
     assert_eq!(world.said(who), [Said::Heartbeat]);
     let calm = world.connect();
     let link = world.link(calm);
-    assert_eq!((world.links.idle_write(link), world.links.silence_max(link)), (None, None));
+    assert_eq!(
+        (world.links.idle_write(link), world.links.silence_max(link)),
+        (None, None)
+    );
 }
 
 #[test]
 fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later() {
     let mut world = World::new();
-    let (one, deaf) = (world.connect(), world.connect_with(&Hello { capabilities: &[], ..Hello::default() }));
+    let (one, deaf) = (
+        world.connect(),
+        world.connect_with(&Hello {
+            capabilities: &[],
+            ..Hello::default()
+        }),
+    );
     world.links.on_blocked(Some("the disk is full"));
     world.rest();
     let blocked = Said::Blocked("the disk is full".into());
@@ -216,7 +339,10 @@ fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later()
     assert_eq!(world.said(late).last(), Some(&blocked));
     world.links.on_blocked(None);
     world.rest();
-    assert_eq!((world.said(one), world.said(late)), (vec![Said::Unblocked], vec![Said::Unblocked]));
+    assert_eq!(
+        (world.said(one), world.said(late)),
+        (vec![Said::Unblocked], vec![Said::Unblocked])
+    );
     assert_eq!(world.said(deaf), []);
 }
 
@@ -224,14 +350,26 @@ fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later()
 fn a_new_secret_is_checked() {
     let mut world = World::new();
     let who = world.connect();
-    world.says(who, |machine, up| machine.update_secret(b"token", "it expires", up));
+    world.says(who, |machine, up| {
+        machine.update_secret(b"token", "it expires", up)
+    });
     assert!(
         matches!(&world.asked[..], [(_, LoginAsk::Password { password: Some(secret), .. })] if **secret == *b"token")
     );
     // It came in as nobody, and stays that.
-    world.verdict(LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None });
+    world.verdict(LoginAnswer::Allowed {
+        user: None,
+        access: Access::ALL,
+        expires: None,
+        data: None,
+    });
     assert_eq!(world.said(who), [Said::SecretUpdated]);
-    world.says(who, |machine, up| machine.update_secret(b"stale", "it expires", up));
+    world.says(who, |machine, up| {
+        machine.update_secret(b"stale", "it expires", up)
+    });
     world.verdict(LoginAnswer::Refused(LoginRefusal::BadUserOrPassword));
-    assert!(matches!(&world.said(who)[..], [Said::Closed { code: 403, .. }]));
+    assert!(matches!(
+        &world.said(who)[..],
+        [Said::Closed { code: 403, .. }]
+    ));
 }

@@ -36,14 +36,37 @@ fn what_comes_byte_by_byte_is_the_same() {
     world.confirm(who);
     let mut bytes = Vec::new();
     world.says(who, |machine, _| {
-        let publish = basic::Publish { routing_key: "q", ..Default::default() };
-        let properties = BasicProperties { message_id: Some("id"), ..BasicProperties::default() };
-        machine.publish(1, &publish, ContentHeader::Properties(&properties), b"body", &mut bytes).expect("small");
+        let publish = basic::Publish {
+            routing_key: "q",
+            ..Default::default()
+        };
+        let properties = BasicProperties {
+            message_id: Some("id"),
+            ..BasicProperties::default()
+        };
+        machine
+            .publish(
+                1,
+                &publish,
+                ContentHeader::Properties(&properties),
+                b"body",
+                &mut bytes,
+            )
+            .expect("small");
     });
     for byte in bytes {
         world.says(who, |_, up| up.push(byte));
     }
-    assert_eq!(world.said(who), [Said::Ack { tag: 1, multiple: false }]);
+    assert_eq!(
+        world.said(who),
+        [Said::Ack {
+            tag: 1,
+            multiple: false
+        }]
+    );
     let got = world.get(who, "q").expect("it is there");
-    assert_eq!((got.text(), got.properties().message_id), ("body", Some("id")));
+    assert_eq!(
+        (got.text(), got.properties().message_id),
+        ("body", Some("id"))
+    );
 }

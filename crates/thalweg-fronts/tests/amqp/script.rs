@@ -22,7 +22,12 @@ fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 fn method(channel: u16, class: u16, method: u16, arguments: &[&[u8]]) -> Vec<u8> {
-    let payload = [&class.to_be_bytes()[..], &method.to_be_bytes(), &arguments.concat()].concat();
+    let payload = [
+        &class.to_be_bytes()[..],
+        &method.to_be_bytes(),
+        &arguments.concat(),
+    ]
+    .concat();
     frame(1, channel, &payload)
 }
 
@@ -47,21 +52,53 @@ fn table(entries: &[(&str, Result<&str, i64>)]) -> Vec<u8> {
     long(&bytes)
 }
 
-fn publish(channel: u16, exchange: &str, key: &str, bits: u8, flags: u16, fields: &[&[u8]], body: &[u8]) -> Vec<u8> {
-    let method = method(channel, 60, 40, &[&[0, 0], &short(exchange), &short(key), &[bits]]);
+fn publish(
+    channel: u16,
+    exchange: &str,
+    key: &str,
+    bits: u8,
+    flags: u16,
+    fields: &[&[u8]],
+    body: &[u8],
+) -> Vec<u8> {
+    let method = method(
+        channel,
+        60,
+        40,
+        &[&[0, 0], &short(exchange), &short(key), &[bits]],
+    );
     let size = (body.len() as u64).to_be_bytes();
-    let header = [&[0, 60, 0, 0][..], &size, &flags.to_be_bytes(), &fields.concat()].concat();
+    let header = [
+        &[0, 60, 0, 0][..],
+        &size,
+        &flags.to_be_bytes(),
+        &fields.concat(),
+    ]
+    .concat();
     [method, frame(2, channel, &header), frame(3, channel, body)].concat()
 }
 
 /// What a connection begins with: everything up to an open channel, without waiting for answers.
 fn connects() -> Vec<Vec<u8>> {
     let connect = |mechanism: &str, response: &[u8], vhost: &str| {
-        let capabilities =
-            [&short("capabilities")[..], b"F", &long(&[&short("consumer_cancel_notify")[..], b"t\x01"].concat())];
+        let capabilities = [
+            &short("capabilities")[..],
+            b"F",
+            &long(&[&short("consumer_cancel_notify")[..], b"t\x01"].concat()),
+        ];
         [
             b"AMQP\x00\x00\x09\x01".to_vec(),
-            method(0, 10, 11, &[&long(&capabilities.concat()), &short(mechanism), &long(response), &short("en_US")]),
+            method(
+                0,
+                10,
+                11,
+                &[
+                    &long(&capabilities.concat()),
+                    &short(mechanism),
+                    &long(response),
+                    &short("en_US"),
+                ],
+            ),
             method(0, 10, 31, &[&[0, 8], &FRAME_MAX.to_be_bytes(), &[0, 5]]),
             method(0, 10, 40, &[&short(vhost), &short(""), &[0]]),
             method(1, 20, 10, &[&short("")]),
@@ -86,13 +123,39 @@ fn sense() -> Vec<Vec<u8>> {
         ("x-dead-letter-exchange", Ok("")),
         ("x-dead-letter-routing-key", Ok("q")),
     ]);
-    let declare =
-        |queue: &str, bits: u8, arguments: &[u8]| method(1, 50, 10, &[&[0, 0], &short(queue), &[bits], arguments]);
-    let consume =
-        |queue: &str, tag: &str, bits: u8| method(1, 60, 20, &[&[0, 0], &short(queue), &short(tag), &[bits], &none]);
-    let exchange = |name: &str, kind: &str| method(1, 40, 10, &[&[0, 0], &short(name), &short(kind), &[0], &none]);
+    let declare = |queue: &str, bits: u8, arguments: &[u8]| {
+        method(1, 50, 10, &[&[0, 0], &short(queue), &[bits], arguments])
+    };
+    let consume = |queue: &str, tag: &str, bits: u8| {
+        method(
+            1,
+            60,
+            20,
+            &[&[0, 0], &short(queue), &short(tag), &[bits], &none],
+        )
+    };
+    let exchange = |name: &str, kind: &str| {
+        method(
+            1,
+            40,
+            10,
+            &[&[0, 0], &short(name), &short(kind), &[0], &none],
+        )
+    };
     let bind = |queue: &str, from: &str, key: &str| {
-        method(1, 50, 20, &[&[0, 0], &short(queue), &short(from), &short(key), &[0], &none])
+        method(
+            1,
+            50,
+            20,
+            &[
+                &[0, 0],
+                &short(queue),
+                &short(from),
+                &short(key),
+                &[0],
+                &none,
+            ],
+        )
     };
     let tag = |number: u64| number.to_be_bytes();
     vec![
@@ -102,7 +165,11 @@ fn sense() -> Vec<Vec<u8>> {
         declare(
             "p",
             0,
-            &table(&[("x-max-priority", Err(5)), ("x-overflow", Ok("reject-publish")), ("x-max-length", Err(3))]),
+            &table(&[
+                ("x-max-priority", Err(5)),
+                ("x-overflow", Ok("reject-publish")),
+                ("x-max-length", Err(3)),
+            ]),
         ),
         consume("q", "c", 0),
         consume("q", "d", 2),
@@ -113,7 +180,12 @@ fn sense() -> Vec<Vec<u8>> {
         exchange("h", "headers"),
         bind("q", "x", "a.#"),
         bind("q", "amq.fanout", ""),
-        method(1, 40, 30, &[&[0, 0], &short("h"), &short("x"), &short("#"), &[0], &none]),
+        method(
+            1,
+            40,
+            30,
+            &[&[0, 0], &short("h"), &short("x"), &short("#"), &[0], &none],
+        ),
         method(1, 40, 20, &[&[0, 0], &short("x"), &[0]]),
         method(1, 50, 40, &[&[0, 0], &short("q"), &[0]]),
         method(1, 50, 30, &[&[0, 0], &short("short"), &[0]]),
@@ -127,11 +199,30 @@ fn sense() -> Vec<Vec<u8>> {
             "a.b",
             1,
             1 << 13 | 1 << 9,
-            &[&table(&[("k", Ok("v")), ("x-retain", Ok("set"))]), &short("q")],
+            &[
+                &table(&[("k", Ok("v")), ("x-retain", Ok("set"))]),
+                &short("q"),
+            ],
             b"body",
         ),
-        publish(1, "", "p", 0, 1 << 11 | 1 << 8, &[&[9], &short("30")], b"body"),
-        publish(1, "amq.topic", "a.b", 0, 1 << 9, &[&short("amq.rabbitmq.reply-to")], &[7; 900]),
+        publish(
+            1,
+            "",
+            "p",
+            0,
+            1 << 11 | 1 << 8,
+            &[&[9], &short("30")],
+            b"body",
+        ),
+        publish(
+            1,
+            "amq.topic",
+            "a.b",
+            0,
+            1 << 9,
+            &[&short("amq.rabbitmq.reply-to")],
+            &[7; 900],
+        ),
         method(1, 60, 70, &[&[0, 0], &short("q"), &[0]]),
         method(1, 60, 80, &[&tag(1), &[0]]),
         method(1, 60, 80, &[&tag(0), &[1]]),
@@ -142,7 +233,11 @@ fn sense() -> Vec<Vec<u8>> {
         method(1, 90, 10, &[]),
         method(1, 90, 20, &[]),
         method(1, 90, 30, &[]),
-        [method(1, 20, 40, &[&[0, 200], &short(""), &[0; 4]]), method(1, 20, 10, &[&short("")])].concat(),
+        [
+            method(1, 20, 40, &[&[0, 200], &short(""), &[0; 4]]),
+            method(1, 20, 10, &[&short("")]),
+        ]
+        .concat(),
         [method(1, 20, 41, &[]), method(1, 20, 10, &[&short("")])].concat(),
         method(0, 10, 70, &[&long(b"secret"), &short("why")]),
         method(0, 10, 50, &[&[0, 200], &short(""), &[0; 4]]),
@@ -183,7 +278,11 @@ impl Stage {
             publish_rate: 1000,
             ..Limits::default()
         };
-        let outputs = LinksLimits { output_high: OUTPUT_MAX / 2, output_max: OUTPUT_MAX, unflushed_max: 1000 };
+        let outputs = LinksLimits {
+            output_high: OUTPUT_MAX / 2,
+            output_max: OUTPUT_MAX,
+            unflushed_max: 1000,
+        };
         let settings = AmqpSettings {
             tenants: Box::new(["blue".into()]),
             frame_max: FRAME_MAX,
@@ -208,7 +307,9 @@ impl Stage {
         while let Some((&what, rest)) = script.split_first() {
             script = rest;
             let which = usize::from(what & 1);
-            let (word, rest) = script.split_first().map_or((0, script), |(word, rest)| (*word, rest));
+            let (word, rest) = script
+                .split_first()
+                .map_or((0, script), |(word, rest)| (*word, rest));
             let sense = self.sense[usize::from(word) % self.sense.len()].clone();
             match what >> 1 & 7 {
                 0..=3 => {
@@ -236,7 +337,10 @@ impl Stage {
                     broken[at] ^= word | 1;
                     self.send(which, &broken);
                 }
-                _ => self.trouble(which, usize::from(what >> 4) * 2 + usize::from(what >> 1 & 1)),
+                _ => self.trouble(
+                    which,
+                    usize::from(what >> 4) * 2 + usize::from(what >> 1 & 1),
+                ),
             }
             self.check();
         }
@@ -251,16 +355,26 @@ impl Stage {
         let front = AmqpFront::new(self.settings.clone(), 9 + which as u64, anonymous);
         let link = self.links.open(Front::Amqp(Box::new(front)));
         let connect = if which == 0 { word % 3 } else { word % 4 };
-        self.ends[which] = End { link: Some(link), tail: self.connects[connect].clone(), seen: 0 };
+        self.ends[which] = End {
+            link: Some(link),
+            tail: self.connects[connect].clone(),
+            seen: 0,
+        };
         link
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
-        if self.ends[which].link.and_then(|id| self.links.get(id)).is_some_and(|link| link.closing) {
+        if self.ends[which]
+            .link
+            .and_then(|id| self.links.get(id))
+            .is_some_and(|link| link.closing)
+        {
             self.flush(which, usize::MAX);
         }
         let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else { panic!("it is open") };
+        let Some(link) = self.links.get(id) else {
+            panic!("it is open")
+        };
         // Like the server, which reads nothing from a peer that does not read.
         if link.waiting() > OUTPUT_MAX {
             return self.flush(which, usize::MAX);
@@ -272,7 +386,10 @@ impl Stage {
         }
         self.ends[which].tail.extend_from_slice(bytes);
         self.drive(which);
-        let is_held = self.ends[which].link.and_then(|id| self.links.get(id)).is_some_and(|link| link.holds_input());
+        let is_held = self.ends[which]
+            .link
+            .and_then(|id| self.links.get(id))
+            .is_some_and(|link| link.holds_input());
         if is_held && !bytes.len().is_multiple_of(3) {
             self.trouble(which, 30);
         }
@@ -281,9 +398,13 @@ impl Stage {
 
     /// Like most peers: a channel that was closed is opened again.
     fn mend_channel(&mut self, which: usize) {
-        let Some(link) = self.ends[which].link.and_then(|id| self.links.get(id)) else { return };
+        let Some(link) = self.ends[which].link.and_then(|id| self.links.get(id)) else {
+            return;
+        };
         let output = link.output();
-        let new = output.get(self.ends[which].seen.min(output.len())..).unwrap_or_default();
+        let new = output
+            .get(self.ends[which].seen.min(output.len())..)
+            .unwrap_or_default();
         let is_closed = new.windows(4).any(|bytes| bytes == [0, 20, 0, 40]);
         self.ends[which].seen = output.len();
         if is_closed {
@@ -294,11 +415,15 @@ impl Stage {
     }
 
     fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         let tail = std::mem::take(&mut self.ends[which].tail);
         let mut used = 0;
         loop {
-            let driven = self.links.drive(id, &tail[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(id, &tail[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             assert!(used <= tail.len());
             self.gather();
@@ -307,10 +432,16 @@ impl Stage {
             }
         }
         self.ends[which].tail = tail[used..].to_vec();
-        let is_open = self.links.get(id).is_some_and(|link| !link.closing && link.pause_until.is_none());
+        let is_open = self
+            .links
+            .get(id)
+            .is_some_and(|link| !link.closing && link.pause_until.is_none());
         let bound = FRAME_MAX as usize + 4096;
         let is_held = self.links.get(id).is_some_and(|link| link.holds_input());
-        assert!(is_held || !is_open || self.ends[which].tail.len() <= bound, "input that waits is bounded");
+        assert!(
+            is_held || !is_open || self.ends[which].tail.len() <= bound,
+            "input that waits is bounded"
+        );
         if !is_open || is_held {
             self.ends[which].tail.truncate(bound);
         }
@@ -324,8 +455,12 @@ impl Stage {
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else { return };
-        let Some(link) = self.links.get_mut(id) else { panic!("it is open") };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            panic!("it is open")
+        };
         link.advance(count.min(link.sendable().len()));
         if link.closing && link.output().is_empty() {
             return self.close(which);
@@ -375,7 +510,9 @@ impl Stage {
             23 => return self.links.on_blocked(None),
             _ => {}
         }
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         match number {
             24 if which == 1 && self.links.silence_max(id).is_some() => self.links.on_silence(id),
             25 => self.links.on_idle(id, self.now),
@@ -384,9 +521,16 @@ impl Stage {
             _ => {
                 self.links.take_logins();
                 let answer = match number % 4 {
-                    0 => LoginAnswer::Continue { data: b"data".as_slice().into() },
+                    0 => LoginAnswer::Continue {
+                        data: b"data".as_slice().into(),
+                    },
                     1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None },
+                    _ => LoginAnswer::Allowed {
+                        user: None,
+                        access: Access::ALL,
+                        expires: None,
+                        data: None,
+                    },
                 };
                 self.links.on_login(id, answer, self.now, &mut self.kernel);
                 self.gather();
@@ -411,6 +555,10 @@ impl Stage {
             self.close(which);
         }
         self.wait(Span::from_secs(1_000_000));
-        assert_eq!(self.kernel.totals().sessions, 0, "sessions end with their connections");
+        assert_eq!(
+            self.kernel.totals().sessions,
+            0,
+            "sessions end with their connections"
+        );
     }
 }

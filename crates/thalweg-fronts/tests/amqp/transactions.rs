@@ -12,13 +12,19 @@ fn publishes_and_settlements_happen_when_they_are_committed() {
     world.declare(other, "in");
     world.declare(other, "out");
     world.publish(other, "", "in", "request");
-    assert_eq!(world.call(who, &Method::TxSelect(tx::Select)), [Said::Done("tx.select-ok")]);
+    assert_eq!(
+        world.call(who, &Method::TxSelect(tx::Select)),
+        [Said::Done("tx.select-ok")]
+    );
     world.consume(who, "in", false);
     let tag = world.got(who)[0].tag;
     world.publish(who, "", "out", "reply");
     world.ack(who, tag, false);
     assert_eq!(world.get(other, "out"), None);
-    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    assert_eq!(
+        world.call(who, &Method::TxCommit(tx::Commit)),
+        [Said::Done("tx.commit-ok")]
+    );
     assert_eq!(world.get(other, "out").expect("committed").text(), "reply");
     world.lose(who);
     assert_eq!(world.get(other, "in"), None, "it was settled");
@@ -31,7 +37,10 @@ fn what_is_rolled_back_never_happened() {
     world.declare(other, "q");
     world.call(who, &Method::TxSelect(tx::Select));
     world.publish(who, "", "q", "never");
-    assert_eq!(world.call(who, &Method::TxRollback(tx::Rollback)), [Said::Done("tx.rollback-ok")]);
+    assert_eq!(
+        world.call(who, &Method::TxRollback(tx::Rollback)),
+        [Said::Done("tx.rollback-ok")]
+    );
     world.publish(who, "", "q", "later");
     world.call(who, &Method::TxCommit(tx::Commit));
     assert_eq!(world.get(other, "q").expect("it is there").text(), "later");
@@ -45,13 +54,25 @@ fn mandatory_messages_come_back_at_the_commit() {
     world.declare(who, "q");
     world.call(who, &Method::TxSelect(tx::Select));
     for routing_key in ["q", "none", "q"] {
-        let publish = basic::Publish { routing_key, mandatory: true, ..Default::default() };
+        let publish = basic::Publish {
+            routing_key,
+            mandatory: true,
+            ..Default::default()
+        };
         world.publish_with(who, &publish, &BasicProperties::default(), routing_key);
     }
     assert_eq!(world.got(who), []);
-    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    assert_eq!(
+        world.call(who, &Method::TxCommit(tx::Commit)),
+        [Said::Done("tx.commit-ok")]
+    );
     let got = world.got(who);
-    assert_eq!(got.iter().map(|got| (got.returned, got.text())).collect::<Vec<_>>(), [(Some(312), "none")]);
+    assert_eq!(
+        got.iter()
+            .map(|got| (got.returned, got.text()))
+            .collect::<Vec<_>>(),
+        [(Some(312), "none")]
+    );
 }
 
 #[test]
@@ -60,12 +81,29 @@ fn a_channel_confirms_or_has_transactions() {
     let who = world.connect();
     world.confirm(who);
     let text = "PRECONDITION_FAILED - cannot switch from confirm to tx mode".into();
-    assert_eq!(world.call(who, &Method::TxSelect(tx::Select)), [Said::ChannelClosed { ch: 1, code: 406, text }]);
+    assert_eq!(
+        world.call(who, &Method::TxSelect(tx::Select)),
+        [Said::ChannelClosed {
+            ch: 1,
+            code: 406,
+            text
+        }]
+    );
     world.channel(who, 1);
     world.call(who, &Method::TxSelect(tx::Select));
     let text = "PRECONDITION_FAILED - cannot switch from tx to confirm mode".into();
-    let said = world.call(who, &Method::ConfirmSelect(confirm::Select { no_wait: false }));
-    assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 406, text }]);
+    let said = world.call(
+        who,
+        &Method::ConfirmSelect(confirm::Select { no_wait: false }),
+    );
+    assert_eq!(
+        said,
+        [Said::ChannelClosed {
+            ch: 1,
+            code: 406,
+            text
+        }]
+    );
 }
 
 #[test]
@@ -77,17 +115,26 @@ fn what_a_channel_has_not_committed_when_it_closes_never_happens() {
         world.channel(who, 2);
         world.says(who, |machine, up| {
             machine.method(2, &Method::TxSelect(tx::Select), up);
-            let publish = basic::Publish { routing_key: "q", ..Default::default() };
+            let publish = basic::Publish {
+                routing_key: "q",
+                ..Default::default()
+            };
             let header = ContentHeader::Properties(&BasicProperties::default());
-            machine.publish(2, &publish, header, text.as_bytes(), up).expect("it fits a frame")
+            machine
+                .publish(2, &publish, header, text.as_bytes(), up)
+                .expect("it fits a frame")
         });
         world.said(who);
         if text == "never" {
-            world.says(who, |machine, up| machine.channel_close(2, ReplyCode::ReplySuccess, "", MethodId::NONE, up));
+            world.says(who, |machine, up| {
+                machine.channel_close(2, ReplyCode::ReplySuccess, "", MethodId::NONE, up)
+            });
             world.said(who);
         }
     }
-    world.says(who, |machine, up| machine.method(2, &Method::TxCommit(tx::Commit), up));
+    world.says(who, |machine, up| {
+        machine.method(2, &Method::TxCommit(tx::Commit), up)
+    });
     assert_eq!(world.get(other, "q").expect("committed").text(), "later");
     assert_eq!(world.get(other, "q"), None);
 }
@@ -98,12 +145,26 @@ fn a_message_lives_from_the_commit_on() {
     let (who, other) = (world.connect(), world.connect());
     world.declare(other, "q");
     world.call(who, &Method::TxSelect(tx::Select));
-    let properties = BasicProperties { expiration: Some("1000"), ..BasicProperties::default() };
+    let properties = BasicProperties {
+        expiration: Some("1000"),
+        ..BasicProperties::default()
+    };
     for text in ["taken", "late"] {
-        world.publish_with(who, &basic::Publish { routing_key: "q", ..Default::default() }, &properties, text);
+        world.publish_with(
+            who,
+            &basic::Publish {
+                routing_key: "q",
+                ..Default::default()
+            },
+            &properties,
+            text,
+        );
     }
     world.wait(Span::from_millis(5000));
-    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    assert_eq!(
+        world.call(who, &Method::TxCommit(tx::Commit)),
+        [Said::Done("tx.commit-ok")]
+    );
     world.wait(Span::from_millis(900));
     assert_eq!(world.get(other, "q").expect("it lives").text(), "taken");
     world.wait(Span::from_millis(200));

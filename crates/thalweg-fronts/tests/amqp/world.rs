@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, confirm, connection, exchange, queue};
 use thalweg_amqp::{
-    BasicProperties, ClientEvent, ClientSide, ContentHeader, FieldValue, Gathered, Method, Table, TableWriter,
+    BasicProperties, ClientEvent, ClientSide, ContentHeader, FieldValue, Gathered, Method, Table,
+    TableWriter,
 };
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
@@ -191,7 +192,11 @@ impl World {
     }
 
     pub fn with(limits: Limits, settings: AmqpSettings) -> Self {
-        let outputs = LinksLimits { output_high: 64 << 10, output_max: 256 << 10, unflushed_max: 1 << 20 };
+        let outputs = LinksLimits {
+            output_high: 64 << 10,
+            output_max: 256 << 10,
+            unflushed_max: 1 << 20,
+        };
         World {
             now: START,
             kernel: Kernel::new(limits, ShardId(0), 1, 7),
@@ -208,7 +213,12 @@ impl World {
 
     fn open(&mut self, front: Front) -> usize {
         let link = self.links.open(front);
-        self.pipes.push(Pipe { link: Some(link), up: Vec::new(), down: Vec::new(), stalled: false });
+        self.pipes.push(Pipe {
+            link: Some(link),
+            up: Vec::new(),
+            down: Vec::new(),
+            stalled: false,
+        });
         self.pipes.len() - 1
     }
 
@@ -218,7 +228,12 @@ impl World {
         let front = AmqpFront::new(self.settings.clone(), self.nonce, hello.anonymous.clone());
         let pipe = self.open(Front::Amqp(Box::new(front)));
         let machine = ClientSide::new(self.settings.frame_max, 64 << 20);
-        self.clients.push(Client { pipe, machine, got: VecDeque::new(), said: VecDeque::new() });
+        self.clients.push(Client {
+            pipe,
+            machine,
+            got: VecDeque::new(),
+            said: VecDeque::new(),
+        });
         let who = Who(self.clients.len() - 1);
         self.says(who, ClientSide::connect);
         let mut buffer = Vec::new();
@@ -229,7 +244,9 @@ impl World {
             }
         });
         let table = writer.finish();
-        self.says(who, |machine, up| machine.start_ok(table, hello.mechanism, &hello.response, up));
+        self.says(who, |machine, up| {
+            machine.start_ok(table, hello.mechanism, &hello.response, up)
+        });
         self.go_on(who, hello);
         who
     }
@@ -238,7 +255,11 @@ impl World {
     pub fn go_on(&mut self, who: Who, hello: &Hello<'_>) {
         if self.clients[who.0].said.contains(&Said::Tuned) {
             let heartbeat = hello.heartbeat;
-            let offer = thalweg_amqp::ServerOffer { channel_max: 2047, frame_max: self.settings.frame_max, heartbeat };
+            let offer = thalweg_amqp::ServerOffer {
+                channel_max: 2047,
+                frame_max: self.settings.frame_max,
+                heartbeat,
+            };
             self.says(who, |machine, up| {
                 machine.tune_ok(offer, up);
                 machine.open(hello.vhost, up);
@@ -249,7 +270,10 @@ impl World {
     pub fn connect_with(&mut self, hello: &Hello<'_>) -> Who {
         let who = self.try_connect(hello);
         let said = self.said(who);
-        assert!(matches!(said.last(), Some(Said::Opened)), "{said:?} does not end in open-ok");
+        assert!(
+            matches!(said.last(), Some(Said::Opened)),
+            "{said:?} does not end in open-ok"
+        );
         who
     }
 
@@ -266,7 +290,11 @@ impl World {
     }
 
     /// Lets a client write, and everything come to rest.
-    pub fn says<R>(&mut self, who: Who, write: impl FnOnce(&mut ClientSide, &mut Vec<u8>) -> R) -> R {
+    pub fn says<R>(
+        &mut self,
+        who: Who,
+        write: impl FnOnce(&mut ClientSide, &mut Vec<u8>) -> R,
+    ) -> R {
         let client = &mut self.clients[who.0];
         let result = write(&mut client.machine, &mut self.pipes[client.pipe].up);
         self.rest();
@@ -285,7 +313,10 @@ impl World {
 
     /// Their bodies as text.
     pub fn texts(&mut self, who: Who) -> Vec<String> {
-        self.got(who).iter().map(|got| got.text().to_owned()).collect()
+        self.got(who)
+            .iter()
+            .map(|got| got.text().to_owned())
+            .collect()
     }
 
     /// Says a method on channel 1; what the server says to it.
@@ -300,27 +331,60 @@ impl World {
 
     /// Declares a queue that is neither durable nor anybody's.
     pub fn declare(&mut self, who: Who, queue: &str) {
-        let said = self.declare_with(who, &queue::Declare { queue, ..Default::default() });
+        let said = self.declare_with(
+            who,
+            &queue::Declare {
+                queue,
+                ..Default::default()
+            },
+        );
         assert!(matches!(said[..], [Said::Declared { .. }]), "{said:?}");
     }
 
     /// Declares a queue with these arguments.
-    pub fn declare_args(&mut self, who: Who, queue: &str, write: impl FnOnce(&mut TableWriter<'_>)) -> Vec<Said> {
+    pub fn declare_args(
+        &mut self,
+        who: Who,
+        queue: &str,
+        write: impl FnOnce(&mut TableWriter<'_>),
+    ) -> Vec<Said> {
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
         write(&mut writer);
         let arguments = writer.finish();
-        self.declare_with(who, &queue::Declare { queue, arguments, ..Default::default() })
+        self.declare_with(
+            who,
+            &queue::Declare {
+                queue,
+                arguments,
+                ..Default::default()
+            },
+        )
     }
 
     pub fn exchange(&mut self, who: Who, exchange: &str, kind: &str) {
-        let said = self.call(who, &Method::ExchangeDeclare(exchange::Declare { exchange, kind, ..Default::default() }));
+        let said = self.call(
+            who,
+            &Method::ExchangeDeclare(exchange::Declare {
+                exchange,
+                kind,
+                ..Default::default()
+            }),
+        );
         assert_eq!(said, [Said::Done("exchange.declare-ok")]);
     }
 
     pub fn bind(&mut self, who: Who, queue: &str, exchange: &str, routing_key: &str) {
-        let bind = queue::Bind { queue, exchange, routing_key, ..Default::default() };
-        assert_eq!(self.call(who, &Method::QueueBind(bind)), [Said::Done("queue.bind-ok")]);
+        let bind = queue::Bind {
+            queue,
+            exchange,
+            routing_key,
+            ..Default::default()
+        };
+        assert_eq!(
+            self.call(who, &Method::QueueBind(bind)),
+            [Said::Done("queue.bind-ok")]
+        );
     }
 
     pub fn confirm(&mut self, who: Who) {
@@ -338,12 +402,18 @@ impl World {
     ) {
         self.says(who, |machine, up| {
             let header = ContentHeader::Properties(properties);
-            machine.publish(1, publish, header, body.as_bytes(), up).expect("it fits a frame")
+            machine
+                .publish(1, publish, header, body.as_bytes(), up)
+                .expect("it fits a frame")
         });
     }
 
     pub fn publish(&mut self, who: Who, exchange: &str, routing_key: &str, body: &str) {
-        let publish = basic::Publish { exchange, routing_key, ..Default::default() };
+        let publish = basic::Publish {
+            exchange,
+            routing_key,
+            ..Default::default()
+        };
         self.publish_with(who, &publish, &BasicProperties::default(), body);
     }
 
@@ -353,13 +423,27 @@ impl World {
     }
 
     pub fn consume(&mut self, who: Who, queue: &str, no_ack: bool) {
-        let consume = basic::Consume { queue, no_ack, consumer_tag: "c", ..Default::default() };
-        assert_eq!(self.consume_with(who, &consume), [Said::Consuming("c".into())]);
+        let consume = basic::Consume {
+            queue,
+            no_ack,
+            consumer_tag: "c",
+            ..Default::default()
+        };
+        assert_eq!(
+            self.consume_with(who, &consume),
+            [Said::Consuming("c".into())]
+        );
     }
 
     /// Takes one message on channel 1, if there is one; it counts as settled.
     pub fn get(&mut self, who: Who, queue: &str) -> Option<Got> {
-        let said = self.call(who, &Method::BasicGet(basic::Get { queue, no_ack: true }));
+        let said = self.call(
+            who,
+            &Method::BasicGet(basic::Get {
+                queue,
+                no_ack: true,
+            }),
+        );
         assert!(matches!(said[..], [] | [Said::Empty]), "{said:?}");
         self.clients[who.0].got.pop_front()
     }
@@ -388,13 +472,16 @@ impl World {
     }
 
     pub fn link(&self, who: Who) -> LinkId {
-        self.pipes[self.clients[who.0].pipe].link.expect("it is there")
+        self.pipes[self.clients[who.0].pipe]
+            .link
+            .expect("it is there")
     }
 
     /// The server's verdict on whoever asked first.
     pub fn verdict(&mut self, answer: LoginAnswer) {
         let (link, _) = self.asked.remove(0);
-        self.links.on_login(link, answer, self.now, &mut self.kernel);
+        self.links
+            .on_login(link, answer, self.now, &mut self.kernel);
         self.rest();
     }
 
@@ -407,12 +494,27 @@ impl World {
     /// An MQTT 5 client.
     pub fn device(&mut self, name: &str) -> Other {
         self.nonce += 1;
-        let front = MqttFront::new(Arc::new(MqttSettings::default()), self.nonce, Some(Access::ALL));
+        let front = MqttFront::new(
+            Arc::new(MqttSettings::default()),
+            self.nonce,
+            Some(Access::ALL),
+        );
         let pipe = self.open(Front::Mqtt(Box::new(front)));
         let mut machine = thalweg_mqtt::ClientSide::new(1 << 20);
-        let connect = thalweg_mqtt::ConnectOut { client_id: name, clean_start: true, ..Default::default() };
-        machine.connect(&connect, &mut self.pipes[pipe].up).expect("short");
-        self.devices.push(Device { pipe, machine, got: VecDeque::new(), ids: 0 });
+        let connect = thalweg_mqtt::ConnectOut {
+            client_id: name,
+            clean_start: true,
+            ..Default::default()
+        };
+        machine
+            .connect(&connect, &mut self.pipes[pipe].up)
+            .expect("short");
+        self.devices.push(Device {
+            pipe,
+            machine,
+            got: VecDeque::new(),
+            ids: 0,
+        });
         self.rest();
         Other(self.devices.len() - 1)
     }
@@ -420,18 +522,33 @@ impl World {
     pub fn device_subscribes(&mut self, other: Other, filter: &str) {
         let device = &mut self.devices[other.0];
         device.ids += 1;
-        let options = thalweg_mqtt::SubscribeOptions { qos: thalweg_mqtt::QoS::AtLeastOnce, ..Default::default() };
-        let subscribe =
-            thalweg_mqtt::SubscribeOut { id: device.ids, filters: &[(filter, options)], ..Default::default() };
-        device.machine.subscribe(&subscribe, &mut self.pipes[device.pipe].up).expect("connected");
+        let options = thalweg_mqtt::SubscribeOptions {
+            qos: thalweg_mqtt::QoS::AtLeastOnce,
+            ..Default::default()
+        };
+        let subscribe = thalweg_mqtt::SubscribeOut {
+            id: device.ids,
+            filters: &[(filter, options)],
+            ..Default::default()
+        };
+        device
+            .machine
+            .subscribe(&subscribe, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
     pub fn device_publishes(&mut self, other: Other, publish: &thalweg_mqtt::PublishOut<'_>) {
         let device = &mut self.devices[other.0];
         device.ids += 1;
-        let publish = thalweg_mqtt::PublishOut { id: device.ids, ..*publish };
-        device.machine.publish(&publish, &mut self.pipes[device.pipe].up).expect("connected");
+        let publish = thalweg_mqtt::PublishOut {
+            id: device.ids,
+            ..*publish
+        };
+        device
+            .machine
+            .publish(&publish, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
@@ -466,7 +583,14 @@ impl World {
     }
 
     fn feed(&mut self, number: usize) -> bool {
-        let Pipe { link: Some(link), up, .. } = &mut self.pipes[number] else { return false };
+        let Pipe {
+            link: Some(link),
+            up,
+            ..
+        } = &mut self.pipes[number]
+        else {
+            return false;
+        };
         if let Some(link) = self.links.get_mut(*link)
             && link.pause_until.is_some_and(|until| until <= self.now)
         {
@@ -478,7 +602,9 @@ impl World {
         }
         let (mut used, link) = (0, *link);
         loop {
-            let driven = self.links.drive(link, &up[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(link, &up[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             if driven.stopped != Stopped::FlushFirst {
                 break;
@@ -491,8 +617,12 @@ impl World {
 
     fn flush(&mut self, number: usize) -> bool {
         let pipe = &mut self.pipes[number];
-        let (Some(id), false) = (pipe.link, pipe.stalled) else { return false };
-        let Some(link) = self.links.get_mut(id) else { return false };
+        let (Some(id), false) = (pipe.link, pipe.stalled) else {
+            return false;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
         let bytes = link.sendable().to_vec();
         link.advance(bytes.len());
         pipe.down.extend_from_slice(&bytes);
@@ -518,7 +648,11 @@ impl World {
         self.links.take_congested(&mut Vec::new());
         self.links.take_ended();
         self.links.take_fetches();
-        if let Some(batch) = self.is_disk_working.then(|| self.links.take_batch(Vec::new())).flatten() {
+        if let Some(batch) = self
+            .is_disk_working
+            .then(|| self.links.take_batch(Vec::new()))
+            .flatten()
+        {
             self.kernel.on_written(batch.number, 0);
             self.links.complete(batch.number);
             happened = true;
@@ -541,7 +675,13 @@ impl Client {
                 Err(fault) => panic!("the server breaks the protocol: {fault}"),
             };
             let said = match event {
-                ClientEvent::Content { ch, method, payload, header, .. } => {
+                ClientEvent::Content {
+                    ch,
+                    method,
+                    payload,
+                    header,
+                    ..
+                } => {
                     self.got.push_back(got(ch, method, payload, header));
                     continue;
                 }
@@ -555,7 +695,10 @@ impl Client {
                 ClientEvent::OpenOk => Said::Opened,
                 ClientEvent::CloseConnection { code, text, .. } => {
                     self.machine.close_ok(&mut pipe.up);
-                    Said::Closed { code, text: text.into() }
+                    Said::Closed {
+                        code,
+                        text: text.into(),
+                    }
                 }
                 ClientEvent::CloseConnectionOk => Said::CloseConfirmed,
                 ClientEvent::UpdateSecretOk => Said::SecretUpdated,
@@ -564,7 +707,11 @@ impl Client {
                 ClientEvent::ChannelOpenOk(ch) => Said::ChannelOpened(ch),
                 ClientEvent::ChannelClose { ch, code, text, .. } => {
                     self.machine.channel_close_ok(ch, &mut pipe.up);
-                    Said::ChannelClosed { ch, code, text: text.into() }
+                    Said::ChannelClosed {
+                        ch,
+                        code,
+                        text: text.into(),
+                    }
                 }
                 ClientEvent::ChannelCloseOk(ch) => Said::ChannelCloseConfirmed(ch),
                 ClientEvent::Heartbeat => Said::Heartbeat,
@@ -579,22 +726,33 @@ impl Client {
 }
 
 fn text(table: Table<'_>, name: &str) -> String {
-    table.get(name).and_then(|value: FieldValue<'_>| value.as_str()).unwrap_or_default().into()
+    table
+        .get(name)
+        .and_then(|value: FieldValue<'_>| value.as_str())
+        .unwrap_or_default()
+        .into()
 }
 
 fn said(method: Method<'_>) -> Said {
     match method {
-        Method::QueueDeclareOk(ok) => {
-            Said::Declared { queue: ok.queue.into(), messages: ok.message_count, consumers: ok.consumer_count }
-        }
+        Method::QueueDeclareOk(ok) => Said::Declared {
+            queue: ok.queue.into(),
+            messages: ok.message_count,
+            consumers: ok.consumer_count,
+        },
         Method::QueuePurgeOk(ok) => Said::Count(ok.message_count),
         Method::QueueDeleteOk(ok) => Said::Count(ok.message_count),
         Method::BasicConsumeOk(ok) => Said::Consuming(ok.consumer_tag.into()),
         Method::BasicCancelOk(ok) => Said::Cancelled(ok.consumer_tag.into()),
         Method::BasicCancel(cancel) => Said::Cancelled(cancel.consumer_tag.into()),
         Method::BasicGetEmpty(_) => Said::Empty,
-        Method::BasicAck(ack) => Said::Ack { tag: ack.delivery_tag, multiple: ack.multiple },
-        Method::BasicNack(nack) => Said::Nack { tag: nack.delivery_tag },
+        Method::BasicAck(ack) => Said::Ack {
+            tag: ack.delivery_tag,
+            multiple: ack.multiple,
+        },
+        Method::BasicNack(nack) => Said::Nack {
+            tag: nack.delivery_tag,
+        },
         Method::ExchangeDeclareOk(_) => Said::Done("exchange.declare-ok"),
         Method::ExchangeDeleteOk(_) => Said::Done("exchange.delete-ok"),
         Method::ExchangeBindOk(_) => Said::Done("exchange.bind-ok"),
@@ -608,9 +766,14 @@ fn said(method: Method<'_>) -> Said {
         Method::TxCommitOk(_) => Said::Done("tx.commit-ok"),
         Method::TxRollbackOk(_) => Said::Done("tx.rollback-ok"),
         Method::ChannelFlowOk(_) => Said::Done("channel.flow-ok"),
-        Method::ConnectionClose(connection::Close { reply_code, reply_text, .. }) => {
-            Said::Closed { code: reply_code, text: reply_text.into() }
-        }
+        Method::ConnectionClose(connection::Close {
+            reply_code,
+            reply_text,
+            ..
+        }) => Said::Closed {
+            code: reply_code,
+            text: reply_text.into(),
+        },
         other => panic!("{other:?}"),
     }
 }
@@ -658,9 +821,15 @@ fn got(ch: u16, method: Method<'_>, payload: &[u8], header: &[u8]) -> Got {
 impl Device {
     fn look(&mut self, pipe: &mut Pipe) -> bool {
         let mut used = 0;
-        while let Some((consumed, event)) = self.machine.handle_input(&pipe.down[used..]).expect("legal MQTT") {
+        while let Some((consumed, event)) = self
+            .machine
+            .handle_input(&pipe.down[used..])
+            .expect("legal MQTT")
+        {
             used += consumed;
-            let thalweg_mqtt::ClientEvent::Publish(publish) = event else { continue };
+            let thalweg_mqtt::ClientEvent::Publish(publish) = event else {
+                continue;
+            };
             let mut received = Received {
                 topic: publish.topic.as_str().into(),
                 payload: publish.payload.into(),
@@ -678,7 +847,8 @@ impl Device {
             }
             received.expiry_secs = publish.properties.message_expiry();
             if publish.qos != thalweg_mqtt::QoS::AtMostOnce {
-                self.machine.puback(publish.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
+                self.machine
+                    .puback(publish.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
             }
             self.got.push_back(received);
         }

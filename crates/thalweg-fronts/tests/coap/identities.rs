@@ -13,7 +13,12 @@ fn closed() -> World {
 }
 
 fn allowed(user: &str, access: Access, expires: Option<Time>) -> LoginAnswer {
-    LoginAnswer::Allowed { user: Some(user.into()), access, expires, data: None }
+    LoginAnswer::Allowed {
+        user: Some(user.into()),
+        access,
+        expires,
+        data: None,
+    }
 }
 
 #[test]
@@ -29,7 +34,10 @@ fn requests_wait_until_it_is_known_who_asks() {
         world.asked
     );
     world.verdict(allowed("sensor-1", Access::ALL, None));
-    assert_eq!((world.lines(who), world.lines(same)), (vec!["ACK 2.01".to_owned()], vec!["ACK 2.05 : 1".to_owned()]));
+    assert_eq!(
+        (world.lines(who), world.lines(same)),
+        (vec!["ACK 2.01".to_owned()], vec!["ACK 2.05 : 1".to_owned()])
+    );
     assert_eq!(world.asks(same, "CON PUT /ps/data/a : 2"), "ACK 2.04");
     assert!(world.asked.is_empty());
     assert_eq!(world.counts().identities, 1);
@@ -43,10 +51,15 @@ fn each_identity_has_its_own_rights() {
     world.says(two, "CON PUT /ps/data/one/a : x");
     for user in ["one", "two"] {
         let rules = vec![Rule::allow(Permission::Publish, "%u/#")];
-        let access = Rules::new(rules, Otherwise::Deny).expect("filters").compile("", Some(user));
+        let access = Rules::new(rules, Otherwise::Deny)
+            .expect("filters")
+            .compile("", Some(user));
         world.verdict(allowed(user, access, None));
     }
-    assert_eq!((world.lines(one), world.lines(two)), (vec!["ACK 2.04".to_owned()], vec!["ACK 4.03".to_owned()]));
+    assert_eq!(
+        (world.lines(one), world.lines(two)),
+        (vec!["ACK 2.04".to_owned()], vec!["ACK 4.03".to_owned()])
+    );
 }
 
 #[test]
@@ -54,7 +67,18 @@ fn strangers_stay_out_where_nobody_is_anonymous() {
     let mut world = closed();
     let who = world.peer();
     world.says(who, "CON GET /ps/data/a");
-    assert!(matches!(&world.asked[..], [(_, _, LoginAsk::Password { user: None, password: None, .. })]));
+    assert!(matches!(
+        &world.asked[..],
+        [(
+            _,
+            _,
+            LoginAsk::Password {
+                user: None,
+                password: None,
+                ..
+            }
+        )]
+    ));
     world.verdict(LoginAnswer::Refused(LoginRefusal::NotAuthorized));
     assert_eq!(world.lines(who), ["ACK 4.01"]);
     assert_eq!(world.asks(who, "CON PUT /ps/data/a : x"), "ACK 4.01");
@@ -77,14 +101,23 @@ fn a_session_that_is_ended_ends_its_observations_and_is_opened_again_by_the_next
             clients.push(session.client.clone());
         }
     });
-    let [client] = &clients[..] else { panic!("{clients:?}") };
+    let [client] = &clients[..] else {
+        panic!("{clients:?}")
+    };
     let now = world.now;
     let shard = &mut world.shards[0];
-    assert!(shard.kernel.kick(client, CloseReason::Kicked, false, now, &mut shard.links));
+    assert!(
+        shard
+            .kernel
+            .kick(client, CloseReason::Kicked, false, now, &mut shard.links)
+    );
     world.rest();
     assert_eq!(world.lines(who), ["CON 4.01"]);
     assert_eq!(world.counts().observers, 0);
-    assert_eq!(world.asks(who, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe");
+    assert_eq!(
+        world.asks(who, "CON GET /ps/data/a observe=0"),
+        "ACK 2.05 observe"
+    );
     world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
     assert_eq!(world.lines(who), ["CON 2.05 observe : 1"]);
 }
@@ -96,7 +129,9 @@ fn rights_that_end_end_observations() {
     world.asks(who, "CON GET /ps/data/a observe=0");
     let none = Rules::new(Vec::new(), Otherwise::Deny).expect("no filters");
     let shard = &mut world.shards[0];
-    shard.kernel.renew_access(|client, user| none.compile(client, user));
+    shard
+        .kernel
+        .renew_access(|client, user| none.compile(client, user));
     let app = world.mqtt("app");
     world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
     world.rest();
@@ -129,13 +164,18 @@ fn sessions_that_nobody_uses_are_closed() {
         world.verdict(allowed("u", Access::ALL, None));
     }
     world.says_with(who, "CON GET /ps/data/a observe=1", 9000, &[0, 0, 101]);
-    assert_eq!((world.counts().identities, world.counts().observers), (2, 1));
+    assert_eq!(
+        (world.counts().identities, world.counts().observers),
+        (2, 1)
+    );
     world.wait(Span::from_secs(400));
     assert_eq!(world.counts().identities, 1, "one of them still observes");
     world.lines(observer);
     world.shut_down();
     let mut left = 0;
-    world.shards[0].kernel.for_each_session(|session| left += usize::from(session.dialect == "CoAP"));
+    world.shards[0]
+        .kernel
+        .for_each_session(|session| left += usize::from(session.dialect == "CoAP"));
     assert_eq!(left, 0);
 }
 
@@ -151,7 +191,10 @@ fn what_a_peer_asked_is_not_answered_to_whoever_has_its_address_next() {
 
 #[test]
 fn what_a_peer_published_is_not_answered_to_whoever_has_its_address_next() {
-    let limits = Limits { journal: true, ..Limits::default() };
+    let limits = Limits {
+        journal: true,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
     let who = world.peer();
     world.is_disk_working = false;
@@ -165,8 +208,15 @@ fn what_a_peer_published_is_not_answered_to_whoever_has_its_address_next() {
 #[test]
 fn an_observer_that_is_given_up_is_told_as_gone_and_comes_back_with_its_next_request() {
     for manner in [Manner::Rejecting, Manner::Silent] {
-        let mut world =
-            World::with(1, Limits { presence: true, ..Limits::default() }, CoapSettings::default(), Some(Access::ALL));
+        let mut world = World::with(
+            1,
+            Limits {
+                presence: true,
+                ..Limits::default()
+            },
+            CoapSettings::default(),
+            Some(Access::ALL),
+        );
         let (meter, app) = (world.known_peer("meter"), world.mqtt("app"));
         world.mqtt_subscribe(app, "$presence/meter");
         world.says(meter, "CON GET /ps/data/a observe=0");
@@ -179,10 +229,17 @@ fn an_observer_that_is_given_up_is_told_as_gone_and_comes_back_with_its_next_req
         world.lines(meter);
         world.says(meter, "CON GET /ps/data/a");
         world.verdict(allowed("meter", Access::ALL, None));
-        let told: Vec<bool> = world.mqtt_lines(app).iter().map(|line| line.contains("online")).collect();
+        let told: Vec<bool> = world
+            .mqtt_lines(app)
+            .iter()
+            .map(|line| line.contains("online"))
+            .collect();
         assert_eq!(told, [true, false, true], "{manner:?}");
         world.wait(Span::from_secs(400));
         let told = world.mqtt_lines(app);
-        assert!(matches!(&told[..], [gone] if gone.contains("\"why\":\"silent\"")), "{told:?}");
+        assert!(
+            matches!(&told[..], [gone] if gone.contains("\"why\":\"silent\"")),
+            "{told:?}"
+        );
     }
 }

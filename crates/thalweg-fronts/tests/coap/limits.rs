@@ -51,8 +51,16 @@ fn damaged_datagrams_do_no_harm_and_good_ones_are_answered_afterwards() {
     for seed in 0..40 {
         println!("seed {seed}");
         let mut random = Random(seed);
-        let settings = CoapSettings { auto_declare_queues: true, ..CoapSettings::default() };
-        let mut world = World::with(1 + seed as u16 % 3, Limits::default(), settings, Some(Access::ALL));
+        let settings = CoapSettings {
+            auto_declare_queues: true,
+            ..CoapSettings::default()
+        };
+        let mut world = World::with(
+            1 + seed as u16 % 3,
+            Limits::default(),
+            settings,
+            Some(Access::ALL),
+        );
         let peers: Vec<_> = (0..4).map(|_| world.peer()).collect();
         let app = world.mqtt("app");
         world.mqtt_subscribe(app, "#");
@@ -84,24 +92,48 @@ fn damaged_datagrams_do_no_harm_and_good_ones_are_answered_afterwards() {
             world.lines(*peer);
         }
         let good = world.peer();
-        assert!(world.asks(good, "CON PUT /ps/data/good : x").starts_with("ACK 2."), "seed {seed}");
-        assert_eq!(world.asks(good, "CON GET /ps/data/good"), "ACK 2.05 : x", "seed {seed}");
+        assert!(
+            world
+                .asks(good, "CON PUT /ps/data/good : x")
+                .starts_with("ACK 2."),
+            "seed {seed}"
+        );
+        assert_eq!(
+            world.asks(good, "CON GET /ps/data/good"),
+            "ACK 2.05 : x",
+            "seed {seed}"
+        );
         world.shut_down();
     }
 }
 
 #[test]
 fn who_waits_for_a_verdict_or_the_journal_is_bounded() {
-    let settings = CoapSettings { waiting_max: 3, ..CoapSettings::default() };
+    let settings = CoapSettings {
+        waiting_max: 3,
+        ..CoapSettings::default()
+    };
     let mut world = World::with(1, Limits::default(), settings.clone(), None);
     let who = world.known_peer("sensor");
     for _ in 0..5 {
         world.says(who, "CON GET /ps/data/a");
     }
-    let answer = thalweg_fronts::LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None };
+    let answer = thalweg_fronts::LoginAnswer::Allowed {
+        user: None,
+        access: Access::ALL,
+        expires: None,
+        data: None,
+    };
     world.verdict(answer);
-    assert_eq!((world.lines(who).len(), world.counts().dropped_waiting), (3, 2), "the rest was as if lost");
-    let limits = Limits { journal: true, ..Limits::default() };
+    assert_eq!(
+        (world.lines(who).len(), world.counts().dropped_waiting),
+        (3, 2),
+        "the rest was as if lost"
+    );
+    let limits = Limits {
+        journal: true,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, settings, Some(Access::ALL));
     let who = world.peer();
     world.is_disk_working = false;
@@ -117,11 +149,20 @@ fn who_waits_for_a_verdict_or_the_journal_is_bounded() {
 
 #[test]
 fn a_body_beyond_the_limit_is_refused() {
-    let machine = ServerSettings { transfer_bytes_max: 100, ..ServerSettings::default() };
-    let mut world = World::of(CoapSettings { machine: Arc::new(machine), ..CoapSettings::default() });
+    let machine = ServerSettings {
+        transfer_bytes_max: 100,
+        ..ServerSettings::default()
+    };
+    let mut world = World::of(CoapSettings {
+        machine: Arc::new(machine),
+        ..CoapSettings::default()
+    });
     let who = world.peer();
     let block = "0123456789abcdef".repeat(4);
-    assert_eq!(world.asks(who, &format!("CON PUT /ps/data/a block1=0+/64 : {block}")), "ACK 2.31 block1=0+/64");
+    assert_eq!(
+        world.asks(who, &format!("CON PUT /ps/data/a block1=0+/64 : {block}")),
+        "ACK 2.31 block1=0+/64"
+    );
     let answer = world.asks(who, &format!("CON PUT /ps/data/a block1=1+/64 : {block}"));
     assert!(answer.starts_with("ACK 4.13"), "{answer}");
     assert_eq!(world.asks(who, "CON GET /ps/data/a"), "ACK 4.04");
@@ -129,7 +170,10 @@ fn a_body_beyond_the_limit_is_refused() {
 
 #[test]
 fn an_observer_says_what_is_confirmable_and_the_operator_what_is_shown() {
-    let mut world = World::of(CoapSettings { discovery: false, ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        discovery: false,
+        ..CoapSettings::default()
+    });
     let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
     assert_eq!(world.asks(one, "CON GET /.well-known/core"), "ACK 4.04");
     world.asks(one, "CON GET /ps/data/a?qos=0 observe=0");
@@ -142,17 +186,28 @@ fn an_observer_says_what_is_confirmable_and_the_operator_what_is_shown() {
         assert_eq!(world.lines(one), [format!("NON 2.05 observe : {text}")]);
         assert_eq!(world.lines(two), [format!("CON 2.05 observe : {text}")]);
     }
-    assert_eq!(world.asks(one, "CON GET /ps/data"), "ACK 2.05 ct=40 : </ps/data/a>");
+    assert_eq!(
+        world.asks(one, "CON GET /ps/data"),
+        "ACK 2.05 ct=40 : </ps/data/a>"
+    );
 }
 
 #[test]
 fn one_stranger_does_not_use_up_the_rate_of_others() {
-    let mut world = World::of(CoapSettings { publish_rate: Some(2), ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        publish_rate: Some(2),
+        ..CoapSettings::default()
+    });
     let (hasty, calm) = (world.peer(), world.peer());
     for _ in 0..20 {
         world.says(hasty, "CON PUT /ps/data/a : x");
     }
-    assert!(world.lines(hasty).iter().any(|line| line.starts_with("ACK 4.29")));
+    assert!(
+        world
+            .lines(hasty)
+            .iter()
+            .any(|line| line.starts_with("ACK 4.29"))
+    );
     assert_eq!(world.asks(calm, "CON PUT /ps/data/b : x"), "ACK 2.01");
 }
 
@@ -161,8 +216,16 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
     for seed in 0..100 {
         println!("seed {seed}");
         let mut random = Random(seed);
-        let limits = Limits { journal: seed % 2 == 0, ..Limits::default() };
-        let mut world = World::with(1 + seed as u16 % 3, limits, CoapSettings::default(), Some(Access::ALL));
+        let limits = Limits {
+            journal: seed % 2 == 0,
+            ..Limits::default()
+        };
+        let mut world = World::with(
+            1 + seed as u16 % 3,
+            limits,
+            CoapSettings::default(),
+            Some(Access::ALL),
+        );
         let observers: Vec<_> = (0..6).map(|_| world.peer()).collect();
         let publishers: Vec<_> = (0..3).map(|_| world.peer()).collect();
         let apps = [world.mqtt("one"), world.mqtt("two"), world.mqtt("three")];
@@ -183,14 +246,18 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
                 }
                 1 => {
                     let who = random.below(observers.len());
-                    world.set_manner(observers[who], [Manner::Polite, Manner::Silent][random.below(2)]);
+                    world.set_manner(
+                        observers[who],
+                        [Manner::Polite, Manner::Silent][random.below(2)],
+                    );
                 }
                 2 => world.wait(Span::from_millis(random.below(3000) as u64)),
                 3 => world.is_disk_working = !world.is_disk_working,
                 4..7 => {
                     last[at] = step.to_string();
                     let app = apps[random.below(3)];
-                    let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][random.below(3)];
+                    let qos =
+                        [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][random.below(3)];
                     world.mqtt_says(app, paths[at], &last[at].clone(), qos, true);
                 }
                 _ => {
@@ -210,10 +277,17 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
             let Some(at) = at else { continue };
             let heard = world.heard(*who);
             // As clients do: what is repeated late has a lower number. RFC 7641 §3.4
-            let shown = heard.iter().filter(|heard| heard.token == b"same" && heard.uint(option::OBSERVE).is_some());
+            let shown = heard
+                .iter()
+                .filter(|heard| heard.token == b"same" && heard.uint(option::OBSERVE).is_some());
             let shown = shown.max_by_key(|heard| heard.uint(option::OBSERVE));
             let shown = shown.map(|heard| String::from_utf8_lossy(&heard.payload).into_owned());
-            assert_eq!(shown.as_deref(), Some(&*last[at]), "seed {seed}, {who:?} of {}", paths[at]);
+            assert_eq!(
+                shown.as_deref(),
+                Some(&*last[at]),
+                "seed {seed}, {who:?} of {}",
+                paths[at]
+            );
         }
     }
 }
@@ -221,8 +295,14 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
 /// An operator who looks for the fault of a client finds it in the metrics: also what the machine answers by itself.
 #[test]
 fn refused_blocks_are_counted_as_errors() {
-    let machine = ServerSettings { transfer_bytes_max: 100, ..ServerSettings::default() };
-    let settings = CoapSettings { machine: Arc::new(machine), ..CoapSettings::default() };
+    let machine = ServerSettings {
+        transfer_bytes_max: 100,
+        ..ServerSettings::default()
+    };
+    let settings = CoapSettings {
+        machine: Arc::new(machine),
+        ..CoapSettings::default()
+    };
     let mut world = World::with(1, Limits::default(), settings, Some(Access::ALL));
     let who = world.peer();
     let gap = "CON PUT /ps/data/a block1=3+/16 : 0123456789abcdef";

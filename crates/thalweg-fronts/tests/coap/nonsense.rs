@@ -104,8 +104,16 @@ impl Stage {
             silence_max: (choice & 4 != 0).then(|| Span::from_secs(20)),
             ..CoapSettings::default()
         });
-        let mut links = Links::new(LinksLimits { output_high: 2048, output_max: 4096, unflushed_max: 1000 });
-        let front = CoapFront::new(settings.clone(), 5, (choice & 8 == 0).then_some(Access::ALL));
+        let mut links = Links::new(LinksLimits {
+            output_high: 2048,
+            output_max: 4096,
+            unflushed_max: 1000,
+        });
+        let front = CoapFront::new(
+            settings.clone(),
+            5,
+            (choice & 8 == 0).then_some(Access::ALL),
+        );
         let socket = links.open(Front::CoapDatagrams(Box::new(front)));
         let mut stage = Stage {
             kernel: Kernel::new(limits, ShardId(0), 1, 7),
@@ -152,15 +160,18 @@ impl Stage {
     pub fn play_datagrams(&mut self, mut script: &[u8]) {
         while let Some((&what, rest)) = script.split_first() {
             script = rest;
-            let (from, number) =
-                (SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(what & 3))), usize::from(what >> 3));
+            let (from, number) = (
+                SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(what & 3))),
+                usize::from(what >> 3),
+            );
             match what >> 2 & 1 {
                 0 if number < LINES.len() => {
                     let (&how, rest) = script.split_first().unwrap_or((&0, &[]));
                     script = rest;
                     // Low numbers repeat messages.
                     let kind = if how & 1 == 0 { "CON" } else { "NON" };
-                    let line = format!("{kind} {}", LINES.get(number).copied().unwrap_or("GET /ps"));
+                    let line =
+                        format!("{kind} {}", LINES.get(number).copied().unwrap_or("GET /ps"));
                     let datagram = script::request(&line, u16::from(how >> 1 & 31), &[how >> 6]);
                     self.datagram(from, &datagram);
                 }
@@ -186,7 +197,13 @@ impl Stage {
                 encoder.option(number, value);
             }
         };
-        encode(&mut out, message.code, message.token, options, message.payload);
+        encode(
+            &mut out,
+            message.code,
+            message.token,
+            options,
+            message.payload,
+        );
         out
     }
 
@@ -196,15 +213,24 @@ impl Stage {
         }
         // The second connection has to prove who it is.
         let anonymous = (which == 0).then_some(Access::ALL);
-        let front = CoapStreamFront::new(self.settings.clone(), 9 + u64::from(self.id) + which as u64, anonymous);
+        let front = CoapStreamFront::new(
+            self.settings.clone(),
+            9 + u64::from(self.id) + which as u64,
+            anonymous,
+        );
         let link = self.links.open(Front::CoapStream(Box::new(front)));
-        self.ends[which] = End { link: Some(link), tail: BEGINNINGS[word % BEGINNINGS.len()].to_vec() };
+        self.ends[which] = End {
+            link: Some(link),
+            tail: BEGINNINGS[word % BEGINNINGS.len()].to_vec(),
+        };
         link
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
         let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else { panic!("it is open") };
+        let Some(link) = self.links.get(id) else {
+            panic!("it is open")
+        };
         // Like the server, which reads nothing from a peer that does not read.
         if link.closing {
             return self.flush(which, usize::MAX);
@@ -214,11 +240,15 @@ impl Stage {
     }
 
     fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         let tail = std::mem::take(&mut self.ends[which].tail);
         let mut used = 0;
         let stopped = loop {
-            let driven = self.links.drive(id, &tail[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(id, &tail[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             assert!(used <= tail.len());
             self.gather();
@@ -228,13 +258,17 @@ impl Stage {
         };
         self.ends[which].tail = tail[used..].to_vec();
         let tail = &mut self.ends[which].tail;
-        assert!(stopped == Stopped::Hold || tail.len() <= MESSAGE_BYTES_MAX, "input that waits is bounded");
+        assert!(
+            stopped == Stopped::Hold || tail.len() <= MESSAGE_BYTES_MAX,
+            "input that waits is bounded"
+        );
         tail.truncate(MESSAGE_BYTES_MAX);
     }
 
     fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
         let batch = std::iter::once((from, PeerSecurity::None, bytes));
-        self.links.handle_datagrams(self.socket, batch, self.now, &mut self.kernel);
+        self.links
+            .handle_datagrams(self.socket, batch, self.now, &mut self.kernel);
         self.gather();
     }
 
@@ -250,8 +284,12 @@ impl Stage {
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else { return };
-        let Some(link) = self.links.get_mut(id) else { panic!("it is open") };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            panic!("it is open")
+        };
         link.advance(count.min(link.sendable().len()));
         if link.closing && link.output().is_empty() {
             return self.close(which);
@@ -266,11 +304,19 @@ impl Stage {
         if self.kernel.poll_timeout() <= self.now {
             self.kernel.on_timeout(self.now, &mut self.links);
         }
-        for id in [Some(self.socket), self.ends[0].link, self.ends[1].link].into_iter().flatten() {
+        for id in [Some(self.socket), self.ends[0].link, self.ends[1].link]
+            .into_iter()
+            .flatten()
+        {
             if self.links.datagram_timeout(id) <= self.now {
-                self.links.on_datagram_timeout(id, self.now, &mut self.kernel);
+                self.links
+                    .on_datagram_timeout(id, self.now, &mut self.kernel);
                 let next = self.links.datagram_timeout(id);
-                assert!(next > self.now, "what is due is done: {id:?} at {next:?}, now {:?}", self.now);
+                assert!(
+                    next > self.now,
+                    "what is due is done: {id:?} at {next:?}, now {:?}",
+                    self.now
+                );
             }
         }
         self.gather();
@@ -302,7 +348,13 @@ impl Stage {
             _ => {}
         }
         if let 18..23 = number {
-            let code = [Code::PING, Code::PONG, Code::RELEASE, Code::ABORT, Code::CSM][number - 18];
+            let code = [
+                Code::PING,
+                Code::PONG,
+                Code::RELEASE,
+                Code::ABORT,
+                Code::CSM,
+            ][number - 18];
             let mut bytes = Vec::new();
             let token = Token::from_number(u64::from(self.id % 3));
             let options = |encoder: &mut Encoder<'_>| {
@@ -313,11 +365,15 @@ impl Stage {
             encode(&mut bytes, code, token, options, &[]);
             return self.send(which, &bytes);
         }
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         match number {
             23 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
             24 => self.links.on_login_expired(id, &mut self.kernel, self.now),
-            25 => self.links.disconnect(id, [CloseReason::Kicked, CloseReason::ShuttingDown][which]),
+            25 => self
+                .links
+                .disconnect(id, [CloseReason::Kicked, CloseReason::ShuttingDown][which]),
             _ => {
                 self.answer_logins(number);
                 return self.drive(which);
@@ -329,13 +385,21 @@ impl Stage {
     fn answer_logins(&mut self, number: usize) {
         for (id, ask) in self.links.take_logins() {
             let answer = match number % 4 {
-                0 => LoginAnswer::Continue { data: b"data".as_slice().into() },
+                0 => LoginAnswer::Continue {
+                    data: b"data".as_slice().into(),
+                },
                 1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                _ => LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None },
+                _ => LoginAnswer::Allowed {
+                    user: None,
+                    access: Access::ALL,
+                    expires: None,
+                    data: None,
+                },
             };
             match ask {
                 LoginAsk::Proven { identity } => {
-                    self.links.on_proven(id, &identity, answer, self.now, &mut self.kernel);
+                    self.links
+                        .on_proven(id, &identity, answer, self.now, &mut self.kernel);
                 }
                 _ => self.links.on_login(id, answer, self.now, &mut self.kernel),
             }
@@ -351,11 +415,16 @@ impl Stage {
                 // Who is asked to acknowledge does, or rejects, or not.
                 let mut replies = Vec::new();
                 for (to, bytes) in out.iter().filter(|(to, _)| *to == from) {
-                    let message = Message::decode(bytes).expect("the server writes what can be read");
+                    let message =
+                        Message::decode(bytes).expect("the server writes what can be read");
                     let mut reply = Vec::new();
                     match (number, message.kind) {
-                        (0..5, Kind::Confirmable) => empty(&mut reply, Kind::Acknowledgement, message.id),
-                        (5, Kind::Confirmable | Kind::NonConfirmable) => empty(&mut reply, Kind::Reset, message.id),
+                        (0..5, Kind::Confirmable) => {
+                            empty(&mut reply, Kind::Acknowledgement, message.id)
+                        }
+                        (5, Kind::Confirmable | Kind::NonConfirmable) => {
+                            empty(&mut reply, Kind::Reset, message.id)
+                        }
                         _ => continue,
                     }
                     replies.push((to, reply));
@@ -366,7 +435,9 @@ impl Stage {
             }
             8..20 => self.wait(Span::from_millis(1 << (number - 8 + 4))),
             20..24 => self.sync(),
-            24 => self.links.on_peer_gone(self.socket, from, self.now, &mut self.kernel),
+            24 => self
+                .links
+                .on_peer_gone(self.socket, from, self.now, &mut self.kernel),
             25 => self.links.disconnect(self.socket, CloseReason::Kicked),
             _ => self.answer_logins(number),
         }
@@ -392,6 +463,10 @@ impl Stage {
         self.links.close(self.socket, &mut self.kernel, self.now);
         self.gather();
         let totals = self.kernel.totals();
-        assert_eq!((totals.sessions, totals.watches), (1, 0), "only the desk's session does not end");
+        assert_eq!(
+            (totals.sessions, totals.watches),
+            (1, 0),
+            "only the desk's session does not end"
+        );
     }
 }

@@ -8,7 +8,10 @@ use thalweg_model::Span;
 use thalweg_mqtt::QoS;
 
 fn texts(heard: &[Heard]) -> Vec<String> {
-    heard.iter().map(|heard| String::from_utf8_lossy(&heard.payload).into_owned()).collect()
+    heard
+        .iter()
+        .map(|heard| String::from_utf8_lossy(&heard.payload).into_owned())
+        .collect()
 }
 
 #[test]
@@ -17,10 +20,23 @@ fn an_observer_gets_the_value_and_then_each_change() {
         let mut world = World::shards(shards);
         let (observer, publisher) = (world.peer(), world.peer());
         world.asks(publisher, "CON PUT /ps/data/a ct=0 : 1");
-        assert_eq!(world.asks(observer, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe ct=0 : 1");
-        assert_eq!(world.asks(publisher, "CON PUT /ps/data/a ct=0 : 2"), "ACK 2.04");
-        assert_eq!(world.lines(observer), ["CON 2.05 observe ct=0 : 2"], "{shards} shards");
-        assert_eq!(world.asks(publisher, "NON PUT /ps/data/a ct=0 : 3"), "NON 2.04");
+        assert_eq!(
+            world.asks(observer, "CON GET /ps/data/a observe=0"),
+            "ACK 2.05 observe ct=0 : 1"
+        );
+        assert_eq!(
+            world.asks(publisher, "CON PUT /ps/data/a ct=0 : 2"),
+            "ACK 2.04"
+        );
+        assert_eq!(
+            world.lines(observer),
+            ["CON 2.05 observe ct=0 : 2"],
+            "{shards} shards"
+        );
+        assert_eq!(
+            world.asks(publisher, "NON PUT /ps/data/a ct=0 : 3"),
+            "NON 2.04"
+        );
         assert_eq!(world.lines(observer), ["NON 2.05 observe ct=0 : 3"]);
         assert_eq!(world.counts().observers, 1);
     }
@@ -49,7 +65,11 @@ fn a_token_may_be_empty() {
     world.says_with(observer, "CON GET /ps/data/a", 6, b"");
     assert_eq!(world.lines(observer), ["ACK 4.04"]);
     world.says_with(observer, "CON GET /ps/data/a observe=0", 7, b"");
-    assert_eq!(world.lines(observer), ["ACK 2.05 observe"], "nothing has been published yet");
+    assert_eq!(
+        world.lines(observer),
+        ["ACK 2.05 observe"],
+        "nothing has been published yet"
+    );
     world.asks(publisher, "CON PUT /ps/data/a : x");
     assert_eq!(world.lines(observer), ["CON 2.05 observe : x"]);
     world.says_with(observer, "CON GET /ps/data/a observe=1", 8, b"");
@@ -64,7 +84,11 @@ fn publishes_of_mqtt_are_observed_retained_or_not() {
     let (observer, app) = (world.peer(), world.mqtt("app"));
     world.asks(observer, "CON GET /ps/data/a/b observe=0");
     world.mqtt_says(app, "a/b", "0", QoS::AtMostOnce, false);
-    assert_eq!(world.lines(observer), ["CON 2.05 observe : 0"], "the first shows whether the peer is there at all");
+    assert_eq!(
+        world.lines(observer),
+        ["CON 2.05 observe : 0"],
+        "the first shows whether the peer is there at all"
+    );
     world.mqtt_says(app, "a/b", "1", QoS::AtMostOnce, false);
     assert_eq!(world.lines(observer), ["NON 2.05 observe : 1"]);
     world.mqtt_says(app, "a/b", "2", QoS::AtLeastOnce, true);
@@ -112,7 +136,12 @@ fn a_burst_leaves_a_silent_observer_with_the_last_value_and_its_observation() {
         world.replies(observer, Kind::Acknowledgement, id);
         world.wait(Span::from_secs(10));
         let rest = world.heard(observer);
-        assert_eq!(texts(&rest).last().map(String::as_str), Some("200"), "the last value is right: {:?}", texts(&rest));
+        assert_eq!(
+            texts(&rest).last().map(String::as_str),
+            Some("200"),
+            "the last value is right: {:?}",
+            texts(&rest)
+        );
         assert_eq!(world.counts().observers, 1);
         assert!(world.counts().conflated + u64::from(shards) * 1000 > 0);
     }
@@ -137,7 +166,11 @@ fn a_queue_brings_each_value_in_its_order() {
         got.extend(texts(&world.heard(observer)));
         got.dedup();
         assert!(got.len() <= expected, "{query}: {got:?}");
-        assert_eq!(got.last().map(String::as_str), Some("5"), "{query}: {got:?}");
+        assert_eq!(
+            got.last().map(String::as_str),
+            Some("5"),
+            "{query}: {got:?}"
+        );
         if !query.is_empty() {
             assert_eq!(got, ["1", "2", "3", "4", "5"]);
         }
@@ -152,7 +185,10 @@ fn a_reset_ends_an_observation() {
     world.set_manner(observer, Manner::Rejecting);
     world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
     assert_eq!(world.lines(observer), ["CON 2.05 observe : 1"]);
-    assert_eq!((world.counts().observers, world.counts().observers_lost), (0, 1));
+    assert_eq!(
+        (world.counts().observers, world.counts().observers_lost),
+        (0, 1)
+    );
     world.mqtt_says(app, "a", "2", QoS::AtLeastOnce, false);
     assert_eq!(world.lines(observer), [""; 0]);
     // Of a message that is not confirmable, too.
@@ -162,7 +198,10 @@ fn a_reset_ends_an_observation() {
     world.mqtt_says(app, "a", "3", QoS::AtMostOnce, false);
     assert_eq!(world.lines(observer), ["NON 2.05 observe : 3"]);
     world.mqtt_says(app, "a", "4", QoS::AtMostOnce, false);
-    assert_eq!((world.lines(observer).len(), world.counts().observers), (0, 0));
+    assert_eq!(
+        (world.lines(observer).len(), world.counts().observers),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -173,7 +212,11 @@ fn an_observer_that_does_not_acknowledge_is_given_up_after_all_repetitions() {
     world.set_manner(observer, Manner::Silent);
     world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
     world.wait(Span::from_secs(40));
-    assert_eq!(world.counts().observers, 1, "not before the last repetition was waited for");
+    assert_eq!(
+        world.counts().observers,
+        1,
+        "not before the last repetition was waited for"
+    );
     world.wait(Span::from_secs(120));
     assert_eq!(world.counts().observers, 0);
     let lines = world.lines(observer);
@@ -192,7 +235,10 @@ fn it_ends_by_deregistration_whatever_the_path_says() {
     world.says_with(observer, "CON GET /ps/data/a observe=1", 8, b"t");
     assert_eq!(world.lines(observer), ["ACK 4.04"]);
     world.mqtt_says(app, "a/", "1", QoS::AtLeastOnce, false);
-    assert_eq!((world.lines(observer).len(), world.counts().observers), (0, 0));
+    assert_eq!(
+        (world.lines(observer).len(), world.counts().observers),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -215,7 +261,10 @@ fn many_observers_on_all_shards_get_each_change() {
     let mut world = World::shards(3);
     let observers: Vec<_> = (0..60).map(|_| world.peer()).collect();
     for observer in &observers {
-        assert_eq!(world.asks(*observer, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe");
+        assert_eq!(
+            world.asks(*observer, "CON GET /ps/data/a observe=0"),
+            "ACK 2.05 observe"
+        );
     }
     let app = world.mqtt("app");
     for (text, line) in [("1", "CON 2.05 observe : 1"), ("2", "NON 2.05 observe : 2")] {
@@ -229,30 +278,58 @@ fn many_observers_on_all_shards_get_each_change() {
 
 #[test]
 fn the_operator_decides_whether_an_empty_address_can_be_observed_and_what_is_confirmable() {
-    let mut world = World::of(CoapSettings { observe_empty: false, ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        observe_empty: false,
+        ..CoapSettings::default()
+    });
     let observer = world.peer();
-    assert_eq!(world.asks(observer, "CON GET /ps/data/a observe=0"), "ACK 4.04");
+    assert_eq!(
+        world.asks(observer, "CON GET /ps/data/a observe=0"),
+        "ACK 4.04"
+    );
     assert_eq!(world.counts().observers, 0);
-    for (notify, expected) in [(Notify::Confirmable, "CON"), (Notify::NonConfirmable, "NON")] {
-        let mut world = World::of(CoapSettings { notify, ..CoapSettings::default() });
+    for (notify, expected) in [
+        (Notify::Confirmable, "CON"),
+        (Notify::NonConfirmable, "NON"),
+    ] {
+        let mut world = World::of(CoapSettings {
+            notify,
+            ..CoapSettings::default()
+        });
         let (observer, app) = (world.peer(), world.mqtt("app"));
         world.asks(observer, "CON GET /ps/data/a observe=0");
         world.mqtt_says(app, "a", "0", QoS::AtMostOnce, false);
-        assert_eq!(world.lines(observer), ["CON 2.05 observe : 0"], "the first shows whether the peer is there at all");
+        assert_eq!(
+            world.lines(observer),
+            ["CON 2.05 observe : 0"],
+            "the first shows whether the peer is there at all"
+        );
         for (text, qos) in [("1", QoS::AtMostOnce), ("2", QoS::AtLeastOnce)] {
             world.mqtt_says(app, "a", text, qos, false);
-            assert_eq!(world.lines(observer), [format!("{expected} 2.05 observe : {text}")]);
+            assert_eq!(
+                world.lines(observer),
+                [format!("{expected} 2.05 observe : {text}")]
+            );
         }
     }
 }
 
 #[test]
 fn beyond_the_limit_a_registration_is_answered_without_observe() {
-    let mut world = World::of(CoapSettings { observers_max: 1, ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        observers_max: 1,
+        ..CoapSettings::default()
+    });
     let (one, two) = (world.peer(), world.peer());
     world.asks(one, "CON PUT /ps/data/a : x");
-    assert_eq!(world.asks(one, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe : x");
-    assert_eq!(world.asks(two, "CON GET /ps/data/a observe=0"), "ACK 2.05 : x");
+    assert_eq!(
+        world.asks(one, "CON GET /ps/data/a observe=0"),
+        "ACK 2.05 observe : x"
+    );
+    assert_eq!(
+        world.asks(two, "CON GET /ps/data/a observe=0"),
+        "ACK 2.05 : x"
+    );
 }
 
 #[test]
@@ -260,11 +337,21 @@ fn an_observation_keeps_its_format_or_ends() {
     let mut world = World::new();
     let (observer, publisher) = (world.peer(), world.peer());
     world.asks(publisher, "CON PUT /ps/data/a ct=50 : {}");
-    assert_eq!(world.asks(observer, "CON GET /ps/data/a observe=0 accept=60"), "ACK 4.06");
+    assert_eq!(
+        world.asks(observer, "CON GET /ps/data/a observe=0 accept=60"),
+        "ACK 4.06"
+    );
     assert_eq!(world.counts().observers, 0);
-    assert_eq!(world.asks(observer, "CON GET /ps/data/a observe=0 accept=50"), "ACK 2.05 observe ct=50 : {}");
+    assert_eq!(
+        world.asks(observer, "CON GET /ps/data/a observe=0 accept=50"),
+        "ACK 2.05 observe ct=50 : {}"
+    );
     world.asks(publisher, "CON PUT /ps/data/a : []");
-    assert_eq!(world.lines(observer), ["CON 2.05 observe : []"], "nobody said what it is");
+    assert_eq!(
+        world.lines(observer),
+        ["CON 2.05 observe : []"],
+        "nobody said what it is"
+    );
     world.asks(publisher, "CON PUT /ps/data/a ct=60 : x");
     assert_eq!(world.lines(observer), ["CON 4.06"]);
     assert_eq!(world.counts().observers, 0);
@@ -279,14 +366,36 @@ fn a_large_value_is_notified_in_blocks_whether_it_is_kept_or_not() {
         world.asks(observer, "CON GET /ps/data/a observe=0");
         world.mqtt_says(app, "a", &text, QoS::AtLeastOnce, retain);
         let heard = world.heard(observer);
-        let [probe, first] = &heard[..] else { panic!("{heard:?} instead of a probe and a notification") };
-        assert_eq!(probe.line(), "CON", "nothing large goes to a peer of whom nobody knows whether it is there");
-        assert!(first.line().starts_with("CON 2.05 observe block2=0+/1024 size2=1600"), "{}", first.line());
-        assert!(first.option(option::ETAG).is_some(), "parts of two values must not be put together");
+        let [probe, first] = &heard[..] else {
+            panic!("{heard:?} instead of a probe and a notification")
+        };
+        assert_eq!(
+            probe.line(),
+            "CON",
+            "nothing large goes to a peer of whom nobody knows whether it is there"
+        );
+        assert!(
+            first
+                .line()
+                .starts_with("CON 2.05 observe block2=0+/1024 size2=1600"),
+            "{}",
+            first.line()
+        );
+        assert!(
+            first.option(option::ETAG).is_some(),
+            "parts of two values must not be put together"
+        );
         let rest = world.asks_raw(observer, "CON GET /ps/data/a block2=1/1024");
-        assert!(rest.line().starts_with("ACK 2.05"), "{shards} shards, retain {retain}: {}", rest.line());
+        assert!(
+            rest.line().starts_with("ACK 2.05"),
+            "{shards} shards, retain {retain}: {}",
+            rest.line()
+        );
         assert_eq!(rest.option(option::ETAG), first.option(option::ETAG));
-        assert_eq!([&first.payload[..], &rest.payload].concat(), text.as_bytes());
+        assert_eq!(
+            [&first.payload[..], &rest.payload].concat(),
+            text.as_bytes()
+        );
         assert_eq!(world.counts().observers, 1);
     }
 }
@@ -306,7 +415,11 @@ fn an_observer_is_asked_once_a_day_whether_it_is_there() {
     for _ in 0..25 {
         world.wait(Span::from_secs(3600));
     }
-    assert_eq!(world.lines(observer), ["CON 2.05 observe : 2"], "what it was told last, kept or not");
+    assert_eq!(
+        world.lines(observer),
+        ["CON 2.05 observe : 2"],
+        "what it was told last, kept or not"
+    );
     world.set_manner(observer, Manner::Silent);
     for _ in 0..26 {
         world.wait(Span::from_secs(3600));

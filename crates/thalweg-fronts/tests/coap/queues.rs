@@ -11,7 +11,11 @@ use thalweg_mqtt::QoS;
 
 /// Somebody declares a queue, on the shard of queues.
 fn declare(world: &mut World, address: &str) {
-    let at = world.shards.iter().position(|shard| shard.kernel.has_queues()).expect("some shard has the queues");
+    let at = world
+        .shards
+        .iter()
+        .position(|shard| shard.kernel.has_queues())
+        .expect("some shard has the queues");
     let now = world.now;
     let shard = &mut world.shards[at];
     let link = LinkId(9999);
@@ -29,7 +33,11 @@ fn declare(world: &mut World, address: &str) {
         known_as: None,
         grants: Grants::default(),
     };
-    let session: SessionId = shard.kernel.open_session(open, now, &mut shard.links).expect("room").session;
+    let session: SessionId = shard
+        .kernel
+        .open_session(open, now, &mut shard.links)
+        .expect("room")
+        .session;
     let spec = QueueSpec {
         address,
         durable: false,
@@ -38,8 +46,13 @@ fn declare(world: &mut World, address: &str) {
         auto_delete: false,
         limits: QueueLimits::default(),
     };
-    shard.kernel.declare_queue(session, &spec, now, &mut shard.links).expect("a queue");
-    shard.kernel.close_link(session, link, Closing::Clean, None, now, &mut shard.links);
+    shard
+        .kernel
+        .declare_queue(session, &spec, now, &mut shard.links)
+        .expect("a queue");
+    shard
+        .kernel
+        .close_link(session, link, Closing::Clean, None, now, &mut shard.links);
     world.rest();
 }
 
@@ -48,11 +61,23 @@ fn what_is_posted_is_taken_in_order_by_whoever_asks() {
     for shards in [1, 3] {
         let mut world = World::shards(shards);
         let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
-        assert_eq!(world.asks(one, "CON POST /q/work : x"), "ACK 4.04", "there is none");
+        assert_eq!(
+            world.asks(one, "CON POST /q/work : x"),
+            "ACK 4.04",
+            "there is none"
+        );
         assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
         declare(&mut world, "$q/work");
-        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04", "it is empty");
-        assert_eq!(world.asks(one, "CON POST /q/work ct=50 : 1"), "ACK 2.04", "{shards} shards");
+        assert_eq!(
+            world.asks(one, "CON GET /q/work"),
+            "ACK 4.04",
+            "it is empty"
+        );
+        assert_eq!(
+            world.asks(one, "CON POST /q/work ct=50 : 1"),
+            "ACK 2.04",
+            "{shards} shards"
+        );
         world.mqtt_says(app, "$q/work", "2", QoS::AtLeastOnce, false);
         assert_eq!(world.asks(two, "NON POST /q/work : 3"), "NON 2.04");
         assert_eq!(taken(&mut world, two), "ct=50 : 1", "{shards} shards");
@@ -60,8 +85,15 @@ fn what_is_posted_is_taken_in_order_by_whoever_asks() {
         assert_eq!(taken(&mut world, two), ": 3");
         assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
         world.wait(Span::from_secs(300));
-        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04", "nothing comes back");
-        assert_eq!((world.counts().takes, world.counts().takes_returned), (3, 0));
+        assert_eq!(
+            world.asks(one, "CON GET /q/work"),
+            "ACK 4.04",
+            "nothing comes back"
+        );
+        assert_eq!(
+            (world.counts().takes, world.counts().takes_returned),
+            (3, 0)
+        );
         assert_eq!(world.asks(one, "CON DELETE /q/work"), "ACK 4.05");
     }
 }
@@ -71,8 +103,13 @@ fn what_is_posted_is_taken_in_order_by_whoever_asks() {
 fn taken(world: &mut World, who: crate::world::Who) -> String {
     world.says(who, "CON GET /q/work");
     let lines = world.lines(who);
-    let line = lines.iter().find(|line| line.contains("2.05")).unwrap_or_else(|| panic!("{lines:?}"));
-    line.split_once("2.05 ").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+    let line = lines
+        .iter()
+        .find(|line| line.contains("2.05"))
+        .unwrap_or_else(|| panic!("{lines:?}"));
+    line.split_once("2.05 ")
+        .map(|(_, rest)| rest.to_owned())
+        .unwrap_or_default()
 }
 
 #[test]
@@ -89,7 +126,10 @@ fn what_is_taken_and_not_acknowledged_goes_back() {
         assert_eq!(lines, ["ACK", "CON 2.05 : 1"], "in a response of its own");
         world.wait(Span::from_secs(120));
         assert_eq!(taken(&mut world, two), ": 1", "{manner:?}");
-        assert_eq!((world.counts().takes, world.counts().takes_returned), (2, 1));
+        assert_eq!(
+            (world.counts().takes, world.counts().takes_returned),
+            (2, 1)
+        );
     }
 }
 
@@ -104,15 +144,27 @@ fn a_large_message_is_taken_in_blocks_and_once() {
     world.mqtt_says(app, "$q/work", "next", QoS::AtLeastOnce, false);
     world.says(one, "CON GET /q/work");
     let heard = world.heard(one);
-    let first = heard.iter().find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
+    let first = heard
+        .iter()
+        .find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
     let first = first.unwrap_or_else(|| panic!("{heard:?}"));
     let mut whole = first.payload.clone();
-    let mut block = Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");
+    let mut block =
+        Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");
     while block.more {
-        let next = format!("CON GET /q/work block2={}/{}", block.number + 1, block.size());
+        let next = format!(
+            "CON GET /q/work block2={}/{}",
+            block.number + 1,
+            block.size()
+        );
         let heard = world.asks_raw(one, &next);
         whole.extend(&heard.payload);
-        block = Block::decode(heard.uint(option::BLOCK2).unwrap_or_else(|| panic!("{heard:?}"))).expect("a block");
+        block = Block::decode(
+            heard
+                .uint(option::BLOCK2)
+                .unwrap_or_else(|| panic!("{heard:?}")),
+        )
+        .expect("a block");
     }
     assert!(whole == text.as_bytes(), "{} bytes", whole.len());
     assert_eq!(taken(&mut world, one), ": next");
@@ -120,7 +172,10 @@ fn a_large_message_is_taken_in_blocks_and_once() {
 
 #[test]
 fn what_is_taken_in_blocks_and_not_fetched_to_its_end_goes_back_and_is_served_no_more() {
-    let limits = Limits { take_settle_timeout: Span::from_secs(130), ..Limits::default() };
+    let limits = Limits {
+        take_settle_timeout: Span::from_secs(130),
+        ..Limits::default()
+    };
     let mut world = World::with(2, limits, CoapSettings::default(), Some(Access::ALL));
     let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
     declare(&mut world, "$q/work");
@@ -128,34 +183,59 @@ fn what_is_taken_in_blocks_and_not_fetched_to_its_end_goes_back_and_is_served_no
     world.mqtt_says(app, "$q/work", &text, QoS::AtLeastOnce, false);
     world.says(one, "CON GET /q/work");
     let heard = world.heard(one);
-    let first = heard.iter().find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
+    let first = heard
+        .iter()
+        .find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
     let first = first.unwrap_or_else(|| panic!("{heard:?}"));
-    let block = Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");
+    let block =
+        Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");
     let next = |number: u32| format!("CON GET /q/work block2={number}/{}", block.size());
     assert_eq!(world.asks_raw(one, &next(1)).payload.len(), block.size());
     world.wait(Span::from_secs(59));
-    assert_eq!(world.asks(two, "CON GET /q/work"), "ACK 4.04", "it is still taken");
+    assert_eq!(
+        world.asks(two, "CON GET /q/work"),
+        "ACK 4.04",
+        "it is still taken"
+    );
     world.wait(Span::from_secs(2));
-    assert_eq!((world.counts().takes, world.counts().takes_returned), (1, 1));
+    assert_eq!(
+        (world.counts().takes, world.counts().takes_returned),
+        (1, 1)
+    );
     let late = world.asks(one, &next(2));
     assert!(late.starts_with("ACK 4.08"), "{late}");
     world.says(two, "CON GET /q/work");
     let heard = world.heard(two);
-    assert!(heard.iter().any(|heard| !heard.payload.is_empty() && text.as_bytes().starts_with(&heard.payload)));
+    assert!(
+        heard
+            .iter()
+            .any(|heard| !heard.payload.is_empty() && text.as_bytes().starts_with(&heard.payload))
+    );
     assert_eq!(world.counts().takes, 2, "somebody else has it now");
 }
 
 #[test]
 fn a_queue_can_be_made_by_the_first_post_if_the_operator_says_so() {
     for shards in [1, 3] {
-        let settings = CoapSettings { auto_declare_queues: true, ..CoapSettings::default() };
+        let settings = CoapSettings {
+            auto_declare_queues: true,
+            ..CoapSettings::default()
+        };
         let mut world = World::with(shards, Limits::default(), settings, Some(Access::ALL));
         let (one, two) = (world.peer(), world.peer());
         assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
-        assert_eq!(world.asks(one, "CON POST /q/work?expiry=90 ct=0 : 1"), "ACK 2.04", "{shards} shards");
+        assert_eq!(
+            world.asks(one, "CON POST /q/work?expiry=90 ct=0 : 1"),
+            "ACK 2.04",
+            "{shards} shards"
+        );
         assert_eq!(world.asks(two, "CON POST /q/work : 2"), "ACK 2.04");
         world.wait(Span::from_secs(30));
-        assert_eq!(taken(&mut world, two), "ct=0 max-age=59 : 1", "what is left of its life");
+        assert_eq!(
+            taken(&mut world, two),
+            "ct=0 max-age=59 : 1",
+            "what is left of its life"
+        );
         assert_eq!(taken(&mut world, one), ": 2");
     }
 }

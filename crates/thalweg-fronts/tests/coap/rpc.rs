@@ -18,7 +18,11 @@ fn an_mqtt_client_answers_where_it_is_asked_to() {
             ("calc/add : 1 2", 1, Some("text/plain;charset=utf-8"))
         );
         assert_eq!(got.user, [("k".to_owned(), "v".to_owned())]);
-        assert_eq!(got.expiry_secs, Some(30), "nobody needs to work on what nobody waits for");
+        assert_eq!(
+            got.expiry_secs,
+            Some(30),
+            "nobody needs to work on what nobody waits for"
+        );
         let topic = got.response_topic.expect("where to");
         assert!(topic.starts_with("$reply/"), "{topic}");
         assert_eq!(world.lines(asker), ["ACK"], "the answer comes separately");
@@ -31,10 +35,17 @@ fn an_mqtt_client_answers_where_it_is_asked_to() {
             ..PublishOut::default()
         };
         world.mqtt_publish(server, &publish);
-        assert_eq!(world.lines(asker), ["CON 2.05 ct=50 : 3"], "{shards} shards");
+        assert_eq!(
+            world.lines(asker),
+            ["CON 2.05 ct=50 : 3"],
+            "{shards} shards"
+        );
         world.mqtt_publish(server, &publish);
         assert_eq!(world.lines(asker), [""; 0], "it is answered once");
-        assert_eq!((world.counts().calls, world.counts().calls_unanswered), (1, 0));
+        assert_eq!(
+            (world.counts().calls, world.counts().calls_unanswered),
+            (1, 0)
+        );
     }
 }
 
@@ -52,7 +63,14 @@ fn answers_find_those_who_asked() {
     for got in got {
         let topic = got.response_topic.expect("where to");
         let answer = [&got.payload[..], b"!"].concat();
-        world.mqtt_publish(server, &PublishOut { topic: &topic, payload: &answer, ..PublishOut::default() });
+        world.mqtt_publish(
+            server,
+            &PublishOut {
+                topic: &topic,
+                payload: &answer,
+                ..PublishOut::default()
+            },
+        );
     }
     assert_eq!(world.lines(one), ["CON 2.05 : three!", "CON 2.05 : one!"]);
     assert_eq!(world.lines(two), ["NON 2.05 : two!"]);
@@ -60,7 +78,10 @@ fn answers_find_those_who_asked() {
 
 #[test]
 fn nobody_there_is_said_at_once_and_silence_after_a_while() {
-    let mut world = World::of(CoapSettings { rpc_timeout: Span::from_secs(10), ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        rpc_timeout: Span::from_secs(10),
+        ..CoapSettings::default()
+    });
     let (asker, server) = (world.peer(), world.mqtt("server"));
     assert_eq!(world.asks(asker, "CON POST /rpc/s : x"), "ACK 4.04");
     world.mqtt_subscribe(server, "s");
@@ -84,10 +105,31 @@ fn made_up_answers_reach_nobody() {
     let topic = world.mqtt_message(server).response_topic.expect("where to");
     world.lines(asker);
     let (desk, call) = topic.rsplit_once('/').expect("levels");
-    for call in ["", "x", "-", "0-0", "0-ffffffffffffffff", "ffffffffff-1", &format!("9{call}"), &format!("{call}0")] {
-        world.mqtt_says(server, &format!("{desk}/{call}"), "no", QoS::AtLeastOnce, false);
+    for call in [
+        "",
+        "x",
+        "-",
+        "0-0",
+        "0-ffffffffffffffff",
+        "ffffffffff-1",
+        &format!("9{call}"),
+        &format!("{call}0"),
+    ] {
+        world.mqtt_says(
+            server,
+            &format!("{desk}/{call}"),
+            "no",
+            QoS::AtLeastOnce,
+            false,
+        );
     }
-    world.mqtt_says(server, "$reply/0000000000000000/0-100000000", "no", QoS::AtLeastOnce, false);
+    world.mqtt_says(
+        server,
+        "$reply/0000000000000000/0-100000000",
+        "no",
+        QoS::AtLeastOnce,
+        false,
+    );
     assert_eq!(world.lines(asker), [""; 0]);
     world.mqtt_says(server, &topic, "yes", QoS::AtLeastOnce, false);
     assert_eq!(world.lines(asker), ["CON 2.05 : yes"]);
@@ -95,7 +137,10 @@ fn made_up_answers_reach_nobody() {
 
 #[test]
 fn what_is_no_request_is_refused_and_so_is_one_too_many() {
-    let mut world = World::of(CoapSettings { rpc_waiting_max: 1, ..CoapSettings::default() });
+    let mut world = World::of(CoapSettings {
+        rpc_waiting_max: 1,
+        ..CoapSettings::default()
+    });
     let (asker, server) = (world.peer(), world.mqtt("server"));
     world.mqtt_subscribe(server, "s");
     for (line, answer) in [
@@ -110,5 +155,8 @@ fn what_is_no_request_is_refused_and_so_is_one_too_many() {
     }
     world.says(asker, "CON POST /rpc/s : x");
     world.lines(asker);
-    assert_eq!(world.asks(asker, "CON POST /rpc/s : y"), "ACK 5.03 max-age=5");
+    assert_eq!(
+        world.asks(asker, "CON POST /rpc/s : y"),
+        "ACK 5.03 max-age=5"
+    );
 }

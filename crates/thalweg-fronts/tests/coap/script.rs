@@ -22,13 +22,20 @@ impl Heard {
             code: message.code,
             id: message.id,
             token: message.token.as_slice().to_vec(),
-            options: message.options.iter().map(|(number, value)| (number, value.to_vec())).collect(),
+            options: message
+                .options
+                .iter()
+                .map(|(number, value)| (number, value.to_vec()))
+                .collect(),
             payload: message.payload.to_vec(),
         }
     }
 
     pub fn option(&self, number: u16) -> Option<&[u8]> {
-        self.options.iter().find(|(known, _)| *known == number).map(|(_, value)| &**value)
+        self.options
+            .iter()
+            .find(|(known, _)| *known == number)
+            .map(|(_, value)| &**value)
     }
 
     pub fn uint(&self, number: u16) -> Option<u32> {
@@ -47,7 +54,11 @@ impl Heard {
             return kind.to_owned();
         }
         let mut line = format!("{kind} {}", self.code);
-        let location: Vec<_> = self.options.iter().filter(|(number, _)| *number == option::LOCATION_PATH).collect();
+        let location: Vec<_> = self
+            .options
+            .iter()
+            .filter(|(number, _)| *number == option::LOCATION_PATH)
+            .collect();
         if !location.is_empty() {
             line += " at ";
             for (_, level) in location {
@@ -70,7 +81,11 @@ impl Heard {
             line += " : ";
             line += &match std::str::from_utf8(&self.payload) {
                 Ok(text) if !text.contains(char::is_control) => text.to_owned(),
-                _ => self.payload.iter().map(|byte| format!("{byte:02x}")).collect(),
+                _ => self
+                    .payload
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect(),
             };
         }
         line
@@ -78,12 +93,19 @@ impl Heard {
 }
 
 fn number_of(value: &[u8]) -> u32 {
-    value.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+    value
+        .iter()
+        .fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
 fn block_text(value: &[u8]) -> String {
     let block = Block::decode(number_of(value)).expect("a block");
-    format!("{}{}/{}", block.number, if block.more { "+" } else { "" }, block.size())
+    format!(
+        "{}{}/{}",
+        block.number,
+        if block.more { "+" } else { "" },
+        block.size()
+    )
 }
 
 /// Writes the request that a line says.
@@ -116,9 +138,14 @@ pub fn request_with(line: &str, payload: Option<&[u8]>, id: u16, token: &[u8]) -
     };
     let mut options: Vec<(u16, Vec<u8>)> = Vec::new();
     let uri = words.next().expect("a path");
-    let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+    let (path, query) = uri
+        .split_once('?')
+        .map_or((uri, None), |(path, query)| (path, Some(query)));
     if path != "/" {
-        let levels = path.strip_prefix('/').expect("paths begin with /").split('/');
+        let levels = path
+            .strip_prefix('/')
+            .expect("paths begin with /")
+            .split('/');
         options.extend(levels.map(|level| (option::URI_PATH, decoded(level))));
     }
     for query in query.into_iter().flat_map(|query| query.split('&')) {
@@ -126,10 +153,17 @@ pub fn request_with(line: &str, payload: Option<&[u8]>, id: u16, token: &[u8]) -
     }
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        let hex = || (0..value.len() / 2).map(|at| u8::from_str_radix(&value[2 * at..2 * at + 2], 16).expect("hex"));
+        let hex = || {
+            (0..value.len() / 2)
+                .map(|at| u8::from_str_radix(&value[2 * at..2 * at + 2], 16).expect("hex"))
+        };
         let uint = || {
             let number: u32 = value.parse().expect("a number");
-            number.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>()
+            number
+                .to_be_bytes()
+                .into_iter()
+                .skip_while(|byte| *byte == 0)
+                .collect::<Vec<u8>>()
         };
         options.push(match name {
             "observe" => (option::OBSERVE, uint()),
@@ -166,8 +200,17 @@ fn block(text: &str) -> Vec<u8> {
     let more = number.ends_with('+');
     let number: u32 = number.trim_end_matches('+').parse().expect("a number");
     let size: usize = size.parse().expect("a size");
-    let block = Block { number, more, size_exponent: Block::size_exponent_for(size) };
-    block.encode().to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect()
+    let block = Block {
+        number,
+        more,
+        size_exponent: Block::size_exponent_for(size),
+    };
+    block
+        .encode()
+        .to_be_bytes()
+        .into_iter()
+        .skip_while(|byte| *byte == 0)
+        .collect()
 }
 
 /// Undoes `%HH`.
@@ -177,7 +220,10 @@ fn decoded(text: &str) -> Vec<u8> {
     while let Some(byte) = bytes.next() {
         match byte {
             b'%' => {
-                let digits = [bytes.next().expect("a digit"), bytes.next().expect("a digit")];
+                let digits = [
+                    bytes.next().expect("a digit"),
+                    bytes.next().expect("a digit"),
+                ];
                 let digits = std::str::from_utf8(&digits).expect("digits").to_owned();
                 out.push(u8::from_str_radix(&digits, 16).expect("hex"));
             }

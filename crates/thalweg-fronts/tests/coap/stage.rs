@@ -83,7 +83,12 @@ impl Stage {
 
     pub fn with(shards: u16, limits: Limits, settings: CoapSettings) -> Self {
         let shard = |number| Shard {
-            kernel: Kernel::new(limits.clone(), ShardId(number), shards, 7 + u64::from(number)),
+            kernel: Kernel::new(
+                limits.clone(),
+                ShardId(number),
+                shards,
+                7 + u64::from(number),
+            ),
             links: Links::new(LinksLimits::default()),
         };
         Stage {
@@ -101,8 +106,14 @@ impl Stage {
     pub fn opens(&mut self, anonymous: Option<Access>) -> Who {
         let number = self.ends.len();
         let shard = number % self.shards.len();
-        let front = CoapStreamFront::new(self.settings.clone(), 0xC0A9_0000_0000 + 77 * number as u64, anonymous);
-        let link = self.shards[shard].links.open(Front::CoapStream(Box::new(front)));
+        let front = CoapStreamFront::new(
+            self.settings.clone(),
+            0xC0A9_0000_0000 + 77 * number as u64,
+            anonymous,
+        );
+        let link = self.shards[shard]
+            .links
+            .open(Front::CoapStream(Box::new(front)));
         self.ends.push(End {
             shard,
             link,
@@ -163,7 +174,11 @@ impl Stage {
     /// Sends a request, and the one message that is heard then.
     #[track_caller]
     pub fn asks(&mut self, who: Who, line: &str) -> String {
-        assert!(self.ends[who.0].said.is_empty(), "{:?} was not looked at", self.lines(who));
+        assert!(
+            self.ends[who.0].said.is_empty(),
+            "{:?} was not looked at",
+            self.lines(who)
+        );
         self.says(who, line);
         let mut lines = self.lines(who);
         lines.retain(|line| line != "ping");
@@ -193,7 +208,13 @@ impl Stage {
                 encoder.option(2, &[]);
             }
         };
-        encode(&mut bytes, Code::PING, Token::new(&[0x99]).expect("short"), options, &[]);
+        encode(
+            &mut bytes,
+            Code::PING,
+            Token::new(&[0x99]).expect("short"),
+            options,
+            &[],
+        );
         self.sends(who, &bytes);
         "99".to_owned()
     }
@@ -213,7 +234,11 @@ impl Stage {
             Said::Response(heard) => Some(heard),
             Said::Signal(_) => None,
         };
-        self.ends[who.0].said.drain(..).filter_map(response).collect()
+        self.ends[who.0]
+            .said
+            .drain(..)
+            .filter_map(response)
+            .collect()
     }
 
     pub fn set_reading(&mut self, who: Who, reads: bool) {
@@ -258,9 +283,20 @@ impl Stage {
 
     pub fn counts(&self) -> CoapCounts {
         let mut counts = CoapCounts::default();
-        for End { shard, link, is_open, .. } in &self.ends {
+        for End {
+            shard,
+            link,
+            is_open,
+            ..
+        } in &self.ends
+        {
             if *is_open {
-                counts.add(&self.shards[*shard].links.coap_counts(*link).expect("a connection of CoAP"));
+                counts.add(
+                    &self.shards[*shard]
+                        .links
+                        .coap_counts(*link)
+                        .expect("a connection of CoAP"),
+                );
             }
         }
         counts
@@ -276,7 +312,12 @@ impl Stage {
     }
 
     pub fn close(&mut self, who: Who) {
-        let End { shard, link, is_open, .. } = &mut self.ends[who.0];
+        let End {
+            shard,
+            link,
+            is_open,
+            ..
+        } = &mut self.ends[who.0];
         let Shard { kernel, links } = &mut self.shards[*shard];
         *is_open = false;
         links.close(*link, kernel, self.now);
@@ -308,14 +349,32 @@ impl Stage {
         let end = self.now + span;
         for _ in 0..100_000 {
             let mut next = end;
-            for End { shard, link, is_open, .. } in &self.ends {
+            for End {
+                shard,
+                link,
+                is_open,
+                ..
+            } in &self.ends
+            {
                 if *is_open {
                     next = next.min(self.shards[*shard].links.datagram_timeout(*link));
                 }
             }
-            next = self.shards.iter().map(|shard| shard.kernel.poll_timeout()).min().unwrap_or(end).min(next);
+            next = self
+                .shards
+                .iter()
+                .map(|shard| shard.kernel.poll_timeout())
+                .min()
+                .unwrap_or(end)
+                .min(next);
             self.now = next.max(self.now);
-            for End { shard, link, is_open, .. } in &self.ends {
+            for End {
+                shard,
+                link,
+                is_open,
+                ..
+            } in &self.ends
+            {
                 let Shard { kernel, links } = &mut self.shards[*shard];
                 if *is_open && links.datagram_timeout(*link) <= self.now {
                     links.on_datagram_timeout(*link, self.now, kernel);
@@ -352,30 +411,51 @@ impl Stage {
         };
         let mut up = Vec::new();
         machine.connect(&connect, &mut up).expect("short strings");
-        self.listener = Some(Listener { link, machine, up, down: Vec::new(), response_topic: None });
+        self.listener = Some(Listener {
+            link,
+            machine,
+            up,
+            down: Vec::new(),
+            response_topic: None,
+        });
         self.rest();
-        let options =
-            thalweg_mqtt::SubscribeOptions { qos: QoS::AtMostOnce, ..thalweg_mqtt::SubscribeOptions::default() };
+        let options = thalweg_mqtt::SubscribeOptions {
+            qos: QoS::AtMostOnce,
+            ..thalweg_mqtt::SubscribeOptions::default()
+        };
         let subscribe = thalweg_mqtt::SubscribeOut {
             id: 1,
             filters: &[(filter, options)],
             ..thalweg_mqtt::SubscribeOut::default()
         };
         let listener = self.listener.as_mut().expect("just made");
-        listener.machine.subscribe(&subscribe, &mut listener.up).expect("connected");
+        listener
+            .machine
+            .subscribe(&subscribe, &mut listener.up)
+            .expect("connected");
         self.rest();
     }
 
     /// Where the last message that the listener got wants its answer.
     pub fn reply_address(&mut self) -> String {
-        self.listener.as_mut().and_then(|listener| listener.response_topic.take()).expect("a request was heard")
+        self.listener
+            .as_mut()
+            .and_then(|listener| listener.response_topic.take())
+            .expect("a request was heard")
     }
 
     /// The listener publishes.
     pub fn publishes(&mut self, topic: &str, payload: &[u8]) {
-        let publish = thalweg_mqtt::PublishOut { topic, payload, ..thalweg_mqtt::PublishOut::default() };
+        let publish = thalweg_mqtt::PublishOut {
+            topic,
+            payload,
+            ..thalweg_mqtt::PublishOut::default()
+        };
         let listener = self.listener.as_mut().expect("somebody listens");
-        listener.machine.publish(&publish, &mut listener.up).expect("connected");
+        listener
+            .machine
+            .publish(&publish, &mut listener.up)
+            .expect("connected");
         self.rest();
     }
 
@@ -403,7 +483,13 @@ impl Stage {
     }
 
     fn feed(&mut self, number: usize) -> bool {
-        let End { shard, link, up, is_open, .. } = &mut self.ends[number];
+        let End {
+            shard,
+            link,
+            up,
+            is_open,
+            ..
+        } = &mut self.ends[number];
         if up.is_empty() || !*is_open {
             return false;
         }
@@ -432,7 +518,12 @@ impl Stage {
             }
             happened |= kernel.has_work();
             kernel.work(self.now, links);
-            self.asked.extend(links.take_logins().into_iter().map(|(link, ask)| (number, link, ask)));
+            self.asked.extend(
+                links
+                    .take_logins()
+                    .into_iter()
+                    .map(|(link, ask)| (number, link, ask)),
+            );
             links.take_ended();
             for (to, message) in links.take_outbox() {
                 happened = true;
@@ -452,9 +543,21 @@ impl Stage {
 
     /// What was written reaches the client, if it reads.
     fn flush(&mut self, number: usize) -> bool {
-        let End { shard, link: id, down, said, reads, pongs, up, is_open, .. } = &mut self.ends[number];
+        let End {
+            shard,
+            link: id,
+            down,
+            said,
+            reads,
+            pongs,
+            up,
+            is_open,
+            ..
+        } = &mut self.ends[number];
         let Shard { kernel, links } = &mut self.shards[*shard];
-        let Some(link) = links.get_mut(*id).filter(|_| *reads && *is_open) else { return false };
+        let Some(link) = links.get_mut(*id).filter(|_| *reads && *is_open) else {
+            return false;
+        };
         let count = link.sendable().len();
         down.extend_from_slice(link.sendable());
         link.advance(count);
@@ -462,12 +565,22 @@ impl Stage {
             links.on_drained(*id, self.now, kernel);
         }
         let mut used = 0;
-        while let Some((len, message)) = decode(&down[used..], usize::MAX).expect("the server writes what can be read")
+        while let Some((len, message)) =
+            decode(&down[used..], usize::MAX).expect("the server writes what can be read")
         {
             used += len;
-            let token: String = message.token.as_slice().iter().map(|byte| format!("{byte:02x}")).collect();
+            let token: String = message
+                .token
+                .as_slice()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             let words = String::from_utf8_lossy(message.payload);
-            let words = if words.is_empty() { String::new() } else { format!(" : {words}") };
+            let words = if words.is_empty() {
+                String::new()
+            } else {
+                format!(" : {words}")
+            };
             let signal = match message.code {
                 Code::CSM => continue,
                 Code::PING => {
@@ -486,7 +599,11 @@ impl Stage {
                         code,
                         id: 0,
                         token: message.token.as_slice().to_vec(),
-                        options: message.options.iter().map(|(number, value)| (number, value.to_vec())).collect(),
+                        options: message
+                            .options
+                            .iter()
+                            .map(|(number, value)| (number, value.to_vec()))
+                            .collect(),
                         payload: message.payload.to_vec(),
                     }));
                     continue;
@@ -499,18 +616,31 @@ impl Stage {
     }
 
     fn hear_listener(&mut self) -> bool {
-        let Some(Listener { link: id, machine, up, down, response_topic }) = &mut self.listener else { return false };
+        let Some(Listener {
+            link: id,
+            machine,
+            up,
+            down,
+            response_topic,
+        }) = &mut self.listener
+        else {
+            return false;
+        };
         let Shard { kernel, links } = &mut self.shards[0];
         let used = links.drive(*id, up, self.now, kernel).consumed;
         up.drain(..used);
-        let Some(link) = links.get_mut(*id) else { return false };
+        let Some(link) = links.get_mut(*id) else {
+            return false;
+        };
         let count = link.sendable().len();
         down.extend_from_slice(link.sendable());
         link.advance(count);
         let mut done = 0;
         while let Some((consumed, event)) = machine.handle_input(&down[done..]).expect("a packet") {
             done += consumed;
-            let thalweg_mqtt::ClientEvent::Publish(publish) = event else { continue };
+            let thalweg_mqtt::ClientEvent::Publish(publish) = event else {
+                continue;
+            };
             for property in publish.properties.iter() {
                 if let thalweg_mqtt::Property::ResponseTopic(topic) = property {
                     *response_topic = Some(topic.into());
@@ -533,6 +663,12 @@ fn request(line: &str, payload: Option<&[u8]>, token: &[u8]) -> Vec<u8> {
         }
     };
     assert!(message.code != Code::EMPTY && option::URI_PATH > 0);
-    encode(&mut out, message.code, message.token, options, message.payload);
+    encode(
+        &mut out,
+        message.code,
+        message.token,
+        options,
+        message.payload,
+    );
     out
 }

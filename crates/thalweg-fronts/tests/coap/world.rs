@@ -81,7 +81,11 @@ pub struct Got {
 
 impl Got {
     pub fn line(&self) -> String {
-        format!("{} : {}", self.topic, String::from_utf8_lossy(&self.payload))
+        format!(
+            "{} : {}",
+            self.topic,
+            String::from_utf8_lossy(&self.payload)
+        )
     }
 }
 
@@ -99,32 +103,65 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        World::with(1, Limits::default(), CoapSettings::default(), Some(Access::ALL))
+        World::with(
+            1,
+            Limits::default(),
+            CoapSettings::default(),
+            Some(Access::ALL),
+        )
     }
 
     pub fn shards(shards: u16) -> Self {
-        World::with(shards, Limits::default(), CoapSettings::default(), Some(Access::ALL))
+        World::with(
+            shards,
+            Limits::default(),
+            CoapSettings::default(),
+            Some(Access::ALL),
+        )
     }
 
     pub fn of(settings: CoapSettings) -> Self {
         World::with(1, Limits::default(), settings, Some(Access::ALL))
     }
 
-    pub fn with(shards: u16, limits: Limits, settings: CoapSettings, anonymous: Option<Access>) -> Self {
+    pub fn with(
+        shards: u16,
+        limits: Limits,
+        settings: CoapSettings,
+        anonymous: Option<Access>,
+    ) -> Self {
         let mut world = World::beginning(shards, limits, settings, anonymous);
         world.wait(Span::ZERO);
         world
     }
 
     /// In which nothing has happened yet: no front has begun.
-    pub fn beginning(shards: u16, limits: Limits, settings: CoapSettings, anonymous: Option<Access>) -> Self {
+    pub fn beginning(
+        shards: u16,
+        limits: Limits,
+        settings: CoapSettings,
+        anonymous: Option<Access>,
+    ) -> Self {
         let settings = Arc::new(settings);
         let shard = |number| {
             let mut links = Links::new(LinksLimits::default());
-            let front = CoapFront::new(settings.clone(), 0xC0A9 + u64::from(number), anonymous.clone());
+            let front = CoapFront::new(
+                settings.clone(),
+                0xC0A9 + u64::from(number),
+                anonymous.clone(),
+            );
             let socket = links.open(Front::CoapDatagrams(Box::new(front)));
-            let kernel = Kernel::new(limits.clone(), ShardId(number), shards, 7 + u64::from(number));
-            Shard { kernel, links, socket }
+            let kernel = Kernel::new(
+                limits.clone(),
+                ShardId(number),
+                shards,
+                7 + u64::from(number),
+            );
+            Shard {
+                kernel,
+                links,
+                socket,
+            }
         };
         World {
             now: START,
@@ -148,7 +185,14 @@ impl World {
         let number = self.peers.len();
         let address = SocketAddr::from(([127, 0, 0, 1], 40_000 + number as u16));
         let (manner, heard) = (Manner::Polite, VecDeque::new());
-        self.peers.push(Peer { address, shard, identity: None, id_last: 100, manner, heard });
+        self.peers.push(Peer {
+            address,
+            shard,
+            identity: None,
+            id_last: 100,
+            manner,
+            heard,
+        });
         Who(number)
     }
 
@@ -172,12 +216,18 @@ impl World {
     pub fn sends_all(&mut self, who: Who, datagrams: &[&[u8]]) {
         self.now += Span::from_nanos(1000);
         let peer = &self.peers[who.0];
-        let Shard { kernel, links, socket } = &mut self.shards[peer.shard];
+        let Shard {
+            kernel,
+            links,
+            socket,
+        } = &mut self.shards[peer.shard];
         let security = || match &peer.identity {
             None => PeerSecurity::None,
             Some(identity) => PeerSecurity::Identified(identity),
         };
-        let batch = datagrams.iter().map(|datagram| (peer.address, security(), *datagram));
+        let batch = datagrams
+            .iter()
+            .map(|datagram| (peer.address, security(), *datagram));
         links.handle_datagrams(*socket, batch, self.now, kernel);
         self.rest();
     }
@@ -188,7 +238,11 @@ impl World {
         let request = script::request(line, id, &[who.0 as u8, (id >> 8) as u8, id as u8]);
         self.now += Span::from_nanos(1000);
         let peer = &self.peers[who.0];
-        let Shard { kernel, links, socket } = &mut self.shards[peer.shard];
+        let Shard {
+            kernel,
+            links,
+            socket,
+        } = &mut self.shards[peer.shard];
         let datagram = std::iter::once((peer.address, PeerSecurity::None, &request[..]));
         links.handle_datagrams(*socket, datagram, self.now, kernel);
     }
@@ -220,7 +274,11 @@ impl World {
 
     #[track_caller]
     pub fn asks_raw(&mut self, who: Who, line: &str) -> Heard {
-        assert!(self.peers[who.0].heard.is_empty(), "{:?} was not looked at", self.lines(who));
+        assert!(
+            self.peers[who.0].heard.is_empty(),
+            "{:?} was not looked at",
+            self.lines(who)
+        );
         self.says(who, line);
         self.one(who)
     }
@@ -240,7 +298,10 @@ impl World {
     pub fn one(&mut self, who: Who) -> Heard {
         let heard = self.heard(who);
         let [only] = &heard[..] else {
-            panic!("{:?} instead of one message", heard.iter().map(Heard::line).collect::<Vec<_>>())
+            panic!(
+                "{:?} instead of one message",
+                heard.iter().map(Heard::line).collect::<Vec<_>>()
+            )
         };
         only.clone()
     }
@@ -274,7 +335,9 @@ impl World {
         let (shard, link, ask) = self.asked.remove(0);
         let Shard { kernel, links, .. } = &mut self.shards[shard];
         match ask {
-            LoginAsk::Proven { identity } => links.on_proven(link, &identity, answer, self.now, kernel),
+            LoginAsk::Proven { identity } => {
+                links.on_proven(link, &identity, answer, self.now, kernel)
+            }
             _ => links.on_login(link, answer, self.now, kernel),
         }
         self.rest();
@@ -282,14 +345,23 @@ impl World {
 
     pub fn peer_gone(&mut self, who: Who) {
         let peer = &self.peers[who.0];
-        let Shard { kernel, links, socket } = &mut self.shards[peer.shard];
+        let Shard {
+            kernel,
+            links,
+            socket,
+        } = &mut self.shards[peer.shard];
         links.on_peer_gone(*socket, peer.address, self.now, kernel);
         self.rest();
     }
 
     /// Closes the sockets, and says whether nothing is left of them.
     pub fn shut_down(&mut self) {
-        for Shard { kernel, links, socket } in &mut self.shards {
+        for Shard {
+            kernel,
+            links,
+            socket,
+        } in &mut self.shards
+        {
             links.close(*socket, kernel, self.now);
         }
         self.rest();
@@ -305,7 +377,12 @@ impl World {
             });
             let next = next.min().unwrap_or(Time::NEVER).min(end);
             self.now = next.max(self.now);
-            for Shard { kernel, links, socket } in &mut self.shards {
+            for Shard {
+                kernel,
+                links,
+                socket,
+            } in &mut self.shards
+            {
                 if links.datagram_timeout(*socket) <= self.now {
                     links.on_datagram_timeout(*socket, self.now, kernel);
                 }
@@ -340,10 +417,19 @@ impl World {
     /// An MQTT 5 client comes in.
     pub fn mqtt(&mut self, name: &str) -> Other {
         self.nonce += 1;
-        let front = MqttFront::new(Arc::new(MqttSettings::default()), self.nonce, Some(Access::ALL));
+        let front = MqttFront::new(
+            Arc::new(MqttSettings::default()),
+            self.nonce,
+            Some(Access::ALL),
+        );
         let shard = usize::from(thalweg_kernel::home(name, self.shards.len() as u16).0);
         let link = self.shards[shard].links.open(Front::Mqtt(Box::new(front)));
-        self.pipes.push(Pipe { shard, link, up: Vec::new(), down: Vec::new() });
+        self.pipes.push(Pipe {
+            shard,
+            link,
+            up: Vec::new(),
+            down: Vec::new(),
+        });
         let pipe = self.pipes.len() - 1;
         let mut machine = thalweg_mqtt::ClientSide::new(1 << 20);
         let connect = thalweg_mqtt::ConnectOut {
@@ -352,8 +438,15 @@ impl World {
             clean_start: true,
             ..thalweg_mqtt::ConnectOut::default()
         };
-        machine.connect(&connect, &mut self.pipes[pipe].up).expect("short strings");
-        self.devices.push(Device { pipe, machine, got: Vec::new(), ids: 0 });
+        machine
+            .connect(&connect, &mut self.pipes[pipe].up)
+            .expect("short strings");
+        self.devices.push(Device {
+            pipe,
+            machine,
+            got: Vec::new(),
+            ids: 0,
+        });
         self.rest();
         Other(self.devices.len() - 1)
     }
@@ -362,8 +455,14 @@ impl World {
         self.now += Span::from_nanos(1000);
         let device = &mut self.devices[other.0];
         device.ids += 1;
-        let publish = thalweg_mqtt::PublishOut { id: device.ids, ..*publish };
-        device.machine.publish(&publish, &mut self.pipes[device.pipe].up).expect("connected");
+        let publish = thalweg_mqtt::PublishOut {
+            id: device.ids,
+            ..*publish
+        };
+        device
+            .machine
+            .publish(&publish, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
@@ -392,7 +491,10 @@ impl World {
             filters: &[(filter, options)],
             ..thalweg_mqtt::SubscribeOut::default()
         };
-        device.machine.subscribe(&subscribe, &mut self.pipes[device.pipe].up).expect("connected");
+        device
+            .machine
+            .subscribe(&subscribe, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
@@ -405,7 +507,9 @@ impl World {
     #[track_caller]
     pub fn mqtt_message(&mut self, other: Other) -> Got {
         let got = self.mqtt_messages(other);
-        let [only] = &got[..] else { panic!("{got:?} instead of one message") };
+        let [only] = &got[..] else {
+            panic!("{got:?} instead of one message")
+        };
         only.clone()
     }
 
@@ -434,7 +538,9 @@ impl World {
     }
 
     fn feed(&mut self, number: usize) -> bool {
-        let Pipe { shard, link, up, .. } = &mut self.pipes[number];
+        let Pipe {
+            shard, link, up, ..
+        } = &mut self.pipes[number];
         if up.is_empty() {
             return false;
         }
@@ -463,7 +569,12 @@ impl World {
             }
             happened |= kernel.has_work();
             kernel.work(self.now, links);
-            self.asked.extend(links.take_logins().into_iter().map(|(link, ask)| (number, link, ask)));
+            self.asked.extend(
+                links
+                    .take_logins()
+                    .into_iter()
+                    .map(|(link, ask)| (number, link, ask)),
+            );
             links.take_ended();
             for (to, message) in links.take_outbox() {
                 happened = true;
@@ -490,14 +601,18 @@ impl World {
             links.take_datagrams(*socket, &mut out);
             for (to, bytes) in out.iter() {
                 happened = true;
-                let Some(at) = self.peers.iter().position(|peer| peer.address == to) else { continue };
+                let Some(at) = self.peers.iter().position(|peer| peer.address == to) else {
+                    continue;
+                };
                 let peer = &mut self.peers[at];
                 assert_eq!(peer.shard, number, "a peer is on one shard");
                 let heard = Heard::read(bytes);
-                let is_ours =
-                    matches!(heard.kind, Kind::Confirmable | Kind::NonConfirmable) && heard.code != Code::EMPTY;
+                let is_ours = matches!(heard.kind, Kind::Confirmable | Kind::NonConfirmable)
+                    && heard.code != Code::EMPTY;
                 let reply = match peer.manner {
-                    Manner::Polite if heard.kind == Kind::Confirmable => Some(Kind::Acknowledgement),
+                    Manner::Polite if heard.kind == Kind::Confirmable => {
+                        Some(Kind::Acknowledgement)
+                    }
                     Manner::Rejecting if is_ours => Some(Kind::Reset),
                     _ => None,
                 };
@@ -511,15 +626,29 @@ impl World {
         }
         for (at, reply) in replies {
             let Peer { address, shard, .. } = self.peers[at];
-            let Shard { kernel, links, socket } = &mut self.shards[shard];
+            let Shard {
+                kernel,
+                links,
+                socket,
+            } = &mut self.shards[shard];
             let security = match &self.peers[at].identity {
                 None => PeerSecurity::None,
                 Some(identity) => PeerSecurity::Identified(identity),
             };
-            links.handle_datagrams(*socket, std::iter::once((address, security, &reply[..])), self.now, kernel);
+            links.handle_datagrams(
+                *socket,
+                std::iter::once((address, security, &reply[..])),
+                self.now,
+                kernel,
+            );
         }
-        for Pipe { shard, link, down, .. } in &mut self.pipes {
-            let Some(link) = self.shards[*shard].links.get_mut(*link) else { continue };
+        for Pipe {
+            shard, link, down, ..
+        } in &mut self.pipes
+        {
+            let Some(link) = self.shards[*shard].links.get_mut(*link) else {
+                continue;
+            };
             let count = link.sendable().len();
             down.extend_from_slice(link.sendable());
             link.advance(count);
@@ -532,7 +661,11 @@ impl World {
 impl Device {
     fn look(&mut self, pipe: &mut Pipe) -> bool {
         let mut used = 0;
-        while let Some((consumed, event)) = self.machine.handle_input(&pipe.down[used..]).expect("a packet") {
+        while let Some((consumed, event)) = self
+            .machine
+            .handle_input(&pipe.down[used..])
+            .expect("a packet")
+        {
             used += consumed;
             match event {
                 thalweg_mqtt::ClientEvent::Publish(publish) => {
@@ -545,11 +678,21 @@ impl Device {
                     };
                     for property in publish.properties.iter() {
                         match property {
-                            thalweg_mqtt::Property::User(name, value) => got.user.push((name.into(), value.into())),
-                            thalweg_mqtt::Property::ContentType(text) => got.content_type = Some(text.into()),
-                            thalweg_mqtt::Property::MessageExpiry(secs) => got.expiry_secs = Some(secs),
-                            thalweg_mqtt::Property::ResponseTopic(topic) => got.response_topic = Some(topic.into()),
-                            thalweg_mqtt::Property::CorrelationData(data) => got.correlation = Some(data.into()),
+                            thalweg_mqtt::Property::User(name, value) => {
+                                got.user.push((name.into(), value.into()))
+                            }
+                            thalweg_mqtt::Property::ContentType(text) => {
+                                got.content_type = Some(text.into())
+                            }
+                            thalweg_mqtt::Property::MessageExpiry(secs) => {
+                                got.expiry_secs = Some(secs)
+                            }
+                            thalweg_mqtt::Property::ResponseTopic(topic) => {
+                                got.response_topic = Some(topic.into())
+                            }
+                            thalweg_mqtt::Property::CorrelationData(data) => {
+                                got.correlation = Some(data.into())
+                            }
                             _ => {}
                         }
                     }
@@ -557,15 +700,24 @@ impl Device {
                     match publish.qos {
                         QoS::AtMostOnce => {}
                         QoS::AtLeastOnce => {
-                            self.machine.puback(publish.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
+                            self.machine.puback(
+                                publish.id,
+                                thalweg_mqtt::ReasonCode::Success,
+                                &mut pipe.up,
+                            );
                         }
                         QoS::ExactlyOnce => {
-                            self.machine.pubrec(publish.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
+                            self.machine.pubrec(
+                                publish.id,
+                                thalweg_mqtt::ReasonCode::Success,
+                                &mut pipe.up,
+                            );
                         }
                     }
                 }
                 thalweg_mqtt::ClientEvent::PubRel(ack) => {
-                    self.machine.pubcomp(ack.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
+                    self.machine
+                        .pubcomp(ack.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
                 }
                 _ => {}
             }

@@ -17,7 +17,8 @@ const QUEUE_BYTES_MAX: usize = 16 << 10;
 const RETAINED_BYTES_MAX: usize = 16 << 10;
 
 /// More than a link may hold: its own limit, repeats after a reconnect, and answers to what was read at once.
-const OUTPUT_BOUND: usize = OUTPUT_MAX + (IN_FLIGHT_MAX as usize + 2) * (PACKET_BYTES_MAX as usize + 64) + 4096;
+const OUTPUT_BOUND: usize =
+    OUTPUT_MAX + (IN_FLIGHT_MAX as usize + 2) * (PACKET_BYTES_MAX as usize + 64) + 4096;
 /// More than a kernel may hold: each session's queue and window, as much again for groups, and last values.
 const HELD_BOUND: usize = SESSIONS_MAX
     * (2 * QUEUE_BYTES_MAX + IN_FLIGHT_MAX as usize * (PACKET_BYTES_MAX as usize + 512))
@@ -112,7 +113,11 @@ impl Stage {
             publish_rate: 1000,
             ..Limits::default()
         };
-        let outputs = LinksLimits { output_high: OUTPUT_MAX / 2, output_max: OUTPUT_MAX, unflushed_max: 1000 };
+        let outputs = LinksLimits {
+            output_high: OUTPUT_MAX / 2,
+            output_max: OUTPUT_MAX,
+            unflushed_max: 1000,
+        };
         let server = ServerLimits {
             packet_bytes_max: PACKET_BYTES_MAX,
             receive_max: 4,
@@ -122,7 +127,10 @@ impl Stage {
         Stage {
             kernel: Kernel::new(limits, ShardId(0), shards, 7),
             links: Links::new(outputs),
-            settings: Arc::new(MqttSettings { limits: server, ..MqttSettings::default() }),
+            settings: Arc::new(MqttSettings {
+                limits: server,
+                ..MqttSettings::default()
+            }),
             now: Time::from_secs(1),
             ends: [End::default(), End::default()],
         }
@@ -173,7 +181,12 @@ impl Stage {
         let link = self.links.open(Front::Mqtt(Box::new(front)));
         let word = self.ends[which].word;
         let connect = usize::from(word & 7);
-        self.ends[which] = End { link: Some(link), tail: Vec::new(), v5: connect >= 3, word };
+        self.ends[which] = End {
+            link: Some(link),
+            tail: Vec::new(),
+            v5: connect >= 3,
+            word,
+        };
         if word < 250 {
             self.ends[which].tail.extend_from_slice(CONNECTS[connect]);
         }
@@ -182,12 +195,18 @@ impl Stage {
 
     fn sense(&mut self, which: usize, number: usize) -> &'static [u8] {
         self.link(which);
-        if self.ends[which].v5 { SENSE_5[number] } else { SENSE_3[number] }
+        if self.ends[which].v5 {
+            SENSE_5[number]
+        } else {
+            SENSE_3[number]
+        }
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
         let id = self.link(which);
-        let Some(link) = self.links.get(id) else { panic!("it is open") };
+        let Some(link) = self.links.get(id) else {
+            panic!("it is open")
+        };
         // Like the server, which reads nothing from a peer that does not read.
         if link.closing {
             return self.flush(which, usize::MAX);
@@ -200,11 +219,15 @@ impl Stage {
     }
 
     fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         let tail = std::mem::take(&mut self.ends[which].tail);
         let mut used = 0;
         loop {
-            let driven = self.links.drive(id, &tail[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(id, &tail[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             assert!(used <= tail.len());
             self.gather();
@@ -213,7 +236,10 @@ impl Stage {
             }
         }
         self.ends[which].tail = tail[used..].to_vec();
-        assert!(self.ends[which].tail.len() <= 2 * PACKET_BYTES_MAX as usize, "input that waits is bounded");
+        assert!(
+            self.ends[which].tail.len() <= 2 * PACKET_BYTES_MAX as usize,
+            "input that waits is bounded"
+        );
     }
 
     /// Other shards answer questions at once and send nothing else.
@@ -223,22 +249,40 @@ impl Stage {
         self.links.take_ended();
         for (shard, message) in self.links.take_outbox() {
             let question = match message {
-                ShardMessage::Interest { question, .. } | ShardMessage::Membership { question, .. } => question,
-                ShardMessage::Scan { session, serial, .. } => {
-                    let found = ShardMessage::Found { session, serial, messages: Vec::new(), cursor: None };
-                    self.kernel.on_shard(shard, found, self.now, &mut self.links);
+                ShardMessage::Interest { question, .. }
+                | ShardMessage::Membership { question, .. } => question,
+                ShardMessage::Scan {
+                    session, serial, ..
+                } => {
+                    let found = ShardMessage::Found {
+                        session,
+                        serial,
+                        messages: Vec::new(),
+                        cursor: None,
+                    };
+                    self.kernel
+                        .on_shard(shard, found, self.now, &mut self.links);
                     continue;
                 }
                 _ => continue,
             };
-            self.kernel.on_shard(shard, ShardMessage::Done { question }, self.now, &mut self.links);
+            self.kernel.on_shard(
+                shard,
+                ShardMessage::Done { question },
+                self.now,
+                &mut self.links,
+            );
         }
         self.links.take_dirty(&mut Vec::new());
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else { return };
-        let Some(link) = self.links.get_mut(id) else { panic!("it is open") };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            panic!("it is open")
+        };
         link.advance(count.min(link.sendable().len()));
         if link.closing && link.output().is_empty() {
             return self.close(which);
@@ -277,16 +321,27 @@ impl Stage {
 
     /// What the server may say about a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         match number {
             0 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
-            1 if self.ends[which].word < 50 => self.links.on_login_expired(id, &mut self.kernel, self.now),
+            1 if self.ends[which].word < 50 => {
+                self.links.on_login_expired(id, &mut self.kernel, self.now)
+            }
             _ => {
                 self.links.take_logins();
                 let answer = match number % 3 {
-                    0 => LoginAnswer::Continue { data: b"data".as_slice().into() },
+                    0 => LoginAnswer::Continue {
+                        data: b"data".as_slice().into(),
+                    },
                     1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None },
+                    _ => LoginAnswer::Allowed {
+                        user: None,
+                        access: Access::ALL,
+                        expires: None,
+                        data: None,
+                    },
                 };
                 self.links.on_login(id, answer, self.now, &mut self.kernel);
                 self.gather();
@@ -313,7 +368,13 @@ impl Stage {
             self.close(which);
         }
         for name in ["a", "b", "c"] {
-            self.kernel.kick(name, thalweg_kernel::CloseReason::Kicked, true, self.now, &mut self.links);
+            self.kernel.kick(
+                name,
+                thalweg_kernel::CloseReason::Kicked,
+                true,
+                self.now,
+                &mut self.links,
+            );
         }
         self.gather();
         self.wait(Span::from_secs(1_000_000));
@@ -321,7 +382,11 @@ impl Stage {
         let gone = books.delivered + books.expired + books.dropped_total();
         if totals.sessions == 0 {
             assert_eq!(books.routed, gone, "the books do not balance");
-            assert_eq!(self.kernel.bytes_held(), totals.retained_bytes, "only last values are held");
+            assert_eq!(
+                self.kernel.bytes_held(),
+                totals.retained_bytes,
+                "only last values are held"
+            );
         }
     }
 }

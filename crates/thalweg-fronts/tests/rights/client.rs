@@ -2,7 +2,9 @@
 
 use crate::world::{Hello, Protocol, Who, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
-use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Gathered, Method, Table, TableWriter};
+use thalweg_amqp::{
+    BasicProperties, ContentHeader, FieldValue, Gathered, Method, Table, TableWriter,
+};
 use thalweg_coap::{Code, Encoder, Kind, Token, option};
 use thalweg_model::syntax::DOTTED;
 use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut, WillOut};
@@ -22,7 +24,10 @@ pub struct Mqtt {
 }
 
 pub enum Machine {
-    Mqtt { side: thalweg_mqtt::ClientSide, is_holding: bool },
+    Mqtt {
+        side: thalweg_mqtt::ClientSide,
+        is_holding: bool,
+    },
     Amqp(Amqp),
     Stomp(thalweg_stomp::ClientSide),
 }
@@ -87,8 +92,14 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    pub const ALL: [Receiver; 6] =
-        [Receiver::Mqtt3, Receiver::Mqtt5, Receiver::AmqpConsume, Receiver::AmqpGet, Receiver::Stomp, Receiver::Coap];
+    pub const ALL: [Receiver; 6] = [
+        Receiver::Mqtt3,
+        Receiver::Mqtt5,
+        Receiver::AmqpConsume,
+        Receiver::AmqpGet,
+        Receiver::Stomp,
+        Receiver::Coap,
+    ];
 
     pub fn protocol(self) -> Protocol {
         match self {
@@ -127,18 +138,26 @@ impl Machine {
             Protocol::Mqtt3 | Protocol::Mqtt5 => {
                 let is_5 = hello.protocol == Protocol::Mqtt5;
                 let mut side = thalweg_mqtt::ClientSide::new(1 << 20);
-                let will = hello.mqtt.will.as_ref().map(|(topic, payload, retain)| WillOut {
-                    message: PublishOut {
-                        topic,
-                        payload: payload.as_bytes(),
-                        qos: QoS::AtLeastOnce,
-                        retain: *retain,
-                        ..PublishOut::default()
-                    },
-                    delay_secs: 0,
-                });
+                let will = hello
+                    .mqtt
+                    .will
+                    .as_ref()
+                    .map(|(topic, payload, retain)| WillOut {
+                        message: PublishOut {
+                            topic,
+                            payload: payload.as_bytes(),
+                            qos: QoS::AtLeastOnce,
+                            retain: *retain,
+                            ..PublishOut::default()
+                        },
+                        delay_secs: 0,
+                    });
                 let connect = thalweg_mqtt::ConnectOut {
-                    version: if is_5 { thalweg_mqtt::Version::V5 } else { thalweg_mqtt::Version::V311 },
+                    version: if is_5 {
+                        thalweg_mqtt::Version::V5
+                    } else {
+                        thalweg_mqtt::Version::V311
+                    },
                     client_id: &hello.mqtt.client_id,
                     clean_start: hello.mqtt.is_clean,
                     session_expiry: if hello.mqtt.is_kept && is_5 { 3600 } else { 0 },
@@ -148,17 +167,27 @@ impl Machine {
                     ..thalweg_mqtt::ConnectOut::default()
                 };
                 side.connect(&connect, up).expect("short strings");
-                Machine::Mqtt { side, is_holding: false }
+                Machine::Mqtt {
+                    side,
+                    is_holding: false,
+                }
             }
             Protocol::Amqp => {
                 let mut side = thalweg_amqp::ClientSide::new(131_072, 1 << 20);
                 side.connect(up);
-                Machine::Amqp(Amqp { side, held: Vec::new() })
+                Machine::Amqp(Amqp {
+                    side,
+                    held: Vec::new(),
+                })
             }
             Protocol::Stomp => {
                 let mut side = thalweg_stomp::ClientSide::new(FrameLimits::default());
                 let connect = thalweg_stomp::ConnectOut {
-                    host: if hello.tenant.is_empty() { "/" } else { hello.tenant },
+                    host: if hello.tenant.is_empty() {
+                        "/"
+                    } else {
+                        hello.tenant
+                    },
                     login: Some(hello.user),
                     passcode: Some("x"),
                     ..thalweg_stomp::ConnectOut::default()
@@ -173,7 +202,9 @@ impl Machine {
     /// Answers what the broker wrote.
     pub fn look(&mut self, look: Look<'_>) {
         let used = match self {
-            Machine::Mqtt { side, is_holding } => look_mqtt(side, *is_holding, look.up, look.down, look.refusals),
+            Machine::Mqtt { side, is_holding } => {
+                look_mqtt(side, *is_holding, look.up, look.down, look.refusals)
+            }
             Machine::Amqp(amqp) => amqp.look(look.hello, look.up, look.down, look.refusals),
             Machine::Stomp(side) => look_stomp(side, look.down, look.refusals),
         };
@@ -200,7 +231,10 @@ fn look_mqtt(
             ClientEvent::PubAck(ack) if !ack.reason.is_error() => {}
             other => {
                 let text = format!("{other:?}");
-                if ["NotAuthorized", "codes: [128]", "codes: [135]"].iter().any(|no| text.contains(no)) {
+                if ["NotAuthorized", "codes: [128]", "codes: [135]"]
+                    .iter()
+                    .any(|no| text.contains(no))
+                {
                     refusals.push(text);
                 }
             }
@@ -209,7 +243,11 @@ fn look_mqtt(
     used
 }
 
-fn look_stomp(side: &mut thalweg_stomp::ClientSide, down: &[u8], refusals: &mut Vec<String>) -> usize {
+fn look_stomp(
+    side: &mut thalweg_stomp::ClientSide,
+    down: &[u8],
+    refusals: &mut Vec<String>,
+) -> usize {
     let mut used = 0;
     while let Some((consumed, event)) = side.handle_input(&down[used..]).expect(NAMES_BROKEN) {
         used += consumed;
@@ -221,13 +259,24 @@ fn look_stomp(side: &mut thalweg_stomp::ClientSide, down: &[u8], refusals: &mut 
 }
 
 impl Amqp {
-    fn look(&mut self, hello: &Hello, up: &mut Vec<u8>, down: &[u8], refusals: &mut Vec<String>) -> usize {
+    fn look(
+        &mut self,
+        hello: &Hello,
+        up: &mut Vec<u8>,
+        down: &[u8],
+        refusals: &mut Vec<String>,
+    ) -> usize {
         use thalweg_amqp::ClientEvent;
         let mut used = 0;
         loop {
             let mut gathered = Gathered::default();
-            let read = self.side.handle_input(&down[used..], &mut gathered).expect(NAMES_BROKEN);
-            let Some((consumed, event)) = read else { return used };
+            let read = self
+                .side
+                .handle_input(&down[used..], &mut gathered)
+                .expect(NAMES_BROKEN);
+            let Some((consumed, event)) = read else {
+                return used;
+            };
             used += consumed;
             match event {
                 ClientEvent::Start(_) => {
@@ -235,13 +284,22 @@ impl Amqp {
                     let mut buffer = Vec::new();
                     let mut writer = TableWriter::new(&mut buffer);
                     writer.table("capabilities", |table| {
-                        table.bool("consumer_cancel_notify", true).bool("authentication_failure_close", true);
+                        table
+                            .bool("consumer_cancel_notify", true)
+                            .bool("authentication_failure_close", true);
                     });
                     self.side.start_ok(writer.finish(), "PLAIN", &response, up);
                 }
                 ClientEvent::Tune(offer) => {
                     self.side.tune_ok(offer, up);
-                    self.side.open(if hello.tenant.is_empty() { "/" } else { hello.tenant }, up);
+                    self.side.open(
+                        if hello.tenant.is_empty() {
+                            "/"
+                        } else {
+                            hello.tenant
+                        },
+                        up,
+                    );
                 }
                 ClientEvent::OpenOk => self.side.channel_open(1, up),
                 ClientEvent::ChannelClose { ch, code, text, .. } => {
@@ -253,10 +311,16 @@ impl Amqp {
                     refusals.push(format!("{code} {text}"));
                     self.side.close_ok(up);
                 }
-                ClientEvent::Content { method: Method::BasicDeliver(deliver), .. } => {
+                ClientEvent::Content {
+                    method: Method::BasicDeliver(deliver),
+                    ..
+                } => {
                     self.held.push(deliver.delivery_tag);
                 }
-                ClientEvent::Method { method: Method::BasicCancel(cancel), .. } => {
+                ClientEvent::Method {
+                    method: Method::BasicCancel(cancel),
+                    ..
+                } => {
                     refusals.push(format!("cancelled {}", cancel.consumer_tag));
                 }
                 _ => {}
@@ -267,7 +331,10 @@ impl Amqp {
 
 /// A canonical address or filter in AMQP's words: exchange and key.
 fn in_amqp(canonical: &str) -> (String, String) {
-    if let Some((name, key)) = canonical.strip_prefix("$x/").and_then(|rest| rest.split_once('/')) {
+    if let Some((name, key)) = canonical
+        .strip_prefix("$x/")
+        .and_then(|rest| rest.split_once('/'))
+    {
         let key = key.replace('/', ".").replace('+', "*");
         return (name.into(), key);
     }
@@ -290,10 +357,19 @@ impl World {
             Protocol::Mqtt3 | Protocol::Mqtt5 => {
                 let topic = target.address();
                 self.says(who, |machine, up| {
-                    let Machine::Mqtt { side, .. } = machine else { return };
+                    let Machine::Mqtt { side, .. } = machine else {
+                        return;
+                    };
                     let Some(id) = side.next_id() else { return };
                     let (qos, payload) = (QoS::AtLeastOnce, body.as_bytes());
-                    let publish = PublishOut { topic: &topic, payload, qos, retain, id, ..PublishOut::default() };
+                    let publish = PublishOut {
+                        topic: &topic,
+                        payload,
+                        qos,
+                        retain,
+                        id,
+                        ..PublishOut::default()
+                    };
                     side.publish(&publish, up).expect("it fits");
                 });
             }
@@ -311,22 +387,36 @@ impl World {
                     headers.bool("x-retain", true);
                 }
                 let headers = Some(headers.finish());
-                let properties = BasicProperties { headers, delivery_mode: Some(2), ..Default::default() };
+                let properties = BasicProperties {
+                    headers,
+                    delivery_mode: Some(2),
+                    ..Default::default()
+                };
                 self.says(who, |machine, up| {
                     let Machine::Amqp(amqp) = machine else { return };
-                    let publish = basic::Publish { exchange: &exchange, routing_key: &key, ..Default::default() };
+                    let publish = basic::Publish {
+                        exchange: &exchange,
+                        routing_key: &key,
+                        ..Default::default()
+                    };
                     let header = ContentHeader::Properties(&properties);
-                    amqp.side.publish(1, &publish, header, body.as_bytes(), up).expect("it fits");
+                    amqp.side
+                        .publish(1, &publish, header, body.as_bytes(), up)
+                        .expect("it fits");
                 });
             }
             Protocol::Stomp => {
                 let destination = match target {
-                    Target::Plain(address) | Target::Alias(address) => format!("/topic/{}", in_amqp(address).1),
+                    Target::Plain(address) | Target::Alias(address) => {
+                        format!("/topic/{}", in_amqp(address).1)
+                    }
                     Target::Queue(name) => format!("/amq/queue/{name}"),
                     Target::Exchange(name, key) => format!("/exchange/{name}/{key}"),
                 };
                 self.says(who, |machine, up| {
-                    let Machine::Stomp(side) = machine else { return };
+                    let Machine::Stomp(side) = machine else {
+                        return;
+                    };
                     let send = thalweg_stomp::SendOut {
                         destination: &destination,
                         body: body.as_bytes(),
@@ -343,10 +433,14 @@ impl World {
                 });
             }
             Protocol::Coap => match target {
-                Target::Queue(name) => self.coap(who, Code::POST, &format!("q/{name}"), "", false, body),
+                Target::Queue(name) => {
+                    self.coap(who, Code::POST, &format!("q/{name}"), "", false, body)
+                }
                 _ => {
-                    let (path, query) =
-                        (format!("ps/data/{}", target.address()), if retain { "" } else { "retain=false" });
+                    let (path, query) = (
+                        format!("ps/data/{}", target.address()),
+                        if retain { "" } else { "retain=false" },
+                    );
                     self.coap(who, Code::POST, &path, query, false, body);
                 }
             },
@@ -373,20 +467,35 @@ impl World {
     /// A subscription of an MQTT client. One that holds does not acknowledge what comes.
     pub fn subscribe(&mut self, who: Who, filter: &str, holds: bool) {
         self.says(who, |machine, up| {
-            let Machine::Mqtt { side, is_holding } = machine else { return };
+            let Machine::Mqtt { side, is_holding } = machine else {
+                return;
+            };
             *is_holding = holds;
             let Some(id) = side.next_id() else { return };
-            let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
-            let subscribe = SubscribeOut { id, filters: &[(filter, options)], ..SubscribeOut::default() };
+            let options = SubscribeOptions {
+                qos: QoS::AtLeastOnce,
+                ..SubscribeOptions::default()
+            };
+            let subscribe = SubscribeOut {
+                id,
+                filters: &[(filter, options)],
+                ..SubscribeOut::default()
+            };
             side.subscribe(&subscribe, up).expect("it fits");
         });
     }
 
     fn stomp_subscribe(&mut self, who: Who, destination: &str, headers: &[(&str, &str)]) {
         self.says(who, |machine, up| {
-            let Machine::Stomp(side) = machine else { return };
-            let subscribe =
-                thalweg_stomp::SubscribeOut { id: Some(destination), destination, headers, ..Default::default() };
+            let Machine::Stomp(side) = machine else {
+                return;
+            };
+            let subscribe = thalweg_stomp::SubscribeOut {
+                id: Some(destination),
+                destination,
+                headers,
+                ..Default::default()
+            };
             side.subscribe(&subscribe, up);
         });
     }
@@ -394,36 +503,85 @@ impl World {
     /// A method of AMQP.
     pub fn call(&mut self, who: Who, method: &Method<'_>) {
         self.says(who, |machine, up| {
-            let Machine::Amqp(amqp) = machine else { panic!("no AMQP client") };
+            let Machine::Amqp(amqp) = machine else {
+                panic!("no AMQP client")
+            };
             amqp.side.method(1, method, up);
         });
     }
 
     pub fn consume(&mut self, who: Who, queue: &str, no_ack: bool) {
-        self.call(who, &Method::BasicConsume(basic::Consume { queue, no_ack, consumer_tag: "", ..Default::default() }));
+        self.call(
+            who,
+            &Method::BasicConsume(basic::Consume {
+                queue,
+                no_ack,
+                consumer_tag: "",
+                ..Default::default()
+            }),
+        );
     }
 
     pub fn declare(&mut self, who: Who, queue: &str, arguments: &[(&str, Argument)]) {
         let mut buffer = Vec::new();
         let arguments = table(&mut buffer, arguments);
-        self.call(who, &Method::QueueDeclare(queue::Declare { queue, arguments, ..Default::default() }));
+        self.call(
+            who,
+            &Method::QueueDeclare(queue::Declare {
+                queue,
+                arguments,
+                ..Default::default()
+            }),
+        );
     }
 
-    pub fn declare_exchange(&mut self, who: Who, exchange: &str, kind: &str, arguments: &[(&str, Argument)]) {
+    pub fn declare_exchange(
+        &mut self,
+        who: Who,
+        exchange: &str,
+        kind: &str,
+        arguments: &[(&str, Argument)],
+    ) {
         let mut buffer = Vec::new();
         let arguments = table(&mut buffer, arguments);
-        self.call(who, &Method::ExchangeDeclare(exchange::Declare { exchange, kind, arguments, ..Default::default() }));
+        self.call(
+            who,
+            &Method::ExchangeDeclare(exchange::Declare {
+                exchange,
+                kind,
+                arguments,
+                ..Default::default()
+            }),
+        );
     }
 
-    pub fn bind(&mut self, who: Who, queue: &str, exchange: &str, routing_key: &str, arguments: &[(&str, Argument)]) {
+    pub fn bind(
+        &mut self,
+        who: Who,
+        queue: &str,
+        exchange: &str,
+        routing_key: &str,
+        arguments: &[(&str, Argument)],
+    ) {
         let mut buffer = Vec::new();
         let arguments = table(&mut buffer, arguments);
-        let bind = queue::Bind { queue, exchange, routing_key, arguments, ..Default::default() };
+        let bind = queue::Bind {
+            queue,
+            exchange,
+            routing_key,
+            arguments,
+            ..Default::default()
+        };
         self.call(who, &Method::QueueBind(bind));
     }
 
     pub fn bind_exchange(&mut self, who: Who, source: &str, destination: &str, routing_key: &str) {
-        let bind = exchange::Bind { destination, source, routing_key, ..Default::default() };
+        let bind = exchange::Bind {
+            destination,
+            source,
+            routing_key,
+            ..Default::default()
+        };
         self.call(who, &Method::ExchangeBind(bind));
     }
 
@@ -431,9 +589,13 @@ impl World {
     pub fn ask(&mut self, who: Who, how: Receiver, source: &Source, asking: Asking) {
         match source {
             Source::Queue(address) => match how {
-                Receiver::Mqtt3 | Receiver::Mqtt5 => self.subscribe(who, &format!("$share/x/{address}"), false),
+                Receiver::Mqtt3 | Receiver::Mqtt5 => {
+                    self.subscribe(who, &format!("$share/x/{address}"), false)
+                }
                 Receiver::AmqpConsume => self.consume(who, name_of(address), true),
-                Receiver::Stomp => self.stomp_subscribe(who, &format!("/amq/queue/{}", name_of(address)), &[]),
+                Receiver::Stomp => {
+                    self.stomp_subscribe(who, &format!("/amq/queue/{}", name_of(address)), &[])
+                }
                 // These ask when something is there.
                 Receiver::AmqpGet | Receiver::Coap => {}
             },
@@ -442,17 +604,26 @@ impl World {
     }
 
     fn ask_at(&mut self, who: Who, how: Receiver, address: &str, asking: Asking) {
-        let filter = if asking == Asking::ByWildcard { beside(address) } else { address.into() };
+        let filter = if asking == Asking::ByWildcard {
+            beside(address)
+        } else {
+            address.into()
+        };
         let (exchange, key) = in_amqp(&filter);
         match (how, asking) {
             (Receiver::Mqtt3 | Receiver::Mqtt5, Asking::InGroup) => {
                 self.subscribe(who, &format!("$share/g/{filter}"), false);
             }
             (Receiver::Mqtt3 | Receiver::Mqtt5, _) => self.subscribe(who, &filter, false),
-            (Receiver::AmqpConsume, Asking::InGroup) => self.consume(who, &format!("$share/g/{filter}"), true),
+            (Receiver::AmqpConsume, Asking::InGroup) => {
+                self.consume(who, &format!("$share/g/{filter}"), true)
+            }
             (Receiver::AmqpGet, Asking::LastValueOnly) => {}
             (Receiver::AmqpConsume | Receiver::AmqpGet, _) => {
-                let declare = queue::Declare { exclusive: true, ..Default::default() };
+                let declare = queue::Declare {
+                    exclusive: true,
+                    ..Default::default()
+                };
                 self.call(who, &Method::QueueDeclare(declare));
                 let arguments: &[_] = match asking {
                     Asking::WithLastValue => &[("x-last-value", Argument::Yes)],
@@ -479,7 +650,9 @@ impl World {
                 self.stomp_subscribe(who, &destination, headers);
             }
             (Receiver::Coap, Asking::LastValueOnly) => {}
-            (Receiver::Coap, _) => self.coap(who, Code::GET, &format!("ps/data/{address}"), "", true, ""),
+            (Receiver::Coap, _) => {
+                self.coap(who, Code::GET, &format!("ps/data/{address}"), "", true, "")
+            }
         }
     }
 
@@ -492,7 +665,14 @@ impl World {
             }
             (Receiver::AmqpGet, Source::Address(_), _) => self.get(who, ""),
             (Receiver::Coap, Source::Queue(address), _) => {
-                self.coap(who, Code::GET, &format!("q/{}", name_of(address)), "", false, "");
+                self.coap(
+                    who,
+                    Code::GET,
+                    &format!("q/{}", name_of(address)),
+                    "",
+                    false,
+                    "",
+                );
             }
             (Receiver::Coap, Source::Address(address), Asking::LastValueOnly) => {
                 self.coap(who, Code::GET, &format!("ps/data/{address}"), "", false, "");
@@ -502,7 +682,13 @@ impl World {
     }
 
     fn get(&mut self, who: Who, queue: &str) {
-        self.call(who, &Method::BasicGet(basic::Get { queue, no_ack: true }));
+        self.call(
+            who,
+            &Method::BasicGet(basic::Get {
+                queue,
+                no_ack: true,
+            }),
+        );
     }
 }
 

@@ -11,15 +11,33 @@ use table::Count;
 
 #[test]
 fn nothing_gets_through_that_the_operator_led() {
-    table::check(Builder::Operator, Count { ways: 6969, rows: 17695 });
+    table::check(
+        Builder::Operator,
+        Count {
+            ways: 6969,
+            rows: 17695,
+        },
+    );
 }
 
 #[test]
 fn nothing_gets_through_that_its_receiver_led_to_itself() {
-    table::check(Builder::Receiver, Count { ways: 2932, rows: 5832 });
+    table::check(
+        Builder::Receiver,
+        Count {
+            ways: 2932,
+            rows: 5832,
+        },
+    );
 }
 
 #[test]
 fn nothing_gets_through_that_its_publisher_led_elsewhere() {
-    table::check(Builder::Publisher, Count { ways: 1803, rows: 2485 });
+    table::check(
+        Builder::Publisher,
+        Count {
+            ways: 1803,
+            rows: 2485,
+        },
+    );
 }

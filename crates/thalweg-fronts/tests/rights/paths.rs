@@ -98,7 +98,13 @@ const DEATHS: [(&str, &str, Push); 4] = [
 
 /// All paths that a builder can lay.
 pub fn paths(builder: Builder) -> Vec<Path> {
-    let name = |place| if builder.owns(place) { "mine" } else { "theirs" };
+    let name = |place| {
+        if builder.owns(place) {
+            "mine"
+        } else {
+            "theirs"
+        }
+    };
     let (begin, middle, end) = (
         name(Place::Begin).to_owned() + "-begin",
         name(Place::Middle).to_owned() + "-middle",
@@ -124,26 +130,53 @@ pub fn paths(builder: Builder) -> Vec<Path> {
     let address = |text: &str| Source::Address(text.into());
     let make = |place, name: &str| (place, Step::Queue(name.into(), Vec::new()));
     let open = |place, name: &str, kind| (place, Step::Exchange(name.into(), kind, Vec::new()));
-    let join =
-        |exchange: &str, queue: &str, key| (Place::Joint, Step::Bind(exchange.into(), queue.into(), key, Vec::new()));
-    let lead = |from: &str, to: &str, key| (Place::Joint, Step::BindExchange(from.into(), to.into(), key));
+    let join = |exchange: &str, queue: &str, key| {
+        (
+            Place::Joint,
+            Step::Bind(exchange.into(), queue.into(), key, Vec::new()),
+        )
+    };
+    let lead = |from: &str, to: &str, key| {
+        (
+            Place::Joint,
+            Step::BindExchange(from.into(), to.into(), key),
+        )
+    };
 
     if builder == Builder::Operator {
         paths.push(blank("plain", plain(), address(SECRET)));
-        paths.push(blank("through the default exchange", Target::Alias(SECRET.into()), address(SECRET)));
+        paths.push(blank(
+            "through the default exchange",
+            Target::Alias(SECRET.into()),
+            address(SECRET),
+        ));
         paths.push(Path {
             steps: vec![make(Place::Begin, &begin)],
-            ..blank("queue by its name", Target::Queue(begin.clone()), queue(&begin))
+            ..blank(
+                "queue by its name",
+                Target::Queue(begin.clone()),
+                queue(&begin),
+            )
         });
-        for (name, kind) in [("topic exchange, subscribed to", "topic"), ("direct exchange, subscribed to", "direct")] {
+        for (name, kind) in [
+            ("topic exchange, subscribed to", "topic"),
+            ("direct exchange, subscribed to", "direct"),
+        ] {
             paths.push(Path {
                 steps: vec![open(Place::Begin, &begin, kind)],
-                ..blank(name, Target::Exchange(begin.clone(), KEY.into()), address(&at(&begin)))
+                ..blank(
+                    name,
+                    Target::Exchange(begin.clone(), KEY.into()),
+                    address(&at(&begin)),
+                )
             });
         }
     }
     if builder != Builder::Publisher {
-        for (name, key) in [("bound to amq.topic", "secret.plan"), ("bound to amq.topic by #", "#")] {
+        for (name, key) in [
+            ("bound to amq.topic", "secret.plan"),
+            ("bound to amq.topic by #", "#"),
+        ] {
             paths.push(Path {
                 steps: vec![make(Place::End, &end), join("amq.topic", &end, key)],
                 ..blank(name, plain(), queue(&end))
@@ -156,15 +189,26 @@ pub fn paths(builder: Builder) -> Vec<Path> {
                 lead("amq.topic", &middle, "secret.plan"),
                 join(&middle, &end, "#"),
             ],
-            ..blank("amq.topic bound to an exchange, queue", plain(), queue(&end))
+            ..blank(
+                "amq.topic bound to an exchange, queue",
+                plain(),
+                queue(&end),
+            )
         });
         let under = format!("$x/{middle}/{SECRET}");
         paths.push(Path {
-            steps: vec![open(Place::Middle, &middle, "topic"), lead("amq.topic", &middle, "secret.plan")],
+            steps: vec![
+                open(Place::Middle, &middle, "topic"),
+                lead("amq.topic", &middle, "secret.plan"),
+            ],
             class: Class::Redirected,
             judged: vec![SECRET.into(), under.clone()],
             led: vec![under.clone()],
-            ..blank("amq.topic bound to an exchange, subscribed to", plain(), address(&under))
+            ..blank(
+                "amq.topic bound to an exchange, subscribed to",
+                plain(),
+                address(&under),
+            )
         });
     }
     for (name, kind) in [
@@ -175,7 +219,10 @@ pub fn paths(builder: Builder) -> Vec<Path> {
     ] {
         let arguments = match kind {
             "headers" => {
-                vec![("x-match", Argument::Text("all".into())), ("match", Argument::Text("yes".into()))]
+                vec![
+                    ("x-match", Argument::Text("all".into())),
+                    ("match", Argument::Text("yes".into())),
+                ]
             }
             _ => Vec::new(),
         };
@@ -183,10 +230,17 @@ pub fn paths(builder: Builder) -> Vec<Path> {
             steps: vec![
                 open(Place::Begin, &begin, kind),
                 make(Place::End, &end),
-                (Place::Joint, Step::Bind(begin.clone(), end.clone(), KEY, arguments)),
+                (
+                    Place::Joint,
+                    Step::Bind(begin.clone(), end.clone(), KEY, arguments),
+                ),
             ],
             led: vec![own(&end)],
-            ..blank(name, Target::Exchange(begin.clone(), KEY.into()), queue(&end))
+            ..blank(
+                name,
+                Target::Exchange(begin.clone(), KEY.into()),
+                queue(&end),
+            )
         });
     }
     paths.push(Path {
@@ -198,14 +252,25 @@ pub fn paths(builder: Builder) -> Vec<Path> {
             join(&middle, &end, ""),
         ],
         led: vec![own(&end)],
-        ..blank("exchange bound to an exchange, queue", Target::Exchange(begin.clone(), KEY.into()), queue(&end))
+        ..blank(
+            "exchange bound to an exchange, queue",
+            Target::Exchange(begin.clone(), KEY.into()),
+            queue(&end),
+        )
     });
     paths.push(Path {
-        steps: vec![open(Place::Begin, &begin, "direct"), lead(&begin, "amq.topic", KEY)],
+        steps: vec![
+            open(Place::Begin, &begin, "direct"),
+            lead(&begin, "amq.topic", KEY),
+        ],
         class: Class::Redirected,
         judged: vec![at(&begin), KEY.into()],
         led: vec![KEY.into()],
-        ..blank("exchange bound to amq.topic", Target::Exchange(begin.clone(), KEY.into()), address(KEY))
+        ..blank(
+            "exchange bound to amq.topic",
+            Target::Exchange(begin.clone(), KEY.into()),
+            address(KEY),
+        )
     });
     if builder != Builder::Receiver {
         let alternate = |to: &str| vec![("alternate-exchange", Argument::Text(to.into()))];
@@ -214,17 +279,31 @@ pub fn paths(builder: Builder) -> Vec<Path> {
                 open(Place::Middle, &middle, "fanout"),
                 make(Place::End, &end),
                 join(&middle, &end, ""),
-                (Place::Begin, Step::Exchange(begin.clone(), "direct", alternate(&middle))),
+                (
+                    Place::Begin,
+                    Step::Exchange(begin.clone(), "direct", alternate(&middle)),
+                ),
             ],
             led: vec![own(&end)],
-            ..blank("alternate exchange, queue", Target::Exchange(begin.clone(), KEY.into()), queue(&end))
+            ..blank(
+                "alternate exchange, queue",
+                Target::Exchange(begin.clone(), KEY.into()),
+                queue(&end),
+            )
         });
         paths.push(Path {
-            steps: vec![(Place::Begin, Step::Exchange(begin.clone(), "direct", alternate("amq.topic")))],
+            steps: vec![(
+                Place::Begin,
+                Step::Exchange(begin.clone(), "direct", alternate("amq.topic")),
+            )],
             class: Class::Redirected,
             judged: vec![at(&begin), KEY.into()],
             led: vec![KEY.into()],
-            ..blank("amq.topic as alternate exchange", Target::Exchange(begin.clone(), KEY.into()), address(KEY))
+            ..blank(
+                "amq.topic as alternate exchange",
+                Target::Exchange(begin.clone(), KEY.into()),
+                address(KEY),
+            )
         });
     }
     for (from_queue, bound, push) in DEATHS {
@@ -253,28 +332,44 @@ pub fn paths(builder: Builder) -> Vec<Path> {
                 false => (Place::Begin, &begin, Target::Queue(begin.clone())),
             };
             let name = if is_bound { bound } else { from_queue };
-            let dead = |exchange: &str, key: &str| (place, Step::Queue(from.clone(), terms(exchange, key)));
+            let dead = |exchange: &str, key: &str| {
+                (place, Step::Queue(from.clone(), terms(exchange, key)))
+            };
             let bind = is_bound.then(|| join("amq.topic", from, "secret.plan"));
             let first = target.address();
-            let mut dies = |suffix: &'static str, mut steps: Vec<(Place, Step)>, source, last: String| {
-                steps.extend(bind.clone());
-                paths.push(Path {
-                    steps,
-                    class: Class::Dead,
-                    judged: vec![first.clone(), last.clone()],
-                    led: vec![last],
-                    push,
-                    pushed_from: from.clone(),
-                    ..blank(named(name, suffix), target.clone(), source)
-                });
-            };
-            dies("queue", vec![make(Place::End, &end), dead("", &end)], queue(&end), own(&end));
-            dies("amq.topic", vec![dead("amq.topic", "open.plan")], address("open/plan"), "open/plan".into());
+            let mut dies =
+                |suffix: &'static str, mut steps: Vec<(Place, Step)>, source, last: String| {
+                    steps.extend(bind.clone());
+                    paths.push(Path {
+                        steps,
+                        class: Class::Dead,
+                        judged: vec![first.clone(), last.clone()],
+                        led: vec![last],
+                        push,
+                        pushed_from: from.clone(),
+                        ..blank(named(name, suffix), target.clone(), source)
+                    });
+                };
+            dies(
+                "queue",
+                vec![make(Place::End, &end), dead("", &end)],
+                queue(&end),
+                own(&end),
+            );
+            dies(
+                "amq.topic",
+                vec![dead("amq.topic", "open.plan")],
+                address("open/plan"),
+                "open/plan".into(),
+            );
             let exchange = format!("{}-out", name_of(place, builder));
             dies(
                 "exchange and queue",
                 vec![
-                    (place, Step::Exchange(exchange.clone(), "fanout", Vec::new())),
+                    (
+                        place,
+                        Step::Exchange(exchange.clone(), "fanout", Vec::new()),
+                    ),
                     make(Place::End, &end),
                     join(&exchange, &end, ""),
                     dead(&exchange, KEY),
@@ -288,7 +383,11 @@ pub fn paths(builder: Builder) -> Vec<Path> {
 }
 
 fn name_of(place: Place, builder: Builder) -> &'static str {
-    if builder.owns(place) { "mine" } else { "theirs" }
+    if builder.owns(place) {
+        "mine"
+    } else {
+        "theirs"
+    }
 }
 
 /// The names of dead letters' paths, which live as long as the table.

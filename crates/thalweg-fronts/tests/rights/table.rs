@@ -7,7 +7,13 @@ use std::collections::BTreeMap;
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_model::Span;
 
-const PUBLISHERS: [Protocol; 5] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp, Protocol::Coap];
+const PUBLISHERS: [Protocol; 5] = [
+    Protocol::Mqtt3,
+    Protocol::Mqtt5,
+    Protocol::Amqp,
+    Protocol::Stomp,
+    Protocol::Coap,
+];
 
 /// What must not arrive.
 const BODY: &str = "PAYLOAD-OF-OTHERS";
@@ -86,8 +92,18 @@ struct Way<'a> {
 
 impl Way<'_> {
     fn name(&self) -> String {
-        let Way { path, publisher, mode, receiver, manner, shards } = self;
-        format!("{} by {:?}: {publisher:?} {mode:?} -> {receiver:?} {manner:?} on {shards}", path.name, path.builder)
+        let Way {
+            path,
+            publisher,
+            mode,
+            receiver,
+            manner,
+            shards,
+        } = self;
+        format!(
+            "{} by {:?}: {publisher:?} {mode:?} -> {receiver:?} {manner:?} on {shards}",
+            path.name, path.builder
+        )
     }
 }
 
@@ -131,18 +147,30 @@ pub fn check(builder: Builder, expected: Count) {
     for (key, (count, example)) in &leaks {
         println!("LEAK {key}: {count} times, as {example}");
     }
-    assert!(dead.is_empty(), "{} ways deliver nothing, as {:#?}", dead.len(), &dead[..dead.len().min(40)]);
-    assert!(leaks.is_empty(), "{} kinds of leaks, see above", leaks.len());
-    assert!(is_whole || count == expected, "{count:?} and not {expected:?}");
+    assert!(
+        dead.is_empty(),
+        "{} ways deliver nothing, as {:#?}",
+        dead.len(),
+        &dead[..dead.len().min(40)]
+    );
+    assert!(
+        leaks.is_empty(),
+        "{} kinds of leaks, see above",
+        leaks.len()
+    );
+    assert!(
+        is_whole || count == expected,
+        "{count:?} and not {expected:?}"
+    );
 }
 
 /// Whether a row is run each time: all protocols, paths and denials with one another, of what is alike for the kernel a
 /// part.
 fn is_run(way: &Way<'_>, denial: Denial, when: When) -> bool {
     let name = format!("{} {denial:?} {when:?}", way.name());
-    let hash = name
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    });
     let part = match (when, way.shards) {
         (When::Always, 3) if way.publisher == Protocol::Mqtt3 || way.mode == Mode::Will => 6,
         (When::Always, 3) if way.path.class == Class::Dead => 4,
@@ -157,22 +185,36 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
     let mut ways = Vec::new();
     for shards in [1, 3] {
         for publisher in PUBLISHERS {
-            if !path.target.can_be_said_in(publisher) || (path.name == "headers exchange" && !has_headers(publisher)) {
+            if !path.target.can_be_said_in(publisher)
+                || (path.name == "headers exchange" && !has_headers(publisher))
+            {
                 continue;
             }
             for mode in [Mode::Publish, Mode::Retain, Mode::Will] {
                 let is_mqtt = matches!(publisher, Protocol::Mqtt3 | Protocol::Mqtt5);
-                if (mode == Mode::Will && !is_mqtt) || (mode == Mode::Retain && path.name != "plain") {
+                if (mode == Mode::Will && !is_mqtt)
+                    || (mode == Mode::Retain && path.name != "plain")
+                {
                     continue;
                 }
                 for receiver in Receiver::ALL {
                     for manner in manners(&path.source, receiver, mode) {
                         // A queue is bound to a direct exchange by one key.
                         let binds = receiver.protocol() > Protocol::Mqtt5;
-                        if path.name.starts_with("direct") && manner == Manner::Live(Asking::ByWildcard) && binds {
+                        if path.name.starts_with("direct")
+                            && manner == Manner::Live(Asking::ByWildcard)
+                            && binds
+                        {
                             continue;
                         }
-                        ways.push(Way { path, publisher, mode, receiver, manner, shards });
+                        ways.push(Way {
+                            path,
+                            publisher,
+                            mode,
+                            receiver,
+                            manner,
+                            shards,
+                        });
                     }
                 }
             }
@@ -234,8 +276,17 @@ fn manners(source: &Source, receiver: Receiver, mode: Mode) -> Vec<Manner> {
 
 /// Every reason why nothing may arrive on a way, and when it begins to hold.
 fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
-    let Way { path, publisher, receiver, manner, .. } = way;
-    let (is_mqtt, was_mqtt) = (receiver.protocol() <= Protocol::Mqtt5, *publisher <= Protocol::Mqtt5);
+    let Way {
+        path,
+        publisher,
+        receiver,
+        manner,
+        ..
+    } = way;
+    let (is_mqtt, was_mqtt) = (
+        receiver.protocol() <= Protocol::Mqtt5,
+        *publisher <= Protocol::Mqtt5,
+    );
     let mut rows = Vec::new();
     let waits = *manner != Manner::Window && !matches!(manner, Manner::Live(_));
     let mut whenever = |denial| {
@@ -247,9 +298,15 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
     };
     if path.builder != Builder::Publisher {
         // A queue keeps what an exchange leads to it under the address at which it came, and is judged by that alone.
-        let has_queue = matches!(receiver, Receiver::AmqpConsume | Receiver::AmqpGet | Receiver::Stomp)
-            && !matches!(manner, Manner::Live(Asking::InGroup) | Manner::HandOver);
-        let judged = if path.class == Class::Redirected && has_queue { 1 } else { path.judged.len() };
+        let has_queue = matches!(
+            receiver,
+            Receiver::AmqpConsume | Receiver::AmqpGet | Receiver::Stomp
+        ) && !matches!(manner, Manner::Live(Asking::InGroup) | Manner::HandOver);
+        let judged = if path.class == Class::Redirected && has_queue {
+            1
+        } else {
+            path.judged.len()
+        };
         for at in 0..judged {
             whenever(Denial::ReceiveAddress(at));
         }
@@ -297,8 +354,14 @@ fn own() -> Rules {
     let mut rules = vec![Rule::allow(Permission::Subscribe, "#")];
     for place in ["begin", "middle", "end", "out"] {
         for tree in ["$q", "$x"] {
-            rules.push(Rule::allow(Permissions::ALL, &format!("{tree}/mine-{place}")));
-            rules.push(Rule::allow(Permissions::ALL, &format!("{tree}/mine-{place}/#")));
+            rules.push(Rule::allow(
+                Permissions::ALL,
+                &format!("{tree}/mine-{place}"),
+            ));
+            rules.push(Rule::allow(
+                Permissions::ALL,
+                &format!("{tree}/mine-{place}/#"),
+            ));
         }
     }
     Rules::new(rules, Otherwise::Deny).expect("filters")
@@ -307,19 +370,31 @@ fn own() -> Rules {
 /// The rights that a denial leaves to Eve.
 fn rights(path: &Path, denial: Denial) -> Rules {
     match denial {
-        Denial::ReceiveAddress(at) => all_but(vec![Rule::deny(Permission::Receive, &path.judged[at])]),
+        Denial::ReceiveAddress(at) => {
+            all_but(vec![Rule::deny(Permission::Receive, &path.judged[at])])
+        }
         Denial::TakeQueue => {
-            let Source::Queue(queue) = &path.source else { panic!("no queue") };
+            let Source::Queue(queue) = &path.source else {
+                panic!("no queue")
+            };
             all_but(vec![Rule::deny(Permission::Take, queue)])
         }
         Denial::ReadExchange => {
-            let Target::Exchange(name, _) = &path.target else { panic!("no exchange") };
+            let Target::Exchange(name, _) = &path.target else {
+                panic!("no exchange")
+            };
             let deny = |pattern: String| Rule::deny(Permissions::READ, &pattern);
-            all_but(vec![deny(format!("$x/{name}")), deny(format!("$x/{name}/#"))])
+            all_but(vec![
+                deny(format!("$x/{name}")),
+                deny(format!("$x/{name}/#")),
+            ])
         }
         Denial::OtherReceiver | Denial::OtherPublisher => own(),
         Denial::ReceiverInTenant | Denial::PublisherInTenant => all(),
-        Denial::PublishAddress => all_but(vec![Rule::deny(Permission::Publish, &path.target.address())]),
+        Denial::PublishAddress => all_but(vec![Rule::deny(
+            Permission::Publish,
+            &path.target.address(),
+        )]),
         // Who may declare a queue may also lead things to it.
         Denial::PublishLed(at) if path.led[at].starts_with("$q/") => {
             all_but(vec![Rule::deny(Permissions::ALL, &path.led[at])])
@@ -330,21 +405,42 @@ fn rights(path: &Path, denial: Denial) -> Rules {
 
 /// Sends one message along a way. An error says what became of it instead of arriving.
 fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
-    let Way { path, publisher, mode, receiver: how, manner, shards } = *way;
+    let Way {
+        path,
+        publisher,
+        mode,
+        receiver: how,
+        manner,
+        shards,
+    } = *way;
     let mut world = World::new(shards);
     let at_queues = world.queue_shard();
-    let (publisher_at, receiver_at) = ((at_queues + 1) % world.shards(), (at_queues + 2) % world.shards());
+    let (publisher_at, receiver_at) = (
+        (at_queues + 1) % world.shards(),
+        (at_queues + 2) % world.shards(),
+    );
     let denial = denied.map(|(denial, _)| denial);
-    let is_about_publisher =
-        matches!(denial, Some(Denial::PublishAddress | Denial::PublishLed(_) | Denial::OtherPublisher))
-            || (denied.is_none() && path.builder == Builder::Publisher);
-    let (publishes, receives) = if is_about_publisher { (EVE, OPERATOR) } else { (OPERATOR, EVE) };
+    let is_about_publisher = matches!(
+        denial,
+        Some(Denial::PublishAddress | Denial::PublishLed(_) | Denial::OtherPublisher)
+    ) || (denied.is_none() && path.builder == Builder::Publisher);
+    let (publishes, receives) = if is_about_publisher {
+        (EVE, OPERATOR)
+    } else {
+        (OPERATOR, EVE)
+    };
     let (their_tenant, eves_tenant) = match denial {
         Some(Denial::ReceiverInTenant) => ("", BLUE),
         Some(Denial::PublisherInTenant) => (BLUE, ""),
         _ => ("", ""),
     };
-    let tenant_of = |user| if user == EVE { eves_tenant } else { their_tenant };
+    let tenant_of = |user| {
+        if user == EVE {
+            eves_tenant
+        } else {
+            their_tenant
+        }
+    };
 
     world.set_rights(OPERATOR, all());
     world.set_rights(EVE, all());
@@ -361,7 +457,11 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         user,
         tenant: tenant_of(user),
         shard,
-        mqtt: Mqtt { client_id: world.name_on(&format!("{user}-{stem}"), shard), is_clean: true, ..Mqtt::default() },
+        mqtt: Mqtt {
+            client_id: world.name_on(&format!("{user}-{stem}"), shard),
+            is_clean: true,
+            ..Mqtt::default()
+        },
     };
 
     // The path is laid.
@@ -370,10 +470,18 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         world.connect(hello)
     };
     let operator = tool(&mut world, OPERATOR);
-    let builder = if path.builder == Builder::Operator { operator } else { tool(&mut world, EVE) };
+    let builder = if path.builder == Builder::Operator {
+        operator
+    } else {
+        tool(&mut world, EVE)
+    };
     for (place, step) in &path.steps {
         let is_builders = *place == Place::Joint || path.builder.owns(*place);
-        lay(&mut world, if is_builders { builder } else { operator }, step);
+        lay(
+            &mut world,
+            if is_builders { builder } else { operator },
+            step,
+        );
     }
 
     // The receiver asks.
@@ -403,7 +511,9 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
             world.lose(receiver);
         }
         Manner::Window => {
-            let Source::Address(filter) = &source else { panic!("no address") };
+            let Source::Address(filter) = &source else {
+                panic!("no address")
+            };
             world.subscribe(receiver, filter, true);
             world.stall(receiver);
         }
@@ -452,14 +562,21 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
     if world.saw(receiver, BODY) {
         return Ok(());
     }
-    Err(format!("{:?} {:?} {:?}", world.refusals(operator), world.refusals(builder), world.refusals(receiver)))
+    Err(format!(
+        "{:?} {:?} {:?}",
+        world.refusals(operator),
+        world.refusals(builder),
+        world.refusals(receiver)
+    ))
 }
 
 fn lay(world: &mut World, who: Who, step: &Step) {
     match step {
         Step::Queue(name, arguments) => world.declare(who, name, arguments),
         Step::Exchange(name, kind, arguments) => world.declare_exchange(who, name, kind, arguments),
-        Step::Bind(exchange, queue, key, arguments) => world.bind(who, queue, exchange, key, arguments),
+        Step::Bind(exchange, queue, key, arguments) => {
+            world.bind(who, queue, exchange, key, arguments)
+        }
         Step::BindExchange(from, to, key) => world.bind_exchange(who, from, to, key),
     }
 }
@@ -486,8 +603,18 @@ fn holder(world: &mut World, operator: Who, source: &Source, shard: usize) -> Wh
             other
         }
         Source::Address(address) => {
-            let mqtt = Mqtt { client_id: world.name_on("holder", shard), is_clean: true, ..Mqtt::default() };
-            let hello = Hello { protocol: Protocol::Mqtt5, user: OPERATOR, tenant: "", shard, mqtt };
+            let mqtt = Mqtt {
+                client_id: world.name_on("holder", shard),
+                is_clean: true,
+                ..Mqtt::default()
+            };
+            let hello = Hello {
+                protocol: Protocol::Mqtt5,
+                user: OPERATOR,
+                tenant: "",
+                shard,
+                mqtt,
+            };
             let other = world.connect(hello);
             world.subscribe(other, &format!("$share/g/{address}"), true);
             other

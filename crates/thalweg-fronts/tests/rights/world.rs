@@ -62,8 +62,17 @@ struct Client {
 }
 
 enum End {
-    Stream { link: Option<LinkId>, up: Vec<u8>, down: Vec<u8>, machine: Box<Machine>, is_stalled: bool },
-    Peer { address: SocketAddr, id_last: u16 },
+    Stream {
+        link: Option<LinkId>,
+        up: Vec<u8>,
+        down: Vec<u8>,
+        machine: Box<Machine>,
+        is_stalled: bool,
+    },
+    Peer {
+        address: SocketAddr,
+        id_last: u16,
+    },
 }
 
 pub struct World {
@@ -82,12 +91,24 @@ impl World {
         let shard = |number| {
             let mut links = Links::new(LinksLimits::default());
             let sockets = ["", BLUE].map(|tenant| {
-                let settings = CoapSettings { tenant: tenant.into(), ..CoapSettings::default() };
+                let settings = CoapSettings {
+                    tenant: tenant.into(),
+                    ..CoapSettings::default()
+                };
                 let front = CoapFront::new(Arc::new(settings), 0xC0A9 + u64::from(number), None);
                 links.open(Front::CoapDatagrams(Box::new(front)))
             });
-            let kernel = Kernel::new(Limits::default(), ShardId(number), shards, 7 + u64::from(number));
-            Shard { kernel, links, sockets }
+            let kernel = Kernel::new(
+                Limits::default(),
+                ShardId(number),
+                shards,
+                7 + u64::from(number),
+            );
+            Shard {
+                kernel,
+                links,
+                sockets,
+            }
         };
         let tenants = || Box::from([Box::from(BLUE)]);
         let mut world = World {
@@ -95,8 +116,14 @@ impl World {
             shards: (0..shards).map(shard).collect(),
             clients: Vec::new(),
             rights: BTreeMap::new(),
-            amqp: Arc::new(AmqpSettings { tenants: tenants(), ..AmqpSettings::default() }),
-            stomp: Arc::new(StompSettings { tenants: tenants(), ..StompSettings::default() }),
+            amqp: Arc::new(AmqpSettings {
+                tenants: tenants(),
+                ..AmqpSettings::default()
+            }),
+            stomp: Arc::new(StompSettings {
+                tenants: tenants(),
+                ..StompSettings::default()
+            }),
             mqtt: Arc::new(MqttSettings::default()),
             nonce: 1,
         };
@@ -106,7 +133,10 @@ impl World {
 
     /// The shard on which queues are.
     pub fn queue_shard(&self) -> usize {
-        self.shards.iter().position(|shard| shard.kernel.has_queues()).expect("a shard has the queues")
+        self.shards
+            .iter()
+            .position(|shard| shard.kernel.has_queues())
+            .expect("a shard has the queues")
     }
 
     pub fn shards(&self) -> usize {
@@ -126,7 +156,9 @@ impl World {
     pub fn name_on(&self, stem: &str, shard: usize) -> String {
         let count = self.shards.len() as u16;
         let mut names = (0..).map(|number| format!("{stem}-{number}"));
-        names.find(|name| usize::from(home(name, count).0) == shard).expect("some name")
+        names
+            .find(|name| usize::from(home(name, count).0) == shard)
+            .expect("some name")
     }
 
     /// Connects a client. AMQP and STOMP clients are on the shard of the queues.
@@ -134,11 +166,19 @@ impl World {
         let end = match hello.protocol {
             Protocol::Coap => {
                 let port = 40_000 + self.clients.len() as u16;
-                End::Peer { address: SocketAddr::from(([127, 0, 0, 1], port)), id_last: 100 }
+                End::Peer {
+                    address: SocketAddr::from(([127, 0, 0, 1], port)),
+                    id_last: 100,
+                }
             }
             _ => self.open(&hello),
         };
-        self.clients.push(Client { hello, seen: Vec::new(), refusals: Vec::new(), end });
+        self.clients.push(Client {
+            hello,
+            seen: Vec::new(),
+            refusals: Vec::new(),
+            end,
+        });
         self.rest();
         Who(self.clients.len() - 1)
     }
@@ -146,15 +186,30 @@ impl World {
     fn open(&mut self, hello: &Hello) -> End {
         self.nonce += 1;
         let front = match hello.protocol {
-            Protocol::Amqp => Front::Amqp(Box::new(AmqpFront::new(self.amqp.clone(), self.nonce, None))),
-            Protocol::Stomp => Front::Stomp(Box::new(StompFront::new(self.stomp.clone(), self.nonce, None))),
-            _ => Front::Mqtt(Box::new(MqttFront::new(self.mqtt.clone(), self.nonce, None))),
+            Protocol::Amqp => Front::Amqp(Box::new(AmqpFront::new(
+                self.amqp.clone(),
+                self.nonce,
+                None,
+            ))),
+            Protocol::Stomp => Front::Stomp(Box::new(StompFront::new(
+                self.stomp.clone(),
+                self.nonce,
+                None,
+            ))),
+            _ => Front::Mqtt(Box::new(MqttFront::new(
+                self.mqtt.clone(),
+                self.nonce,
+                None,
+            ))),
         };
         let shard = match hello.protocol {
             Protocol::Amqp | Protocol::Stomp => self.queue_shard(),
             _ => usize::from(home(&hello.mqtt.client_id, self.shards.len() as u16).0),
         };
-        assert!(matches!(hello.protocol, Protocol::Amqp | Protocol::Stomp) || shard == hello.shard, "{hello:?}");
+        assert!(
+            matches!(hello.protocol, Protocol::Amqp | Protocol::Stomp) || shard == hello.shard,
+            "{hello:?}"
+        );
         let mut up = Vec::new();
         let machine = Box::new(Machine::connect(hello, &mut up));
         End::Stream {
@@ -229,7 +284,9 @@ impl World {
     /// Sends a request of CoAP.
     pub fn asks(&mut self, who: Who, write: impl FnOnce(u16, &mut Vec<u8>)) {
         let client = &mut self.clients[who.0];
-        let End::Peer { id_last, .. } = &mut client.end else { panic!("no peer of CoAP") };
+        let End::Peer { id_last, .. } = &mut client.end else {
+            panic!("no peer of CoAP")
+        };
         *id_last += 1;
         let mut datagram = Vec::new();
         write(*id_last, &mut datagram);
@@ -239,8 +296,19 @@ impl World {
     }
 
     fn sends(&mut self, who: Who, datagram: &[u8]) {
-        let Client { hello, end: End::Peer { address, .. }, .. } = &self.clients[who.0] else { return };
-        let Shard { kernel, links, sockets } = &mut self.shards[hello.shard];
+        let Client {
+            hello,
+            end: End::Peer { address, .. },
+            ..
+        } = &self.clients[who.0]
+        else {
+            return;
+        };
+        let Shard {
+            kernel,
+            links,
+            sockets,
+        } = &mut self.shards[hello.shard];
         let socket = sockets[usize::from(!hello.tenant.is_empty())];
         let datagrams = std::iter::once((*address, PeerSecurity::Identified(hello.user), datagram));
         links.handle_datagrams(socket, datagrams, self.now, kernel);
@@ -248,7 +316,10 @@ impl World {
 
     /// Whether the broker ever sent these bytes to a client.
     pub fn saw(&self, who: Who, text: &str) -> bool {
-        self.clients[who.0].seen.windows(text.len()).any(|window| window == text.as_bytes())
+        self.clients[who.0]
+            .seen
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
     }
 
     /// What a client was refused.
@@ -259,10 +330,16 @@ impl World {
     /// Deliveries that an AMQP client holds unsettled are rejected, for good.
     pub fn reject_all(&mut self, who: Who) {
         self.says(who, |machine, up| {
-            let Machine::Amqp(amqp) = machine else { panic!("only AMQP rejects here") };
+            let Machine::Amqp(amqp) = machine else {
+                panic!("only AMQP rejects here")
+            };
             for delivery_tag in std::mem::take(&mut amqp.held) {
-                let reject = basic::Reject { delivery_tag, requeue: false };
-                amqp.side.method(1, &thalweg_amqp::Method::BasicReject(reject), up);
+                let reject = basic::Reject {
+                    delivery_tag,
+                    requeue: false,
+                };
+                amqp.side
+                    .method(1, &thalweg_amqp::Method::BasicReject(reject), up);
             }
         });
     }
@@ -271,11 +348,22 @@ impl World {
         let end = self.now + span;
         loop {
             let next = self.shards.iter().map(|shard| {
-                let sockets = shard.sockets.iter().map(|socket| shard.links.datagram_timeout(*socket)).min();
-                sockets.unwrap_or(Time::NEVER).min(shard.kernel.poll_timeout())
+                let sockets = shard
+                    .sockets
+                    .iter()
+                    .map(|socket| shard.links.datagram_timeout(*socket))
+                    .min();
+                sockets
+                    .unwrap_or(Time::NEVER)
+                    .min(shard.kernel.poll_timeout())
             });
             self.now = next.min().unwrap_or(Time::NEVER).min(end).max(self.now);
-            for Shard { kernel, links, sockets } in &mut self.shards {
+            for Shard {
+                kernel,
+                links,
+                sockets,
+            } in &mut self.shards
+            {
                 for socket in sockets {
                     if links.datagram_timeout(*socket) <= self.now {
                         links.on_datagram_timeout(*socket, self.now, kernel);
@@ -308,7 +396,14 @@ impl World {
 
     fn feed(&mut self, who: Who) -> bool {
         let shard = self.shard_of(who);
-        let End::Stream { link: Some(link), up, .. } = &mut self.clients[who.0].end else { return false };
+        let End::Stream {
+            link: Some(link),
+            up,
+            ..
+        } = &mut self.clients[who.0].end
+        else {
+            return false;
+        };
         let Shard { kernel, links, .. } = &mut self.shards[shard];
         if let Some(link) = links.get_mut(*link) {
             link.pause_until = None;
@@ -331,10 +426,28 @@ impl World {
 
     fn flush(&mut self, who: Who) -> bool {
         let shard = self.shard_of(who);
-        let Client { hello, seen, refusals, end } = &mut self.clients[who.0];
-        let End::Stream { link: place, up, down, machine, is_stalled: false } = end else { return false };
-        let (Some(id), Shard { kernel, links, .. }) = (*place, &mut self.shards[shard]) else { return false };
-        let Some(link) = links.get_mut(id) else { return false };
+        let Client {
+            hello,
+            seen,
+            refusals,
+            end,
+        } = &mut self.clients[who.0];
+        let End::Stream {
+            link: place,
+            up,
+            down,
+            machine,
+            is_stalled: false,
+        } = end
+        else {
+            return false;
+        };
+        let (Some(id), Shard { kernel, links, .. }) = (*place, &mut self.shards[shard]) else {
+            return false;
+        };
+        let Some(link) = links.get_mut(id) else {
+            return false;
+        };
         let bytes = link.sendable().to_vec();
         link.advance(bytes.len());
         seen.extend_from_slice(&bytes);
@@ -343,7 +456,12 @@ impl World {
         if link.waiting() == 0 {
             links.on_drained(id, self.now, kernel);
         }
-        machine.look(Look { hello, up, down, refusals });
+        machine.look(Look {
+            hello,
+            up,
+            down,
+            refusals,
+        });
         if is_done {
             links.close(id, kernel, self.now);
             *place = None;
@@ -417,7 +535,9 @@ impl World {
 }
 
 fn access_of(rights: &BTreeMap<&'static str, Rules>, client: &str, user: Option<&str>) -> Access {
-    let rules = user.and_then(|user| rights.get(user)).unwrap_or_else(|| panic!("{client} is nobody: {user:?}"));
+    let rules = user
+        .and_then(|user| rights.get(user))
+        .unwrap_or_else(|| panic!("{client} is nobody: {user:?}"));
     rules.compile(client, user)
 }
 
@@ -437,10 +557,14 @@ fn admit(
         data: None,
     };
     match ask {
-        LoginAsk::Password { client, user: Some(user), .. } => {
-            links.on_login(link, allowed(&client, &user), now, kernel)
+        LoginAsk::Password {
+            client,
+            user: Some(user),
+            ..
+        } => links.on_login(link, allowed(&client, &user), now, kernel),
+        LoginAsk::Proven { identity } => {
+            links.on_proven(link, &identity, allowed("", &identity), now, kernel)
         }
-        LoginAsk::Proven { identity } => links.on_proven(link, &identity, allowed("", &identity), now, kernel),
         other => panic!("{other:?}"),
     }
 }

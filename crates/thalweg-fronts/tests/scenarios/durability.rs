@@ -15,7 +15,13 @@ fn world(shards: u16) -> World {
 
 /// The same, where groups give at once whatever members can take.
 fn in_turns(shards: u16) -> World {
-    World::with_journal(shards, Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() })
+    World::with_journal(
+        shards,
+        Limits {
+            group_strategy: GroupStrategy::RoundRobin,
+            ..Limits::default()
+        },
+    )
 }
 
 /// A session that stays and wants `t`, away.
@@ -32,7 +38,9 @@ pub fn back(world: &mut World, name: &str) -> Who {
 }
 
 pub fn payloads(got: &[crate::net::Got]) -> Vec<&str> {
-    got.iter().map(|got| std::str::from_utf8(&got.payload).expect("text")).collect()
+    got.iter()
+        .map(|got| std::str::from_utf8(&got.payload).expect("text"))
+        .collect()
 }
 
 pub fn dropped(world: &World, reason: DropReason) -> u64 {
@@ -57,9 +65,19 @@ fn puback_waits_until_the_message_is_durable_for_the_persistent_sessions_that_wa
     world.send(publisher, "t", "m", QoS::AtLeastOnce);
     assert_eq!(world.heard(publisher), None, "nothing is written");
     world.write_disk();
-    assert_eq!(world.heard(publisher), None, "it would not survive the loss of power");
+    assert_eq!(
+        world.heard(publisher),
+        None,
+        "it would not survive the loss of power"
+    );
     world.sync_disk();
-    assert_eq!(world.heard(publisher), Some(Packet::PubAck { id: 1, reason: ReasonCode::Success }));
+    assert_eq!(
+        world.heard(publisher),
+        Some(Packet::PubAck {
+            id: 1,
+            reason: ReasonCode::Success
+        })
+    );
 }
 
 #[test]
@@ -73,7 +91,10 @@ fn puback_waits_for_the_journal_of_the_shard_where_the_subscriber_is() {
     world.write_disk();
     assert_eq!(world.heard(publisher), None);
     world.sync_disk();
-    assert!(matches!(world.heard(publisher), Some(Packet::PubAck { .. })));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubAck { .. })
+    ));
 }
 
 #[test]
@@ -90,14 +111,22 @@ fn two_shards_whose_publishers_wait_for_each_other_both_answer() {
     for publisher in publishers {
         world.write(
             publisher,
-            &PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: b"m", ..PublishOut::default() },
+            &PublishOut {
+                qos: QoS::AtLeastOnce,
+                topic: "t",
+                payload: b"m",
+                ..PublishOut::default()
+            },
         );
         let pipe = world.pipe(publisher);
         world.net.feed(pipe, usize::MAX);
     }
     world.rest();
     for publisher in publishers {
-        assert!(matches!(world.heard(publisher), Some(Packet::PubAck { .. })));
+        assert!(matches!(
+            world.heard(publisher),
+            Some(Packet::PubAck { .. })
+        ));
     }
 }
 
@@ -108,14 +137,22 @@ fn puback_of_a_retained_message_waits_although_nobody_subscribes() {
         let name = world.name_on(shard, "p");
         let publisher = world.connect(&name);
         world.stop_disk();
-        let publish =
-            PublishOut { qos: QoS::AtLeastOnce, retain: true, topic: "r", payload: b"m", ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            topic: "r",
+            payload: b"m",
+            ..PublishOut::default()
+        };
         world.write(publisher, &publish);
         world.rest();
         assert_eq!(world.heard(publisher), None);
         world.write_disk();
         world.sync_disk();
-        assert!(matches!(world.heard(publisher), Some(Packet::PubAck { .. })));
+        assert!(matches!(
+            world.heard(publisher),
+            Some(Packet::PubAck { .. })
+        ));
     }
 }
 
@@ -127,12 +164,30 @@ fn a_publish_that_no_persistent_session_wants_and_that_is_not_retained_is_answer
     let publisher = world.connect("p");
     world.stop_disk();
     world.send(publisher, "t", "1", QoS::AtLeastOnce);
-    assert_eq!(world.heard(publisher), Some(Packet::PubAck { id: 1, reason: ReasonCode::Success }));
+    assert_eq!(
+        world.heard(publisher),
+        Some(Packet::PubAck {
+            id: 1,
+            reason: ReasonCode::Success
+        })
+    );
     world.send(publisher, "nobody", "2", QoS::AtLeastOnce);
-    assert_eq!(world.heard(publisher), Some(Packet::PubAck { id: 2, reason: ReasonCode::NoMatchingSubscribers }));
+    assert_eq!(
+        world.heard(publisher),
+        Some(Packet::PubAck {
+            id: 2,
+            reason: ReasonCode::NoMatchingSubscribers
+        })
+    );
     world.send(publisher, "t", "3", QoS::ExactlyOnce);
-    assert!(matches!(world.heard(publisher), Some(Packet::PubRec { .. })));
-    assert!(matches!(world.heard(publisher), Some(Packet::PubComp { .. })));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubRec { .. })
+    ));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubComp { .. })
+    ));
     assert_eq!(world.texts(subscriber), ["1", "3"]);
     assert_eq!(world.net.disk.counts().0, 0, "and nothing is written down");
 }
@@ -146,11 +201,21 @@ fn pubrec_waits_until_it_is_durable_that_the_message_is_held_and_pubcomp_that_it
     world.write_disk();
     assert_eq!(world.heard(publisher), None);
     world.sync_disk();
-    assert!(matches!(world.heard(publisher), Some(Packet::PubRec { .. })));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubRec { .. })
+    ));
     world.write_disk();
-    assert_eq!(world.heard(publisher), None, "PUBREL has come, and the release is not durable");
+    assert_eq!(
+        world.heard(publisher),
+        None,
+        "PUBREL has come, and the release is not durable"
+    );
     world.sync_disk();
-    assert!(matches!(world.heard(publisher), Some(Packet::PubComp { .. })));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubComp { .. })
+    ));
 }
 
 #[test]
@@ -181,14 +246,24 @@ fn pubrel_waits_until_it_is_durable_that_the_receiver_has_the_message() {
     let id = world.messages(receiver)[0].id;
     world.stop_disk();
     world.pubrec(receiver, id);
-    assert_eq!(world.net.total(|totals| totals.in_flight), 0, "the receiver has it");
+    assert_eq!(
+        world.net.total(|totals| totals.in_flight),
+        0,
+        "the receiver has it"
+    );
     let unreleased = |world: &World| {
         let mut window = 0;
-        world.net.shards[0].kernel.for_each_session(|session| window += session.in_flight);
+        world.net.shards[0]
+            .kernel
+            .for_each_session(|session| window += session.in_flight);
         window
     };
     world.write_disk();
-    assert_eq!(unreleased(&world), 1, "PUBREL has not left, so PUBCOMP has not come");
+    assert_eq!(
+        unreleased(&world),
+        1,
+        "PUBREL has not left, so PUBCOMP has not come"
+    );
     world.sync_disk();
     assert_eq!(unreleased(&world), 0);
 }
@@ -262,7 +337,10 @@ fn a_clean_start_is_answered_when_the_end_of_the_old_session_is_durable() {
     assert_eq!(world.heard(second), None);
     world.write_disk();
     world.sync_disk();
-    assert!(matches!(world.heard(second), Some(Packet::ConnAck { present: false, .. })));
+    assert!(matches!(
+        world.heard(second),
+        Some(Packet::ConnAck { present: false, .. })
+    ));
     let (_, written, durable) = world.net.disk.counts();
     assert_eq!(written, durable);
     world.restart_with(Loss::Power(durable), 1);
@@ -285,7 +363,10 @@ fn what_a_subscriber_acknowledged_need_not_be_written_and_comes_again_with_dup()
     world.restart_with(Loss::Power(durable), 1);
     let who = back(&mut world, "s");
     let got = world.messages(who);
-    assert_eq!((payloads(&got), got[0].dup, got[0].id), (vec!["m"], true, id));
+    assert_eq!(
+        (payloads(&got), got[0].dup, got[0].id),
+        (vec!["m"], true, id)
+    );
     world.lose(who);
     world.restart();
     let who = back(&mut world, "s");
@@ -299,8 +380,22 @@ fn a_will_is_published_once_by_the_next_process() {
     let (watcher, _) = world.connect_with(&watcher_name, &staying());
     world.subscribe(watcher, "will", QoS::AtLeastOnce);
     for delay_secs in [0, 5] {
-        let message = PublishOut { qos: QoS::AtLeastOnce, topic: "will", payload: b"gone", ..PublishOut::default() };
-        world.connect_with(&name, &Hello { will: Some(WillOut { message, delay_secs }), ..staying() });
+        let message = PublishOut {
+            qos: QoS::AtLeastOnce,
+            topic: "will",
+            payload: b"gone",
+            ..PublishOut::default()
+        };
+        world.connect_with(
+            &name,
+            &Hello {
+                will: Some(WillOut {
+                    message,
+                    delay_secs,
+                }),
+                ..staying()
+            },
+        );
         world.restart();
         let watcher = back(&mut world, &watcher_name);
         world.wait(Span::from_secs(4));
@@ -321,8 +416,16 @@ fn a_will_whose_subscriber_is_on_another_shard_survives_a_second_crash_in_betwee
     let (watcher_name, name) = (world.name_on(0, "w"), world.name_on(1, "c"));
     let (watcher, _) = world.connect_with(&watcher_name, &staying());
     world.subscribe(watcher, "will", QoS::AtLeastOnce);
-    let message = PublishOut { qos: QoS::AtLeastOnce, topic: "will", payload: b"gone", ..PublishOut::default() };
-    let will = Some(WillOut { message, delay_secs: 0 });
+    let message = PublishOut {
+        qos: QoS::AtLeastOnce,
+        topic: "will",
+        payload: b"gone",
+        ..PublishOut::default()
+    };
+    let will = Some(WillOut {
+        message,
+        delay_secs: 0,
+    });
     let (who, _) = world.connect_with(&name, &Hello { will, ..staying() });
     world.stop_disk();
     let pipe = world.pipe(who);
@@ -350,13 +453,22 @@ fn the_retained_message_after_a_restart_is_the_last_one() {
     let mut got = world.messages(who);
     got.sort_by(|a, b| a.topic.cmp(&b.topic));
     assert_eq!(payloads(&got), ["new", "new", "new"]);
-    assert_eq!(got.iter().map(|got| &*got.topic).collect::<Vec<_>>(), ["r/1", "r/2", "r/3"]);
+    assert_eq!(
+        got.iter().map(|got| &*got.topic).collect::<Vec<_>>(),
+        ["r/1", "r/2", "r/3"]
+    );
 }
 
 #[test]
 fn a_session_without_a_link_expires_over_a_restart_as_it_would_have_without() {
     let mut world = world(1);
-    let (who, _) = world.connect_with("c", &Hello { expiry_secs: 10, ..staying() });
+    let (who, _) = world.connect_with(
+        "c",
+        &Hello {
+            expiry_secs: 10,
+            ..staying()
+        },
+    );
     world.lose(who);
     world.wait(Span::from_secs(6));
     world.restart();
@@ -368,15 +480,30 @@ fn a_session_without_a_link_expires_over_a_restart_as_it_would_have_without() {
 #[test]
 fn a_session_that_has_expired_does_not_come_back_once_its_client_was_told_so() {
     let mut world = world(1);
-    let (who, _) = world.connect_with("c", &Hello { expiry_secs: 10, ..staying() });
+    let (who, _) = world.connect_with(
+        "c",
+        &Hello {
+            expiry_secs: 10,
+            ..staying()
+        },
+    );
     world.lose(who);
     world.stop_disk();
     world.wait(Span::from_secs(11));
-    let who = world.try_connect("c", &Hello { clean: false, ..Hello::default() });
+    let who = world.try_connect(
+        "c",
+        &Hello {
+            clean: false,
+            ..Hello::default()
+        },
+    );
     world.write_disk();
     assert_eq!(world.heard(who), None);
     world.sync_disk();
-    assert!(matches!(world.heard(who), Some(Packet::ConnAck { present: false, .. })));
+    assert!(matches!(
+        world.heard(who),
+        Some(Packet::ConnAck { present: false, .. })
+    ));
 }
 
 // Policies.
@@ -395,24 +522,55 @@ fn ask_with(world: &mut World, publisher: Who, topic: &str) -> (bool, bool) {
 #[test]
 fn the_safest_policy_of_all_filters_that_match_counts_and_else_the_general_one() {
     let filter = |text: &str| Filter::new(text).expect("legal");
-    let filters =
-        vec![(filter("t/+"), Safety::Written), (filter("t/sure"), Safety::Durable), (filter("t/lazy/#"), Safety::Lazy)];
-    let mut world = World::with_journal(1, Limits { safety_filters: filters.into(), ..Limits::default() });
+    let filters = vec![
+        (filter("t/+"), Safety::Written),
+        (filter("t/sure"), Safety::Durable),
+        (filter("t/lazy/#"), Safety::Lazy),
+    ];
+    let mut world = World::with_journal(
+        1,
+        Limits {
+            safety_filters: filters.into(),
+            ..Limits::default()
+        },
+    );
     let (who, _) = world.connect_with("s", &staying());
     world.subscribe(who, "#", QoS::AtLeastOnce);
     world.lose(who);
     let publisher = world.connect("p");
     world.stop_disk();
-    assert_eq!(ask_with(&mut world, publisher, "t/any"), (false, true), "written");
-    assert_eq!(ask_with(&mut world, publisher, "t/sure"), (false, false), "durable");
-    assert_eq!(ask_with(&mut world, publisher, "t/lazy/x"), (true, false), "at once");
-    assert_eq!(ask_with(&mut world, publisher, "other"), (false, false), "durable, as in general");
+    assert_eq!(
+        ask_with(&mut world, publisher, "t/any"),
+        (false, true),
+        "written"
+    );
+    assert_eq!(
+        ask_with(&mut world, publisher, "t/sure"),
+        (false, false),
+        "durable"
+    );
+    assert_eq!(
+        ask_with(&mut world, publisher, "t/lazy/x"),
+        (true, false),
+        "at once"
+    );
+    assert_eq!(
+        ask_with(&mut world, publisher, "other"),
+        (false, false),
+        "durable, as in general"
+    );
 }
 
 #[test]
 fn a_listener_has_a_policy_of_its_own() {
-    let settings = MqttSettings { safety: Some(Safety::Written), ..MqttSettings::default() };
-    let limits = Limits { journal: true, ..Limits::default() };
+    let settings = MqttSettings {
+        safety: Some(Safety::Written),
+        ..MqttSettings::default()
+    };
+    let limits = Limits {
+        journal: true,
+        ..Limits::default()
+    };
     let mut world = World::of(Net::new(2, &limits, LinksLimits::default(), settings, 7));
     for shard in 0..2 {
         let name = world.name_on(shard, "away");
@@ -435,10 +593,25 @@ fn while_the_journal_is_full_mqtt_5_is_refused_what_would_have_to_be_kept() {
         (QoS::AtLeastOnce, "t", false, ReasonCode::QuotaExceeded),
         (QoS::ExactlyOnce, "t", false, ReasonCode::QuotaExceeded),
         (QoS::AtLeastOnce, "r", true, ReasonCode::QuotaExceeded),
-        (QoS::AtLeastOnce, "nobody", false, ReasonCode::NoMatchingSubscribers),
+        (
+            QoS::AtLeastOnce,
+            "nobody",
+            false,
+            ReasonCode::NoMatchingSubscribers,
+        ),
     ] {
-        let publish = PublishOut { qos, topic, retain, payload: b"m", ..PublishOut::default() };
-        assert_eq!(world.publish_with(publisher, &publish), expected, "{topic} {qos:?}");
+        let publish = PublishOut {
+            qos,
+            topic,
+            retain,
+            payload: b"m",
+            ..PublishOut::default()
+        };
+        assert_eq!(
+            world.publish_with(publisher, &publish),
+            expected,
+            "{topic} {qos:?}"
+        );
     }
     world.net.shards[0].kernel.set_journal_full(false);
     world.publish(publisher, "t", "later", QoS::ExactlyOnce);
@@ -450,9 +623,20 @@ fn while_the_journal_is_full_mqtt_5_is_refused_what_would_have_to_be_kept() {
 fn while_the_journal_is_full_mqtt_3_is_not_read_and_goes_on_afterwards() {
     let mut world = world(1);
     away(&mut world, "away", QoS::ExactlyOnce);
-    let publisher = world.connect_with("p", &Hello { version: Version::V311, ..Hello::default() }).0;
+    let publisher = world
+        .connect_with(
+            "p",
+            &Hello {
+                version: Version::V311,
+                ..Hello::default()
+            },
+        )
+        .0;
     world.net.shards[0].kernel.set_journal_full(true);
-    for (number, qos) in [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce].into_iter().enumerate() {
+    for (number, qos) in [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce]
+        .into_iter()
+        .enumerate()
+    {
         world.send(publisher, "t", &number.to_string(), qos);
     }
     world.wait(Span::from_secs(1));
@@ -470,11 +654,21 @@ fn while_the_journal_is_full_mqtt_3_is_not_read_and_goes_on_afterwards() {
 #[test]
 fn after_a_restart_what_was_in_flight_comes_first_with_dup_under_its_old_packet_identifiers() {
     let mut world = world(1);
-    let (who, _) = world.connect_with("s", &Hello { receive_max: 3, ..staying() });
+    let (who, _) = world.connect_with(
+        "s",
+        &Hello {
+            receive_max: 3,
+            ..staying()
+        },
+    );
     world.subscribe(who, "t", QoS::ExactlyOnce);
     world.answer(who, false);
     let publisher = world.connect("p");
-    for (number, qos) in [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce].into_iter().cycle().take(6).enumerate()
+    for (number, qos) in [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce]
+        .into_iter()
+        .cycle()
+        .take(6)
+        .enumerate()
     {
         world.publish(publisher, "t", &number.to_string(), qos);
     }
@@ -484,8 +678,14 @@ fn after_a_restart_what_was_in_flight_comes_first_with_dup_under_its_old_packet_
     let who = back(&mut world, "s");
     let got = world.messages(who);
     assert_eq!(payloads(&got), ["0", "1", "2", "3", "4", "5"]);
-    assert_eq!(got.iter().map(|got| got.dup).collect::<Vec<_>>(), [true, true, true, false, false, false]);
-    assert_eq!(got[..3].iter().map(|got| got.id).collect::<Vec<_>>(), before);
+    assert_eq!(
+        got.iter().map(|got| got.dup).collect::<Vec<_>>(),
+        [true, true, true, false, false, false]
+    );
+    assert_eq!(
+        got[..3].iter().map(|got| got.id).collect::<Vec<_>>(),
+        before
+    );
     assert!(got[3..].iter().all(|got| !before.contains(&got.id)));
     assert_eq!(world.net.total(|totals| totals.in_flight), 0);
 }
@@ -510,7 +710,10 @@ fn after_a_restart_pubrel_is_repeated_and_the_message_is_not() {
     world.restart();
     let who = back(&mut world, "s");
     let end = &world.net.pipes[world.pipe(who)];
-    assert!(!end.tap.contains(&Packet::PubRel { id }), "PUBCOMP was written down by then");
+    assert!(
+        !end.tap.contains(&Packet::PubRel { id }),
+        "PUBCOMP was written down by then"
+    );
 }
 
 #[test]
@@ -521,7 +724,12 @@ fn a_qos_2_message_that_its_publisher_repeats_after_a_restart_is_routed_once() {
         away(&mut world, &away_name, QoS::ExactlyOnce);
         let (publisher, _) = world.connect_with(&publisher_name, &staying());
         world.stop_disk();
-        let publish = PublishOut { qos: QoS::ExactlyOnce, topic: "t", payload: b"m", ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::ExactlyOnce,
+            topic: "t",
+            payload: b"m",
+            ..PublishOut::default()
+        };
         world.write(publisher, &publish);
         let pipe = world.pipe(publisher);
         // The publisher's shard has it written down, and the subscriber's shard does not even know.
@@ -530,9 +738,17 @@ fn a_qos_2_message_that_its_publisher_repeats_after_a_restart_is_routed_once() {
         world.restart_with(left, 2);
         let (publisher, present) = world.connect_with(&publisher_name, &staying());
         assert!(present);
-        world.write(publisher, &PublishOut { dup: true, ..publish });
+        world.write(
+            publisher,
+            &PublishOut {
+                dup: true,
+                ..publish
+            },
+        );
         world.rest();
-        assert!(matches!(world.heard(publisher), Some(Packet::PubRec { reason, .. }) if !reason.is_error()));
+        assert!(
+            matches!(world.heard(publisher), Some(Packet::PubRec { reason, .. }) if !reason.is_error())
+        );
         let who = back(&mut world, &away_name);
         assert_eq!(world.texts(who), ["m"], "{left:?}");
     }
@@ -550,7 +766,12 @@ fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_
         }
         let (publisher, _) = world.connect_with(&publisher_name, &staying());
         world.stop_disk();
-        let publish = PublishOut { qos: QoS::ExactlyOnce, topic: "t", payload: b"m", ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::ExactlyOnce,
+            topic: "t",
+            payload: b"m",
+            ..PublishOut::default()
+        };
         world.write(publisher, &publish);
         let pipe = world.pipe(publisher);
         world.net.feed(pipe, usize::MAX);
@@ -568,7 +789,10 @@ fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_
 #[test]
 fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_written() {
     let mut world = world(1);
-    let (one, two) = (world.connect_with("one", &staying()).0, world.connect_with("two", &staying()).0);
+    let (one, two) = (
+        world.connect_with("one", &staying()).0,
+        world.connect_with("two", &staying()).0,
+    );
     for who in [one, two] {
         world.subscribe(who, "t", QoS::AtLeastOnce);
     }
@@ -578,7 +802,13 @@ fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_wr
     world.net.is_patient = true;
     world.send(publisher, "t", "m", QoS::AtLeastOnce);
     assert_eq!(world.texts(one), ["m"]);
-    world.try_connect("one", &Hello { clean: true, ..staying() });
+    world.try_connect(
+        "one",
+        &Hello {
+            clean: true,
+            ..staying()
+        },
+    );
     world.write_disk();
     // Each restart looks whether the journal contradicts itself.
     world.restart();
@@ -603,7 +833,10 @@ fn member(world: &mut World, name: &str, hello: &Hello<'_>) -> Who {
 fn what_a_member_that_does_not_persist_had_not_settled_goes_to_one_that_does_wherever_it_is() {
     for (transient, durable) in [(0, 0), (0, 1), (1, 0)] {
         let mut world = in_turns(2);
-        let names = (world.name_on(transient, "goes"), world.name_on(durable, "stays"));
+        let names = (
+            world.name_on(transient, "goes"),
+            world.name_on(durable, "stays"),
+        );
         let stays = member(&mut world, &names.1, &staying());
         world.lose(stays);
         let goes = member(&mut world, &names.0, &Hello::default());
@@ -632,7 +865,10 @@ fn a_group_of_members_that_do_not_persist_is_not_written_down() {
     let publisher = world.connect("p");
     world.stop_disk();
     world.send(publisher, "t", "m", QoS::AtLeastOnce);
-    assert!(matches!(world.heard(publisher), Some(Packet::PubAck { .. })));
+    assert!(matches!(
+        world.heard(publisher),
+        Some(Packet::PubAck { .. })
+    ));
     assert_eq!(world.net.disk.counts().0, 0);
 }
 
@@ -664,7 +900,13 @@ fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_sub
         world.lose(away);
         let publisher = world.connect("p");
         world.publish(publisher, "t", "m", QoS::ExactlyOnce);
-        world.try_connect("s", &Hello { reads: false, ..staying() });
+        world.try_connect(
+            "s",
+            &Hello {
+                reads: false,
+                ..staying()
+            },
+        );
         world.rest();
         // What is written down for this takes along what was written lazily before.
         let log = world.connect_with("log", &staying()).0;
@@ -674,7 +916,11 @@ fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_sub
         let back = back(&mut world, "s");
         let got = world.messages(back);
         assert_eq!(payloads(&got), ["m"], "{shards} shards");
-        assert_eq!(got[0].qos, QoS::AtLeastOnce, "as was granted [MQTT-3.8.4-8]");
+        assert_eq!(
+            got[0].qos,
+            QoS::AtLeastOnce,
+            "as was granted [MQTT-3.8.4-8]"
+        );
         assert_books_balance(&world);
     }
 }
@@ -713,13 +959,24 @@ fn what_a_member_had_not_settled_stays_the_groups_although_there_are_more_or_few
         world.restart_with(Loss::Process, after);
         // All but one are gone for good.
         for name in &names[1..] {
-            let (who, _) = world.connect_with(name, &Hello { reads: true, clean: true, ..Hello::default() });
+            let (who, _) = world.connect_with(
+                name,
+                &Hello {
+                    reads: true,
+                    clean: true,
+                    ..Hello::default()
+                },
+            );
             world.leave(who);
         }
         let last = member(&mut world, &names[0], &staying());
         let mut got = world.texts(last);
         got.sort();
-        assert_eq!(got, ["0", "1", "2", "3", "4", "5"], "{before} shards, then {after}");
+        assert_eq!(
+            got,
+            ["0", "1", "2", "3", "4", "5"],
+            "{before} shards, then {after}"
+        );
         assert_books_balance(&world);
     }
 }
@@ -741,7 +998,14 @@ fn what_a_member_does_not_settle_after_a_restart_goes_to_another_after_the_time_
     }
     world.restart();
     // The first is sent again, the second waits for credit.
-    let lazy = world.try_connect("lazy", &Hello { reads: false, receive_max: 1, ..staying() });
+    let lazy = world.try_connect(
+        "lazy",
+        &Hello {
+            reads: false,
+            receive_max: 1,
+            ..staying()
+        },
+    );
     let other = member(&mut world, "other", &staying());
     world.wait(Span::from_secs(29));
     assert_eq!(world.texts(other), [""; 0]);
@@ -751,11 +1015,19 @@ fn what_a_member_does_not_settle_after_a_restart_goes_to_another_after_the_time_
     // Its connection has ended; what is not its any more holds no credit.
     world.read(lazy, true);
     assert!(world.is_closed(lazy));
-    let lazy = world.try_connect("lazy", &Hello { receive_max: 1, ..staying() });
+    let lazy = world.try_connect(
+        "lazy",
+        &Hello {
+            receive_max: 1,
+            ..staying()
+        },
+    );
     let publisher = world.connect("p");
     world.publish(publisher, "t", "3", QoS::AtLeastOnce);
     assert_eq!(world.texts(lazy), ["3"]);
-    world.net.shards[0].kernel.for_each_session(|session| assert_eq!(session.in_flight, 0, "{}", session.client));
+    world.net.shards[0]
+        .kernel
+        .for_each_session(|session| assert_eq!(session.in_flight, 0, "{}", session.client));
 }
 
 #[test]
@@ -802,7 +1074,12 @@ fn entries_of_a_group_from_several_shards_come_together_in_one() {
         let name = world.name_on(shard, "p");
         let publisher = world.connect(&name);
         for number in 0..10 {
-            world.publish(publisher, "t", &format!("{shard}{number}"), QoS::AtLeastOnce);
+            world.publish(
+                publisher,
+                "t",
+                &format!("{shard}{number}"),
+                QoS::AtLeastOnce,
+            );
         }
     }
     // Twice, so that the second finds what the first has written.
@@ -811,7 +1088,9 @@ fn entries_of_a_group_from_several_shards_come_together_in_one() {
     let who = member(&mut world, &names.1, &staying());
     let mut got = world.texts(who);
     got.sort();
-    let mut expected: Vec<String> = (0..2).flat_map(|a| (0..10).map(move |b| format!("{a}{b}"))).collect();
+    let mut expected: Vec<String> = (0..2)
+        .flat_map(|a| (0..10).map(move |b| format!("{a}{b}")))
+        .collect();
     expected.sort();
     assert_eq!(got, expected);
     assert_books_balance(&world);

@@ -39,7 +39,10 @@ impl Book {
     fn note(&mut self, member: usize, answers: bool, got: Vec<Got>) {
         for got in got {
             let text = String::from_utf8(got.payload).expect("text");
-            self.seen.entry(text).or_default().push((member, answers, got.dup));
+            self.seen
+                .entry(text)
+                .or_default()
+                .push((member, answers, got.dup));
         }
     }
 
@@ -47,7 +50,10 @@ impl Book {
         for (text, seen) in &self.seen {
             let first = seen[0].0;
             if case.qos == QoS::ExactlyOnce {
-                assert!(seen.iter().all(|it| it.0 == first), "{case:?}: {text} went to two members: {seen:?}");
+                assert!(
+                    seen.iter().all(|it| it.0 == first),
+                    "{case:?}: {text} went to two members: {seen:?}"
+                );
             }
             if case.qos == QoS::AtMostOnce {
                 assert_eq!(seen.len(), 1, "{case:?}: {text}");
@@ -55,13 +61,20 @@ impl Book {
             // That it was sent is written down lazily at least once, so a restart may have forgotten it.
             let is_known = case.qos == QoS::ExactlyOnce || case.written.is_none();
             let unflagged = seen.iter().filter(|(_, _, dup)| !dup).count();
-            assert!(unflagged <= 1 || !is_known, "{case:?}: {text} came again and was not flagged: {seen:?}");
+            assert!(
+                unflagged <= 1 || !is_known,
+                "{case:?}: {text} came again and was not flagged: {seen:?}"
+            );
         }
         for text in self.kept.iter().filter(|text| !self.excused.contains(text)) {
             let seen = self.seen.get(text).map_or(&[][..], Vec::as_slice);
             // What is exactly once stays with whoever has seen it.
-            let is_done = |(_, answers, _): &(usize, bool, bool)| *answers || case.qos == QoS::ExactlyOnce;
-            assert!(seen.iter().any(is_done), "{case:?}: {text} was acknowledged and is lost: {seen:?}");
+            let is_done =
+                |(_, answers, _): &(usize, bool, bool)| *answers || case.qos == QoS::ExactlyOnce;
+            assert!(
+                seen.iter().any(is_done),
+                "{case:?}: {text} was acknowledged and is lost: {seen:?}"
+            );
         }
     }
 }
@@ -80,18 +93,38 @@ struct Run {
 impl Run {
     fn new(case: Case) -> Run {
         let group_strategy = GroupStrategy::named(case.strategy).expect("its own name");
-        let mut world = World::with_journal(case.shards, Limits { group_strategy, ..Limits::default() });
-        let names = (0..MEMBERS).map(|at| world.name_on(at % usize::from(case.shards), &format!("m{at}"))).collect();
+        let mut world = World::with_journal(
+            case.shards,
+            Limits {
+                group_strategy,
+                ..Limits::default()
+            },
+        );
+        let names = (0..MEMBERS)
+            .map(|at| world.name_on(at % usize::from(case.shards), &format!("m{at}")))
+            .collect();
         let publisher = world.connect("p");
         let answers = [!case.crashes, true, true];
-        let mut run =
-            Run { case, world, names, members: Vec::new(), answers, publisher, book: Book::default(), number: 0 };
+        let mut run = Run {
+            case,
+            world,
+            names,
+            members: Vec::new(),
+            answers,
+            publisher,
+            book: Book::default(),
+            number: 0,
+        };
         run.members = (0..MEMBERS).map(|at| run.join(at)).collect();
         run
     }
 
     fn join(&mut self, at: usize) -> Who {
-        let hello = if self.case.stay { staying() } else { Hello::default() };
+        let hello = if self.case.stay {
+            staying()
+        } else {
+            Hello::default()
+        };
         let (who, present) = self.world.connect_with(&self.names[at], &hello);
         self.world.answer(who, self.answers[at]);
         if !present {
@@ -103,7 +136,8 @@ impl Run {
     fn publish(&mut self, count: u32) {
         for _ in 0..count {
             let text = self.next();
-            self.world.publish(self.publisher, "t", &text, self.case.qos);
+            self.world
+                .publish(self.publisher, "t", &text, self.case.qos);
             self.keep(text);
         }
         self.rest();
@@ -201,7 +235,14 @@ fn whatever_the_strategy_nothing_acknowledged_is_lost_and_nothing_exactly_once_c
             for (stay, shards) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
                 for crashes in [false, true] {
                     for written in [None, Some(0), Some(1), Some(3), Some(usize::MAX)] {
-                        run(Case { strategy, qos, stay, shards, crashes, written });
+                        run(Case {
+                            strategy,
+                            qos,
+                            stay,
+                            shards,
+                            crashes,
+                            written,
+                        });
                     }
                 }
             }

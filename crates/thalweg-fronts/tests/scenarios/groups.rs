@@ -35,7 +35,10 @@ fn each_message_goes_to_one_member_and_all_members_on_all_shards_get_some() {
     for member in members {
         let got = world.texts(member);
         assert!(got.len() >= 5, "a fair share is ten, not {}", got.len());
-        all.extend(got.iter().map(|text| text.parse::<u32>().expect("a number")));
+        all.extend(
+            got.iter()
+                .map(|text| text.parse::<u32>().expect("a number")),
+        );
     }
     all.sort_unstable();
     assert_eq!(all, (0..30).collect::<Vec<_>>());
@@ -61,7 +64,10 @@ fn a_group_whose_members_are_all_away_keeps_its_messages_for_the_first_that_retu
 
 #[test]
 fn what_a_member_does_not_settle_in_time_goes_to_another() {
-    let limits = Limits { group_settle_timeout: Span::from_secs(30), ..Limits::default() };
+    let limits = Limits {
+        group_settle_timeout: Span::from_secs(30),
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
     let lazy = member(&mut world, "lazy", &staying());
     world.answer(lazy, false);
@@ -74,9 +80,17 @@ fn what_a_member_does_not_settle_in_time_goes_to_another() {
     assert_eq!(world.texts(eager), [""; 0]);
     world.wait(Span::from_secs(2));
     // First its connection has ended, as MQTT 5 §4.8.2 wants it, and it was told why.
-    assert_eq!(world.heard(lazy), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
+    assert_eq!(
+        world.heard(lazy),
+        Some(Packet::Disconnect(ReasonCode::QuotaExceeded))
+    );
     let got = world.messages(eager);
-    assert_eq!(got.iter().map(|got| (&*got.payload, got.dup)).collect::<Vec<_>>(), [(&b"m"[..], true)]);
+    assert_eq!(
+        got.iter()
+            .map(|got| (&*got.payload, got.dup))
+            .collect::<Vec<_>>(),
+        [(&b"m"[..], true)]
+    );
     let (lazy, present) = world.connect_with("lazy", &staying());
     assert!(present && late.len() == 1);
     assert_eq!(world.texts(lazy), [""; 0], "it is not its any more");
@@ -85,9 +99,15 @@ fn what_a_member_does_not_settle_in_time_goes_to_another() {
 
 #[test]
 fn credit_that_moved_messages_held_is_back_after_a_reconnect() {
-    let limits = Limits { group_settle_timeout: Span::from_secs(1), ..Limits::default() };
+    let limits = Limits {
+        group_settle_timeout: Span::from_secs(1),
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
-    let hello = Hello { receive_max: 1, ..staying() };
+    let hello = Hello {
+        receive_max: 1,
+        ..staying()
+    };
     let lazy = member(&mut world, "lazy", &hello);
     world.answer(lazy, false);
     let publisher = world.connect("p");
@@ -117,7 +137,8 @@ fn a_returning_member_gets_what_waited_for_the_group_once() {
 }
 
 #[test]
-fn what_a_lost_member_has_not_acknowledged_goes_to_another_at_least_once_and_stays_at_exactly_once() {
+fn what_a_lost_member_has_not_acknowledged_goes_to_another_at_least_once_and_stays_at_exactly_once()
+{
     let mut world = World::new(2);
     let names = (world.name_on(0, "lost"), world.name_on(1, "other"));
     let lost = member(&mut world, &names.0, &staying());
@@ -135,13 +156,22 @@ fn what_a_lost_member_has_not_acknowledged_goes_to_another_at_least_once_and_sta
 #[test]
 fn a_message_for_a_shard_whose_members_have_just_left_goes_on_to_another() {
     let mut world = World::new(3);
-    let names = (world.name_on(0, "stays"), world.name_on(1, "leaves"), world.name_on(2, "p"));
+    let names = (
+        world.name_on(0, "stays"),
+        world.name_on(1, "leaves"),
+        world.name_on(2, "p"),
+    );
     let stays = member(&mut world, &names.0, &staying());
     let leaves = member(&mut world, &names.1, &staying());
     let publisher = world.connect(&names.2);
     // Two messages, one for each shard; the second member is gone before its message arrives.
     for payload in [b"1", b"2"] {
-        let publish = PublishOut { qos: QoS::AtLeastOnce, topic: "t/1", payload, ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::AtLeastOnce,
+            topic: "t/1",
+            payload,
+            ..PublishOut::default()
+        };
         world.write(publisher, &publish);
     }
     let (from, leaving) = (world.pipe(publisher), world.pipe(leaves));
@@ -169,15 +199,31 @@ fn what_a_former_member_has_not_settled_never_goes_to_another_group() {
     world.lose(former);
     assert_eq!(world.texts(stranger), [""; 0]);
     let (former, _) = world.connect_with("former", &staying());
-    assert_eq!(world.texts(former), ["secret"], "it was sent to this session and is its own [MQTT-3.10.4-3]");
+    assert_eq!(
+        world.texts(former),
+        ["secret"],
+        "it was sent to this session and is its own [MQTT-3.10.4-3]"
+    );
 }
 
 #[test]
 fn a_message_no_member_may_receive_does_not_stop_the_others() {
-    let rules = vec![Rule::allow(Permissions::ALL, "#"), Rule::deny(Permission::Receive, "t/secret")];
-    let access = Rules::new(rules, Otherwise::Deny).expect("legal").compile("m", None);
+    let rules = vec![
+        Rule::allow(Permissions::ALL, "#"),
+        Rule::deny(Permission::Receive, "t/secret"),
+    ];
+    let access = Rules::new(rules, Otherwise::Deny)
+        .expect("legal")
+        .compile("m", None);
     let mut world = World::new(1);
-    let who = member(&mut world, "m", &Hello { access, ..staying() });
+    let who = member(
+        &mut world,
+        "m",
+        &Hello {
+            access,
+            ..staying()
+        },
+    );
     let publisher = world.connect("p");
     world.publish(publisher, "t/secret", "no", QoS::AtLeastOnce);
     world.publish(publisher, "t/open", "yes", QoS::AtLeastOnce);
@@ -187,15 +233,30 @@ fn a_message_no_member_may_receive_does_not_stop_the_others() {
     world.publish(publisher, "t/secret", "no", QoS::AtLeastOnce);
     world.publish(publisher, "t/open", "yes", QoS::AtLeastOnce);
     let rules = vec![Rule::deny(Permission::Receive, "t/secret")];
-    let access = Rules::new(rules, Otherwise::Allow).expect("legal").compile("m", None);
-    let who = member(&mut world, "m", &Hello { access, ..staying() });
+    let access = Rules::new(rules, Otherwise::Allow)
+        .expect("legal")
+        .compile("m", None);
+    let who = member(
+        &mut world,
+        "m",
+        &Hello {
+            access,
+            ..staying()
+        },
+    );
     assert_eq!(world.texts(who), ["yes"]);
-    assert_eq!(world.sum(|kernel| kernel.ledger().dropped[DropReason::AccessDenied as usize]), 2);
+    assert_eq!(
+        world.sum(|kernel| kernel.ledger().dropped[DropReason::AccessDenied as usize]),
+        2
+    );
 }
 
 #[test]
 fn messages_of_one_address_stay_with_one_member_if_the_strategy_says_so() {
-    let limits = Limits { group_strategy: GroupStrategy::HashAddress, ..Limits::default() };
+    let limits = Limits {
+        group_strategy: GroupStrategy::HashAddress,
+        ..Limits::default()
+    };
     let mut world = World::with(3, limits, LinksLimits::default());
     let members: Vec<Who> = (0..6)
         .map(|number| {
@@ -210,6 +271,13 @@ fn messages_of_one_address_stay_with_one_member_if_the_strategy_says_so() {
             world.publish(publisher, "t/1", "m", QoS::AtLeastOnce);
         }
     }
-    let counts: Vec<usize> = members.iter().map(|member| world.texts(*member).len()).collect();
-    assert_eq!(counts.iter().filter(|count| **count == 15).count(), 1, "{counts:?}");
+    let counts: Vec<usize> = members
+        .iter()
+        .map(|member| world.texts(*member).len())
+        .collect();
+    assert_eq!(
+        counts.iter().filter(|count| **count == 15).count(),
+        1,
+        "{counts:?}"
+    );
 }

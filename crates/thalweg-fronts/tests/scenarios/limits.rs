@@ -9,14 +9,28 @@ use thalweg_mqtt::{ConnectOut, PublishOut, QoS, ReasonCode, WillOut};
 
 /// Publishes "0" to "5" to a session that is away and whose queue holds three; what it gets when it is back.
 fn after_overflow(overflow: Overflow) -> Vec<String> {
-    let limits = Limits { queue_messages_max: 3, overflow, ..Limits::default() };
+    let limits = Limits {
+        queue_messages_max: 3,
+        overflow,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
     let (away, _) = world.connect_with("c", &staying());
     world.subscribe(away, "t", QoS::AtLeastOnce);
     world.lose(away);
     let publisher = world.connect("p");
-    let refused = (0..6).filter(|number| world.is_refused(publisher, "t", &number.to_string())).count();
-    assert_eq!(refused, if overflow == Overflow::DropOldest { 0 } else { 3 }, "{overflow:?}");
+    let refused = (0..6)
+        .filter(|number| world.is_refused(publisher, "t", &number.to_string()))
+        .count();
+    assert_eq!(
+        refused,
+        if overflow == Overflow::DropOldest {
+            0
+        } else {
+            3
+        },
+        "{overflow:?}"
+    );
     let dropped = world.sum(|kernel| kernel.ledger().dropped[DropReason::QueueFull as usize]);
     assert_eq!(dropped, 3, "{overflow:?}");
     let (back, _) = world.connect_with("c", &staying());
@@ -32,16 +46,32 @@ fn a_full_queue_drops_the_newest_or_the_oldest_as_configured() {
 
 #[test]
 fn a_full_queue_ends_the_link_if_configured_and_the_queue_stays() {
-    let limits = Limits { queue_messages_max: 2, overflow: Overflow::Disconnect, ..Limits::default() };
+    let limits = Limits {
+        queue_messages_max: 2,
+        overflow: Overflow::Disconnect,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
-    let hello = Hello { receive_max: 1, ..staying() };
+    let hello = Hello {
+        receive_max: 1,
+        ..staying()
+    };
     let (slow, _) = world.connect_with("c", &hello);
     world.subscribe(slow, "t", QoS::AtLeastOnce);
     world.answer(slow, false);
     let publisher = world.connect("p");
-    let refused: Vec<bool> = (0..4).map(|number| world.is_refused(publisher, "t", &number.to_string())).collect();
-    assert_eq!(refused, [false, false, false, true], "one is in flight, two wait");
-    assert_eq!(world.heard(slow), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
+    let refused: Vec<bool> = (0..4)
+        .map(|number| world.is_refused(publisher, "t", &number.to_string()))
+        .collect();
+    assert_eq!(
+        refused,
+        [false, false, false, true],
+        "one is in flight, two wait"
+    );
+    assert_eq!(
+        world.heard(slow),
+        Some(Packet::Disconnect(ReasonCode::QuotaExceeded))
+    );
     assert!(world.is_closed(slow));
     let (back, _) = world.connect_with("c", &hello);
     assert_eq!(world.texts(back), ["0", "1", "2"]);
@@ -49,7 +79,11 @@ fn a_full_queue_ends_the_link_if_configured_and_the_queue_stays() {
 
 #[test]
 fn dropping_the_oldest_makes_room_for_as_many_bytes_as_the_newcomer_has() {
-    let limits = Limits { queue_bytes_max: 4000, overflow: Overflow::DropOldest, ..Limits::default() };
+    let limits = Limits {
+        queue_bytes_max: 4000,
+        overflow: Overflow::DropOldest,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
     let (away, _) = world.connect_with("c", &staying());
     world.subscribe(away, "t", QoS::AtLeastOnce);
@@ -75,41 +109,77 @@ fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
     }
     world.lose(away);
     let publisher = world.connect("p");
-    world.net.shards[0].kernel.set_pressure(Pressure::DropWaiting);
-    let firm = PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: b"1", ..PublishOut::default() };
-    assert_eq!(world.publish_with(publisher, &firm), ReasonCode::QuotaExceeded);
-    assert_eq!(world.texts(here), [""; 0], "one of two would have to keep it, so it is refused");
-    assert_eq!(world.sum(|kernel| kernel.ledger().dropped[DropReason::Memory as usize]), 0);
+    world.net.shards[0]
+        .kernel
+        .set_pressure(Pressure::DropWaiting);
+    let firm = PublishOut {
+        qos: QoS::AtLeastOnce,
+        topic: "t",
+        payload: b"1",
+        ..PublishOut::default()
+    };
+    assert_eq!(
+        world.publish_with(publisher, &firm),
+        ReasonCode::QuotaExceeded
+    );
+    assert_eq!(
+        world.texts(here),
+        [""; 0],
+        "one of two would have to keep it, so it is refused"
+    );
+    assert_eq!(
+        world.sum(|kernel| kernel.ledger().dropped[DropReason::Memory as usize]),
+        0
+    );
     world.publish(publisher, "t", "0", QoS::AtMostOnce);
     assert_eq!(world.texts(here), ["0"], "what can leave at once does");
-    world.net.shards[0].kernel.set_pressure(Pressure::RefuseSessions);
+    world.net.shards[0]
+        .kernel
+        .set_pressure(Pressure::RefuseSessions);
     world.connect("who takes what waits");
     // Now it is sessions that take the memory.
-    let view = MemoryView { pressure: Pressure::RefuseSessions, budget: 10_000, beside_elsewhere: 2_000 };
+    let view = MemoryView {
+        pressure: Pressure::RefuseSessions,
+        budget: 10_000,
+        beside_elsewhere: 2_000,
+    };
     world.net.shards[0].kernel.set_memory(view);
     let (_, present) = world.connect_with("away", &staying());
     assert!(present, "a session that exists goes on");
     let newcomer = world.try_connect("newcomer", &Hello::default());
-    let refused = Packet::ConnAck { present: false, reason: ReasonCode::ServerBusy };
+    let refused = Packet::ConnAck {
+        present: false,
+        reason: ReasonCode::ServerBusy,
+    };
     assert_eq!(world.heard(newcomer), Some(refused));
     assert!(world.is_closed(newcomer));
 }
 
 #[test]
 fn a_publisher_over_its_rate_is_not_read_until_it_is_within_it() {
-    let limits = Limits { publish_rate: 2, ..Limits::default() };
+    let limits = Limits {
+        publish_rate: 2,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
     let subscriber = world.connect("s");
     world.subscribe(subscriber, "t", QoS::AtLeastOnce);
     let publisher = world.connect("p");
     for number in 0..6_u8 {
-        let publish =
-            PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: &[b'0' + number], ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::AtLeastOnce,
+            topic: "t",
+            payload: &[b'0' + number],
+            ..PublishOut::default()
+        };
         world.write(publisher, &publish);
     }
     world.rest();
     let first = world.texts(subscriber).len();
-    assert!((2..=3).contains(&first), "{first} at once, two per second allowed");
+    assert!(
+        (2..=3).contains(&first),
+        "{first} at once, two per second allowed"
+    );
     let mut all = first;
     for _ in 0..10 {
         world.wait(Span::from_millis(500));
@@ -122,7 +192,11 @@ fn a_publisher_over_its_rate_is_not_read_until_it_is_within_it() {
 
 #[test]
 fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
-    let outputs = LinksLimits { output_high: 200, output_max: 400, ..LinksLimits::default() };
+    let outputs = LinksLimits {
+        output_high: 200,
+        output_max: 400,
+        ..LinksLimits::default()
+    };
     let mut world = World::with(1, Limits::default(), outputs);
     let slow = world.connect("slow");
     world.subscribe(slow, "t/#", QoS::AtLeastOnce);
@@ -136,8 +210,17 @@ fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
     assert!(world.net.output_of(pipe) <= 400 + 20, "output is bounded");
     world.read(slow, true);
     let got = world.messages(slow);
-    let sure: Vec<_> = got.iter().filter(|got| got.qos == QoS::AtLeastOnce).map(|got| got.payload.clone()).collect();
-    assert_eq!(sure, (10..60).map(|number| number.to_string().into_bytes()).collect::<Vec<_>>());
+    let sure: Vec<_> = got
+        .iter()
+        .filter(|got| got.qos == QoS::AtLeastOnce)
+        .map(|got| got.payload.clone())
+        .collect();
+    assert_eq!(
+        sure,
+        (10..60)
+            .map(|number| number.to_string().into_bytes())
+            .collect::<Vec<_>>()
+    );
     let lost = world.sum(|kernel| kernel.ledger().dropped[DropReason::SlowReceiver as usize]);
     assert_eq!(lost as usize + got.len() - sure.len(), 50);
     assert!(lost > 0);
@@ -146,27 +229,54 @@ fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
 #[test]
 fn full_queues_whose_wills_fill_other_queues_do_not_exhaust_the_stack() {
     const SESSIONS: usize = 2000;
-    let limits = Limits { queue_messages_max: 1, overflow: Overflow::Disconnect, ..Limits::default() };
+    let limits = Limits {
+        queue_messages_max: 1,
+        overflow: Overflow::Disconnect,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, LinksLimits::default());
-    let message = PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: b"will", ..PublishOut::default() };
-    let will = Some(WillOut { message, delay_secs: 0 });
-    let hello = Hello { receive_max: 1, will, ..staying() };
+    let message = PublishOut {
+        qos: QoS::AtLeastOnce,
+        topic: "t",
+        payload: b"will",
+        ..PublishOut::default()
+    };
+    let will = Some(WillOut {
+        message,
+        delay_secs: 0,
+    });
+    let hello = Hello {
+        receive_max: 1,
+        will,
+        ..staying()
+    };
     for number in 0..SESSIONS {
         world.leave_alone(&format!("c{number}"), &hello, "t");
     }
     let publisher = world.net.open("p", thalweg_kernel::access::Access::ALL);
-    let connect = ConnectOut { client_id: "p", ..ConnectOut::default() };
+    let connect = ConnectOut {
+        client_id: "p",
+        ..ConnectOut::default()
+    };
     let end = &mut world.net.pipes[publisher];
-    end.machine.connect(&connect, &mut end.up).expect("short strings");
+    end.machine
+        .connect(&connect, &mut end.up)
+        .expect("short strings");
     world.net.feed(publisher, usize::MAX);
     // One in flight, one in the queue, and one too many: every session is thrown out, and each leaves a will to the
     // others.
     for id in 1..=3 {
         let end = &mut world.net.pipes[publisher];
         let publish = PublishOut { id, ..message };
-        end.machine.publish(&publish, &mut end.up).expect("connected");
+        end.machine
+            .publish(&publish, &mut end.up)
+            .expect("connected");
         world.net.feed(publisher, usize::MAX);
     }
     while world.net.tick(0) {}
-    assert_eq!(world.net.total(|totals| totals.sessions_online), 1, "only the publisher is left");
+    assert_eq!(
+        world.net.total(|totals| totals.sessions_online),
+        1,
+        "only the publisher is left"
+    );
 }

@@ -6,15 +6,26 @@ use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_fronts::{LinksLimits, LoadCounts};
 use thalweg_kernel::{GroupStrategy, Limits};
 use thalweg_mqtt::load::{ACK_PROPERTY, Report, Spelling};
-use thalweg_mqtt::{ClientSide, Info, PacketType, PublishOut, QoS, ReasonCode, ServerLimits, Version};
+use thalweg_mqtt::{
+    ClientSide, Info, PacketType, PublishOut, QoS, ReasonCode, ServerLimits, Version,
+};
 
 const SHARED: &str = "$share/g/t/#";
 
 /// One shard that takes reports in PINGREQ.
 fn world() -> World {
-    let limits = Limits { group_strategy: GroupStrategy::Adaptive, ..Limits::default() };
-    let server = ServerLimits { load_reports: true, ..ServerLimits::default() };
-    let settings = MqttSettings { limits: server, ..MqttSettings::default() };
+    let limits = Limits {
+        group_strategy: GroupStrategy::Adaptive,
+        ..Limits::default()
+    };
+    let server = ServerLimits {
+        load_reports: true,
+        ..ServerLimits::default()
+    };
+    let settings = MqttSettings {
+        limits: server,
+        ..MqttSettings::default()
+    };
     World::of(Net::new(1, &limits, LinksLimits::default(), settings, 7))
 }
 
@@ -34,13 +45,30 @@ fn say(world: &mut World, who: Who, say: impl FnOnce(&mut ClientSide, &mut Vec<u
 fn ack_with_load(world: &mut World, who: Who, packet: PacketType, id: u16, text: &str) {
     say(world, who, |machine, up| {
         let user = [(ACK_PROPERTY, text)];
-        machine.ack_with(packet, id, ReasonCode::Success, &Info { user: Some(&user), ..Info::default() }, up);
+        machine.ack_with(
+            packet,
+            id,
+            ReasonCode::Success,
+            &Info {
+                user: Some(&user),
+                ..Info::default()
+            },
+            up,
+        );
     });
 }
 
 fn members(world: &mut World, version: Version, qos: QoS) -> [Who; 2] {
     ["one", "two"].map(|name| {
-        let who = world.connect_with(name, &Hello { version, ..Hello::default() }).0;
+        let who = world
+            .connect_with(
+                name,
+                &Hello {
+                    version,
+                    ..Hello::default()
+                },
+            )
+            .0;
         world.subscribe(who, SHARED, qos);
         who
     })
@@ -52,8 +80,14 @@ fn a_report_in_a_ping_sends_messages_to_the_other_member() {
         let mut world = world();
         let members = members(&mut world, Version::V5, QoS::AtMostOnce);
         for (number, who) in members.into_iter().enumerate() {
-            let report = if number == busy { Report::new(500, 1000.0) } else { Report::new(0, 1.0) };
-            say(&mut world, who, |machine, up| assert!(machine.ping_with(&report, up)));
+            let report = if number == busy {
+                Report::new(500, 1000.0)
+            } else {
+                Report::new(0, 1.0)
+            };
+            say(&mut world, who, |machine, up| {
+                assert!(machine.ping_with(&report, up))
+            });
         }
         assert_eq!(counts(&world), (2, 0));
         let publisher = world.connect("p");
@@ -70,13 +104,26 @@ fn a_report_published_by_an_old_client_does_the_same_at_every_qos() {
             let mut world = world();
             let members = members(&mut world, version, QoS::AtMostOnce);
             for (number, who) in members.into_iter().enumerate() {
-                let report = if number == busy { Report::new(500, 1000.0) } else { Report::new(0, 1.0) };
+                let report = if number == busy {
+                    Report::new(500, 1000.0)
+                } else {
+                    Report::new(0, 1.0)
+                };
                 let payload = report.json(Spelling::Figure);
-                let publish = PublishOut { qos, topic: "$load/report", payload: &payload, ..PublishOut::default() };
+                let publish = PublishOut {
+                    qos,
+                    topic: "$load/report",
+                    payload: &payload,
+                    ..PublishOut::default()
+                };
                 assert_eq!(world.publish_with(who, &publish), ReasonCode::Success);
             }
             assert_eq!(counts(&world), (2, 0));
-            assert_eq!(world.sum(|kernel| kernel.ledger().received), 0, "it was no message");
+            assert_eq!(
+                world.sum(|kernel| kernel.ledger().received),
+                0,
+                "it was no message"
+            );
             let publisher = world.connect("p");
             world.publish(publisher, "t/1", "m", QoS::AtMostOnce);
             assert_eq!(world.texts(members[busy]), [""; 0], "{version:?}");
@@ -87,13 +134,21 @@ fn a_report_published_by_an_old_client_does_the_same_at_every_qos() {
 
 #[test]
 fn a_report_on_an_acknowledgement_counts_and_settles_as_ever() {
-    for (qos, packet) in [(QoS::AtLeastOnce, PacketType::PubAck), (QoS::ExactlyOnce, PacketType::PubRec)] {
+    for (qos, packet) in [
+        (QoS::AtLeastOnce, PacketType::PubAck),
+        (QoS::ExactlyOnce, PacketType::PubRec),
+    ] {
         let mut world = world();
         let who = world.connect("one");
         world.subscribe(who, SHARED, qos);
         world.answer(who, false);
         let publisher = world.connect("p");
-        for (text, wanted) in [("3;25.0", (1, 0)), ("3;NaN", (1, 1)), ("", (1, 2)), ("0;0", (2, 2))] {
+        for (text, wanted) in [
+            ("3;25.0", (1, 0)),
+            ("3;NaN", (1, 1)),
+            ("", (1, 2)),
+            ("0;0", (2, 2)),
+        ] {
             world.publish(publisher, "t/1", text, qos);
             let got = world.messages(who);
             assert_eq!(got.len(), 1, "{text:?}");
@@ -146,7 +201,9 @@ fn two_megabytes_of_report_are_passed_over_while_they_come() {
         up.resize(up.len() + 2_000_000, b'{');
     });
     assert_eq!(counts(&world), (0, 1));
-    say(&mut world, who, |machine, up| assert!(machine.ping_with(&Report::new(1, 1.0), up)));
+    say(&mut world, who, |machine, up| {
+        assert!(machine.ping_with(&Report::new(1, 1.0), up))
+    });
     assert_eq!(counts(&world), (1, 1));
     assert!(!world.is_closed(who));
 }

@@ -9,7 +9,13 @@ use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS, ReasonCode};
 
 fn long_queue(limits: Limits) -> (World, Who) {
-    let mut world = World::with_journal(2, Limits { queue_memory_bytes_max: 500, ..limits });
+    let mut world = World::with_journal(
+        2,
+        Limits {
+            queue_memory_bytes_max: 500,
+            ..limits
+        },
+    );
     away(&mut world, "s", QoS::ExactlyOnce);
     let publisher = world.connect("p");
     (world, publisher)
@@ -20,7 +26,16 @@ fn what_waits_on_disk_comes_in_order_whatever_its_qos() {
     let (mut world, publisher) = long_queue(Limits::default());
     let expected: Vec<String> = (0..700).map(|number| number.to_string()).collect();
     for (number, text) in expected.iter().enumerate() {
-        world.publish(publisher, "t", text, if number % 3 == 0 { QoS::ExactlyOnce } else { QoS::AtLeastOnce });
+        world.publish(
+            publisher,
+            "t",
+            text,
+            if number % 3 == 0 {
+                QoS::ExactlyOnce
+            } else {
+                QoS::AtLeastOnce
+            },
+        );
     }
     let held = world.sum(|kernel| kernel.bytes_held() as u64);
     assert!(held < 100_000, "{held} bytes are in memory");
@@ -51,12 +66,27 @@ fn what_waits_on_disk_is_found_again_by_the_next_process() {
 
 #[test]
 fn a_full_queue_on_disk_drops_the_oldest_or_the_newest_as_configured() {
-    for (overflow, expected) in
-        [(Overflow::DropOldest, ["4", "5", "6", "7", "8"]), (Overflow::DropNewest, ["0", "1", "2", "3", "4"])]
-    {
-        let (mut world, publisher) = long_queue(Limits { queue_messages_max: 5, overflow, ..Limits::default() });
-        let refused = (0..9).filter(|number| world.is_refused(publisher, "t", &number.to_string())).count();
-        assert_eq!(refused, if overflow == Overflow::DropOldest { 0 } else { 4 }, "{overflow:?}");
+    for (overflow, expected) in [
+        (Overflow::DropOldest, ["4", "5", "6", "7", "8"]),
+        (Overflow::DropNewest, ["0", "1", "2", "3", "4"]),
+    ] {
+        let (mut world, publisher) = long_queue(Limits {
+            queue_messages_max: 5,
+            overflow,
+            ..Limits::default()
+        });
+        let refused = (0..9)
+            .filter(|number| world.is_refused(publisher, "t", &number.to_string()))
+            .count();
+        assert_eq!(
+            refused,
+            if overflow == Overflow::DropOldest {
+                0
+            } else {
+                4
+            },
+            "{overflow:?}"
+        );
         assert_eq!(dropped(&world, DropReason::QueueFull), 4);
         world.restart();
         let who = back(&mut world, "s");
@@ -67,26 +97,55 @@ fn a_full_queue_on_disk_drops_the_oldest_or_the_newest_as_configured() {
 
 #[test]
 fn a_full_queue_on_disk_ends_the_link_if_configured_and_the_queue_stays() {
-    let limits = Limits { queue_messages_max: 5, overflow: Overflow::Disconnect, ..Limits::default() };
-    let mut world = World::with_journal(1, Limits { queue_memory_bytes_max: 300, ..limits });
-    let (who, _) = world.connect_with("s", &Hello { receive_max: 1, ..staying() });
+    let limits = Limits {
+        queue_messages_max: 5,
+        overflow: Overflow::Disconnect,
+        ..Limits::default()
+    };
+    let mut world = World::with_journal(
+        1,
+        Limits {
+            queue_memory_bytes_max: 300,
+            ..limits
+        },
+    );
+    let (who, _) = world.connect_with(
+        "s",
+        &Hello {
+            receive_max: 1,
+            ..staying()
+        },
+    );
     world.subscribe(who, "t", QoS::AtLeastOnce);
     world.answer(who, false);
     let publisher = world.connect("p");
-    let refused = (0..7).filter(|number| world.is_refused(publisher, "t", &number.to_string())).count();
+    let refused = (0..7)
+        .filter(|number| world.is_refused(publisher, "t", &number.to_string()))
+        .count();
     assert_eq!(refused, 1, "one is in flight, five wait");
-    assert_eq!(world.heard(who), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
+    assert_eq!(
+        world.heard(who),
+        Some(Packet::Disconnect(ReasonCode::QuotaExceeded))
+    );
     assert!(world.is_closed(who));
     world.restart();
     let who = back(&mut world, "s");
     assert_eq!(world.texts(who), ["0", "1", "2", "3", "4", "5"]);
-    assert_eq!(dropped(&world, DropReason::QueueFull), 0, "counted by the process before");
+    assert_eq!(
+        dropped(&world, DropReason::QueueFull),
+        0,
+        "counted by the process before"
+    );
     assert_books_balance(&world);
 }
 
 #[test]
 fn a_queue_that_is_being_fetched_stays_within_its_bound() {
-    let limits = Limits { queue_messages_max: 5, overflow: Overflow::DropOldest, ..Limits::default() };
+    let limits = Limits {
+        queue_messages_max: 5,
+        overflow: Overflow::DropOldest,
+        ..Limits::default()
+    };
     let (mut world, publisher) = long_queue(limits);
     for number in 0..5 {
         world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
@@ -130,7 +189,10 @@ fn what_expires_on_disk_is_not_delivered_and_is_counted() {
     }
     world.wait(Span::from_secs(6));
     let who = back(&mut world, "s");
-    let odd: Vec<String> = (0..20).filter(|number| number % 2 == 1).map(|number| number.to_string()).collect();
+    let odd: Vec<String> = (0..20)
+        .filter(|number| number % 2 == 1)
+        .map(|number| number.to_string())
+        .collect();
     assert_eq!(world.texts(who), odd);
     assert_eq!(world.sum(|kernel| kernel.ledger().expired), 10);
     assert_books_balance(&world);
@@ -145,14 +207,23 @@ fn a_session_may_end_while_its_messages_are_being_fetched() {
     world.stop_disk();
     // Some come from memory, the others are asked for.
     let first = world.try_connect("s", &staying());
-    let second = world.try_connect("s", &Hello { clean: true, ..staying() });
+    let second = world.try_connect(
+        "s",
+        &Hello {
+            clean: true,
+            ..staying()
+        },
+    );
     let home = world.net.home_of("s");
     while world.net.fetch(home) {}
     world.net.is_disk_manual = false;
     world.rest();
     assert!(world.is_closed(first));
     assert_eq!(world.texts(second), [""; 0]);
-    assert!(matches!(world.heard(second), Some(Packet::ConnAck { present: false, .. })));
+    assert!(matches!(
+        world.heard(second),
+        Some(Packet::ConnAck { present: false, .. })
+    ));
     assert_eq!(world.net.total(|totals| totals.waiting), 0);
     assert_eq!(world.sum(|kernel| kernel.bytes_held() as u64), 0);
     assert_books_balance(&world);
@@ -175,24 +246,42 @@ fn a_message_that_cannot_be_read_back_costs_itself_and_no_other() {
     world.net.unreadable = None;
     world.restart();
     let who = back(&mut world, "s");
-    assert_eq!(world.texts(who), [""; 0], "it was taken off the books for good");
+    assert_eq!(
+        world.texts(who),
+        [""; 0],
+        "it was taken off the books for good"
+    );
 }
 
 #[test]
 fn a_qos_0_message_that_waited_is_sent_at_most_once_although_the_process_ends() {
-    let limits = Limits { queue_at_most_once_offline: true, ..Limits::default() };
+    let limits = Limits {
+        queue_at_most_once_offline: true,
+        ..Limits::default()
+    };
     let (mut world, publisher) = long_queue(limits);
     world.publish(publisher, "t", "1", QoS::AtLeastOnce);
     world.publish(publisher, "t", "2", QoS::AtLeastOnce);
     world.publish(publisher, "t", "n", QoS::AtMostOnce);
-    let who = world.try_connect("s", &Hello { receive_max: 1, reads: false, ..staying() });
+    let who = world.try_connect(
+        "s",
+        &Hello {
+            receive_max: 1,
+            reads: false,
+            ..staying()
+        },
+    );
     world.answer(who, false);
     world.read(who, true);
     let got = world.messages(who);
     assert_eq!(payloads(&got), ["1"]);
     world.stop_disk();
     world.puback(who, got[0].id);
-    assert_eq!(world.texts(who), ["2"], "that the other one does not wait any more is not written down");
+    assert_eq!(
+        world.texts(who),
+        ["2"],
+        "that the other one does not wait any more is not written down"
+    );
     world.restart();
     let who = back(&mut world, "s");
     assert_eq!(world.texts(who), ["1", "2", "n"]);

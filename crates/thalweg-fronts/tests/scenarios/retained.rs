@@ -9,17 +9,43 @@ use thalweg_mqtt::{PublishOut, QoS, RetainHandling, SubscribeOptions};
 #[test]
 fn thousands_of_last_values_reach_a_slow_subscriber_one_page_after_the_other() {
     const COUNT: usize = 1500;
-    let outputs = LinksLimits { output_high: 2000, output_max: 4000, ..LinksLimits::default() };
-    for (shards, qos) in [(1, QoS::AtMostOnce), (3, QoS::AtMostOnce), (3, QoS::AtLeastOnce)] {
+    let outputs = LinksLimits {
+        output_high: 2000,
+        output_max: 4000,
+        ..LinksLimits::default()
+    };
+    for (shards, qos) in [
+        (1, QoS::AtMostOnce),
+        (3, QoS::AtMostOnce),
+        (3, QoS::AtLeastOnce),
+    ] {
         let mut world = World::with(shards, Limits::default(), outputs);
         let publisher = world.connect("p");
         for number in 0..COUNT {
             let topic = format!("r/{}/{number}", number % 7);
-            let publish = PublishOut { retain: true, topic: &topic, payload: b"value", ..PublishOut::default() };
+            let publish = PublishOut {
+                retain: true,
+                topic: &topic,
+                payload: b"value",
+                ..PublishOut::default()
+            };
             world.publish_with(publisher, &PublishOut { qos, ..publish });
         }
-        let (slow, _) = world.connect_with("slow", &Hello { receive_max: 3, ..Hello::default() });
-        let asked = world.ask(slow, "r/#", SubscribeOptions { qos, ..SubscribeOptions::default() });
+        let (slow, _) = world.connect_with(
+            "slow",
+            &Hello {
+                receive_max: 3,
+                ..Hello::default()
+            },
+        );
+        let asked = world.ask(
+            slow,
+            "r/#",
+            SubscribeOptions {
+                qos,
+                ..SubscribeOptions::default()
+            },
+        );
         world.read(slow, false);
         let waiting = world.sum(|kernel| kernel.bytes_held() as u64);
         // It reads a little at a time; what does not fit its output stays where it is.
@@ -30,13 +56,22 @@ fn thousands_of_last_values_reach_a_slow_subscriber_one_page_after_the_other() {
             world.net.pipes[pipe].stalled = true;
             world.rest();
             let held = world.sum(|kernel| kernel.bytes_held() as u64);
-            assert!(held <= waiting + 4000, "last values are not copied into the subscriber's queue");
+            assert!(
+                held <= waiting + 4000,
+                "last values are not copied into the subscriber's queue"
+            );
         }
         world.read(slow, true);
-        assert!(matches!(world.heard(slow), Some(crate::net::Packet::SubAck { id, .. }) if id == asked));
+        assert!(
+            matches!(world.heard(slow), Some(crate::net::Packet::SubAck { id, .. }) if id == asked)
+        );
         let got = world.messages(slow);
         let topics: BTreeSet<&str> = got.iter().map(|got| got.topic.as_str()).collect();
-        assert_eq!((got.len(), topics.len()), (COUNT, COUNT), "{shards} shards, {qos:?}");
+        assert_eq!(
+            (got.len(), topics.len()),
+            (COUNT, COUNT),
+            "{shards} shards, {qos:?}"
+        );
         assert!(got.iter().all(|got| got.retain));
     }
 }
@@ -64,7 +99,10 @@ fn retain_handling_says_when_last_values_are_wanted() {
     world.retain(publisher, "a", "1");
     let subscriber = world.connect("s");
     let mut ask = |handling, expected: &[&str]| {
-        let options = SubscribeOptions { retain_handling: handling, ..SubscribeOptions::default() };
+        let options = SubscribeOptions {
+            retain_handling: handling,
+            ..SubscribeOptions::default()
+        };
         world.subscribe_with(subscriber, "a", options);
         assert_eq!(world.texts(subscriber), expected, "{handling:?}");
     };
@@ -72,7 +110,10 @@ fn retain_handling_says_when_last_values_are_wanted() {
     ask(RetainHandling::SendIfNew, &[]);
     ask(RetainHandling::Send, &["1"]);
     world.unsubscribe(subscriber, "a");
-    let options = SubscribeOptions { retain_handling: RetainHandling::SendIfNew, ..SubscribeOptions::default() };
+    let options = SubscribeOptions {
+        retain_handling: RetainHandling::SendIfNew,
+        ..SubscribeOptions::default()
+    };
     world.subscribe_with(subscriber, "a", options);
     assert_eq!(world.texts(subscriber), ["1"]);
 }

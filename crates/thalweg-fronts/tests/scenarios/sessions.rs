@@ -13,7 +13,10 @@ fn a_second_connection_takes_the_session_over_and_the_first_is_told() {
     world.subscribe(first, "t", QoS::AtLeastOnce);
     let (second, present) = world.connect_with("c", &staying());
     assert!(present, "the session goes on");
-    assert_eq!(world.heard(first), Some(Packet::Disconnect(ReasonCode::SessionTakenOver)));
+    assert_eq!(
+        world.heard(first),
+        Some(Packet::Disconnect(ReasonCode::SessionTakenOver))
+    );
     assert!(world.is_closed(first));
     let publisher = world.connect("p");
     world.publish(publisher, "t", "m", QoS::AtLeastOnce);
@@ -42,7 +45,11 @@ fn what_waited_for_an_offline_session_arrives_in_order_after_what_was_in_flight(
 #[test]
 fn a_session_ends_when_it_has_been_away_for_its_expiry() {
     let mut world = World::new(1);
-    let hello = Hello { clean: false, expiry_secs: 10, ..Hello::default() };
+    let hello = Hello {
+        clean: false,
+        expiry_secs: 10,
+        ..Hello::default()
+    };
     let (first, _) = world.connect_with("c", &hello);
     world.lose(first);
     world.wait(Span::from_secs(9));
@@ -63,12 +70,22 @@ fn a_receiver_that_allows_fewer_than_before_gets_its_repeats_one_by_one() {
     world.answer(receiver, false);
     let publisher = world.connect("p");
     for number in 0..5 {
-        let qos = if number % 2 == 0 { QoS::AtLeastOnce } else { QoS::ExactlyOnce };
+        let qos = if number % 2 == 0 {
+            QoS::AtLeastOnce
+        } else {
+            QoS::ExactlyOnce
+        };
         world.publish(publisher, "t", &number.to_string(), qos);
     }
     world.lose(receiver);
     // ClientSide reports a fault if more than one comes before it has answered. [MQTT-3.3.4-9]
-    let (receiver, _) = world.connect_with("c", &Hello { receive_max: 1, ..staying() });
+    let (receiver, _) = world.connect_with(
+        "c",
+        &Hello {
+            receive_max: 1,
+            ..staying()
+        },
+    );
     assert_eq!(world.texts(receiver), ["0", "1", "2", "3", "4"]);
     assert_eq!(world.net.total(|totals| totals.in_flight), 0);
 }

@@ -26,11 +26,17 @@ fn suback_comes_only_when_publishers_on_every_shard_reach_the_subscriber() {
     world.net.carry(0, 2);
     world.net.carry(2, 0);
     world.net.flush(pipe, usize::MAX);
-    assert!(world.net.pipes[pipe].inbox.is_empty(), "shard 1 does not know yet");
+    assert!(
+        world.net.pipes[pipe].inbox.is_empty(),
+        "shard 1 does not know yet"
+    );
     world.net.carry(0, 1);
     world.net.carry(1, 0);
     world.net.flush(pipe, usize::MAX);
-    assert!(matches!(world.net.pipes[pipe].inbox[0], Packet::SubAck { .. }));
+    assert!(matches!(
+        world.net.pipes[pipe].inbox[0],
+        Packet::SubAck { .. }
+    ));
     world.publish(publisher, "t", "m", QoS::AtLeastOnce);
     assert_eq!(world.texts(subscriber), ["m"]);
 }
@@ -45,7 +51,10 @@ fn the_second_subscriber_of_a_filter_waits_for_the_other_shards_too() {
         let pipe = world.pipe(who);
         world.net.feed(pipe, usize::MAX);
         world.net.flush(pipe, usize::MAX);
-        assert!(world.net.pipes[pipe].inbox.is_empty(), "shard 1 knows nothing yet");
+        assert!(
+            world.net.pipes[pipe].inbox.is_empty(),
+            "shard 1 knows nothing yet"
+        );
     }
     world.rest();
     for who in [first, second] {
@@ -57,7 +66,14 @@ fn the_second_subscriber_of_a_filter_waits_for_the_other_shards_too() {
 fn no_local_leaves_out_what_the_subscriber_publishes_itself() {
     let mut world = World::new(1);
     let (own, other) = (world.connect("own"), world.connect("other"));
-    world.subscribe_with(own, "t", SubscribeOptions { no_local: true, ..AT_LEAST_ONCE });
+    world.subscribe_with(
+        own,
+        "t",
+        SubscribeOptions {
+            no_local: true,
+            ..AT_LEAST_ONCE
+        },
+    );
     world.publish(own, "t", "own", QoS::AtLeastOnce);
     world.publish(other, "t", "other", QoS::AtLeastOnce);
     assert_eq!(world.texts(own), ["other"]);
@@ -74,7 +90,14 @@ fn retain_as_published_keeps_the_flag_and_its_absence_clears_it() {
     let names = (world.name_on(0, "plain"), world.name_on(1, "flagged"));
     let (plain, flagged) = (world.connect(&names.0), world.connect(&names.1));
     world.subscribe(plain, "t", QoS::AtLeastOnce);
-    world.subscribe_with(flagged, "t", SubscribeOptions { retain_as_published: true, ..AT_LEAST_ONCE });
+    world.subscribe_with(
+        flagged,
+        "t",
+        SubscribeOptions {
+            retain_as_published: true,
+            ..AT_LEAST_ONCE
+        },
+    );
     let publisher = world.connect("p");
     world.retain(publisher, "t", "m");
     world.publish(publisher, "t", "n", QoS::AtLeastOnce);
@@ -98,21 +121,43 @@ fn overlapping_subscriptions_bring_one_copy_at_the_highest_qos() {
 
 #[test]
 fn what_waited_at_qos_0_for_an_offline_session_is_not_overtaken() {
-    let limits = Limits { queue_at_most_once_offline: true, ..Limits::default() };
-    let outputs = LinksLimits { output_high: 30, output_max: 60, ..LinksLimits::default() };
+    let limits = Limits {
+        queue_at_most_once_offline: true,
+        ..Limits::default()
+    };
+    let outputs = LinksLimits {
+        output_high: 30,
+        output_max: 60,
+        ..LinksLimits::default()
+    };
     let mut world = World::with(1, limits, outputs);
     let (client, _) = world.connect_with("c", &staying());
     world.subscribe(client, "t", QoS::AtMostOnce);
     world.lose(client);
     let publisher = world.connect("p");
     for number in 0..6 {
-        world.publish(publisher, "t", &format!("{number}{}", "x".repeat(20)), QoS::AtMostOnce);
+        world.publish(
+            publisher,
+            "t",
+            &format!("{number}{}", "x".repeat(20)),
+            QoS::AtMostOnce,
+        );
     }
     // It comes back and does not read: only some of what waits fits its output.
-    let client = world.try_connect("c", &Hello { reads: false, ..staying() });
+    let client = world.try_connect(
+        "c",
+        &Hello {
+            reads: false,
+            ..staying()
+        },
+    );
     world.publish(publisher, "t", "9", QoS::AtMostOnce);
     world.read(client, true);
-    let first: Vec<u8> = world.messages(client).iter().map(|got| got.payload[0]).collect();
+    let first: Vec<u8> = world
+        .messages(client)
+        .iter()
+        .map(|got| got.payload[0])
+        .collect();
     assert_eq!(first, *b"0123459");
 }
 
@@ -124,12 +169,21 @@ fn an_expired_message_is_not_delivered_and_the_rest_of_its_life_is_told() {
     world.lose(client);
     let publisher = world.connect("p");
     for (topic, expiry_secs) in [("t", Some(5)), ("t", Some(60))] {
-        let publish = PublishOut { qos: QoS::AtLeastOnce, topic, expiry_secs, ..PublishOut::default() };
+        let publish = PublishOut {
+            qos: QoS::AtLeastOnce,
+            topic,
+            expiry_secs,
+            ..PublishOut::default()
+        };
         world.publish_with(publisher, &publish);
     }
     world.wait(thalweg_model::Span::from_secs(20));
     let (client, _) = world.connect_with("c", &staying());
-    let left: Vec<_> = world.messages(client).iter().map(|got| got.expiry_secs).collect();
+    let left: Vec<_> = world
+        .messages(client)
+        .iter()
+        .map(|got| got.expiry_secs)
+        .collect();
     assert_eq!(left, [Some(40)]); // [MQTT-3.3.2-6]
     assert_eq!(world.sum(|kernel| kernel.ledger().expired), 1);
 }

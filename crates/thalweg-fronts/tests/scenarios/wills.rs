@@ -5,8 +5,19 @@ use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS, WillOut};
 
 fn with_will(delay_secs: u32) -> Hello<'static> {
-    let message = PublishOut { qos: QoS::AtLeastOnce, topic: "will", payload: b"gone", ..PublishOut::default() };
-    Hello { will: Some(WillOut { message, delay_secs }), ..staying() }
+    let message = PublishOut {
+        qos: QoS::AtLeastOnce,
+        topic: "will",
+        payload: b"gone",
+        ..PublishOut::default()
+    };
+    Hello {
+        will: Some(WillOut {
+            message,
+            delay_secs,
+        }),
+        ..staying()
+    }
 }
 
 #[test]
@@ -43,7 +54,13 @@ fn the_end_of_the_session_does_not_wait_for_the_will_delay() {
     let mut world = World::new(2);
     let watcher = world.connect("watcher");
     world.subscribe(watcher, "will", QoS::AtLeastOnce);
-    let (client, _) = world.connect_with("c", &Hello { expiry_secs: 5, ..with_will(1000) });
+    let (client, _) = world.connect_with(
+        "c",
+        &Hello {
+            expiry_secs: 5,
+            ..with_will(1000)
+        },
+    );
     world.lose(client);
     world.wait(Span::from_secs(6));
     assert_eq!(world.texts(watcher), ["gone"]);

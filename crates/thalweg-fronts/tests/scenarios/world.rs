@@ -9,8 +9,8 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits};
 use thalweg_model::Span;
 use thalweg_mqtt::{
-    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut, UnsubscribeOut, Version,
-    WillOut,
+    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut,
+    UnsubscribeOut, Version, WillOut,
 };
 
 /// A client that is there.
@@ -42,13 +42,25 @@ pub struct Hello<'a> {
 impl Default for Hello<'_> {
     fn default() -> Self {
         let (version, access) = (Version::V5, Access::ALL);
-        Hello { version, clean: true, expiry_secs: 0, receive_max: u16::MAX, will: None, access, reads: true }
+        Hello {
+            version,
+            clean: true,
+            expiry_secs: 0,
+            receive_max: u16::MAX,
+            will: None,
+            access,
+            reads: true,
+        }
     }
 }
 
 /// A session that stays for an hour and is found again.
 pub fn staying() -> Hello<'static> {
-    Hello { clean: false, expiry_secs: 3600, ..Hello::default() }
+    Hello {
+        clean: false,
+        expiry_secs: 3600,
+        ..Hello::default()
+    }
 }
 
 pub struct World {
@@ -62,16 +74,32 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits, outputs: LinksLimits) -> Self {
-        World::of(Net::new(shards, &limits, outputs, MqttSettings::default(), 7))
+        World::of(Net::new(
+            shards,
+            &limits,
+            outputs,
+            MqttSettings::default(),
+            7,
+        ))
     }
 
     pub fn of(net: Net) -> Self {
-        World { net, puppets: Vec::new() }
+        World {
+            net,
+            puppets: Vec::new(),
+        }
     }
 
     /// With a journal that is written and synced whenever everything comes to rest.
     pub fn with_journal(shards: u16, limits: Limits) -> Self {
-        World::with(shards, Limits { journal: true, ..limits }, LinksLimits::default())
+        World::with(
+            shards,
+            Limits {
+                journal: true,
+                ..limits
+            },
+            LinksLimits::default(),
+        )
     }
 
     /// From now on the disk does nothing by itself.
@@ -112,20 +140,36 @@ impl World {
 
     /// Publishes and does not wait for the answer.
     pub fn send(&mut self, who: Who, topic: &str, payload: &str, qos: QoS) {
-        self.write(who, &PublishOut { qos, topic, payload: payload.as_bytes(), ..PublishOut::default() });
+        self.write(
+            who,
+            &PublishOut {
+                qos,
+                topic,
+                payload: payload.as_bytes(),
+                ..PublishOut::default()
+            },
+        );
         self.rest();
     }
 
     /// A name whose home is that shard.
     pub fn name_on(&self, shard: usize, prefix: &str) -> String {
         let mut names = (0..).map(|number| format!("{prefix}-{number}"));
-        names.find(|name| self.net.home_of(name) == shard).expect("some name has that home")
+        names
+            .find(|name| self.net.home_of(name) == shard)
+            .expect("some name has that home")
     }
 
     /// Comes in; what the server said to CONNECT can be [`heard`](World::heard).
     pub fn try_connect(&mut self, name: &str, hello: &Hello<'_>) -> Who {
         let pipe = self.open(name, hello);
-        self.puppets.push(Puppet { pipe, answers: true, got: Vec::new(), said: VecDeque::new(), id_last: 0 });
+        self.puppets.push(Puppet {
+            pipe,
+            answers: true,
+            got: Vec::new(),
+            said: VecDeque::new(),
+            id_last: 0,
+        });
         self.rest();
         Who(self.puppets.len() - 1)
     }
@@ -144,7 +188,9 @@ impl World {
         };
         let end = &mut self.net.pipes[pipe];
         end.stalled = !hello.reads;
-        end.machine.connect(&connect, &mut end.up).expect("short strings");
+        end.machine
+            .connect(&connect, &mut end.up)
+            .expect("short strings");
         pipe
     }
 
@@ -152,10 +198,19 @@ impl World {
     pub fn leave_alone(&mut self, name: &str, hello: &Hello<'_>, filter: &str) {
         let pipe = self.open(name, hello);
         self.net.feed(pipe, usize::MAX);
-        let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
-        let subscribe = SubscribeOut { id: 1, filters: &[(filter, options)], ..SubscribeOut::default() };
+        let options = SubscribeOptions {
+            qos: QoS::AtLeastOnce,
+            ..SubscribeOptions::default()
+        };
+        let subscribe = SubscribeOut {
+            id: 1,
+            filters: &[(filter, options)],
+            ..SubscribeOut::default()
+        };
         let end = &mut self.net.pipes[pipe];
-        end.machine.subscribe(&subscribe, &mut end.up).expect("connected");
+        end.machine
+            .subscribe(&subscribe, &mut end.up)
+            .expect("connected");
         self.net.feed(pipe, usize::MAX);
     }
 
@@ -163,7 +218,10 @@ impl World {
     pub fn connect_with(&mut self, name: &str, hello: &Hello<'_>) -> (Who, bool) {
         let who = self.try_connect(name, hello);
         match self.heard(who) {
-            Some(Packet::ConnAck { present, reason: ReasonCode::Success }) => (who, present),
+            Some(Packet::ConnAck {
+                present,
+                reason: ReasonCode::Success,
+            }) => (who, present),
             other => panic!("{name}: {other:?} instead of CONNACK"),
         }
     }
@@ -183,7 +241,11 @@ impl World {
     /// Says good-bye.
     pub fn leave(&mut self, who: Who) {
         let end = &mut self.net.pipes[self.puppets[who.0].pipe];
-        end.machine.disconnect(ReasonCode::Success, &DisconnectProps::default(), &mut end.up);
+        end.machine.disconnect(
+            ReasonCode::Success,
+            &DisconnectProps::default(),
+            &mut end.up,
+        );
         self.rest();
     }
 
@@ -211,13 +273,24 @@ impl World {
         puppet.id_last += 1;
         let id = puppet.id_last;
         let end = &mut self.net.pipes[puppet.pipe];
-        let subscribe = SubscribeOut { id, filters: &[(filter, options)], ..SubscribeOut::default() };
-        end.machine.subscribe(&subscribe, &mut end.up).expect("connected");
+        let subscribe = SubscribeOut {
+            id,
+            filters: &[(filter, options)],
+            ..SubscribeOut::default()
+        };
+        end.machine
+            .subscribe(&subscribe, &mut end.up)
+            .expect("connected");
         id
     }
 
     /// Subscribes; what the server says to it.
-    pub fn subscribe_with(&mut self, who: Who, filter: &str, options: SubscribeOptions) -> ReasonCode {
+    pub fn subscribe_with(
+        &mut self,
+        who: Who,
+        filter: &str,
+        options: SubscribeOptions,
+    ) -> ReasonCode {
         let asked = self.ask(who, filter, options);
         self.rest();
         match self.heard(who) {
@@ -227,7 +300,14 @@ impl World {
     }
 
     pub fn subscribe(&mut self, who: Who, filter: &str, qos: QoS) {
-        let code = self.subscribe_with(who, filter, SubscribeOptions { qos, ..SubscribeOptions::default() });
+        let code = self.subscribe_with(
+            who,
+            filter,
+            SubscribeOptions {
+                qos,
+                ..SubscribeOptions::default()
+            },
+        );
         assert!(!code.is_error(), "{filter} was refused: {code:?}");
     }
 
@@ -235,16 +315,25 @@ impl World {
     pub fn ask_to_end(&mut self, who: Who, filter: &str) {
         let puppet = &mut self.puppets[who.0];
         puppet.id_last += 1;
-        let unsubscribe = UnsubscribeOut { id: puppet.id_last, filters: &[filter], ..UnsubscribeOut::default() };
+        let unsubscribe = UnsubscribeOut {
+            id: puppet.id_last,
+            filters: &[filter],
+            ..UnsubscribeOut::default()
+        };
         let end = &mut self.net.pipes[puppet.pipe];
-        end.machine.unsubscribe(&unsubscribe, &mut end.up).expect("connected");
+        end.machine
+            .unsubscribe(&unsubscribe, &mut end.up)
+            .expect("connected");
     }
 
     pub fn unsubscribe(&mut self, who: Who, filter: &str) {
         self.ask_to_end(who, filter);
         self.rest();
         let heard = self.heard(who);
-        assert!(matches!(heard, Some(Packet::UnsubAck { .. })), "{heard:?} instead of UNSUBACK");
+        assert!(
+            matches!(heard, Some(Packet::UnsubAck { .. })),
+            "{heard:?} instead of UNSUBACK"
+        );
     }
 
     /// Writes PUBLISH and does not wait.
@@ -252,8 +341,13 @@ impl World {
         let puppet = &mut self.puppets[who.0];
         puppet.id_last += 1;
         let end = &mut self.net.pipes[puppet.pipe];
-        let publish = PublishOut { id: puppet.id_last, ..*publish };
-        end.machine.publish(&publish, &mut end.up).expect("connected, and the server has room");
+        let publish = PublishOut {
+            id: puppet.id_last,
+            ..*publish
+        };
+        end.machine
+            .publish(&publish, &mut end.up)
+            .expect("connected, and the server has room");
     }
 
     /// Publishes; the reason of the first acknowledgement, `Success` at QoS 0.
@@ -267,7 +361,10 @@ impl World {
             Some(Packet::PubAck { reason, .. }) => reason,
             Some(Packet::PubRec { reason, .. }) => {
                 let last = self.heard(who);
-                assert!(reason.is_error() || matches!(last, Some(Packet::PubComp { .. })), "{last:?}");
+                assert!(
+                    reason.is_error() || matches!(last, Some(Packet::PubComp { .. })),
+                    "{last:?}"
+                );
                 reason
             }
             other => panic!("{other:?} instead of an acknowledgement"),
@@ -275,23 +372,50 @@ impl World {
     }
 
     pub fn publish(&mut self, who: Who, topic: &str, payload: &str, qos: QoS) {
-        let reason =
-            self.publish_with(who, &PublishOut { qos, topic, payload: payload.as_bytes(), ..PublishOut::default() });
+        let reason = self.publish_with(
+            who,
+            &PublishOut {
+                qos,
+                topic,
+                payload: payload.as_bytes(),
+                ..PublishOut::default()
+            },
+        );
         assert!(!reason.is_error(), "{topic} was refused: {reason:?}");
     }
 
     /// Publishes at QoS 1; whether it was refused because nobody has room for it.
     pub fn is_refused(&mut self, who: Who, topic: &str, payload: &str) -> bool {
         let (qos, payload) = (QoS::AtLeastOnce, payload.as_bytes());
-        let reason = self.publish_with(who, &PublishOut { qos, topic, payload, ..PublishOut::default() });
-        assert!(matches!(reason, ReasonCode::Success | ReasonCode::QuotaExceeded), "{reason:?}");
+        let reason = self.publish_with(
+            who,
+            &PublishOut {
+                qos,
+                topic,
+                payload,
+                ..PublishOut::default()
+            },
+        );
+        assert!(
+            matches!(reason, ReasonCode::Success | ReasonCode::QuotaExceeded),
+            "{reason:?}"
+        );
         reason.is_error()
     }
 
     /// Publishes with the retain flag at QoS 1.
     pub fn retain(&mut self, who: Who, topic: &str, payload: &str) {
         let (payload, qos) = (payload.as_bytes(), QoS::AtLeastOnce);
-        let reason = self.publish_with(who, &PublishOut { qos, retain: true, topic, payload, ..PublishOut::default() });
+        let reason = self.publish_with(
+            who,
+            &PublishOut {
+                qos,
+                retain: true,
+                topic,
+                payload,
+                ..PublishOut::default()
+            },
+        );
         assert!(!reason.is_error(), "{topic} was refused: {reason:?}");
     }
 
@@ -302,7 +426,10 @@ impl World {
 
     /// Their payloads as text.
     pub fn texts(&mut self, who: Who) -> Vec<String> {
-        self.messages(who).into_iter().map(|got| String::from_utf8(got.payload).expect("text")).collect()
+        self.messages(who)
+            .into_iter()
+            .map(|got| String::from_utf8(got.payload).expect("text"))
+            .collect()
     }
 
     /// The oldest packet that is no message and was not heard yet.
@@ -357,8 +484,12 @@ impl Puppet {
                     match got.qos {
                         _ if !self.answers => {}
                         QoS::AtMostOnce => {}
-                        QoS::AtLeastOnce => end.machine.puback(got.id, ReasonCode::Success, &mut end.up),
-                        QoS::ExactlyOnce => end.machine.pubrec(got.id, ReasonCode::Success, &mut end.up),
+                        QoS::AtLeastOnce => {
+                            end.machine.puback(got.id, ReasonCode::Success, &mut end.up)
+                        }
+                        QoS::ExactlyOnce => {
+                            end.machine.pubrec(got.id, ReasonCode::Success, &mut end.up)
+                        }
                     }
                     self.got.push(got);
                 }

@@ -12,7 +12,9 @@ pub struct Serial(pub u64);
 impl Serial {
     /// The number in a payload; nothing in a will's or an empty one.
     pub fn of(payload: &[u8]) -> Option<Serial> {
-        payload.first_chunk::<8>().map(|bytes| Serial(u64::from_le_bytes(*bytes)))
+        payload
+            .first_chunk::<8>()
+            .map(|bytes| Serial(u64::from_le_bytes(*bytes)))
     }
 }
 
@@ -143,17 +145,33 @@ impl Book {
         let message = &mut self.messages[serial.0 as usize - 1];
         message.transmissions += 1;
         if is_traced() {
-            let Message { publisher, topic, qos, retain, .. } = &*message;
-            println!("client {publisher} sends message {} on {topic} {qos:?} retain {retain}", serial.0);
+            let Message {
+                publisher,
+                topic,
+                qos,
+                retain,
+                ..
+            } = &*message;
+            println!(
+                "client {publisher} sends message {} on {topic} {qos:?} retain {retain}",
+                serial.0
+            );
         }
         message
     }
 
     pub fn acknowledged(&mut self, serial: Serial, reason: ReasonCode) {
-        assert!(!reason.is_error(), "message {} was refused: {reason:?}", serial.0);
+        assert!(
+            !reason.is_error(),
+            "message {} was refused: {reason:?}",
+            serial.0
+        );
         let at = (self.tick(), self.written);
         if is_traced() {
-            println!("message {} is acknowledged: {reason:?}, {} batches written", serial.0, self.written);
+            println!(
+                "message {} is acknowledged: {reason:?}, {} batches written",
+                serial.0, self.written
+            );
         }
         let message = &mut self.messages[serial.0 as usize - 1];
         message.acknowledged = true;
@@ -169,10 +187,16 @@ impl Book {
             session.newest = session.newest_accepted.clone();
             session.vague |= vague;
             if vague {
-                session.subscriptions.retain(|_, (.., written)| *written <= kept);
+                session
+                    .subscriptions
+                    .retain(|_, (.., written)| *written <= kept);
             }
         }
-        for message in self.messages.iter_mut().filter(|message| vague && message.acknowledged_at.1 > kept) {
+        for message in self
+            .messages
+            .iter_mut()
+            .filter(|message| vague && message.acknowledged_at.1 > kept)
+        {
             message.acknowledged = false;
         }
     }
@@ -194,7 +218,11 @@ impl Book {
     }
 
     pub fn new_session(&mut self, client: usize, persistent: bool) -> usize {
-        if let Some(old) = self.sessions.iter().rposition(|session| session.client == client) {
+        if let Some(old) = self
+            .sessions
+            .iter()
+            .rposition(|session| session.client == client)
+        {
             let groups = std::mem::take(&mut self.sessions[old].groups);
             self.disturbed.extend(groups);
         }
@@ -223,18 +251,24 @@ impl Book {
 
     pub fn subscribing(&mut self, session: usize, filter: &str) {
         self.sessions[session].groups.extend(group_of(filter));
-        self.sessions[session].filters.insert(filter.to_owned(), None);
+        self.sessions[session]
+            .filters
+            .insert(filter.to_owned(), None);
     }
 
     pub fn subscribed(&mut self, session: usize, filter: &str, qos: QoS) {
         let (moment, written) = (self.tick(), self.written);
-        let subscription = self.sessions[session].subscriptions.entry(filter.to_owned());
+        let subscription = self.sessions[session]
+            .subscriptions
+            .entry(filter.to_owned());
         subscription.or_insert((moment, qos, written)).1 = qos;
     }
 
     pub fn unsubscribed(&mut self, session: usize, filter: &str) {
         let moment = self.tick();
-        self.sessions[session].filters.insert(filter.to_owned(), Some(moment));
+        self.sessions[session]
+            .filters
+            .insert(filter.to_owned(), Some(moment));
     }
 
     pub fn unsubscribing(&mut self, session: usize, filter: &str) {
@@ -245,16 +279,30 @@ impl Book {
     /// The server writes a packet to a session's connection.
     pub fn on_wire(&mut self, number: usize, packet: &Packet, now: Time) {
         let Packet::Publish(got) = packet else { return };
-        let Some(serial) = Serial::of(&got.payload) else { return };
+        let Some(serial) = Serial::of(&got.payload) else {
+            return;
+        };
         let message = &self.messages[serial.0 as usize - 1];
         let session = &mut self.sessions[number];
-        let who = format!("client {} session {number}, message {} on {}", session.client, serial.0, message.topic);
+        let who = format!(
+            "client {} session {number}, message {} on {}",
+            session.client, serial.0, message.topic
+        );
         if is_traced() {
             println!("{} {who} {:?} {got:?}", now.nanos(), message.qos);
         }
         assert_eq!(got.topic, message.topic, "{who}: the topic has changed");
-        assert_eq!(got.payload, message.payload(serial), "{who}: the payload has changed");
-        assert!(got.qos <= message.qos, "{who}: QoS {:?} has become {:?}", message.qos, got.qos);
+        assert_eq!(
+            got.payload,
+            message.payload(serial),
+            "{who}: the payload has changed"
+        );
+        assert!(
+            got.qos <= message.qos,
+            "{who}: QoS {:?} has become {:?}",
+            message.qos,
+            got.qos
+        );
         let in_group = message.topic.starts_with(GROUP_TOPICS);
         let retained = message.topic.starts_with(RETAINED_TOPICS);
         let wanted = |(filter, gone): (&String, &Option<u64>)| {
@@ -262,7 +310,10 @@ impl Book {
                 && Filter::new(filter).is_ok_and(|f| f.matches(&message.topic))
         };
         let asked_for = in_group || session.vague || session.filters.iter().any(wanted);
-        assert!(asked_for, "{who}: sent although no subscription wants it any more");
+        assert!(
+            asked_for,
+            "{who}: sent although no subscription wants it any more"
+        );
         if in_group && !session.persistent {
             self.fleeting.insert(serial);
         }
@@ -273,8 +324,16 @@ impl Book {
                 "{who}: DUP is set although it was never sent before [MQTT-3.3.1-3]"
             );
         } else if !in_group && !retained {
-            let allowed = if message.qos == QoS::AtLeastOnce { message.transmissions } else { 1 };
-            assert!(*fresh < allowed, "{who}: sent {} times without DUP", *fresh + 1);
+            let allowed = if message.qos == QoS::AtLeastOnce {
+                message.transmissions
+            } else {
+                1
+            };
+            assert!(
+                *fresh < allowed,
+                "{who}: sent {} times without DUP",
+                *fresh + 1
+            );
         }
         *times += 1;
         *fresh += u32::from(!got.dup);
@@ -290,19 +349,36 @@ impl Book {
             assert!(now <= late, "{who}: sent after it had expired");
         }
         // What its publisher sent again came in again, perhaps after later ones.
-        let comes_once = message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none() && !self.was_full;
+        let comes_once =
+            message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none() && !self.was_full;
         let once = message.transmissions == 1 || comes_once;
         if is_first && once && !in_group && !retained {
-            let key = (message.publisher, message.topic.clone(), message.qos, got.qos);
+            let key = (
+                message.publisher,
+                message.topic.clone(),
+                message.qos,
+                got.qos,
+            );
             let newest = session.newest.entry(key).or_default();
-            assert!(*newest < serial, "{who}: message {} overtook it [MQTT-4.6.0-6]", newest.0);
+            assert!(
+                *newest < serial,
+                "{who}: message {} overtook it [MQTT-4.6.0-6]",
+                newest.0
+            );
             *newest = serial;
         }
         if got.qos > QoS::AtMostOnce {
             let old = session.in_flight.insert(got.id, serial);
-            assert!(old.is_none(), "{who}: packet identifier {} is in use for {old:?} [MQTT-2.2.1-4]", got.id);
+            assert!(
+                old.is_none(),
+                "{who}: packet identifier {} is in use for {old:?} [MQTT-2.2.1-4]",
+                got.id
+            );
             let (used, max) = (session.in_flight.len(), usize::from(session.receive_max));
-            assert!(used <= max, "{who}: {used} in flight, {max} allowed [MQTT-3.3.4-9]");
+            assert!(
+                used <= max,
+                "{who}: {used} in flight, {max} allowed [MQTT-3.3.4-9]"
+            );
         }
     }
 
@@ -313,26 +389,45 @@ impl Book {
 
     /// A client accepts a message: its application sees it.
     pub fn accepted(&mut self, number: usize, got: &Got) {
-        let Some(serial) = Serial::of(&got.payload) else { return };
+        let Some(serial) = Serial::of(&got.payload) else {
+            return;
+        };
         let message = self.message(serial);
-        let (in_group, retained) =
-            (message.topic.starts_with(GROUP_TOPICS), message.topic.starts_with(RETAINED_TOPICS));
-        let key = (message.publisher, message.topic.clone(), message.qos, got.qos);
+        let (in_group, retained) = (
+            message.topic.starts_with(GROUP_TOPICS),
+            message.topic.starts_with(RETAINED_TOPICS),
+        );
+        let key = (
+            message.publisher,
+            message.topic.clone(),
+            message.qos,
+            got.qos,
+        );
         let session = &mut self.sessions[number];
         let newest = session.newest_accepted.entry(key).or_default();
         *newest = serial.max(*newest);
         let times = session.accepted.entry(serial).or_insert(0);
         *times += 1;
-        let who = format!("client {} session {number}, message {}", session.client, serial.0);
+        let who = format!(
+            "client {} session {number}, message {}",
+            session.client, serial.0
+        );
         if got.qos == QoS::ExactlyOnce && !retained {
-            assert!(*times == 1 || session.vague, "{who} on {}: accepted {times} times at QoS 2", got.topic);
+            assert!(
+                *times == 1 || session.vague,
+                "{who} on {}: accepted {times} times at QoS 2",
+                got.topic
+            );
         }
         if in_group {
             let all = self.group_accepted.entry(serial).or_insert(0);
             *all += 1;
             let fleeting = self.crashes > 0 && self.fleeting.contains(&serial);
             let once = got.qos == QoS::ExactlyOnce && !fleeting && !session.vague;
-            assert!(!once || *all == 1, "{who}: accepted {all} times in its group at QoS 2");
+            assert!(
+                !once || *all == 1,
+                "{who}: accepted {all} times in its group at QoS 2"
+            );
         }
     }
 
@@ -341,17 +436,23 @@ impl Book {
         let session = &self.sessions[number];
         for (at, message) in self.messages.iter().enumerate() {
             let serial = Serial(at as u64 + 1);
-            if !message.acknowledged || message.expiry_secs.is_some() || message.topic.starts_with(GROUP_TOPICS) {
+            if !message.acknowledged
+                || message.expiry_secs.is_some()
+                || message.topic.starts_with(GROUP_TOPICS)
+            {
                 continue;
             }
             if self.swallowed.contains(&(number, serial)) {
                 continue;
             }
-            let promised = session.subscriptions.iter().any(|(filter, (since, qos, _))| {
-                *qos > QoS::AtMostOnce
-                    && *since < message.moment
-                    && Filter::new(filter).is_ok_and(|filter| filter.matches(&message.topic))
-            });
+            let promised = session
+                .subscriptions
+                .iter()
+                .any(|(filter, (since, qos, _))| {
+                    *qos > QoS::AtMostOnce
+                        && *since < message.moment
+                        && Filter::new(filter).is_ok_and(|filter| filter.matches(&message.topic))
+                });
             let times = session.accepted.get(&serial).copied().unwrap_or(0);
             assert!(
                 !promised || times > 0,
@@ -366,17 +467,26 @@ impl Book {
     /// Every message of a group has reached a member, if there was one at all times. `since`: when the group's members
     /// that stay were subscribed.
     pub fn check_group(&self, group: &str, anchors: &[usize]) {
-        let since = anchors.iter().filter_map(|session| self.sessions[*session].subscriptions.get(group)).map(|s| s.0);
+        let since = anchors
+            .iter()
+            .filter_map(|session| self.sessions[*session].subscriptions.get(group))
+            .map(|s| s.0);
         let Some(since) = since.min() else { return };
         let Some(name) = group_of(group) else { return };
         for (at, message) in self.messages.iter().enumerate() {
             let serial = Serial(at as u64 + 1);
             let undisturbed = message.qos == QoS::AtLeastOnce || !self.disturbed.contains(&name);
-            let undisturbed = undisturbed && !self.swallowed.iter().any(|swallowed| swallowed.1 == serial);
+            let undisturbed =
+                undisturbed && !self.swallowed.iter().any(|swallowed| swallowed.1 == serial);
             let of_group = message.topic.starts_with(&format!("{name}/"));
             if of_group && message.acknowledged && message.moment > since && undisturbed {
                 let times = self.group_accepted.get(&serial).copied().unwrap_or(0);
-                assert!(times > 0, "group {name}: message {} {:?} was acknowledged and is lost", serial.0, message.qos);
+                assert!(
+                    times > 0,
+                    "group {name}: message {} {:?} was acknowledged and is lost",
+                    serial.0,
+                    message.qos
+                );
             }
         }
     }
@@ -388,13 +498,23 @@ impl Book {
             if !message.retain || !message.acknowledged {
                 continue;
             }
-            let value = found.get(&message.topic).map(|value| (self.message(*value), *value));
-            let Some((value, number)) = value else { panic!("{} has no last value", message.topic) };
+            let value = found
+                .get(&message.topic)
+                .map(|value| (self.message(*value), *value));
+            let Some((value, number)) = value else {
+                panic!("{} has no last value", message.topic)
+            };
             // A message that was sent again may have come in again after a later one.
-            let earlier = self.is_journaled && value.acknowledged && value.acknowledged_at.0 < message.moment;
-            let same = value.publisher == message.publisher && number < serial && value.transmissions == 1;
+            let earlier =
+                self.is_journaled && value.acknowledged && value.acknowledged_at.0 < message.moment;
+            let same =
+                value.publisher == message.publisher && number < serial && value.transmissions == 1;
             let stale = same || earlier;
-            assert!(!stale, "{}: {} is kept although its publisher sent {} later", message.topic, number.0, serial.0);
+            assert!(
+                !stale,
+                "{}: {} is kept although its publisher sent {} later",
+                message.topic, number.0, serial.0
+            );
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::net::{Got, Net, Packet};
 use std::collections::{BTreeMap, HashMap};
 use thalweg_kernel::access::Access;
 use thalweg_mqtt::{
-    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling, SubscribeOptions, SubscribeOut,
-    UnsubscribeOut, Version, WillOut,
+    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling, SubscribeOptions,
+    SubscribeOut, UnsubscribeOut, Version, WillOut,
 };
 
 /// Session expiry of sessions that persist, in seconds; no simulation lasts as long.
@@ -116,14 +116,22 @@ impl Client {
             delay_secs,
         });
         let v5 = self.version == Version::V5;
-        let clean = if v5 { opening.clean } else { opening.clean || !opening.persistent } || self.asks_clean;
+        let clean = if v5 {
+            opening.clean
+        } else {
+            opening.clean || !opening.persistent
+        } || self.asks_clean;
         let connect = ConnectOut {
             version: self.version,
             client_id: &self.name,
             clean_start: clean,
             keep_alive: 0,
             will,
-            session_expiry: if opening.persistent { opening.expiry_secs } else { 0 },
+            session_expiry: if opening.persistent {
+                opening.expiry_secs
+            } else {
+                0
+            },
             receive_max: opening.receive_max,
             topic_alias_max: opening.topic_alias_max,
             ..ConnectOut::default()
@@ -133,22 +141,41 @@ impl Client {
         self.persistent = opening.persistent && (v5 || !clean);
         self.receive_max = if v5 { opening.receive_max } else { u16::MAX };
         let end = &mut net.pipes[pipe];
-        end.machine.connect(&connect, &mut end.up).expect("short strings");
+        end.machine
+            .connect(&connect, &mut end.up)
+            .expect("short strings");
         while net.feed(pipe, 7) {}
         let answer = net.pipes[pipe].tap.first();
-        let Some(Packet::ConnAck { present, reason: ReasonCode::Success }) = answer else {
+        let Some(Packet::ConnAck {
+            present,
+            reason: ReasonCode::Success,
+        }) = answer
+        else {
             panic!("{}: CONNECT was answered with {answer:?}", self.name);
         };
         let present = *present;
-        assert!(!(present && clean), "{}: a session is present although a clean start was asked for", self.name);
+        assert!(
+            !(present && clean),
+            "{}: a session is present although a clean start was asked for",
+            self.name
+        );
         if is_traced() {
-            let Client { name, persistent, expected, .. } = &*self;
+            let Client {
+                name,
+                persistent,
+                expected,
+                ..
+            } = &*self;
             println!(
                 "{name} connects: clean {clean}, persistent {persistent}, present {present}, expected {expected:?}"
             );
         }
         let lost = !present && !clean && self.expected == Some(true);
-        assert!(!lost, "{}: a session that should have lived on is gone", self.name);
+        assert!(
+            !lost,
+            "{}: a session that should have lived on is gone",
+            self.name
+        );
         let back = present && self.expected == Some(false);
         assert!(!back, "{}: a session that has ended is back", self.name);
         if !present {
@@ -192,31 +219,62 @@ impl Client {
     /// Says good-bye and goes.
     pub fn disconnect(&mut self, with_will: bool, net: &mut Net) {
         let Some(pipe) = self.pipe else { return };
-        let reason = if with_will { ReasonCode::DisconnectWithWill } else { ReasonCode::Success };
+        let reason = if with_will {
+            ReasonCode::DisconnectWithWill
+        } else {
+            ReasonCode::Success
+        };
         // Nothing may come in between: a machine that has said good-bye does not see what the server still writes.
         net.feed(pipe, usize::MAX);
         if net.is_paused(pipe) {
             return;
         }
         let end = &mut net.pipes[pipe];
-        end.machine.disconnect(reason, &DisconnectProps::default(), &mut end.up);
+        end.machine
+            .disconnect(reason, &DisconnectProps::default(), &mut end.up);
         net.feed(pipe, usize::MAX);
         self.drop_pipe(net, usize::MAX);
     }
 
-    pub fn subscribe(&mut self, filters: &[(String, QoS)], last_values: bool, net: &mut Net, book: &mut Book) {
+    pub fn subscribe(
+        &mut self,
+        filters: &[(String, QoS)],
+        last_values: bool,
+        net: &mut Net,
+        book: &mut Book,
+    ) {
         let Some(pipe) = self.usable(net) else { return };
         for (filter, _) in filters {
             book.subscribing(self.session, filter);
         }
         let id = self.next_id();
-        let handling = if last_values { RetainHandling::Send } else { RetainHandling::DoNotSend };
-        let options = |qos: QoS| SubscribeOptions { qos, retain_handling: handling, ..SubscribeOptions::default() };
-        let list: Vec<_> = filters.iter().map(|(filter, qos)| (filter.as_str(), options(*qos))).collect();
+        let handling = if last_values {
+            RetainHandling::Send
+        } else {
+            RetainHandling::DoNotSend
+        };
+        let options = |qos: QoS| SubscribeOptions {
+            qos,
+            retain_handling: handling,
+            ..SubscribeOptions::default()
+        };
+        let list: Vec<_> = filters
+            .iter()
+            .map(|(filter, qos)| (filter.as_str(), options(*qos)))
+            .collect();
         let end = &mut net.pipes[pipe];
-        let subscribe = SubscribeOut { id, filters: &list, ..SubscribeOut::default() };
-        end.machine.subscribe(&subscribe, &mut end.up).expect("small");
-        let asked = filters.iter().map(|(filter, _)| (filter.clone(), self.ask(filter))).collect();
+        let subscribe = SubscribeOut {
+            id,
+            filters: &list,
+            ..SubscribeOut::default()
+        };
+        end.machine
+            .subscribe(&subscribe, &mut end.up)
+            .expect("small");
+        let asked = filters
+            .iter()
+            .map(|(filter, _)| (filter.clone(), self.ask(filter)))
+            .collect();
         self.questions.insert(id, Question::Subscribe(asked));
     }
 
@@ -224,10 +282,17 @@ impl Client {
         let Some(pipe) = self.usable(net) else { return };
         let id = self.next_id();
         let end = &mut net.pipes[pipe];
-        let unsubscribe = UnsubscribeOut { id, filters: &[filter], ..UnsubscribeOut::default() };
-        end.machine.unsubscribe(&unsubscribe, &mut end.up).expect("small");
+        let unsubscribe = UnsubscribeOut {
+            id,
+            filters: &[filter],
+            ..UnsubscribeOut::default()
+        };
+        end.machine
+            .unsubscribe(&unsubscribe, &mut end.up)
+            .expect("small");
         let number = self.ask(filter);
-        self.questions.insert(id, Question::Unsubscribe(filter.to_owned(), number));
+        self.questions
+            .insert(id, Question::Unsubscribe(filter.to_owned(), number));
         book.unsubscribing(self.session, filter);
     }
 
@@ -241,22 +306,42 @@ impl Client {
         book: &mut Book,
     ) {
         let Some(pipe) = self.usable(net) else { return };
-        let may = qos == QoS::AtMostOnce || self.out.len() < usize::from(net.pipes[pipe].machine.offer().receive_max);
+        let may = qos == QoS::AtMostOnce
+            || self.out.len() < usize::from(net.pipes[pipe].machine.offer().receive_max);
         if !may || net.pipes[pipe].machine.send_quota() == 0 {
             return;
         }
         let expiry_secs = expiry_secs.filter(|_| self.version == Version::V5);
         let now = net.now;
         let serial = book.new_message(self.number, topic, qos, retain, expiry_secs, now);
-        let id = if qos == QoS::AtMostOnce { 0 } else { self.next_id() };
+        let id = if qos == QoS::AtMostOnce {
+            0
+        } else {
+            self.next_id()
+        };
         self.write_publish(pipe, id, serial, false, net, book);
         if id != 0 {
             self.order_last += 1;
-            self.out.insert(self.order_last, Out { id, serial, released: false });
+            self.out.insert(
+                self.order_last,
+                Out {
+                    id,
+                    serial,
+                    released: false,
+                },
+            );
         }
     }
 
-    fn write_publish(&self, pipe: usize, id: u16, serial: Serial, dup: bool, net: &mut Net, book: &mut Book) {
+    fn write_publish(
+        &self,
+        pipe: usize,
+        id: u16,
+        serial: Serial,
+        dup: bool,
+        net: &mut Net,
+        book: &mut Book,
+    ) {
         let message = book.sending(serial);
         let payload = message.payload(serial);
         let publish = PublishOut {
@@ -277,7 +362,8 @@ impl Client {
 
     /// The connection, if it is open as far as the client knows and its machine has not seen the end of it.
     fn usable(&self, net: &Net) -> Option<usize> {
-        self.pipe.filter(|pipe| self.connected && net.pipes[*pipe].machine.is_connected())
+        self.pipe
+            .filter(|pipe| self.connected && net.pipes[*pipe].machine.is_connected())
     }
 
     fn ask(&mut self, filter: &str) -> u64 {
@@ -289,8 +375,16 @@ impl Client {
     fn next_id(&mut self) -> u16 {
         loop {
             // Few, so that what is forgotten too early or too late is noticed.
-            let last = if self.out.len() + self.questions.len() < 15 { 30 } else { 400 };
-            self.id_last = if self.id_last >= last { 1 } else { self.id_last + 1 };
+            let last = if self.out.len() + self.questions.len() < 15 {
+                30
+            } else {
+                400
+            };
+            self.id_last = if self.id_last >= last {
+                1
+            } else {
+                self.id_last + 1
+            };
             let id = self.id_last;
             if !self.questions.contains_key(&id) && !self.out.values().any(|out| out.id == id) {
                 return id;
@@ -333,7 +427,10 @@ impl Client {
                     book.acknowledged(out.serial, reason);
                 }
             }
-            Packet::PubRec { id, reason: ReasonCode::QuotaExceeded } => {
+            Packet::PubRec {
+                id,
+                reason: ReasonCode::QuotaExceeded,
+            } => {
                 // The journal is full.
                 self.take(id, &format!("PUBREC {id}"));
             }
@@ -361,7 +458,11 @@ impl Client {
                 };
                 assert_eq!(codes.len(), filters.len());
                 for ((filter, number), code) in filters.iter().zip(&codes) {
-                    assert!(!code.is_error(), "{}: {filter} was refused: {code:?}", self.name);
+                    assert!(
+                        !code.is_error(),
+                        "{}: {filter} was refused: {code:?}",
+                        self.name
+                    );
                     let qos = match code {
                         ReasonCode::GrantedQos1 => QoS::AtLeastOnce,
                         ReasonCode::GrantedQos2 => QoS::ExactlyOnce,
@@ -382,17 +483,27 @@ impl Client {
             }
             Packet::Disconnect(reason) => {
                 assert!(
-                    matches!(reason, ReasonCode::SessionTakenOver | ReasonCode::QuotaExceeded),
+                    matches!(
+                        reason,
+                        ReasonCode::SessionTakenOver | ReasonCode::QuotaExceeded
+                    ),
                     "{}: the server says {reason:?}",
                     self.name
                 );
             }
-            Packet::PingResp | Packet::Auth => panic!("{}: {packet:?} was not asked for", self.name),
+            Packet::PingResp | Packet::Auth => {
+                panic!("{}: {packet:?} was not asked for", self.name)
+            }
         }
     }
 
     fn take(&mut self, id: u16, what: &str) -> Out {
-        let Some(order) = self.out.iter().find(|(_, out)| out.id == id).map(|(order, _)| *order) else {
+        let Some(order) = self
+            .out
+            .iter()
+            .find(|(_, out)| out.id == id)
+            .map(|(order, _)| *order)
+        else {
             panic!("{}: {what} although nothing waits for it", self.name);
         };
         self.out.remove(&order).expect("found just now")

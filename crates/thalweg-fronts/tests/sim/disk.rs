@@ -37,8 +37,16 @@ pub struct Disk {
 impl Disk {
     /// Takes a batch.
     pub fn submit(&mut self, shard: usize, number: u64, bytes: Vec<u8>) {
-        let place = self.frames.last().map_or(GAP, |last| last.place + last.bytes.len() as u64 + GAP);
-        self.frames.push(Frame { shard, number, bytes, place });
+        let place = self
+            .frames
+            .last()
+            .map_or(GAP, |last| last.place + last.bytes.len() as u64 + GAP);
+        self.frames.push(Frame {
+            shard,
+            number,
+            bytes,
+            place,
+        });
     }
 
     /// Batches handed over, written and durable: how many of each there are.
@@ -68,12 +76,19 @@ impl Disk {
             Safety::Durable => self.durable,
         };
         let frames = self.frames.get(since..count).unwrap_or_default();
-        frames.iter().rev().find(|frame| frame.shard == shard).map_or(0, |frame| frame.number)
+        frames
+            .iter()
+            .rev()
+            .find(|frame| frame.shard == shard)
+            .map_or(0, |frame| frame.number)
     }
 
     /// Reads a message back.
     pub fn read(&self, place: u64, len: u32) -> Option<Message> {
-        let at = self.frames.partition_point(|frame| frame.place <= place).checked_sub(1)?;
+        let at = self
+            .frames
+            .partition_point(|frame| frame.place <= place)
+            .checked_sub(1)?;
         let frame = self.frames.get(at)?;
         let offset = (place - frame.place) as usize;
         message_at(frame.bytes.get(offset..offset + len as usize)?).ok()
@@ -89,11 +104,16 @@ impl Disk {
         (self.written, self.durable) = (left, left);
         let mut state = State::default();
         for frame in &self.frames {
-            state.apply_frame(&frame.bytes, frame.place).expect("records");
+            state
+                .apply_frame(&frame.bytes, frame.place)
+                .expect("records");
         }
         assert_eq!(state.contradictions, [], "the journal contradicts itself");
         for (place, len) in state.live() {
-            assert!(self.read(place, len).is_some(), "there is no message at {place:#x}");
+            assert!(
+                self.read(place, len).is_some(),
+                "there is no message at {place:#x}"
+            );
         }
         let mut copy = State::default();
         let mut bytes = Vec::new();
@@ -149,10 +169,20 @@ impl Commits {
 
     /// A batch is handed over.
     pub fn hand_over(&mut self, shard: usize, batch: Batch, disk: &mut Disk) {
-        let Batch { number, bytes, safety } = batch;
+        let Batch {
+            number,
+            bytes,
+            safety,
+        } = batch;
         let is_empty = bytes.is_empty();
         let needs = self.mailed.clone();
-        self.open.push_back(Open { number, safety, is_empty, needs, is_safe: false });
+        self.open.push_back(Open {
+            number,
+            safety,
+            is_empty,
+            needs,
+            is_safe: false,
+        });
         if !is_empty {
             disk.submit(shard, number, bytes);
         }
@@ -170,7 +200,13 @@ impl Commits {
 
     /// Looks at what has become safe: whom to tell up to which mail. A shard tells when its batch is *safe*, and not
     /// only when it is complete: two shards that have mailed each other would wait for each other for ever.
-    pub fn look(&mut self, shard: usize, disk: &Disk, gathering: u64, gathers_nothing: bool) -> Vec<(usize, u64)> {
+    pub fn look(
+        &mut self,
+        shard: usize,
+        disk: &Disk,
+        gathering: u64,
+        gathers_nothing: bool,
+    ) -> Vec<(usize, u64)> {
         for open in &mut self.open {
             open.is_safe |= open.is_empty
                 || open.safety == Safety::Lazy
@@ -180,10 +216,18 @@ impl Commits {
             }
             self.safe = open.number;
         }
-        let safe = if gathers_nothing && self.safe + 1 == gathering { gathering } else { self.safe };
-        let (told, owed) = std::mem::take(&mut self.owed).into_iter().partition(|(batch, ..)| *batch <= safe);
+        let safe = if gathers_nothing && self.safe + 1 == gathering {
+            gathering
+        } else {
+            self.safe
+        };
+        let (told, owed) = std::mem::take(&mut self.owed)
+            .into_iter()
+            .partition(|(batch, ..)| *batch <= safe);
         self.owed = owed;
-        told.into_iter().map(|(_, shard, mail): (u64, usize, u64)| (shard, mail)).collect()
+        told.into_iter()
+            .map(|(_, shard, mail): (u64, usize, u64)| (shard, mail))
+            .collect()
     }
 
     /// The last batch that is complete now, if any is.
@@ -191,7 +235,11 @@ impl Commits {
         let mut completed = None;
         while let Some(open) = self.open.front()
             && open.is_safe
-            && open.needs.iter().zip(&self.stored).all(|(needs, stored)| needs <= stored)
+            && open
+                .needs
+                .iter()
+                .zip(&self.stored)
+                .all(|(needs, stored)| needs <= stored)
         {
             completed = Some(open.number);
             self.open.pop_front();

@@ -29,8 +29,8 @@ const JOURNAL_RUNS: u64 = 450;
 const STEPS: usize = 700;
 
 const TOPICS: [&str; 14] = [
-    "n/a", "n/a/b", "n/b", "n/b/c", "n/c/b", "n/a/b/c", "g/a/1", "g/a/2", "g/b/1", "r/a", "r/b", "r/c/d", "n/e/1",
-    "n/e/2",
+    "n/a", "n/a/b", "n/b", "n/b/c", "n/c/b", "n/a/b/c", "g/a/1", "g/a/2", "g/b/1", "r/a", "r/b",
+    "r/c/d", "n/e/1", "n/e/2",
 ];
 
 /// What clients subscribe to, and with which QoS.
@@ -73,9 +73,14 @@ fn nor_when_the_broker_dies_or_the_power_fails() {
 
 #[test]
 fn a_broker_that_does_not_wait_for_its_journal_is_found_out() {
-    let found = (1..=30).filter(|seed| std::panic::catch_unwind(|| run(Kind::Careless, *seed)).is_err()).count();
+    let found = (1..=30)
+        .filter(|seed| std::panic::catch_unwind(|| run(Kind::Careless, *seed)).is_err())
+        .count();
     println!("{found} of 30");
-    assert!(found >= 5, "only {found} of 30 runs noticed that what was acknowledged is lost");
+    assert!(
+        found >= 5,
+        "only {found} of 30 runs noticed that what was acknowledged is lost"
+    );
 }
 
 fn run_all(kind: Kind, runs: u64) {
@@ -156,12 +161,21 @@ impl Simulation {
             // Queues this short are always half full; how long publishers wait then is shown with the kernel's tests.
             limits.queue_pace_max = Span::ZERO;
             limits.group_messages_max = 1 + random.below(6);
-            limits.overflow = *random.pick(&[Overflow::DropNewest, Overflow::DropOldest, Overflow::Disconnect]);
+            limits.overflow = *random.pick(&[
+                Overflow::DropNewest,
+                Overflow::DropOldest,
+                Overflow::Disconnect,
+            ]);
         }
         if kind != Kind::InMemory {
             limits.journal = true;
             limits.queue_memory_bytes_max = *random.pick(&[0, 300, 2000, 1 << 20]);
-            limits.safety = *random.pick(&[Safety::Durable, Safety::Durable, Safety::Durable, Safety::Written]);
+            limits.safety = *random.pick(&[
+                Safety::Durable,
+                Safety::Durable,
+                Safety::Durable,
+                Safety::Written,
+            ]);
             limits.group_redispatch = !random.one_in(4);
             limits.ledger_prefixes = std::sync::Arc::new(["n".into(), "n/a".into(), "r".into()]);
         }
@@ -175,8 +189,15 @@ impl Simulation {
         };
         let receive_max = *random.pick(&[1, 4, 20]);
         let topic_alias_max = *random.pick(&[0, 2, 10]);
-        let server = ServerLimits { receive_max, topic_alias_max, ..ServerLimits::default() };
-        let settings = MqttSettings { limits: server, ..MqttSettings::default() };
+        let server = ServerLimits {
+            receive_max,
+            topic_alias_max,
+            ..ServerLimits::default()
+        };
+        let settings = MqttSettings {
+            limits: server,
+            ..MqttSettings::default()
+        };
         let mut net = Net::new(shards, &limits, outputs, settings, seed);
         net.is_careless = kind == Kind::Careless;
         net.is_patient = random.one_in(2);
@@ -193,8 +214,18 @@ impl Simulation {
         }
         let calm = random.one_in(2);
         let session_of = HashMap::new();
-        let mut simulation =
-            Simulation { random, net, book, clients, session_of, lossy, calm, kind, disk_slowness, safety };
+        let mut simulation = Simulation {
+            random,
+            net,
+            book,
+            clients,
+            session_of,
+            lossy,
+            calm,
+            kind,
+            disk_slowness,
+            safety,
+        };
         simulation.begin();
         simulation
     }
@@ -204,7 +235,10 @@ impl Simulation {
         for number in 0..2 {
             self.connect(number, true);
             self.rest();
-            let groups: Vec<_> = GROUPS.iter().map(|at| (FILTERS[*at].0.to_owned(), FILTERS[*at].1)).collect();
+            let groups: Vec<_> = GROUPS
+                .iter()
+                .map(|at| (FILTERS[*at].0.to_owned(), FILTERS[*at].1))
+                .collect();
             self.clients[number].subscribe(&groups, false, &mut self.net, &mut self.book);
             self.rest();
         }
@@ -309,16 +343,28 @@ impl Simulation {
             Loss::Power(left) if self.safety < Safety::Durable && left < written => (left, true),
             _ => (usize::MAX, false),
         };
-        let shards = if self.random.one_in(4) { 1 + self.random.below(4) } else { self.net.shards.len() };
+        let shards = if self.random.one_in(4) {
+            1 + self.random.below(4)
+        } else {
+            self.net.shards.len()
+        };
         if book::is_traced() {
-            println!("{} crash: {loss:?} of {:?}, now {shards} shards", self.net.now.nanos(), self.net.disk.counts());
+            println!(
+                "{} crash: {loss:?} of {:?}, now {shards} shards",
+                self.net.now.nanos(),
+                self.net.disk.counts()
+            );
         }
         self.net.now += Span::from_millis(*self.random.pick(&[1, 2000]));
         let now = self.net.now;
         let mut overdue = 0;
-        self.net.crash(loss, shards as u16, |state| overdue = wills_due(state, now));
+        self.net
+            .crash(loss, shards as u16, |state| overdue = wills_due(state, now));
         let published = self.net.sum(|kernel| kernel.ledger().own);
-        assert_eq!(published, overdue, "wills of lost sessions that are due are published");
+        assert_eq!(
+            published, overdue,
+            "wills of lost sessions that are due are published"
+        );
         self.book.crash(kept, vague);
         for client in &mut self.clients {
             client.crash(kept);
@@ -337,7 +383,10 @@ impl Simulation {
     fn some_pipe(&mut self) -> usize {
         let number = self.random.below(self.clients.len());
         let any = self.random.below(self.net.pipes.len());
-        self.clients[number].pipe.filter(|_| !self.random.one_in(4)).unwrap_or(any)
+        self.clients[number]
+            .pipe
+            .filter(|_| !self.random.one_in(4))
+            .unwrap_or(any)
     }
 
     /// A client does something of its own accord.
@@ -346,14 +395,18 @@ impl Simulation {
             let persistent = self.clients[number].anchor || self.random.one_in(2);
             return self.connect(number, persistent);
         };
-        let Self { random, net, book, .. } = self;
+        let Self {
+            random, net, book, ..
+        } = self;
         let client = &mut self.clients[number];
         match random.below(20) {
             0..=11 => {
                 let topic = *random.pick(&TOPICS);
                 let qos = *random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce]);
                 let retain = topic.starts_with(RETAINED_TOPICS);
-                let expiry = topic.starts_with("n/e/").then(|| 1 + random.below(3) as u32);
+                let expiry = topic
+                    .starts_with("n/e/")
+                    .then(|| 1 + random.below(3) as u32);
                 for _ in 0..1 + random.below(5) {
                     client.publish(topic, qos, retain, expiry, net, book);
                 }
@@ -372,7 +425,11 @@ impl Simulation {
                 if !random.one_in(3) {
                     // Rather one that it has.
                     let held = |filter: &str| book.sessions[client.session].is_subscribed(filter);
-                    filter = FILTERS.iter().map(|(filter, _)| *filter).find(|filter| held(filter)).unwrap_or(filter);
+                    filter = FILTERS
+                        .iter()
+                        .map(|(filter, _)| *filter)
+                        .find(|filter| held(filter))
+                        .unwrap_or(filter);
                 }
                 let stays = client.anchor || (self.calm && filter.starts_with('$'));
                 if !stays {
@@ -413,7 +470,8 @@ impl Simulation {
             },
         };
         client.connect(&opening, &mut self.net, &mut self.book);
-        self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
+        self.session_of
+            .extend(client.pipe.map(|pipe| (pipe, client.session)));
         self.watch();
     }
 
@@ -424,7 +482,9 @@ impl Simulation {
             if let Some(fault) = &pipe.fault {
                 panic!("the server breaks the protocol: {fault}");
             }
-            let Some(&session) = self.session_of.get(&number) else { continue };
+            let Some(&session) = self.session_of.get(&number) else {
+                continue;
+            };
             for packet in pipe.tap.drain(..) {
                 self.book.on_wire(session, &packet, self.net.now);
             }
@@ -467,7 +527,8 @@ impl Simulation {
                     expiry_secs: PERSISTENT,
                 };
                 client.connect(&opening, &mut self.net, &mut self.book);
-                self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
+                self.session_of
+                    .extend(client.pipe.map(|pipe| (pipe, client.session)));
             }
             self.rest();
         }
@@ -475,10 +536,18 @@ impl Simulation {
         self.net.now += Span::from_secs(3);
         self.rest();
         for client in &self.clients {
-            assert!(client.pipe.is_some() || self.lossy, "{} was thrown out", client.name);
+            assert!(
+                client.pipe.is_some() || self.lossy,
+                "{} was thrown out",
+                client.name
+            );
             // What full queues alone want is not acknowledged to MQTT 3.
             let may_wait = self.lossy && client.version == Version::V311;
-            assert!(client.is_idle() || client.pipe.is_none() || may_wait, "{} waits for an answer", client.name);
+            assert!(
+                client.is_idle() || client.pipe.is_none() || may_wait,
+                "{} waits for an answer",
+                client.name
+            );
         }
     }
 
@@ -489,15 +558,23 @@ impl Simulation {
             let (mut waiting, mut sessions_waiting) = (0, 0);
             shard.kernel.for_each_session(|session| {
                 sessions_waiting += session.waiting;
-                let (least, most) = (session.waiting as u64, session.waiting as u64 + u64::from(session.in_flight));
+                let (least, most) = (
+                    session.waiting as u64,
+                    session.waiting as u64 + u64::from(session.in_flight),
+                );
                 let account = &session.account;
                 let dropped: u64 = account.dropped.iter().sum();
-                let left =
-                    (account.routed + account.restored).wrapping_sub(account.delivered + account.expired + dropped);
+                let left = (account.routed + account.restored)
+                    .wrapping_sub(account.delivered + account.expired + dropped);
                 let client = &session.client;
-                assert!((least..=most).contains(&left), "{client}: {account:?}, {least} wait, {most} with those sent");
+                assert!(
+                    (least..=most).contains(&left),
+                    "{client}: {account:?}, {least} wait, {most} with those sent"
+                );
             });
-            shard.kernel.for_each_group(Time::ZERO, |group| waiting += group.waiting);
+            shard
+                .kernel
+                .for_each_group(Time::ZERO, |group| waiting += group.waiting);
             waiting += sessions_waiting;
             assert_eq!(waiting, totals.waiting, "what waits is counted wrongly");
             let done = ledger.delivered + ledger.expired + ledger.dropped_total();
@@ -514,7 +591,8 @@ impl Simulation {
     fn check_accounts(&self) {
         for shard in &self.net.shards {
             for (prefix, account) in shard.kernel.accounts() {
-                let done = account.delivered + account.expired + account.dropped.iter().sum::<u64>();
+                let done =
+                    account.delivered + account.expired + account.dropped.iter().sum::<u64>();
                 assert_eq!(
                     account.routed + account.restored,
                     done,
@@ -532,8 +610,13 @@ impl Simulation {
         let waiting = self.net.waiting();
         let in_flight = self.net.total(|totals| totals.in_flight) as u64;
         self.check_accounts();
-        assert!(!self.net.is_anything_unsafe(), "everything is written, and still something waits for the journal");
-        let unread: usize = (0..self.net.pipes.len()).map(|pipe| self.net.output_of(pipe)).sum();
+        assert!(
+            !self.net.is_anything_unsafe(),
+            "everything is written, and still something waits for the journal"
+        );
+        let unread: usize = (0..self.net.pipes.len())
+            .map(|pipe| self.net.output_of(pipe))
+            .sum();
         assert_eq!(unread, 0, "everybody reads, and output is left");
         if (waiting, in_flight) != (0, 0) {
             for Shard { kernel, .. } in &self.net.shards {
@@ -541,7 +624,11 @@ impl Simulation {
                 kernel.for_each_group(Time::ZERO, |group| println!("{group:?}"));
             }
         }
-        assert_eq!((waiting, in_flight), (0, 0), "everybody is here and has answered, and still something waits");
+        assert_eq!(
+            (waiting, in_flight),
+            (0, 0),
+            "everybody is here and has answered, and still something waits"
+        );
         for reason in [
             DropReason::QueueFull,
             DropReason::Memory,
@@ -549,13 +636,20 @@ impl Simulation {
             DropReason::TooLarge,
             DropReason::Unreadable,
         ] {
-            let dropped = self.net.sum(|kernel| kernel.ledger().dropped[reason as usize]);
+            let dropped = self
+                .net
+                .sum(|kernel| kernel.ledger().dropped[reason as usize]);
             assert_eq!(dropped, 0, "dropped for {reason:?}");
         }
         for client in &self.clients {
             self.book.check_promises(client.session);
         }
-        let anchors: Vec<_> = self.clients.iter().filter(|c| c.anchor).map(|client| client.session).collect();
+        let anchors: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|c| c.anchor)
+            .map(|client| client.session)
+            .collect();
         for group in GROUPS {
             self.book.check_group(FILTERS[group].0, &anchors);
         }
@@ -567,9 +661,12 @@ impl Simulation {
         for shard in 0..self.net.shards.len() {
             let number = self.clients.len();
             let mut names = (0..).map(|n| format!("newcomer-{n}"));
-            let name = names.find(|name| self.net.home_of(name) == shard).expect("some name has that home");
+            let name = names
+                .find(|name| self.net.home_of(name) == shard)
+                .expect("some name has that home");
             let session = self.book.new_session(number, false);
-            self.clients.push(Client::new(number, name, Version::V5, session));
+            self.clients
+                .push(Client::new(number, name, Version::V5, session));
             let opening = Opening {
                 clean: true,
                 persistent: false,
@@ -582,14 +679,25 @@ impl Simulation {
             let pipe = self.clients[number].pipe.expect("just connected");
             self.session_of.insert(pipe, self.clients[number].session);
             self.rest();
-            self.clients[number].subscribe(&[("r/#".into(), QoS::ExactlyOnce)], true, &mut self.net, &mut self.book);
+            self.clients[number].subscribe(
+                &[("r/#".into(), QoS::ExactlyOnce)],
+                true,
+                &mut self.net,
+                &mut self.book,
+            );
             self.net.settle();
             let mut found = HashMap::new();
             loop {
                 for packet in self.net.pipes[pipe].inbox.iter() {
                     if let Packet::Publish(got) = packet {
-                        assert!(got.retain, "a last value is sent with RETAIN [MQTT-3.3.1-8]");
-                        let twice = found.insert(got.topic.clone(), Serial::of(&got.payload).unwrap_or_default());
+                        assert!(
+                            got.retain,
+                            "a last value is sent with RETAIN [MQTT-3.3.1-8]"
+                        );
+                        let twice = found.insert(
+                            got.topic.clone(),
+                            Serial::of(&got.payload).unwrap_or_default(),
+                        );
                         assert_eq!(twice, None, "{} has two last values", got.topic);
                     }
                 }
@@ -620,7 +728,11 @@ impl Simulation {
                 expiry_secs: PERSISTENT,
             };
             self.clients[number].connect(&opening, &mut self.net, &mut self.book);
-            self.session_of.extend(self.clients[number].pipe.map(|pipe| (pipe, self.clients[number].session)));
+            self.session_of.extend(
+                self.clients[number]
+                    .pipe
+                    .map(|pipe| (pipe, self.clients[number].session)),
+            );
             self.rest();
             self.clients[number].disconnect(false, &mut self.net);
             for pipe in 0..self.net.pipes.len() {
@@ -635,17 +747,31 @@ impl Simulation {
         let (routed, done) = self.net.copies();
         assert_eq!(routed, done, "the books do not balance at the end");
         self.check_accounts();
-        for what in [self.net.total(|t| t.sessions), self.net.total(|t| t.groups), self.net.total(|t| t.retained)] {
+        for what in [
+            self.net.total(|t| t.sessions),
+            self.net.total(|t| t.groups),
+            self.net.total(|t| t.retained),
+        ] {
             assert_eq!(what, 0, "sessions, groups or last values are left");
         }
-        assert_eq!(self.net.sum(|kernel| kernel.bytes_held() as u64), 0, "bytes are held for nobody");
-        assert!(self.net.shards.iter().all(|shard| shard.links.is_empty()), "links are left");
+        assert_eq!(
+            self.net.sum(|kernel| kernel.bytes_held() as u64),
+            0,
+            "bytes are held for nobody"
+        );
+        assert!(
+            self.net.shards.iter().all(|shard| shard.links.is_empty()),
+            "links are left"
+        );
         let published = self.net.sum(|kernel| kernel.ledger().received);
         let sorted = self.net.sum(|kernel| {
             let ledger = kernel.ledger();
             ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated
         });
-        assert!(sorted >= published, "{published} received, {sorted} sorted (with wills)");
+        assert!(
+            sorted >= published,
+            "{published} received, {sorted} sorted (with wills)"
+        );
     }
 }
 
@@ -654,8 +780,16 @@ fn wills_due(state: &State, now: Time) -> u64 {
     let is_due = |session: &&thalweg_kernel::journal::StoredSession| {
         session.will.as_ref().is_some_and(|will| {
             let had_link = session.expires_at == Time::NEVER;
-            let end = if had_link { now + session.expiry } else { session.expires_at };
-            let due = if will.due == Time::NEVER { now + will.delay } else { will.due };
+            let end = if had_link {
+                now + session.expiry
+            } else {
+                session.expires_at
+            };
+            let due = if will.due == Time::NEVER {
+                now + will.delay
+            } else {
+                will.due
+            };
             due.min(end) <= now
         })
     };

@@ -113,7 +113,13 @@ impl Pipe {
 }
 
 impl Net {
-    pub fn new(shards: u16, limits: &Limits, outputs: LinksLimits, settings: MqttSettings, seed: u64) -> Self {
+    pub fn new(
+        shards: u16,
+        limits: &Limits,
+        outputs: LinksLimits,
+        settings: MqttSettings,
+        seed: u64,
+    ) -> Self {
         let mut net = Net {
             now: Time::from_secs(1000),
             shards: Vec::new(),
@@ -138,14 +144,21 @@ impl Net {
     /// A new process.
     fn begin(&mut self, shards: u16, seed: u64) {
         let shard = |number| Shard {
-            kernel: Kernel::new(self.limits.clone(), ShardId(number), shards, seed.wrapping_add(u64::from(number))),
+            kernel: Kernel::new(
+                self.limits.clone(),
+                ShardId(number),
+                shards,
+                seed.wrapping_add(u64::from(number)),
+            ),
             links: Links::new(self.outputs),
             pipes: HashMap::new(),
             commits: Commits::new(usize::from(shards), &self.disk),
             fetches: VecDeque::new(),
         };
         self.shards = (0..shards).map(shard).collect();
-        self.queues = (0..usize::from(shards) * usize::from(shards)).map(|_| VecDeque::new()).collect();
+        self.queues = (0..usize::from(shards) * usize::from(shards))
+            .map(|_| VecDeque::new())
+            .collect();
     }
 
     /// The process ends in the middle of everything, and another one with so many shards takes up what the journal has.
@@ -166,11 +179,17 @@ impl Net {
         for (number, part) in state.split(shards).into_iter().enumerate() {
             let Shard { kernel, links, .. } = &mut self.shards[number];
             let (disk, unreadable) = (&self.disk, self.unreadable);
-            let read = |place, len| disk.read(place, len).filter(|message| unreadable.is_none_or(|is| !is(message)));
+            let read = |place, len| {
+                disk.read(place, len)
+                    .filter(|message| unreadable.is_none_or(|is| !is(message)))
+            };
             kernel.restore(part, &mut { read }, &|_, _| Access::ALL, self.now, links);
             self.gather(number);
         }
-        while (0..self.queues.len()).any(|pair| self.carry(pair / usize::from(shards), pair % usize::from(shards))) {}
+        while (0..self.queues.len())
+            .any(|pair| self.carry(pair / usize::from(shards), pair % usize::from(shards)))
+        {
+        }
         for number in 0..self.shards.len() {
             let Shard { kernel, links, .. } = &mut self.shards[number];
             kernel.on_timeout(self.now, links);
@@ -239,7 +258,9 @@ impl Net {
                 break;
             }
         }
-        let Pipe { link, tail: left, .. } = &mut self.pipes[pipe];
+        let Pipe {
+            link, tail: left, ..
+        } = &mut self.pipes[pipe];
         if link.is_some() {
             left.extend_from_slice(&tail[used..]);
         }
@@ -248,17 +269,29 @@ impl Net {
     /// Takes what a shard wants done and looks at what it wrote.
     fn gather(&mut self, shard: usize) {
         let count = self.shards.len();
-        let Shard { links, commits, fetches, .. } = &mut self.shards[shard];
+        let Shard {
+            links,
+            commits,
+            fetches,
+            ..
+        } = &mut self.shards[shard];
         let mail: Vec<_> = links
             .take_outbox()
             .into_iter()
             .map(|(to, message)| {
-                let number = if message.is_reliable() { commits.number_mail(usize::from(to.0)) } else { 0 };
+                let number = if message.is_reliable() {
+                    commits.number_mail(usize::from(to.0))
+                } else {
+                    0
+                };
                 (usize::from(to.0), message, number)
             })
             .collect();
         fetches.extend(links.take_fetches());
-        self.turns = self.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.turns = self
+            .turns
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         // What is mailed is written first.
         if !mail.is_empty() || (self.turns >> 62 != 0 && !self.is_patient) {
             self.close_batch(shard);
@@ -267,7 +300,10 @@ impl Net {
             self.queues[shard * count + to].push_back((message, number));
         }
         self.look_at_disk();
-        assert!(self.shards[shard].links.take_logins().is_empty(), "nobody has credentials here");
+        assert!(
+            self.shards[shard].links.take_logins().is_empty(),
+            "nobody has credentials here"
+        );
         self.clean(shard);
     }
 
@@ -292,8 +328,18 @@ impl Net {
             }
         }
         let now = self.now;
-        for Shard { links, commits, kernel, .. } in &mut self.shards {
-            let completed = if self.is_careless { commits.complete_blindly() } else { commits.complete() };
+        for Shard {
+            links,
+            commits,
+            kernel,
+            ..
+        } in &mut self.shards
+        {
+            let completed = if self.is_careless {
+                commits.complete_blindly()
+            } else {
+                commits.complete()
+            };
             if let Some(number) = completed {
                 links.complete(number);
                 links.tell_left(now, kernel);
@@ -315,7 +361,9 @@ impl Net {
         }
         let mut any = false;
         for _ in 0..count {
-            let Some((shard, number, place)) = self.disk.write() else { break };
+            let Some((shard, number, place)) = self.disk.write() else {
+                break;
+            };
             self.shards[shard].kernel.on_written(number, place);
             any = true;
         }
@@ -342,10 +390,14 @@ impl Net {
     /// Brings a shard the messages that it asked for first. Whether it asked for any.
     pub fn fetch(&mut self, shard: usize) -> bool {
         let now = self.now;
-        let Some(fetch) = self.shards[shard].fetches.pop_front() else { return false };
+        let Some(fetch) = self.shards[shard].fetches.pop_front() else {
+            return false;
+        };
         let unreadable = self.unreadable;
         let read = |(place, len): &(u64, u32)| {
-            self.disk.read(*place, *len).filter(|message| unreadable.is_none_or(|is| !is(message)))
+            self.disk
+                .read(*place, *len)
+                .filter(|message| unreadable.is_none_or(|is| !is(message)))
         };
         let messages = fetch.places.iter().map(read).collect();
         let Shard { kernel, links, .. } = &mut self.shards[shard];
@@ -356,7 +408,9 @@ impl Net {
 
     /// Whether anything waits for the journal.
     pub fn is_anything_unsafe(&self) -> bool {
-        self.shards.iter().any(|shard| shard.commits.is_waiting() || !shard.fetches.is_empty())
+        self.shards
+            .iter()
+            .any(|shard| shard.commits.is_waiting() || !shard.fetches.is_empty())
     }
 
     /// Looks at what a shard's links have written, and closes those that are done.
@@ -368,12 +422,17 @@ impl Net {
             dirty.push(link);
         }
         for link in dirty {
-            let Some(&pipe) = self.shards[shard].pipes.get(&link) else { continue };
+            let Some(&pipe) = self.shards[shard].pipes.get(&link) else {
+                continue;
+            };
             self.look(pipe);
             if self.pipes[pipe].cut {
                 continue;
             }
-            let done = self.shards[shard].links.get(link).is_some_and(|link| link.closing && link.output().is_empty());
+            let done = self.shards[shard]
+                .links
+                .get(link)
+                .is_some_and(|link| link.closing && link.output().is_empty());
             if done {
                 self.close(pipe);
             }
@@ -383,7 +442,12 @@ impl Net {
     /// Lets the client's machine see what the server has just written.
     fn look(&mut self, number: usize) {
         let pipe = &mut self.pipes[number];
-        let Some(link) = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link)) else { return };
+        let Some(link) = pipe
+            .link
+            .and_then(|link| self.shards[pipe.shard].links.get(link))
+        else {
+            return;
+        };
         while pipe.fault.is_none() {
             match pipe.machine.handle_input(&link.output()[pipe.tapped..]) {
                 Ok(Some((consumed, event))) => {
@@ -403,10 +467,14 @@ impl Net {
     pub fn flush(&mut self, number: usize, count: usize) -> bool {
         let now = self.now;
         let pipe = &mut self.pipes[number];
-        let (Some(id), false, false) = (pipe.link, pipe.stalled, pipe.cut) else { return false };
+        let (Some(id), false, false) = (pipe.link, pipe.stalled, pipe.cut) else {
+            return false;
+        };
         let shard = pipe.shard;
         let Shard { kernel, links, .. } = &mut self.shards[shard];
-        let Some(link) = links.get_mut(id) else { return false };
+        let Some(link) = links.get_mut(id) else {
+            return false;
+        };
         let count = count.min(link.sendable().len());
         link.advance(count);
         pipe.flushed += count;
@@ -415,8 +483,13 @@ impl Net {
             pipe.written = pipe.flushed;
             pipe.tapped = 0;
         }
-        while pipe.under_way.front().is_some_and(|(end, _)| *end <= pipe.flushed) {
-            pipe.inbox.extend(pipe.under_way.pop_front().map(|(_, packet)| packet));
+        while pipe
+            .under_way
+            .front()
+            .is_some_and(|(end, _)| *end <= pipe.flushed)
+        {
+            pipe.inbox
+                .extend(pipe.under_way.pop_front().map(|(_, packet)| packet));
         }
         let waiting = link.waiting();
         if waiting == 0 && link.closing {
@@ -458,7 +531,12 @@ impl Net {
         let shard = pipe.shard;
         pipe.up.clear();
         pipe.tail.clear();
-        let Shard { kernel, links, pipes, .. } = &mut self.shards[shard];
+        let Shard {
+            kernel,
+            links,
+            pipes,
+            ..
+        } = &mut self.shards[shard];
         pipes.remove(&link);
         links.close(link, kernel, now);
         self.gather(shard);
@@ -467,8 +545,15 @@ impl Net {
     /// The oldest message from one shard to another arrives. Whether there was one.
     pub fn carry(&mut self, from: usize, to: usize) -> bool {
         let count = self.shards.len();
-        let Some((message, number)) = self.queues[from * count + to].pop_front() else { return false };
-        let Shard { kernel, links, commits, .. } = &mut self.shards[to];
+        let Some((message, number)) = self.queues[from * count + to].pop_front() else {
+            return false;
+        };
+        let Shard {
+            kernel,
+            links,
+            commits,
+            ..
+        } = &mut self.shards[to];
         kernel.on_shard(ShardId(from as u16), message, self.now, links);
         if number != 0 {
             commits.owe(links.batch_number(), from, number);
@@ -480,7 +565,9 @@ impl Net {
     /// Bytes in a connection's output that have not left.
     pub fn output_of(&self, pipe: usize) -> usize {
         let pipe = &self.pipes[pipe];
-        let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link));
+        let link = pipe
+            .link
+            .and_then(|link| self.shards[pipe.shard].links.get(link));
         link.map_or(0, |link| link.waiting())
     }
 
@@ -492,7 +579,12 @@ impl Net {
     /// A shard does what is due, and what it had put off. Whether anything happened.
     pub fn tick(&mut self, shard: usize) -> bool {
         let now = self.now;
-        let Shard { kernel, links, pipes, .. } = &mut self.shards[shard];
+        let Shard {
+            kernel,
+            links,
+            pipes,
+            ..
+        } = &mut self.shards[shard];
         let mut happened = kernel.has_work();
         if kernel.poll_timeout() <= now {
             kernel.on_timeout(now, links);
@@ -501,7 +593,9 @@ impl Net {
         kernel.work(now, links);
         let mut rested: Vec<usize> = Vec::new();
         for (link, pipe) in &*pipes {
-            let Some(link) = links.get_mut(*link) else { continue };
+            let Some(link) = links.get_mut(*link) else {
+                continue;
+            };
             if link.pause_until.is_some_and(|until| until <= now) {
                 link.pause_until = None;
                 rested.push(*pipe);
@@ -575,7 +669,10 @@ impl Net {
 
     /// A sum of totals over all shards.
     pub fn total(&self, of: impl Fn(&Totals) -> usize) -> usize {
-        self.shards.iter().map(|shard| of(&shard.kernel.totals())).sum()
+        self.shards
+            .iter()
+            .map(|shard| of(&shard.kernel.totals()))
+            .sum()
     }
 
     /// Copies that wait, counted one by one.
@@ -602,7 +699,10 @@ impl Net {
 
 fn own(event: &ClientEvent<'_>) -> Packet {
     match event {
-        ClientEvent::ConnAck(ack) => Packet::ConnAck { present: ack.values.session_present, reason: ack.values.reason },
+        ClientEvent::ConnAck(ack) => Packet::ConnAck {
+            present: ack.values.session_present,
+            reason: ack.values.reason,
+        },
         ClientEvent::Publish(publish) => Packet::Publish(Got {
             topic: publish.topic.as_str().to_owned(),
             payload: publish.payload.to_vec(),
@@ -612,12 +712,24 @@ fn own(event: &ClientEvent<'_>) -> Packet {
             id: publish.id,
             expiry_secs: publish.properties.message_expiry(),
         }),
-        ClientEvent::PubAck(ack) => Packet::PubAck { id: ack.id, reason: ack.reason },
-        ClientEvent::PubRec(ack) => Packet::PubRec { id: ack.id, reason: ack.reason },
+        ClientEvent::PubAck(ack) => Packet::PubAck {
+            id: ack.id,
+            reason: ack.reason,
+        },
+        ClientEvent::PubRec(ack) => Packet::PubRec {
+            id: ack.id,
+            reason: ack.reason,
+        },
         ClientEvent::PubRel(ack) => Packet::PubRel { id: ack.id },
         ClientEvent::PubComp(ack) => Packet::PubComp { id: ack.id },
-        ClientEvent::SubAck(ack) => Packet::SubAck { id: ack.id, codes: ack.codes().collect() },
-        ClientEvent::UnsubAck(ack) => Packet::UnsubAck { id: ack.id, codes: ack.codes().collect() },
+        ClientEvent::SubAck(ack) => Packet::SubAck {
+            id: ack.id,
+            codes: ack.codes().collect(),
+        },
+        ClientEvent::UnsubAck(ack) => Packet::UnsubAck {
+            id: ack.id,
+            codes: ack.codes().collect(),
+        },
         ClientEvent::PingResp => Packet::PingResp,
         ClientEvent::Disconnect(disconnect) => Packet::Disconnect(disconnect.reason),
         ClientEvent::Auth(_) => Packet::Auth,

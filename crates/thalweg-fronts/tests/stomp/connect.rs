@@ -9,17 +9,34 @@ use thalweg_model::Span;
 use thalweg_stomp::{ConnectOut, SubscribeOut, Version};
 
 fn with(connect: ConnectOut<'_>) -> Hello<'_> {
-    Hello { connect, ..Hello::default() }
+    Hello {
+        connect,
+        ..Hello::default()
+    }
 }
 
 #[test]
 fn the_highest_common_version_is_spoken() {
     let mut world = World::new();
     for version in Version::ALL {
-        let connect = ConnectOut { lowest: Version::V10, highest: version, ..ConnectOut::default() };
+        let connect = ConnectOut {
+            lowest: Version::V10,
+            highest: version,
+            ..ConnectOut::default()
+        };
         let who = world.try_connect(&with(connect));
-        assert_eq!(world.heard(who), Some(Heard::Connected { version, heart_beat: (0, 0) }));
-        assert_eq!(world.limits_of(who), (None, None), "it has promised nothing and wants nothing");
+        assert_eq!(
+            world.heard(who),
+            Some(Heard::Connected {
+                version,
+                heart_beat: (0, 0)
+            })
+        );
+        assert_eq!(
+            world.limits_of(who),
+            (None, None),
+            "it has promised nothing and wants nothing"
+        );
     }
 }
 
@@ -32,9 +49,21 @@ fn heart_beats_are_as_the_client_likes_them_within_bounds() {
         ((10, 10), (100, 1000), 3000, 80),
     ] {
         let mut world = World::new();
-        let who = world.try_connect(&with(ConnectOut { heart_beat: theirs, ..ConnectOut::default() }));
-        assert_eq!(world.heard(who), Some(Heard::Connected { version: Version::V12, heart_beat: ours }));
-        let expected = (Some(Span::from_millis(silence_millis)), Some(Span::from_millis(idle_millis)));
+        let who = world.try_connect(&with(ConnectOut {
+            heart_beat: theirs,
+            ..ConnectOut::default()
+        }));
+        assert_eq!(
+            world.heard(who),
+            Some(Heard::Connected {
+                version: Version::V12,
+                heart_beat: ours
+            })
+        );
+        let expected = (
+            Some(Span::from_millis(silence_millis)),
+            Some(Span::from_millis(idle_millis)),
+        );
         assert_eq!(world.limits_of(who), expected, "{theirs:?}");
         world.idle(who);
         assert_eq!(world.heard(who), Some(Heard::HeartBeat));
@@ -47,17 +76,41 @@ fn heart_beats_are_as_the_client_likes_them_within_bounds() {
 fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_their_password() {
     let mut world = World::new();
     for (login, passcode) in [(None, None), (Some("guest"), Some("guest"))] {
-        let who = world.try_connect(&with(ConnectOut { login, passcode, ..ConnectOut::default() }));
-        assert!(matches!(world.heard(who), Some(Heard::Connected { .. })), "{login:?}");
+        let who = world.try_connect(&with(ConnectOut {
+            login,
+            passcode,
+            ..ConnectOut::default()
+        }));
+        assert!(
+            matches!(world.heard(who), Some(Heard::Connected { .. })),
+            "{login:?}"
+        );
     }
-    let named = ConnectOut { login: Some("anna"), passcode: Some("secret"), ..ConnectOut::default() };
+    let named = ConnectOut {
+        login: Some("anna"),
+        passcode: Some("secret"),
+        ..ConnectOut::default()
+    };
     let who = world.try_connect(&with(named));
     // What is sent before the verdict waits for it.
-    world.writes(who, b"SUBSCRIBE\nid:1\ndestination:/queue/q\nreceipt:early\n\n\0");
+    world.writes(
+        who,
+        b"SUBSCRIBE\nid:1\ndestination:/queue/q\nreceipt:early\n\n\0",
+    );
     assert_eq!(world.heard(who), None);
-    let (_, LoginAsk::Password { user, password, .. }) = &world.asked[0] else { panic!("a password") };
-    assert_eq!((user.as_deref(), password.as_deref()), (Some("anna"), Some(&b"secret"[..])));
-    world.allow(LoginAnswer::Allowed { user: Some("anna".into()), access: Access::ALL, expires: None, data: None });
+    let (_, LoginAsk::Password { user, password, .. }) = &world.asked[0] else {
+        panic!("a password")
+    };
+    assert_eq!(
+        (user.as_deref(), password.as_deref()),
+        (Some("anna"), Some(&b"secret"[..]))
+    );
+    world.allow(LoginAnswer::Allowed {
+        user: Some("anna".into()),
+        access: Access::ALL,
+        expires: None,
+        data: None,
+    });
     assert!(matches!(world.heard(who), Some(Heard::Connected { .. })));
     world.hears_receipt(who, "early");
 
@@ -67,17 +120,33 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
     assert_eq!(message, "Bad CONNECT");
     assert!(body.contains("Access refused for user 'anna'"), "{body}");
 
-    let who = world.try_connect(&Hello { access: None, ..Hello::default() });
-    assert_eq!((world.heard(who), world.asked.len()), (None, 1), "nobody comes in unasked here");
+    let who = world.try_connect(&Hello {
+        access: None,
+        ..Hello::default()
+    });
+    assert_eq!(
+        (world.heard(who), world.asked.len()),
+        (None, 1),
+        "nobody comes in unasked here"
+    );
 }
 
 #[test]
 fn a_user_id_is_that_of_the_user_who_was_proven() {
     let mut world = World::new();
-    let claims = ConnectOut { login: Some("admin"), passcode: Some("secret"), ..ConnectOut::default() };
+    let claims = ConnectOut {
+        login: Some("admin"),
+        passcode: Some("secret"),
+        ..ConnectOut::default()
+    };
     for (user_id, is_taken) in [("bob", true), ("admin", false)] {
         let who = world.try_connect(&with(claims));
-        world.allow(LoginAnswer::Allowed { user: Some("bob".into()), access: Access::ALL, expires: None, data: None });
+        world.allow(LoginAnswer::Allowed {
+            user: Some("bob".into()),
+            access: Access::ALL,
+            expires: None,
+            data: None,
+        });
         assert!(matches!(world.heard(who), Some(Heard::Connected { .. })));
         let send = format!("SEND\ndestination:/queue/q\nuser-id:{user_id}\nreceipt:r\n\n\0");
         world.writes(who, send.as_bytes());
@@ -98,10 +167,23 @@ fn host_names_a_tenant_or_a_server() {
         ..StompSettings::default()
     };
     let mut world = World::with(1, Limits::default(), settings);
-    let at = |host: &'static str| with(ConnectOut { host, ..ConnectOut::default() });
+    let at = |host: &'static str| {
+        with(ConnectOut {
+            host,
+            ..ConnectOut::default()
+        })
+    };
     let blue = world.connect_with(&at("blue"));
     world.listen(blue, "1", "/topic/a");
-    let rest = ["/", "", "localhost", "broker-7", "127.0.0.1", "mq.example.org"].map(|host| {
+    let rest = [
+        "/",
+        "",
+        "localhost",
+        "broker-7",
+        "127.0.0.1",
+        "mq.example.org",
+    ]
+    .map(|host| {
         let who = world.connect_with(&at(host));
         world.listen(who, "1", "/topic/a");
         who
@@ -119,12 +201,22 @@ fn host_names_a_tenant_or_a_server() {
     let who = world.try_connect(&at("green"));
     let (message, body) = world.hears_error(who, None);
     assert_eq!(message, "Bad CONNECT");
-    assert!(body.starts_with("Virtual host 'green' access denied"), "{body}");
-    let rules = Rules::new(vec![Rule::allow(Permissions::ALL, "$q/#")], Otherwise::Deny).expect("legal");
-    let who = world.try_connect(&Hello { access: Some(rules.compile("", None)), ..at("blue") });
+    assert!(
+        body.starts_with("Virtual host 'green' access denied"),
+        "{body}"
+    );
+    let rules =
+        Rules::new(vec![Rule::allow(Permissions::ALL, "$q/#")], Otherwise::Deny).expect("legal");
+    let who = world.try_connect(&Hello {
+        access: Some(rules.compile("", None)),
+        ..at("blue")
+    });
     let (message, body) = world.hears_error(who, None);
     assert_eq!(message, "Bad CONNECT");
-    assert!(body.starts_with("Virtual host 'blue' access denied: the rules"), "{body}");
+    assert!(
+        body.starts_with("Virtual host 'blue' access denied: the rules"),
+        "{body}"
+    );
 }
 
 #[test]
@@ -148,9 +240,18 @@ fn whoever_breaks_the_protocol_is_told_and_sent_away() {
     world.writes(who, b"SEND\ndestination:nowhere/at/all\nreceipt:8\n\nx\0");
     let (message, body) = world.hears_error(who, Some("8"));
     assert_eq!(message, "Unknown destination");
-    assert!(body.contains("'nowhere/at/all' is not a valid destination"), "{body}");
+    assert!(
+        body.contains("'nowhere/at/all' is not a valid destination"),
+        "{body}"
+    );
     let who = world.connect();
-    let (message, _) =
-        world.refused(who, &SubscribeOut { id: Some("1"), destination: "/queue/", ..Default::default() });
+    let (message, _) = world.refused(
+        who,
+        &SubscribeOut {
+            id: Some("1"),
+            destination: "/queue/",
+            ..Default::default()
+        },
+    );
     assert_eq!(message, "Invalid destination");
 }

@@ -11,8 +11,13 @@ use thalweg_stomp::{SendOut, SubscribeOut};
 #[test]
 fn what_the_rules_do_not_allow_ends_in_an_error() {
     let rules = [Rule::allow(Permissions::ALL, "mine/#")];
-    let access = Rules::new(rules.into(), Otherwise::Deny).expect("legal").compile("c", None);
-    let hello = Hello { access: Some(access), ..Hello::default() };
+    let access = Rules::new(rules.into(), Otherwise::Deny)
+        .expect("legal")
+        .compile("c", None);
+    let hello = Hello {
+        access: Some(access),
+        ..Hello::default()
+    };
     let mut world = World::new();
     let who = world.connect_with(&hello);
     world.send_headers(who, "/topic/mine.x", "fine", &[("receipt", "1")]);
@@ -23,8 +28,16 @@ fn what_the_rules_do_not_allow_ends_in_an_error() {
     assert!(body.contains("/topic/yours"), "{body}");
     for destination in ["/topic/yours", "/queue/theirs", "/topic/#"] {
         let who = world.connect_with(&hello);
-        let subscribe = SubscribeOut { id: Some("1"), destination, ..SubscribeOut::default() };
-        assert_eq!(world.refused(who, &subscribe).0, "access_refused", "{destination}");
+        let subscribe = SubscribeOut {
+            id: Some("1"),
+            destination,
+            ..SubscribeOut::default()
+        };
+        assert_eq!(
+            world.refused(who, &subscribe).0,
+            "access_refused",
+            "{destination}"
+        );
     }
 }
 
@@ -34,13 +47,24 @@ fn a_selector_must_be_one_and_is_not_evaluated() {
     let with = |selector: &'static str| [("selector", selector)];
     let who = world.connect();
     let headers = with("colour = 'red' AND size > 3");
-    let subscribe =
-        SubscribeOut { id: Some("1"), destination: "/topic/a", headers: &headers, ..SubscribeOut::default() };
+    let subscribe = SubscribeOut {
+        id: Some("1"),
+        destination: "/topic/a",
+        headers: &headers,
+        ..SubscribeOut::default()
+    };
     world.subscribe(who, &subscribe);
     world.send_headers(who, "/topic/a", "blue", &[("colour", "blue")]);
     assert_eq!(world.texts(who), ["blue"], "evaluation comes later");
     let headers = with("colour = = red");
-    let (message, _) = world.refused(who, &SubscribeOut { id: Some("2"), headers: &headers, ..subscribe });
+    let (message, _) = world.refused(
+        who,
+        &SubscribeOut {
+            id: Some("2"),
+            headers: &headers,
+            ..subscribe
+        },
+    );
     assert_eq!(message, "Invalid selector");
     world.settings.selectors_refused = true;
     let who = world.connect();
@@ -59,17 +83,33 @@ fn a_connection_has_so_many_subscriptions_transactions_and_bytes() {
     let who = world.connect();
     world.listen(who, "1", "/topic/a");
     world.listen(who, "2", "/topic/a");
-    let third = SubscribeOut { id: Some("3"), destination: "/topic/a", ..SubscribeOut::default() };
+    let third = SubscribeOut {
+        id: Some("3"),
+        destination: "/topic/a",
+        ..SubscribeOut::default()
+    };
     assert_eq!(world.refused(who, &third).0, "too many subscriptions");
     let who = world.connect();
     world.listen(who, "1", "/topic/a");
-    let again = SubscribeOut { id: Some("1"), ..third };
-    assert_eq!(world.refused(who, &again).0, "Duplicated subscription identifier");
+    let again = SubscribeOut {
+        id: Some("1"),
+        ..third
+    };
+    assert_eq!(
+        world.refused(who, &again).0,
+        "Duplicated subscription identifier"
+    );
     let who = world.connect();
-    world.writes(who, b"BEGIN\ntransaction:1\n\n\0BEGIN\ntransaction:2\nreceipt:r\n\n\0");
+    world.writes(
+        who,
+        b"BEGIN\ntransaction:1\n\n\0BEGIN\ntransaction:2\nreceipt:r\n\n\0",
+    );
     assert_eq!(world.hears_error(who, Some("r")).0, "too many transactions");
     let who = world.connect();
-    world.writes(who, b"SEND\ndestination:/topic/aaaaaaaaaaaaaaaaaaaa\nreceipt:r\n\n\0");
+    world.writes(
+        who,
+        b"SEND\ndestination:/topic/aaaaaaaaaaaaaaaaaaaa\nreceipt:r\n\n\0",
+    );
     assert_eq!(world.hears_error(who, Some("r")).0, "Invalid destination");
 }
 
@@ -83,7 +123,11 @@ fn what_a_slow_reader_cannot_take_waits_in_its_queue() {
     for _ in 0..200 {
         world.send(sender, "/queue/q", &body);
     }
-    assert!(world.output_of(slow) < 20 << 10, "{} bytes wait", world.output_of(slow));
+    assert!(
+        world.output_of(slow) < 20 << 10,
+        "{} bytes wait",
+        world.output_of(slow)
+    );
     world.read(slow, true);
     assert_eq!(world.messages(slow).len(), 200);
 }
@@ -96,7 +140,12 @@ fn a_full_queue_that_refuses_says_so_to_whoever_waits_for_an_answer() {
     world.send_headers(who, "/queue/q", "1", &limits);
     world.send(who, "/queue/q", "dropped");
     assert!(!world.is_closed(who));
-    let send = SendOut { destination: "/queue/q", receipt: Some("r"), body: b"refused", ..SendOut::default() };
+    let send = SendOut {
+        destination: "/queue/q",
+        receipt: Some("r"),
+        body: b"refused",
+        ..SendOut::default()
+    };
     world.send_with(who, &send, |_| ());
     assert_eq!(world.hears_error(who, Some("r")).0, "resource_error");
     let taker = world.connect();
@@ -106,7 +155,10 @@ fn a_full_queue_that_refuses_says_so_to_whoever_waits_for_an_answer() {
 
 #[test]
 fn a_publisher_over_its_rate_is_read_more_slowly() {
-    let settings = StompSettings { publish_rate: Some(10), ..StompSettings::default() };
+    let settings = StompSettings {
+        publish_rate: Some(10),
+        ..StompSettings::default()
+    };
     let mut world = World::with(1, Limits::default(), settings);
     let who = world.connect();
     world.listen(who, "1", "/topic/a");

@@ -89,7 +89,11 @@ impl Stage {
             publish_rate: 1000,
             ..Limits::default()
         };
-        let outputs = LinksLimits { output_high: OUTPUT_MAX / 2, output_max: OUTPUT_MAX, unflushed_max: 1000 };
+        let outputs = LinksLimits {
+            output_high: OUTPUT_MAX / 2,
+            output_max: OUTPUT_MAX,
+            unflushed_max: 1000,
+        };
         let frame = FrameLimits {
             head_bytes_max: HEAD_BYTES_MAX,
             header_bytes_max: HEAD_BYTES_MAX,
@@ -97,8 +101,12 @@ impl Stage {
             ..FrameLimits::default()
         };
         let settings = StompSettings {
-            limits: ServerLimits { connect: frame.clone(), frame },
-            dialect: [Dialect::RabbitMq, Dialect::ActiveMq, Dialect::Slash][usize::from(choice % 3)],
+            limits: ServerLimits {
+                connect: frame.clone(),
+                frame,
+            },
+            dialect: [Dialect::RabbitMq, Dialect::ActiveMq, Dialect::Slash]
+                [usize::from(choice % 3)],
             tenants: Box::new(["blue".into()]),
             subscriptions_max: 8,
             transactions_max: 2,
@@ -147,13 +155,18 @@ impl Stage {
         let anonymous = (which == 0).then_some(Access::ALL);
         let front = StompFront::new(self.settings.clone(), 9 + which as u64, anonymous);
         let link = self.links.open(Front::Stomp(Box::new(front)));
-        self.ends[which] = End { link: Some(link), tail: CONNECTS[word % 4].to_vec() };
+        self.ends[which] = End {
+            link: Some(link),
+            tail: CONNECTS[word % 4].to_vec(),
+        };
         link
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
         let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else { panic!("it is open") };
+        let Some(link) = self.links.get(id) else {
+            panic!("it is open")
+        };
         // Like the server, which reads nothing from a peer that does not read.
         if link.closing {
             return self.flush(which, usize::MAX);
@@ -166,11 +179,15 @@ impl Stage {
     }
 
     fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         let tail = std::mem::take(&mut self.ends[which].tail);
         let mut used = 0;
         loop {
-            let driven = self.links.drive(id, &tail[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(id, &tail[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             assert!(used <= tail.len());
             self.gather();
@@ -179,10 +196,16 @@ impl Stage {
             }
         }
         self.ends[which].tail = tail[used..].to_vec();
-        let is_open = self.links.get(id).is_some_and(|link| !link.closing && link.pause_until.is_none());
+        let is_open = self
+            .links
+            .get(id)
+            .is_some_and(|link| !link.closing && link.pause_until.is_none());
         let bound = (HEAD_BYTES_MAX + BODY_BYTES_MAX) as usize + 256;
         let is_held = self.links.get(id).is_some_and(|link| link.holds_input());
-        assert!(is_held || !is_open || self.ends[which].tail.len() <= bound, "input that waits is bounded");
+        assert!(
+            is_held || !is_open || self.ends[which].tail.len() <= bound,
+            "input that waits is bounded"
+        );
         if !is_open || is_held {
             self.ends[which].tail.truncate(bound);
         }
@@ -196,8 +219,12 @@ impl Stage {
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else { return };
-        let Some(link) = self.links.get_mut(id) else { panic!("it is open") };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            panic!("it is open")
+        };
         link.advance(count.min(link.sendable().len()));
         if link.closing && link.output().is_empty() {
             return self.close(which);
@@ -243,7 +270,9 @@ impl Stage {
             22 => return self.close(which),
             _ => {}
         }
-        let Some(id) = self.ends[which].link else { return };
+        let Some(id) = self.ends[which].link else {
+            return;
+        };
         match number {
             23 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
             24 => self.links.on_idle(id, self.now),
@@ -251,9 +280,16 @@ impl Stage {
             _ => {
                 self.links.take_logins();
                 let answer = match number % 3 {
-                    0 => LoginAnswer::Continue { data: b"data".as_slice().into() },
+                    0 => LoginAnswer::Continue {
+                        data: b"data".as_slice().into(),
+                    },
                     1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None },
+                    _ => LoginAnswer::Allowed {
+                        user: None,
+                        access: Access::ALL,
+                        expires: None,
+                        data: None,
+                    },
                 };
                 self.links.on_login(id, answer, self.now, &mut self.kernel);
                 self.gather();
@@ -278,6 +314,10 @@ impl Stage {
             self.close(which);
         }
         self.wait(Span::from_secs(1_000_000));
-        assert_eq!(self.kernel.totals().sessions, 0, "sessions end with their connections");
+        assert_eq!(
+            self.kernel.totals().sessions,
+            0,
+            "sessions end with their connections"
+        );
     }
 }

@@ -7,7 +7,14 @@ use thalweg_mqtt::{PublishOut, QoS};
 use thalweg_stomp::{AckMode, ConnectOut, SubscribeOut};
 
 fn speaking(dialect: Dialect) -> World {
-    World::with(1, Limits::default(), StompSettings { dialect, ..StompSettings::default() })
+    World::with(
+        1,
+        Limits::default(),
+        StompSettings {
+            dialect,
+            ..StompSettings::default()
+        },
+    )
 }
 
 #[test]
@@ -19,9 +26,14 @@ fn each_subscription_that_matches_gets_its_copy_under_its_own_name() {
     world.listen(here, "many", "/topic/#");
     world.listen(there, "other", "/topic/a.c");
     world.send(there, "/topic/a.b", "x");
-    let mut got: Vec<_> = world.messages(here).into_iter().map(|got| (got.subscription, got.destination)).collect();
+    let mut got: Vec<_> = world
+        .messages(here)
+        .into_iter()
+        .map(|got| (got.subscription, got.destination))
+        .collect();
     got.sort();
-    let expected = ["exact", "many", "one"].map(|id| (Some(id.to_owned()), "/topic/a.b".to_owned()));
+    let expected =
+        ["exact", "many", "one"].map(|id| (Some(id.to_owned()), "/topic/a.b".to_owned()));
     assert_eq!(got, expected, "a wildcard subscriber sees the topic itself");
     assert_eq!(world.texts(there), [""; 0]);
 }
@@ -29,8 +41,18 @@ fn each_subscription_that_matches_gets_its_copy_under_its_own_name() {
 #[test]
 fn wildcards_are_written_in_the_dialect_and_topics_come_back_in_it() {
     for (dialect, filter, topic, other) in [
-        (Dialect::RabbitMq, "/topic/a.*.#", "/topic/a.b.c%2Ed", "/topic/b"),
-        (Dialect::ActiveMq, "/topic/a.*.>", "/topic/a.b.c", "/topic/a"),
+        (
+            Dialect::RabbitMq,
+            "/topic/a.*.#",
+            "/topic/a.b.c%2Ed",
+            "/topic/b",
+        ),
+        (
+            Dialect::ActiveMq,
+            "/topic/a.*.>",
+            "/topic/a.b.c",
+            "/topic/a",
+        ),
         (Dialect::Slash, "/topic/a/+/#", "/topic/a/b.c/d", "/topic/a"),
     ] {
         let mut world = speaking(dialect);
@@ -52,14 +74,32 @@ fn topics_are_one_with_those_of_mqtt() {
     for topic in ["plant/1.5/temperature", "plant//temperature"] {
         world.mqtt_publish(
             sensor,
-            &PublishOut { qos: QoS::AtLeastOnce, topic, payload: b"21", ..PublishOut::default() },
+            &PublishOut {
+                qos: QoS::AtLeastOnce,
+                topic,
+                payload: b"21",
+                ..PublishOut::default()
+            },
         );
     }
-    let destinations: Vec<_> = world.messages(who).into_iter().map(|got| got.destination).collect();
-    assert_eq!(destinations, ["/topic/plant.1%2E5.temperature", "/topic/plant..temperature"]);
+    let destinations: Vec<_> = world
+        .messages(who)
+        .into_iter()
+        .map(|got| got.destination)
+        .collect();
+    assert_eq!(
+        destinations,
+        [
+            "/topic/plant.1%2E5.temperature",
+            "/topic/plant..temperature"
+        ]
+    );
     world.mqtt_messages(sensor);
     world.send(who, "/topic/plant.2.state", "on");
-    assert_eq!(world.mqtt_messages(sensor), [("plant/2/state".to_owned(), b"on".to_vec())]);
+    assert_eq!(
+        world.mqtt_messages(sensor),
+        [("plant/2/state".to_owned(), b"on".to_vec())]
+    );
 }
 
 #[test]
@@ -87,7 +127,12 @@ fn a_durable_subscription_collects_while_nobody_is_there_and_is_shared_by_its_id
     let (publisher, one) = (world.connect(), world.connect());
     world.subscribe(one, &durable);
     world.lose(one);
-    world.send_headers(publisher, "/topic/orders.1", "kept", &[("persistent", "true")]);
+    world.send_headers(
+        publisher,
+        "/topic/orders.1",
+        "kept",
+        &[("persistent", "true")],
+    );
     let (two, three) = (world.connect(), world.connect());
     world.subscribe(two, &durable);
     let got = world.message(two);
@@ -102,14 +147,21 @@ fn a_durable_subscription_collects_while_nobody_is_there_and_is_shared_by_its_id
     world.unsubscribe(two, "orders", &[("durable", "true")]);
     world.send(publisher, "/topic/orders.1", "nobody wants it");
     world.subscribe(two, &durable);
-    assert_eq!(world.texts(two), [""; 0], "UNSUBSCRIBE has ended it for good");
+    assert_eq!(
+        world.texts(two),
+        [""; 0],
+        "UNSUBSCRIBE has ended it for good"
+    );
 }
 
 #[test]
 fn activemq_names_durable_subscriptions_by_client_and_name() {
     let mut world = speaking(Dialect::ActiveMq);
     let hello = Hello {
-        connect: ConnectOut { headers: &[("client-id", "till-7")], ..ConnectOut::default() },
+        connect: ConnectOut {
+            headers: &[("client-id", "till-7")],
+            ..ConnectOut::default()
+        },
         ..Hello::default()
     };
     let durable = SubscribeOut {
@@ -125,7 +177,13 @@ fn activemq_names_durable_subscriptions_by_client_and_name() {
     world.lose(till);
     world.send(publisher, "/topic/prices", "up");
     let till = world.connect_with(&hello);
-    world.subscribe(till, &SubscribeOut { id: Some("another"), ..durable });
+    world.subscribe(
+        till,
+        &SubscribeOut {
+            id: Some("another"),
+            ..durable
+        },
+    );
     assert_eq!(world.texts(till), ["up"]);
     world.unsubscribe(till, "another", &[("activemq.subscriptionName", "prices")]);
     world.send(publisher, "/topic/prices", "down");
@@ -144,10 +202,20 @@ fn exchanges_are_reached_by_name_and_key() {
     world.send(who, "/exchange/amq.direct/blue", "no");
     world.send(who, "/exchange/amq.fanout/whatever", "2");
     world.send(who, "/topic/a.b", "3");
-    let got: Vec<_> = world.messages(who).into_iter().map(|got| (got.body, got.destination)).collect();
-    let expected =
-        [("1", "/exchange/amq.direct/red"), ("2", "/exchange/amq.fanout/whatever"), ("3", "/exchange/amq.topic/a.b")];
-    assert_eq!(got, expected.map(|(body, destination)| (body.into(), destination.to_owned())));
+    let got: Vec<_> = world
+        .messages(who)
+        .into_iter()
+        .map(|got| (got.body, got.destination))
+        .collect();
+    let expected = [
+        ("1", "/exchange/amq.direct/red"),
+        ("2", "/exchange/amq.fanout/whatever"),
+        ("3", "/exchange/amq.topic/a.b"),
+    ];
+    assert_eq!(
+        got,
+        expected.map(|(body, destination)| (body.into(), destination.to_owned()))
+    );
     world.send_headers(who, "/exchange/nothing/red", "x", &[("receipt", "r")]);
     let (message, body) = world.hears_error(who, Some("r"));
     assert_eq!(message, "not_found");
@@ -157,18 +225,36 @@ fn exchanges_are_reached_by_name_and_key() {
 #[test]
 fn a_member_of_a_group_shares_with_mqtt() {
     // The device settles in no time at all: by that it would have everything.
-    let limits = Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() };
+    let limits = Limits {
+        group_strategy: GroupStrategy::RoundRobin,
+        ..Limits::default()
+    };
     let mut world = World::with(1, limits, StompSettings::default());
     let (who, device) = (world.connect(), world.mqtt("device"));
     world.mqtt_subscribe(device, "$share/workers/jobs/+");
     let group = "/amq/queue/$g/workers/jobs/+";
     let ack = AckMode::ClientIndividual;
-    world.subscribe(who, &SubscribeOut { id: Some("1"), destination: group, ack, ..SubscribeOut::default() });
+    world.subscribe(
+        who,
+        &SubscribeOut {
+            id: Some("1"),
+            destination: group,
+            ack,
+            ..SubscribeOut::default()
+        },
+    );
     for _ in 0..6 {
         world.send_headers(who, "/topic/jobs.1", "x", &[("persistent", "true")]);
     }
     let (ours, theirs) = (world.messages(who), world.mqtt_messages(device));
-    assert_eq!((ours.len() + theirs.len(), ours.is_empty(), theirs.is_empty()), (6, false, false));
+    assert_eq!(
+        (
+            ours.len() + theirs.len(),
+            ours.is_empty(),
+            theirs.is_empty()
+        ),
+        (6, false, false)
+    );
     assert_eq!(ours[0].destination, "/topic/jobs.1");
     for got in &ours {
         world.ack(who, got);
@@ -182,7 +268,12 @@ fn a_slash_in_a_topic_is_an_error_where_dots_part_levels() {
     let durable = [("durable", "true")];
     for (destination, headers) in [("/topic/a/b", &[][..]), ("/topic/a/#", &durable)] {
         let who = world.connect();
-        let subscribe = SubscribeOut { id: Some("1"), destination, headers, ..SubscribeOut::default() };
+        let subscribe = SubscribeOut {
+            id: Some("1"),
+            destination,
+            headers,
+            ..SubscribeOut::default()
+        };
         assert_eq!(world.refused(who, &subscribe).0, "Invalid destination");
     }
     let who = world.connect();

@@ -37,7 +37,15 @@ fn acknowledgements_of_a_transaction_count_from_its_commit_on() {
     let mut world = World::new();
     let who = world.connect();
     let ack = AckMode::ClientIndividual;
-    world.subscribe(who, &SubscribeOut { id: Some("1"), destination: "/queue/q", ack, ..SubscribeOut::default() });
+    world.subscribe(
+        who,
+        &SubscribeOut {
+            id: Some("1"),
+            destination: "/queue/q",
+            ack,
+            ..SubscribeOut::default()
+        },
+    );
     for text in ["0", "1", "2"] {
         world.send(who, "/queue/q", text);
     }
@@ -54,7 +62,11 @@ fn acknowledgements_of_a_transaction_count_from_its_commit_on() {
     world.lose(who);
     let other = world.connect();
     world.listen(other, "1", "/queue/q");
-    assert_eq!(world.texts(other), ["1", "2"], "what was aborted was not acknowledged");
+    assert_eq!(
+        world.texts(other),
+        ["1", "2"],
+        "what was aborted was not acknowledged"
+    );
 }
 
 #[test]
@@ -73,8 +85,14 @@ fn a_transaction_must_have_begun_and_only_once() {
     for (frame, message) in [
         ("COMMIT\ntransaction:t\nreceipt:r\n\n\0", "Bad transaction"),
         ("ABORT\ntransaction:t\nreceipt:r\n\n\0", "Bad transaction"),
-        ("SEND\ndestination:/queue/q\ntransaction:t\nreceipt:r\n\nx\0", "Bad transaction"),
-        ("BEGIN\ntransaction:there\nreceipt:r\n\n\0", "Duplicate transaction"),
+        (
+            "SEND\ndestination:/queue/q\ntransaction:t\nreceipt:r\n\nx\0",
+            "Bad transaction",
+        ),
+        (
+            "BEGIN\ntransaction:there\nreceipt:r\n\n\0",
+            "Duplicate transaction",
+        ),
     ] {
         let mut world = World::new();
         let who = world.connect();

@@ -10,7 +10,8 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
 use thalweg_model::{Span, Time};
 use thalweg_stomp::{
-    AckOut, ClientEvent, ClientSide, ConnectOut, FrameLimits, HeaderWriter, SendOut, SubscribeOut, Version,
+    AckOut, ClientEvent, ClientSide, ConnectOut, FrameLimits, HeaderWriter, SendOut, SubscribeOut,
+    Version,
 };
 
 /// 2026, so that moments can be told from lengths of time.
@@ -27,9 +28,16 @@ pub struct Other(usize);
 /// What a client hears that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    Connected { version: Version, heart_beat: (u32, u32) },
+    Connected {
+        version: Version,
+        heart_beat: (u32, u32),
+    },
     Receipt(String),
-    Error { message: String, receipt: Option<String>, body: String },
+    Error {
+        message: String,
+        receipt: Option<String>,
+        body: String,
+    },
     HeartBeat,
 }
 
@@ -47,7 +55,10 @@ pub struct Got {
 
 impl Got {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| &**value)
     }
 
     pub fn text(&self) -> &str {
@@ -97,7 +108,10 @@ pub struct Hello<'a> {
 
 impl Default for Hello<'_> {
     fn default() -> Self {
-        Hello { connect: ConnectOut::default(), access: Some(Access::ALL) }
+        Hello {
+            connect: ConnectOut::default(),
+            access: Some(Access::ALL),
+        }
     }
 }
 
@@ -121,9 +135,18 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits, settings: StompSettings) -> Self {
-        let outputs = LinksLimits { output_high: 16 << 10, output_max: 64 << 10, unflushed_max: 1 << 20 };
+        let outputs = LinksLimits {
+            output_high: 16 << 10,
+            output_max: 64 << 10,
+            unflushed_max: 1 << 20,
+        };
         let shard = |number| Shard {
-            kernel: Kernel::new(limits.clone(), ShardId(number), shards, 7 + u64::from(number)),
+            kernel: Kernel::new(
+                limits.clone(),
+                ShardId(number),
+                shards,
+                7 + u64::from(number),
+            ),
             links: Links::new(outputs),
         };
         World {
@@ -145,23 +168,42 @@ impl World {
     }
 
     fn queue_shard(&self) -> usize {
-        self.shards.iter().position(|shard| shard.kernel.has_queues()).expect("some shard has the queues")
+        self.shards
+            .iter()
+            .position(|shard| shard.kernel.has_queues())
+            .expect("some shard has the queues")
     }
 
     fn open(&mut self, shard: usize, front: Front) -> usize {
         let link = self.shards[shard].links.open(front);
-        self.pipes.push(Pipe { shard, link: Some(link), up: Vec::new(), down: Vec::new(), stalled: false });
+        self.pipes.push(Pipe {
+            shard,
+            link: Some(link),
+            up: Vec::new(),
+            down: Vec::new(),
+            stalled: false,
+        });
         self.pipes.len() - 1
     }
 
     /// Sends CONNECT; what the server says to it can be [`heard`](World::heard).
     pub fn try_connect(&mut self, hello: &Hello<'_>) -> Who {
         self.nonce += 1;
-        let front = StompFront::new(Arc::new(self.settings.clone()), self.nonce, hello.access.clone());
+        let front = StompFront::new(
+            Arc::new(self.settings.clone()),
+            self.nonce,
+            hello.access.clone(),
+        );
         let pipe = self.open(self.queue_shard(), Front::Stomp(Box::new(front)));
         let mut machine = ClientSide::new(FrameLimits::default());
         machine.connect(&hello.connect, &mut self.pipes[pipe].up);
-        self.clients.push(Client { pipe, machine, got: VecDeque::new(), heard: VecDeque::new(), receipts: 0 });
+        self.clients.push(Client {
+            pipe,
+            machine,
+            got: VecDeque::new(),
+            heard: VecDeque::new(),
+            receipts: 0,
+        });
         self.rest();
         Who(self.clients.len() - 1)
     }
@@ -169,7 +211,10 @@ impl World {
     pub fn connect_with(&mut self, hello: &Hello<'_>) -> Who {
         let who = self.try_connect(hello);
         let heard = self.heard(who);
-        assert!(matches!(heard, Some(Heard::Connected { .. })), "{heard:?} instead of CONNECTED");
+        assert!(
+            matches!(heard, Some(Heard::Connected { .. })),
+            "{heard:?} instead of CONNECTED"
+        );
         who
     }
 
@@ -187,7 +232,11 @@ impl World {
     }
 
     /// Lets a client write, and everything come to rest.
-    pub fn says<R>(&mut self, who: Who, write: impl FnOnce(&mut ClientSide, &mut Vec<u8>) -> R) -> R {
+    pub fn says<R>(
+        &mut self,
+        who: Who,
+        write: impl FnOnce(&mut ClientSide, &mut Vec<u8>) -> R,
+    ) -> R {
         let client = &mut self.clients[who.0];
         let result = write(&mut client.machine, &mut self.pipes[client.pipe].up);
         self.rest();
@@ -211,7 +260,12 @@ impl World {
         assert_eq!(self.heard(who), Some(Heard::Receipt(receipt.to_owned())));
     }
 
-    pub fn send_with(&mut self, who: Who, send: &SendOut<'_>, more: impl FnOnce(&mut HeaderWriter<'_>)) {
+    pub fn send_with(
+        &mut self,
+        who: Who,
+        send: &SendOut<'_>,
+        more: impl FnOnce(&mut HeaderWriter<'_>),
+    ) {
         self.says(who, |machine, up| machine.send(send, more, up));
     }
 
@@ -220,8 +274,18 @@ impl World {
         self.send_headers(who, destination, body, &[]);
     }
 
-    pub fn send_headers(&mut self, who: Who, destination: &str, body: &str, headers: &[(&str, &str)]) {
-        let send = SendOut { destination, body: body.as_bytes(), ..SendOut::default() };
+    pub fn send_headers(
+        &mut self,
+        who: Who,
+        destination: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) {
+        let send = SendOut {
+            destination,
+            body: body.as_bytes(),
+            ..SendOut::default()
+        };
         self.send_with(who, &send, |w| {
             for (name, value) in headers {
                 assert!(w.put(name, value));
@@ -232,18 +296,31 @@ impl World {
     /// Subscribes with a receipt.
     pub fn subscribe(&mut self, who: Who, subscribe: &SubscribeOut<'_>) {
         let receipt = self.receipt(who);
-        let subscribe = SubscribeOut { receipt: Some(&receipt), ..*subscribe };
+        let subscribe = SubscribeOut {
+            receipt: Some(&receipt),
+            ..*subscribe
+        };
         self.says(who, |machine, up| machine.subscribe(&subscribe, up));
         self.hears_receipt(who, &receipt);
     }
 
     pub fn listen(&mut self, who: Who, id: &str, destination: &str) {
-        self.subscribe(who, &SubscribeOut { id: Some(id), destination, ..SubscribeOut::default() });
+        self.subscribe(
+            who,
+            &SubscribeOut {
+                id: Some(id),
+                destination,
+                ..SubscribeOut::default()
+            },
+        );
     }
 
     /// Subscribes and must be refused; what was said.
     pub fn refused(&mut self, who: Who, subscribe: &SubscribeOut<'_>) -> (String, String) {
-        let subscribe = SubscribeOut { receipt: Some("no"), ..*subscribe };
+        let subscribe = SubscribeOut {
+            receipt: Some("no"),
+            ..*subscribe
+        };
         self.says(who, |machine, up| machine.subscribe(&subscribe, up));
         self.hears_error(who, Some("no"))
     }
@@ -251,7 +328,11 @@ impl World {
     /// ERROR must be the next thing that is heard, and then the end.
     pub fn hears_error(&mut self, who: Who, about: Option<&str>) -> (String, String) {
         match self.heard(who) {
-            Some(Heard::Error { message, receipt, body }) => {
+            Some(Heard::Error {
+                message,
+                receipt,
+                body,
+            }) => {
                 assert_eq!(receipt.as_deref(), about, "{message}: {body}");
                 assert!(self.is_closed(who), "the connection stays open after ERROR");
                 (message, body)
@@ -262,7 +343,9 @@ impl World {
 
     pub fn unsubscribe(&mut self, who: Who, id: &str, headers: &[(&str, &str)]) {
         let receipt = self.receipt(who);
-        self.says(who, |machine, up| machine.unsubscribe(id, Some(&receipt), headers, up));
+        self.says(who, |machine, up| {
+            machine.unsubscribe(id, Some(&receipt), headers, up)
+        });
         self.hears_receipt(who, &receipt);
     }
 
@@ -288,12 +371,17 @@ impl World {
     /// The only message received since this was last asked.
     pub fn message(&mut self, who: Who) -> Got {
         let messages = self.messages(who);
-        let [only] = &messages[..] else { panic!("{messages:?} instead of one message") };
+        let [only] = &messages[..] else {
+            panic!("{messages:?} instead of one message")
+        };
         only.clone()
     }
 
     pub fn texts(&mut self, who: Who) -> Vec<String> {
-        self.messages(who).iter().map(|got| got.text().to_owned()).collect()
+        self.messages(who)
+            .iter()
+            .map(|got| got.text().to_owned())
+            .collect()
     }
 
     pub fn heard(&mut self, who: Who) -> Option<Heard> {
@@ -313,14 +401,18 @@ impl World {
     /// Bytes that wait for a client.
     pub fn output_of(&self, who: Who) -> usize {
         let pipe = &self.pipes[self.clients[who.0].pipe];
-        let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link));
+        let link = pipe
+            .link
+            .and_then(|link| self.shards[pipe.shard].links.get(link));
         link.map_or(0, |link| link.waiting())
     }
 
     /// What is written for a client that does not read.
     pub fn unread(&mut self, who: Who) -> Vec<u8> {
         let pipe = &self.pipes[self.clients[who.0].pipe];
-        let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get_mut(link));
+        let link = pipe
+            .link
+            .and_then(|link| self.shards[pipe.shard].links.get_mut(link));
         link.expect("open").sendable().to_vec()
     }
 
@@ -342,14 +434,18 @@ impl World {
     /// The server's timer says that nothing was sent for long.
     pub fn idle(&mut self, who: Who) {
         let pipe = &self.pipes[self.clients[who.0].pipe];
-        self.shards[pipe.shard].links.on_idle(pipe.link.expect("open"), self.now);
+        self.shards[pipe.shard]
+            .links
+            .on_idle(pipe.link.expect("open"), self.now);
         self.rest();
     }
 
     /// The server's timer says that nothing was received for long.
     pub fn silent(&mut self, who: Who) {
         let pipe = &self.pipes[self.clients[who.0].pipe];
-        self.shards[pipe.shard].links.on_silence(pipe.link.expect("open"));
+        self.shards[pipe.shard]
+            .links
+            .on_silence(pipe.link.expect("open"));
         self.rest();
     }
 
@@ -370,7 +466,11 @@ impl World {
     /// An MQTT 5 client comes in.
     pub fn mqtt(&mut self, name: &str) -> Other {
         self.nonce += 1;
-        let front = MqttFront::new(Arc::new(MqttSettings::default()), self.nonce, Some(Access::ALL));
+        let front = MqttFront::new(
+            Arc::new(MqttSettings::default()),
+            self.nonce,
+            Some(Access::ALL),
+        );
         let shard = usize::from(thalweg_kernel::home(name, self.shards.len() as u16).0);
         let pipe = self.open(shard, Front::Mqtt(Box::new(front)));
         let mut machine = thalweg_mqtt::ClientSide::new(1 << 20);
@@ -380,7 +480,9 @@ impl World {
             clean_start: true,
             ..thalweg_mqtt::ConnectOut::default()
         };
-        machine.connect(&connect, &mut self.pipes[pipe].up).expect("short strings");
+        machine
+            .connect(&connect, &mut self.pipes[pipe].up)
+            .expect("short strings");
         self.devices.push(Device {
             pipe,
             machine,
@@ -397,8 +499,14 @@ impl World {
     pub fn mqtt_publish(&mut self, other: Other, publish: &thalweg_mqtt::PublishOut<'_>) {
         let device = &mut self.devices[other.0];
         device.ids += 1;
-        let publish = thalweg_mqtt::PublishOut { id: device.ids, ..*publish };
-        device.machine.publish(&publish, &mut self.pipes[device.pipe].up).expect("connected");
+        let publish = thalweg_mqtt::PublishOut {
+            id: device.ids,
+            ..*publish
+        };
+        device
+            .machine
+            .publish(&publish, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
@@ -414,7 +522,10 @@ impl World {
             filters: &[(filter, options)],
             ..thalweg_mqtt::SubscribeOut::default()
         };
-        device.machine.subscribe(&subscribe, &mut self.pipes[device.pipe].up).expect("connected");
+        device
+            .machine
+            .subscribe(&subscribe, &mut self.pipes[device.pipe].up)
+            .expect("connected");
         self.rest();
     }
 
@@ -425,9 +536,16 @@ impl World {
 
     /// What the last message said: user properties, response topic, correlation data.
     #[allow(clippy::type_complexity)] // Said once.
-    pub fn mqtt_properties(&self, other: Other) -> (&[(String, String)], Option<&str>, Option<&[u8]>) {
+    pub fn mqtt_properties(
+        &self,
+        other: Other,
+    ) -> (&[(String, String)], Option<&str>, Option<&[u8]>) {
         let device = &self.devices[other.0];
-        (&device.properties, device.response_topic.as_deref(), device.correlation.as_deref())
+        (
+            &device.properties,
+            device.response_topic.as_deref(),
+            device.correlation.as_deref(),
+        )
     }
 
     /// Everything moves until nothing moves.
@@ -454,7 +572,15 @@ impl World {
     }
 
     fn feed(&mut self, number: usize) -> bool {
-        let Pipe { shard, link: Some(link), up, .. } = &mut self.pipes[number] else { return false };
+        let Pipe {
+            shard,
+            link: Some(link),
+            up,
+            ..
+        } = &mut self.pipes[number]
+        else {
+            return false;
+        };
         if up.is_empty() {
             return false;
         }
@@ -484,15 +610,20 @@ impl World {
             happened |= kernel.has_work();
             kernel.work(self.now, links);
             for pipe in &self.pipes {
-                if let (true, Some(link)) = (pipe.shard == number, pipe.link.and_then(|link| links.get_mut(link)))
-                    && link.pause_until.is_some_and(|until| until <= self.now)
+                if let (true, Some(link)) = (
+                    pipe.shard == number,
+                    pipe.link.and_then(|link| links.get_mut(link)),
+                ) && link.pause_until.is_some_and(|until| until <= self.now)
                 {
                     link.pause_until = None;
                 }
             }
             self.asked.extend(links.take_logins());
             links.take_ended();
-            assert!(links.take_fetches().is_empty(), "nothing is long enough to be on disk only");
+            assert!(
+                links.take_fetches().is_empty(),
+                "nothing is long enough to be on disk only"
+            );
             for (to, message) in links.take_outbox() {
                 happened = true;
                 let Shard { kernel, links } = &mut self.shards[usize::from(to.0)];
@@ -506,12 +637,23 @@ impl World {
     }
 
     fn flush(&mut self, number: usize) -> bool {
-        let Pipe { shard, link: Some(id), down, stalled, .. } = &mut self.pipes[number] else { return false };
+        let Pipe {
+            shard,
+            link: Some(id),
+            down,
+            stalled,
+            ..
+        } = &mut self.pipes[number]
+        else {
+            return false;
+        };
         if *stalled {
             return false;
         }
         let Shard { kernel, links } = &mut self.shards[*shard];
-        let Some(link) = links.get_mut(*id) else { return false };
+        let Some(link) = links.get_mut(*id) else {
+            return false;
+        };
         let count = link.sendable().len();
         down.extend_from_slice(link.sendable());
         link.advance(count);
@@ -559,19 +701,26 @@ impl Client {
                 Err(fault) => panic!("the server breaks the protocol: {fault}"),
             };
             match event {
-                ClientEvent::Connected(connected) => self
-                    .heard
-                    .push_back(Heard::Connected { version: connected.version, heart_beat: connected.heart_beat }),
+                ClientEvent::Connected(connected) => self.heard.push_back(Heard::Connected {
+                    version: connected.version,
+                    heart_beat: connected.heart_beat,
+                }),
                 ClientEvent::Message(message) => self.got.push_back(Got {
                     subscription: message.subscription.map(Into::into),
                     message_id: message.message_id.into(),
                     ack: message.ack.map(Into::into),
                     destination: message.destination.into(),
                     redelivered: message.redelivered,
-                    headers: message.headers.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                    headers: message
+                        .headers
+                        .iter()
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .collect(),
                     body: message.body.to_vec(),
                 }),
-                ClientEvent::Receipt(receipt) => self.heard.push_back(Heard::Receipt(receipt.into())),
+                ClientEvent::Receipt(receipt) => {
+                    self.heard.push_back(Heard::Receipt(receipt.into()))
+                }
                 ClientEvent::Error(error) => self.heard.push_back(Heard::Error {
                     message: error.message.unwrap_or_default().into(),
                     receipt: error.receipt_id.map(Into::into),
@@ -589,22 +738,37 @@ impl Client {
 impl Device {
     fn look(&mut self, pipe: &mut Pipe) -> bool {
         let mut used = 0;
-        while let Some((consumed, event)) = self.machine.handle_input(&pipe.down[used..]).expect("a packet") {
+        while let Some((consumed, event)) = self
+            .machine
+            .handle_input(&pipe.down[used..])
+            .expect("a packet")
+        {
             used += consumed;
             if let thalweg_mqtt::ClientEvent::Publish(publish) = event {
-                self.got.push((publish.topic.as_str().into(), publish.payload.to_vec()));
+                self.got
+                    .push((publish.topic.as_str().into(), publish.payload.to_vec()));
                 self.properties.clear();
                 (self.response_topic, self.correlation) = (None, None);
                 for property in publish.properties.iter() {
                     match property {
-                        thalweg_mqtt::Property::User(name, value) => self.properties.push((name.into(), value.into())),
-                        thalweg_mqtt::Property::ResponseTopic(topic) => self.response_topic = Some(topic.into()),
-                        thalweg_mqtt::Property::CorrelationData(data) => self.correlation = Some(data.into()),
+                        thalweg_mqtt::Property::User(name, value) => {
+                            self.properties.push((name.into(), value.into()))
+                        }
+                        thalweg_mqtt::Property::ResponseTopic(topic) => {
+                            self.response_topic = Some(topic.into())
+                        }
+                        thalweg_mqtt::Property::CorrelationData(data) => {
+                            self.correlation = Some(data.into())
+                        }
                         _ => {}
                     }
                 }
                 if publish.qos == thalweg_mqtt::QoS::AtLeastOnce {
-                    self.machine.puback(publish.id, thalweg_mqtt::ReasonCode::Success, &mut pipe.up);
+                    self.machine.puback(
+                        publish.id,
+                        thalweg_mqtt::ReasonCode::Success,
+                        &mut pipe.up,
+                    );
                 }
             }
         }

@@ -138,7 +138,11 @@ struct View {
 
 /// Times that are no further apart than this are the same, beside what a message takes at that member.
 fn near(member: &Member) -> f64 {
-    if member.service < QUICK { NEAR } else { NEARLY * member.service }
+    if member.service < QUICK {
+        NEAR
+    } else {
+        NEARLY * member.service
+    }
 }
 
 impl Adaptive {
@@ -186,7 +190,9 @@ impl Adaptive {
 
     pub(super) fn retune(&mut self, place: Place, terms: Terms, now: Time) {
         let now = seconds(now);
-        let Some(member) = self.get_mut(place) else { return };
+        let Some(member) = self.get_mut(place) else {
+            return;
+        };
         let signal = member.retune(terms, now);
         self.set_signal(place, signal, now);
         self.is_stale = true;
@@ -194,7 +200,9 @@ impl Adaptive {
     }
 
     pub(super) fn leave(&mut self, place: Place) {
-        let Some(member) = self.members.get_mut(place as usize).and_then(Option::take) else { return };
+        let Some(member) = self.members.get_mut(place as usize).and_then(Option::take) else {
+            return;
+        };
         self.informative -= usize::from(member.signal != Signal::Silent);
         self.turns.remove(place);
         self.free.push(place);
@@ -210,7 +218,11 @@ impl Adaptive {
             self.first_at = now;
         }
         // Nearly always a few thousandths.
-        let keep = if passed < 0.05 { 1.0 - passed + passed * passed / 2.0 } else { (-passed).exp() };
+        let keep = if passed < 0.05 {
+            1.0 - passed + passed * passed / 2.0
+        } else {
+            (-passed).exp()
+        };
         self.rate = self.rate * keep + 1.0 / RATE_MEMORY;
     }
 
@@ -230,16 +242,30 @@ impl Adaptive {
 
     /// Tells the ranks what a member can have.
     fn mark(&mut self, place: Place) {
-        let Some(member) = self.members.get(place as usize).and_then(Option::as_deref) else { return };
+        let Some(member) = self.members.get(place as usize).and_then(Option::as_deref) else {
+            return;
+        };
         let open = !member.blocked && member.signal == Signal::Acknowledges;
-        let idle = open && if member.probation { member.out.is_empty() } else { member.is_idle() };
-        let partly = open && !idle && !member.probation && (member.out.len() as u32) < member.window(0, 0);
+        let idle = open
+            && if member.probation {
+                member.out.is_empty()
+            } else {
+                member.is_idle()
+            };
+        let partly =
+            open && !idle && !member.probation && (member.out.len() as u32) < member.window(0, 0);
         self.ranks.set(member.rank, idle, partly);
     }
 
     /// Changes the member's place among those with the fewest unsettled, around `change`.
     fn turned(&mut self, place: Place, takes_turn: bool, change: impl FnOnce(&mut Member)) {
-        let Some(member) = self.members.get_mut(place as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(member) = self
+            .members
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
         let before = member.out.len();
         change(member);
         if takes_turn {
@@ -257,7 +283,13 @@ impl Adaptive {
         if signal != Signal::Silent {
             self.becomes_heard();
         }
-        let Some(member) = self.members.get_mut(place as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(member) = self
+            .members
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
         if member.signal == signal {
             return;
         }
@@ -282,13 +314,30 @@ impl Adaptive {
     }
 
     pub(super) fn sent(&mut self, place: Place, parcel: &Parcel, now: Time) {
-        let Parcel { tag, size, settles, again } = *parcel;
+        let Parcel {
+            tag,
+            size,
+            settles,
+            again,
+        } = *parcel;
         let now = seconds(now);
-        let (factor, variation, is_heard) = (self.sizes.factor(size), self.variation(), self.informative > 0);
+        let (factor, variation, is_heard) = (
+            self.sizes.factor(size),
+            self.variation(),
+            self.informative > 0,
+        );
         self.turned(place, true, |member| {
             if settles {
                 let alone = member.out.is_empty();
-                member.out.push_back(Out { tag, sent: now, factor, size, alone, again, recorded: None });
+                member.out.push_back(Out {
+                    tag,
+                    sent: now,
+                    factor,
+                    size,
+                    alone,
+                    again,
+                    recorded: None,
+                });
                 member.ahead += factor;
             }
             if member.signal != Signal::Acknowledges || !settles {
@@ -300,14 +349,31 @@ impl Adaptive {
             }
             member.share += 1;
         });
-        if !settles && self.get(place).is_some_and(|member| member.signal == Signal::Acknowledges) {
-            let reports = self.get(place).is_some_and(|member| member.reporting.last.is_some());
-            self.set_signal(place, if reports { Signal::Reports } else { Signal::Silent }, now);
+        if !settles
+            && self
+                .get(place)
+                .is_some_and(|member| member.signal == Signal::Acknowledges)
+        {
+            let reports = self
+                .get(place)
+                .is_some_and(|member| member.reporting.last.is_some());
+            self.set_signal(
+                place,
+                if reports {
+                    Signal::Reports
+                } else {
+                    Signal::Silent
+                },
+                now,
+            );
         }
         self.shared += 1;
         if self.shared as usize >= 64 * self.count.max(1) {
             self.shared /= 2;
-            self.members.iter_mut().flatten().for_each(|member| member.share /= 2);
+            self.members
+                .iter_mut()
+                .flatten()
+                .for_each(|member| member.share /= 2);
         }
         if settles {
             self.mark(place);
@@ -326,12 +392,16 @@ impl Adaptive {
 
     pub(super) fn stepped(&mut self, place: Place, tag: u64, step: Step, now: Time) -> bool {
         let at = seconds(now);
-        let Some(member) = self.get_mut(place) else { return false };
+        let Some(member) = self.get_mut(place) else {
+            return false;
+        };
         match step {
             Step::Left => member.left(tag, at),
             Step::Released => member.released(tag, at),
             Step::Recorded => {
-                let Some(before) = member.recorded(tag, at) else { return false };
+                let Some(before) = member.recorded(tag, at) else {
+                    return false;
+                };
                 if member.handshake.works_first() {
                     member.handshake.recorded(tag, before, at);
                     return self.is_done(place, tag, at);
@@ -343,7 +413,9 @@ impl Adaptive {
 
     pub(super) fn acknowledged(&mut self, place: Place, tag: u64, now: Time) -> bool {
         let now = seconds(now);
-        let Some(member) = self.get_mut(place) else { return false };
+        let Some(member) = self.get_mut(place) else {
+            return false;
+        };
         let (last, way) = (member.last, member.way);
         member.handshake.completed(tag, last, way, now) || self.is_done(place, tag, now)
     }
@@ -358,7 +430,13 @@ impl Adaptive {
         }
         self.heard[0] = (place, now);
         let (typical, deviation) = (self.typical, self.residual.variation().sqrt());
-        let Some(member) = self.members.get_mut(place as usize).and_then(Option::as_deref_mut) else { return false };
+        let Some(member) = self
+            .members
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return false;
+        };
         let completed = now - member.way;
         let took = (completed - (out.sent + member.way).max(member.last)).max(0.0);
         let sojourn = (completed - out.sent - member.way).max(0.0);
@@ -372,7 +450,9 @@ impl Adaptive {
         if out.alone && (member.out.is_empty() || member.parallel.found) {
             member.parallel.alone(sojourn);
         } else if waited {
-            member.parallel.gap((completed - member.last).max(0.0), 2.0 * member.jitter);
+            member
+                .parallel
+                .gap((completed - member.last).max(0.0), 2.0 * member.jitter);
         }
         member.last = member.last.max(completed);
         // What it took on trial says how long it was silent, not how fast it is.
@@ -388,7 +468,11 @@ impl Adaptive {
                 self.residual.learn(times / out.factor);
             }
             member.knowledge.learn(sample, now);
-            member.service = if is_doubtful { typical } else { member.knowledge.mean(typical, now) };
+            member.service = if is_doubtful {
+                typical
+            } else {
+                member.knowledge.mean(typical, now)
+            };
             member.set_window(deviation);
         }
         self.hint = Some(place);
@@ -403,7 +487,13 @@ impl Adaptive {
         self.becomes_heard();
         let (typical, variation) = (self.typical, self.variation());
         let deviation = variation.sqrt();
-        let Some(member) = self.members.get_mut(place as usize).and_then(Option::as_deref_mut) else { return false };
+        let Some(member) = self
+            .members
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return false;
+        };
         if let Some(concurrency) = report.concurrency {
             member.terms.concurrency = concurrency;
             member.parallel.declare(concurrency);
@@ -414,20 +504,28 @@ impl Adaptive {
             && member.signal != Signal::Acknowledges
         {
             let before = member.service;
-            member.knowledge.learn_reported(learnt.each, learnt.processed, deviation, typical, now);
+            member
+                .knowledge
+                .learn_reported(learnt.each, learnt.processed, deviation, typical, now);
             member.service = member.knowledge.mean(typical, now);
             if member.knowledge.samples() > 1 {
                 let error = (learnt.each - before) / before;
                 let sample = (learnt.processed.min(300.0) * error * error).min(25.0);
                 let keep = 1.0 - 1.0 / 64.0;
-                self.reported = (self.reported.0 * keep + sample, self.reported.1 * keep + 1.0);
+                self.reported = (
+                    self.reported.0 * keep + sample,
+                    self.reported.1 * keep + 1.0,
+                );
             }
         }
         if member.signal == Signal::Silent {
             self.set_signal(place, Signal::Reports, now);
         }
         // Who says much and does nothing changes nothing.
-        self.is_stale |= learnt.is_some() && self.get(place).is_some_and(|member| member.knowledge.samples() < 8);
+        self.is_stale |= learnt.is_some()
+            && self
+                .get(place)
+                .is_some_and(|member| member.knowledge.samples() < 8);
         true
     }
 
@@ -436,7 +534,11 @@ impl Adaptive {
         (self.is_stale, self.refreshed, self.acknowledged) = (false, now, 0);
         let mut known: Vec<f64> = Vec::new();
         let deviation = self.residual.variation().sqrt();
-        let believed = self.members.iter().flatten().filter(|member| !member.is_doubtful());
+        let believed = self
+            .members
+            .iter()
+            .flatten()
+            .filter(|member| !member.is_doubtful());
         known.extend(believed.filter_map(|member| member.knowledge.own()));
         if !known.is_empty() {
             let middle = known.len() / 2;
@@ -450,12 +552,26 @@ impl Adaptive {
         let mut over: SmallVec<[Place; 4]> = SmallVec::new();
         for (place, member) in self.members.iter_mut().enumerate() {
             let Some(member) = member else { continue };
-            member.service = if member.is_doubtful() { typical } else { member.knowledge.mean(typical, now) };
+            member.service = if member.is_doubtful() {
+                typical
+            } else {
+                member.knowledge.mean(typical, now)
+            };
             member.set_window(deviation);
             // What is known of members that work on several at once is the time between two messages.
-            let handlers = if member.parallel.found { 1.0 } else { member.handlers() };
-            self.served += handlers / (member.service + 2.0 * member.way + member.handshake.journal());
-            order.push((member.service + member.way, handlers / member.service, handlers, place as Place));
+            let handlers = if member.parallel.found {
+                1.0
+            } else {
+                member.handlers()
+            };
+            self.served +=
+                handlers / (member.service + 2.0 * member.way + member.handshake.journal());
+            order.push((
+                member.service + member.way,
+                handlers / member.service,
+                handlers,
+                place as Place,
+            ));
             if member.signal != Signal::Acknowledges {
                 self.others.push(place as Place);
             }
@@ -484,10 +600,18 @@ impl Adaptive {
         }
         let (queued, count) = (head.queued as f64, self.count.max(1) as f64);
         let quiet = ((now - self.rate_at) / RATE_MEMORY).max(0.0);
-        let rate = if quiet < 0.05 { self.rate } else { self.rate * (-quiet).exp() };
+        let rate = if quiet < 0.05 {
+            self.rate
+        } else {
+            self.rate * (-quiet).exp()
+        };
         // A young group has seen little of its memory's time; the first message says nothing of the rate.
         let seen = 1.0 - (-((now - self.first_at) / RATE_MEMORY).max(0.025)).exp();
-        let rate = if seen > 0.99 { rate } else { (rate - (1.0 - seen) / RATE_MEMORY).max(0.0) / seen };
+        let rate = if seen > 0.99 {
+            rate
+        } else {
+            (rate - (1.0 - seen) / RATE_MEMORY).max(0.0) / seen
+        };
         self.recent_rate = rate;
         let load = rate / self.served.max(1e-9);
         let theta = (4.0 * (1.0 - load)).clamp(0.1, 2.0);
@@ -499,14 +623,19 @@ impl Adaptive {
             factor: self.sizes.factor(head.size),
             // What cannot be taken back is not given ahead, unless the journal's time would be idle time.
             level: ((queued / (theta * count)) as u32).min(if head.once { 1 } else { u32::MAX }),
-            pressing: if head.once { 0 } else { (0.05 * queued / count) as u32 },
+            pressing: if head.once {
+                0
+            } else {
+                (0.05 * queued / count) as u32
+            },
             variation: self.variation(),
         }
     }
 
     pub(super) fn has_room(&mut self, place: Place, head: &Head, now: Time) -> bool {
         let view = self.see(head, now);
-        self.get(place).is_some_and(|member| self.is_open(member, &view, 1))
+        self.get(place)
+            .is_some_and(|member| self.is_open(member, &view, 1))
     }
 
     /// Whether a member can have a message: in pass 0 of what it is about to be free for, in pass 1 of what it may have
@@ -517,7 +646,9 @@ impl Adaptive {
         }
         let count = member.out.len() as u32;
         if view.once {
-            let ahead = member.handshake.ahead(member.service, pass > 0 && view.level > 0);
+            let ahead = member
+                .handshake
+                .ahead(member.service, pass > 0 && view.level > 0);
             if f64::from(count) >= member.handlers() + f64::from(ahead) {
                 return false;
             }
@@ -525,11 +656,16 @@ impl Adaptive {
         match member.signal {
             Signal::Silent => count < member.terms.window_max,
             Signal::Acknowledges => {
-                let (level, pressing) = if pass == 0 { (0, 0) } else { (view.level, view.pressing) };
+                let (level, pressing) = if pass == 0 {
+                    (0, 0)
+                } else {
+                    (view.level, view.pressing)
+                };
                 count < member.window(level, pressing)
             }
             Signal::Reports => {
-                if count >= member.terms.window_max || member.is_suspended(view.variation, view.now) {
+                if count >= member.terms.window_max || member.is_suspended(view.variation, view.now)
+                {
                     return false;
                 }
                 !self.has_had_its_share(member) && self.excess(member, view, pass) <= 0.0
@@ -558,8 +694,14 @@ impl Adaptive {
     /// Whose turn it is where nobody says anything and nobody has anything to settle.
     #[inline]
     pub(super) fn next_in_turn(&self) -> Option<Place> {
-        let first = if self.informative == 0 { self.turns.first()? } else { return None };
-        self.get(first).is_some_and(|member| !member.blocked && member.out.is_empty()).then_some(first)
+        let first = if self.informative == 0 {
+            self.turns.first()?
+        } else {
+            return None;
+        };
+        self.get(first)
+            .is_some_and(|member| !member.blocked && member.out.is_empty())
+            .then_some(first)
     }
 
     /// What came just now went to that member.
@@ -576,7 +718,12 @@ impl Adaptive {
         }
     }
 
-    pub(super) fn choose(&mut self, head: &Head, now: Time, may: &mut dyn FnMut(Place) -> bool) -> Choice {
+    pub(super) fn choose(
+        &mut self,
+        head: &Head,
+        now: Time,
+        may: &mut dyn FnMut(Place) -> bool,
+    ) -> Choice {
         if self.count == 0 {
             return Choice::Nobody;
         }
@@ -589,10 +736,18 @@ impl Adaptive {
                 })
             };
             // Nearly always it is the first.
-            if let Some(first) = self.turns.first().filter(|place| open(place) && may(*place)) {
+            if let Some(first) = self
+                .turns
+                .first()
+                .filter(|place| open(place) && may(*place))
+            {
                 return Choice::Send(first);
             }
-            let next = self.turns.iter().skip(1).find(|place| open(place) && may(*place));
+            let next = self
+                .turns
+                .iter()
+                .skip(1)
+                .find(|place| open(place) && may(*place));
             return next.map_or(Choice::Nobody, Choice::Send);
         }
         let view = self.see(head, now);
@@ -606,7 +761,9 @@ impl Adaptive {
             refusals += 1;
             if refusals == REFUSALS_MAX {
                 // Many may not have it: all are asked at once.
-                (0..self.members.len() as Place).filter(|place| !may(*place)).for_each(|place| self.refuse(place));
+                (0..self.members.len() as Place)
+                    .filter(|place| !may(*place))
+                    .for_each(|place| self.refuse(place));
             }
         }
     }
@@ -629,7 +786,9 @@ impl Adaptive {
         let (mut first, mut margin) = (f64::INFINITY, 0.0);
         let mut equals: SmallVec<[(f64, u64, Place, f64); 2 * LOOK_AT]> = SmallVec::new();
         let mut look = |place: Place| -> bool {
-            let Some(member) = self.get(place) else { return false };
+            let Some(member) = self.get(place) else {
+                return false;
+            };
             if self.has_refused(member) || !self.is_open(member, view, 0) {
                 return false;
             }
@@ -643,8 +802,18 @@ impl Adaptive {
             }
             true
         };
-        let _ = self.ranks.idle().filter(|place| look(*place)).take(LOOK_AT).count();
-        let _ = self.ranks.partly().filter(|place| look(*place)).take(LOOK_AT).count();
+        let _ = self
+            .ranks
+            .idle()
+            .filter(|place| look(*place))
+            .take(LOOK_AT)
+            .count();
+        let _ = self
+            .ranks
+            .partly()
+            .filter(|place| look(*place))
+            .take(LOOK_AT)
+            .count();
         let others = self.others.len();
         for step in 0..others.min(LOOK_AT_BUSY) {
             if let Some(place) = self.others.get((self.scan + step) % others) {
@@ -658,7 +827,9 @@ impl Adaptive {
         let near_first = equals.iter().filter(|(done, ..)| *done < first + margin);
         // What a member did not live to settle goes to whoever showed up last: it may be the next to go that has waited
         // for longest.
-        let in_turn = |(_, turn, ..): &&(f64, u64, Place, f64)| if view.again { u64::MAX - turn } else { *turn };
+        let in_turn = |(_, turn, ..): &&(f64, u64, Place, f64)| {
+            if view.again { u64::MAX - turn } else { *turn }
+        };
         if let Some((done, _, place, start)) = near_first.min_by_key(in_turn) {
             if self.better_wait(view, *place, *start, (*done, margin)) {
                 return again;
@@ -670,15 +841,24 @@ impl Adaptive {
             let mut best: Option<(f64, u64, Place)> = None;
             let len = self.ranks.order().len();
             let steps = len.min(LOOK_AT_BUSY);
-            let from = if len > LOOK_AT_BUSY { self.scan % len } else { 0 };
-            let order = (0..steps).filter_map(|step| self.ranks.order().get((from + step) % len).copied());
+            let from = if len > LOOK_AT_BUSY {
+                self.scan % len
+            } else {
+                0
+            };
+            let order =
+                (0..steps).filter_map(|step| self.ranks.order().get((from + step) % len).copied());
             for place in order.chain(self.hint) {
-                let Some(member) = self.get(place) else { continue };
+                let Some(member) = self.get(place) else {
+                    continue;
+                };
                 if self.has_refused(member) || !self.is_open(member, view, 1) {
                     continue;
                 }
                 let start = member.start(&self.residual, view.now);
-                if start.is_finite() && best.is_none_or(|best| (start, member.turn) < (best.0, best.1)) {
+                if start.is_finite()
+                    && best.is_none_or(|best| (start, member.turn) < (best.0, best.1))
+                {
                     best = Some((start, member.turn, place));
                 }
             }
@@ -697,21 +877,29 @@ impl Adaptive {
             return again;
         }
         for member in self.others.iter().filter_map(|place| self.get(*place)) {
-            let could = member.signal == Signal::Reports && (member.out.len() as u32) < member.terms.window_max;
-            if !could || member.blocked || self.has_refused(member) || self.has_had_its_share(member) {
+            let could = member.signal == Signal::Reports
+                && (member.out.len() as u32) < member.terms.window_max;
+            if !could
+                || member.blocked
+                || self.has_refused(member)
+                || self.has_had_its_share(member)
+            {
                 continue;
             }
             // Work is done no faster than time goes by.
             let after = if member.is_suspended(view.variation, view.now) {
                 LOOK_AT_SUSPENDED
             } else {
-                self.excess(member, view, 1).clamp(self.pause(), LOOK_AT_SUSPENDED.max(self.pause()))
+                self.excess(member, view, 1)
+                    .clamp(self.pause(), LOOK_AT_SUSPENDED.max(self.pause()))
             };
             later = later.min(view.now + after);
         }
         if view.now < self.trials_end {
             let untils = self.members.iter().flatten().map(|member| member.until);
-            later = untils.filter(|until| *until > view.now).fold(later, f64::min);
+            later = untils
+                .filter(|until| *until > view.now)
+                .fold(later, f64::min);
         }
         if later < f64::INFINITY {
             return Choice::Hold(Time::from_nanos((later * 1e9) as u64 + 1));
@@ -737,9 +925,20 @@ impl Adaptive {
 
     /// Whether faster members would finish all that waits before this one could finish one message, which is `done`. For
     /// who is done sooner by no more than the margin nobody waits: a message could be held while all are free.
-    fn better_wait(&self, view: &View, place: Place, start: f64, (done, margin): (f64, f64)) -> bool {
-        let Some(member) = self.get(place) else { return false };
-        if member.rank == 0 || member.parallel.found || (member.signal == Signal::Reports && view.variation > 0.25) {
+    fn better_wait(
+        &self,
+        view: &View,
+        place: Place,
+        start: f64,
+        (done, margin): (f64, f64),
+    ) -> bool {
+        let Some(member) = self.get(place) else {
+            return false;
+        };
+        if member.rank == 0
+            || member.parallel.found
+            || (member.signal == Signal::Reports && view.variation > 0.25)
+        {
             return false;
         }
         let (capacity, handlers) = self.ranks.before(member.rank);
@@ -754,7 +953,11 @@ impl Adaptive {
         if part <= 0.0 {
             return false;
         }
-        let faster = self.ranks.order().get(..member.rank as usize).unwrap_or_default();
+        let faster = self
+            .ranks
+            .order()
+            .get(..member.rank as usize)
+            .unwrap_or_default();
         let looked = faster.len().min(LOOK_AT_BUSY);
         // Of many, some stand for all.
         let scale = faster.len() as f64 / looked.max(1) as f64;
@@ -762,7 +965,9 @@ impl Adaptive {
         let enough = view.queued / part / scale;
         let mut messages = 0.0;
         for at in 0..looked {
-            let Some(other) = faster.get(at * stride).and_then(|place| self.get(*place)) else { continue };
+            let Some(other) = faster.get(at * stride).and_then(|place| self.get(*place)) else {
+                continue;
+            };
             if self.has_refused(other) {
                 continue;
             }
@@ -791,10 +996,13 @@ impl Adaptive {
         let (deviation, longest) = (self.residual.variation().sqrt(), self.residual.longest());
         for (place, member) in self.members.iter().enumerate() {
             let Some(member) = member else { continue };
-            let Some(first) = member.out.front() else { continue };
+            let Some(first) = member.out.front() else {
+                continue;
+            };
             let silence = now - member.last.max(first.sent);
             // Where work has taken that long of late, it may again.
-            let services = (SILENCE_SERVICES * (1.0 + 2.0 * deviation)).max(SILENCE_LONGEST * longest);
+            let services =
+                (SILENCE_SERVICES * (1.0 + 2.0 * deviation)).max(SILENCE_LONGEST * longest);
             let patience = services * member.service * first.factor;
             // What silenced another member may be the message's fault.
             let patience = patience.max(SILENCE_MIN).max(length(member.terms.patience))
@@ -802,7 +1010,8 @@ impl Adaptive {
             if silence <= patience {
                 continue;
             }
-            let heard = |(other, at): &(Place, f64)| *other as usize != place && now - at <= HEARD_WITHIN;
+            let heard =
+                |(other, at): &(Place, f64)| *other as usize != place && now - at <= HEARD_WITHIN;
             if self.heard.iter().any(heard) {
                 found.push(place as Place);
             }
@@ -810,7 +1019,10 @@ impl Adaptive {
     }
 
     pub(super) fn has_unsettled(&self) -> bool {
-        self.members.iter().flatten().any(|member| !member.out.is_empty())
+        self.members
+            .iter()
+            .flatten()
+            .any(|member| !member.out.is_empty())
     }
 
     pub(super) fn on_trial(&mut self, place: Place, until: Time) {
@@ -830,7 +1042,9 @@ impl Adaptive {
             service: Span::from_nanos((member.service * 1e9) as u64),
             unsettled: member.out.len(),
             round_trip: Span::from_nanos((2e9 * member.way) as u64),
-            suspended: member.blocked || now < member.until || member.is_suspended(self.variation(), now),
+            suspended: member.blocked
+                || now < member.until
+                || member.is_suspended(self.variation(), now),
         })
     }
 }
@@ -844,15 +1058,42 @@ mod tests {
     fn what_comes_is_for_who_has_waited_longest_and_what_comes_again_for_who_showed_up_last() {
         let mut balancer = Balancer::new(GroupStrategy::Adaptive);
         let mut now = Time::from_secs(1);
-        let places: Vec<Place> = (0..3).map(|_| balancer.join(Terms::default(), now)).collect();
+        let places: Vec<Place> = (0..3)
+            .map(|_| balancer.join(Terms::default(), now))
+            .collect();
         for (tag, place) in places.iter().copied().enumerate() {
-            balancer.sent(place, &Parcel { tag: tag as u64, size: 1, settles: true, again: false }, now);
+            balancer.sent(
+                place,
+                &Parcel {
+                    tag: tag as u64,
+                    size: 1,
+                    settles: true,
+                    again: false,
+                },
+                now,
+            );
             now += Span::from_millis(10);
             assert!(balancer.acknowledged(place, tag as u64, now));
         }
-        let head = Head { queued: 1, size: 1, turn: 0, random: 0, once: false, again: false };
-        assert_eq!(balancer.choose(&head, now, &mut |_| true), Choice::Send(places[0]));
-        let head = Head { again: true, ..head };
-        assert_eq!(balancer.choose(&head, now, &mut |_| true), Choice::Send(places[2]));
+        let head = Head {
+            queued: 1,
+            size: 1,
+            turn: 0,
+            random: 0,
+            once: false,
+            again: false,
+        };
+        assert_eq!(
+            balancer.choose(&head, now, &mut |_| true),
+            Choice::Send(places[0])
+        );
+        let head = Head {
+            again: true,
+            ..head
+        };
+        assert_eq!(
+            balancer.choose(&head, now, &mut |_| true),
+            Choice::Send(places[2])
+        );
     }
 }

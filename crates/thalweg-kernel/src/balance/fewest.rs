@@ -33,12 +33,27 @@ impl Fewest {
     pub(super) fn insert(&mut self, place: Place, count: usize) {
         let count = count.min(COUNT_MAX);
         if self.lists.len() <= count {
-            self.lists.resize(count + 1, List { first: NONE, last: NONE });
+            self.lists.resize(
+                count + 1,
+                List {
+                    first: NONE,
+                    last: NONE,
+                },
+            );
         }
         if self.links.len() <= place as usize {
-            self.links.resize(place as usize + 1, Link { before: NONE, after: NONE, count: 0 });
+            self.links.resize(
+                place as usize + 1,
+                Link {
+                    before: NONE,
+                    after: NONE,
+                    count: 0,
+                },
+            );
         }
-        let Some(list) = self.lists.get_mut(count) else { return };
+        let Some(list) = self.lists.get_mut(count) else {
+            return;
+        };
         let before = std::mem::replace(&mut list.last, place);
         if before == NONE {
             list.first = place;
@@ -50,20 +65,33 @@ impl Fewest {
             link.after = place;
         }
         if let Some(link) = self.links.get_mut(place as usize) {
-            *link = Link { before, after: NONE, count: count as u16 };
+            *link = Link {
+                before,
+                after: NONE,
+                count: count as u16,
+            };
         }
     }
 
     /// A member that was inserted goes.
     pub(super) fn remove(&mut self, place: Place) {
-        let Some(Link { before, after, count }) = self.links.get(place as usize).copied() else { return };
+        let Some(Link {
+            before,
+            after,
+            count,
+        }) = self.links.get(place as usize).copied()
+        else {
+            return;
+        };
         if let Some(link) = self.links.get_mut(before as usize) {
             link.after = after;
         }
         if let Some(link) = self.links.get_mut(after as usize) {
             link.before = before;
         }
-        let Some(list) = self.lists.get_mut(usize::from(count)) else { return };
+        let Some(list) = self.lists.get_mut(usize::from(count)) else {
+            return;
+        };
         if before == NONE {
             list.first = after;
         }
@@ -80,9 +108,19 @@ impl Fewest {
     /// Whoever stands first goes behind all that have as many.
     #[inline]
     pub(super) fn first_to_the_back(&mut self) {
-        let Some((place, count)) = self.first().map(|place| (place, self.links.get(place as usize))) else { return };
-        let Some(Link { after, count, .. }) = count.copied().filter(|link| link.after != NONE) else { return };
-        let Some(list) = self.lists.get_mut(usize::from(count)) else { return };
+        let Some((place, count)) = self
+            .first()
+            .map(|place| (place, self.links.get(place as usize)))
+        else {
+            return;
+        };
+        let Some(Link { after, count, .. }) = count.copied().filter(|link| link.after != NONE)
+        else {
+            return;
+        };
+        let Some(list) = self.lists.get_mut(usize::from(count)) else {
+            return;
+        };
         list.first = after;
         let before = std::mem::replace(&mut list.last, place);
         if let Some(link) = self.links.get_mut(after as usize) {
@@ -92,22 +130,33 @@ impl Fewest {
             link.after = place;
         }
         if let Some(link) = self.links.get_mut(place as usize) {
-            *link = Link { before, after: NONE, count };
+            *link = Link {
+                before,
+                after: NONE,
+                count,
+            };
         }
     }
 
     /// Whoever stands first.
     #[inline]
     pub(super) fn first(&self) -> Option<Place> {
-        let (at, word) = self.filled.iter().enumerate().find(|(_, word)| **word != 0)?;
-        self.lists.get(at * 64 + word.trailing_zeros() as usize).map(|list| list.first)
+        let (at, word) = self
+            .filled
+            .iter()
+            .enumerate()
+            .find(|(_, word)| **word != 0)?;
+        self.lists
+            .get(at * 64 + word.trailing_zeros() as usize)
+            .map(|list| list.first)
     }
 
     /// Everybody, those with the fewest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Place> + '_ {
         let counts = self.filled.iter().enumerate().flat_map(|(at, word)| {
             let left = std::iter::successors(Some(*word), |word| Some(word & word.wrapping_sub(1)));
-            left.take_while(|word| *word != 0).map(move |word| at * 64 + word.trailing_zeros() as usize)
+            left.take_while(|word| *word != 0)
+                .map(move |word| at * 64 + word.trailing_zeros() as usize)
         });
         counts.flat_map(|count| {
             let first = self.lists.get(count).map_or(NONE, |list| list.first);

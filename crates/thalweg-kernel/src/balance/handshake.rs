@@ -43,12 +43,20 @@ impl Handshake {
 
     /// A delivery left after so many seconds.
     pub(super) fn was_held(&mut self, held: f64) {
-        self.held = if self.held == 0.0 { held } else { self.held + WEIGHT * (held - self.held) };
+        self.held = if self.held == 0.0 {
+            held
+        } else {
+            self.held + WEIGHT * (held - self.held)
+        };
     }
 
     /// Seconds that the journal adds to each message between two that are sent one after the other.
     pub(super) fn journal(&self) -> f64 {
-        if self.works_first() { self.held } else { 2.0 * self.held }
+        if self.works_first() {
+            self.held
+        } else {
+            2.0 * self.held
+        }
     }
 
     /// Messages that the member may have ahead, so that the journal's time is not idle time: one, if that is long beside
@@ -66,7 +74,12 @@ impl Handshake {
 
     /// A member that works first has recorded a message after so many seconds of work.
     pub(super) fn recorded(&mut self, tag: u64, before: f64, now: f64) {
-        self.open.push(Open { tag, before, recorded: now, released: now });
+        self.open.push(Open {
+            tag,
+            before,
+            recorded: now,
+            released: now,
+        });
     }
 
     /// The release of such a message has left; false if there is none.
@@ -78,8 +91,15 @@ impl Handshake {
     /// Such a message is completed; `last` is when the member was done with something else, `way` the network's time to it.
     /// False if there is none.
     pub(super) fn completed(&mut self, tag: u64, last: f64, way: f64, now: f64) -> bool {
-        let Some(at) = self.open.iter().position(|open| open.tag == tag) else { return false };
-        let Open { before, recorded, released, .. } = self.open.remove(at);
+        let Some(at) = self.open.iter().position(|open| open.tag == tag) else {
+            return false;
+        };
+        let Open {
+            before,
+            recorded,
+            released,
+            ..
+        } = self.open.remove(at);
         let began = (released + way).max(if last > recorded { last } else { 0.0 });
         self.learn(before, (now - way - began).max(0.0));
         true

@@ -135,20 +135,38 @@ impl Member {
     }
 
     pub(super) fn law(&self, variation: f64) -> Law {
-        Law { service: self.service, variation, handlers: self.handlers(), way: self.way }
+        Law {
+            service: self.service,
+            variation,
+            handlers: self.handlers(),
+            way: self.way,
+        }
     }
 
     /// Works the window out anew.
     pub(super) fn set_window(&mut self, deviation: f64) {
         let handlers = self.handlers();
-        let ratio = ((2.0 * self.way + self.handshake.journal()) * handlers / self.service).min(1e5);
-        let first = if handlers > 1.0 { (2.5 * handlers).ceil() } else { 1.0 };
+        let ratio =
+            ((2.0 * self.way + self.handshake.journal()) * handlers / self.service).min(1e5);
+        let first = if handlers > 1.0 {
+            (2.5 * handlers).ceil()
+        } else {
+            1.0
+        };
         let network = (ratio + 0.5).floor();
         // Where nobody has measured the network, it is there all the same.
-        let ratio = if self.way == 0.0 { ratio.max(0.04) } else { ratio };
+        let ratio = if self.way == 0.0 {
+            ratio.max(0.04)
+        } else {
+            ratio
+        };
         // And a peer has to wake up between two messages, which no network shows.
         let ratio = ratio.max(WAKES * handlers / self.service);
-        let extra = if ratio < 0.01 { 0.0 } else { (ratio + 2.0 * deviation * ratio.sqrt()).ceil() - network };
+        let extra = if ratio < 0.01 {
+            0.0
+        } else {
+            (ratio + 2.0 * deviation * ratio.sqrt()).ceil() - network
+        };
         self.base = ((first + network) as u32).min(self.terms.window_max).max(1);
         self.extra = extra.max(0.0) as u32;
         if self.knowledge.samples() < FIRST_SAMPLES && handlers <= 1.0 {
@@ -165,7 +183,8 @@ impl Member {
             return 1;
         }
         if self.parallel.found {
-            return ((2.5 * self.parallel.handlers()).ceil() as u32 + pressing).min(self.terms.window_max);
+            return ((2.5 * self.parallel.handlers()).ceil() as u32 + pressing)
+                .min(self.terms.window_max);
         }
         if self.knowledge.samples() < FIRST_SAMPLES {
             return self.base.min(self.terms.window_max);
@@ -175,7 +194,11 @@ impl Member {
 
     /// Seconds from when a message begins until it is done.
     pub(super) fn takes(&self) -> f64 {
-        if self.parallel.found { self.parallel.alone_mean } else { self.service }
+        if self.parallel.found {
+            self.parallel.alone_mean
+        } else {
+            self.service
+        }
     }
 
     /// Whether it is thought to do nothing at this moment.
@@ -190,12 +213,19 @@ impl Member {
         }
         let count = self.out.len();
         if self.probation {
-            return if count > 0 { f64::INFINITY } else { (self.until - now).max(0.0) + self.way };
+            return if count > 0 {
+                f64::INFINITY
+            } else {
+                (self.until - now).max(0.0) + self.way
+            };
         }
         if self.parallel.found {
-            return self.way + self.service * (count as f64 + 1.0 - self.parallel.handlers()).max(0.0);
+            return self.way
+                + self.service * (count as f64 + 1.0 - self.parallel.handlers()).max(0.0);
         }
-        let Some(first) = self.out.front() else { return self.way };
+        let Some(first) = self.out.front() else {
+            return self.way;
+        };
         let handlers = self.handlers();
         if (count as f64) < handlers {
             return self.way;
@@ -231,11 +261,19 @@ impl Member {
     /// Whether it may be that its acknowledgements come on receipt: most of the first took no longer than an answer takes.
     /// Until that is judged they say nothing of how long it works.
     pub(super) fn is_doubtful(&self) -> bool {
-        let judged_first = if self.says_done() { RECENT } else { JUDGED_FIRST };
+        let judged_first = if self.says_done() {
+            RECENT
+        } else {
+            JUDGED_FIRST
+        };
         if self.recent_count >= judged_first || self.signal != Signal::Acknowledges {
             return false;
         }
-        let late = if self.says_done() { ANSWERS } else { ANSWERS_LATE };
+        let late = if self.says_done() {
+            ANSWERS
+        } else {
+            ANSWERS_LATE
+        };
         let seen = self.recent.get(..self.recent_count).unwrap_or_default();
         2 * seen.iter().filter(|took| f64::from(**took) < late).count() > seen.len()
     }
@@ -248,7 +286,11 @@ impl Member {
         }
         self.recent_count += 1;
         if self.terms.when_done == Some(false) {
-            return if self.reporting.last.is_some() { Signal::Reports } else { Signal::Silent };
+            return if self.reporting.last.is_some() {
+                Signal::Reports
+            } else {
+                Signal::Silent
+            };
         }
         // A word is believed for longer, and against what is merely unusual, but not against what an answer takes.
         let says_done = self.says_done();
@@ -258,22 +300,39 @@ impl Member {
             return self.signal;
         }
         let mut seen = self.recent;
-        let seen = seen.get_mut(..self.recent_count.min(RECENT)).unwrap_or_default();
+        let seen = seen
+            .get_mut(..self.recent_count.min(RECENT))
+            .unwrap_or_default();
         seen.sort_unstable_by(f32::total_cmp);
-        let quantile = |tenths: usize| seen.get(seen.len() * tenths / 10).map_or(0.0, |it| f64::from(*it));
+        let quantile = |tenths: usize| {
+            seen.get(seen.len() * tenths / 10)
+                .map_or(0.0, |it| f64::from(*it))
+        };
         // It comes on receipt if half of them are within one bound and nearly all within another: now and then a peer is
         // late for reasons of its own. It does not if half are beyond a third.
         // A network alone is off by little more than its usual jitter, and at times by a multiple. A peer takes up to a
         // millisecond to answer; that it works twenty times as fast as is usual, it can only claim.
         let off = |times: f64| RECEIPT + times * self.jitter;
-        let slow = if says_done { ANSWERS } else { (UNUSUAL * typical).clamp(ANSWERS, ANSWERS_LATE) };
-        let silent = (off(1.5).max(slow), off(4.0).max(2.0 * slow), off(3.0).max(3.0 * slow));
+        let slow = if says_done {
+            ANSWERS
+        } else {
+            (UNUSUAL * typical).clamp(ANSWERS, ANSWERS_LATE)
+        };
+        let silent = (
+            off(1.5).max(slow),
+            off(4.0).max(2.0 * slow),
+            off(3.0).max(3.0 * slow),
+        );
         let reported = self.reporting.each;
         let (half, most, back, instead) = if reported > 0.0 && self.reporting.last.is_some() {
             // Who claims that is bounded like all who are known by their word.
             let bound = 0.3 * reported;
             let claimed = bound < silent.0;
-            let (half, most, back) = if claimed { silent } else { (bound, bound, bound) };
+            let (half, most, back) = if claimed {
+                silent
+            } else {
+                (bound, bound, bound)
+            };
             (half, most, back, Signal::Reports)
         } else {
             (silent.0, silent.1, silent.2, Signal::Silent)
@@ -288,7 +347,9 @@ impl Member {
 
     /// An exactly-once delivery has left: what it waited for was no work.
     pub(super) fn left(&mut self, tag: u64, now: f64) {
-        let Some(out) = self.out.iter_mut().find(|out| out.tag == tag) else { return };
+        let Some(out) = self.out.iter_mut().find(|out| out.tag == tag) else {
+            return;
+        };
         self.handshake.was_held((now - out.sent).max(0.0));
         out.sent = now;
     }
@@ -297,7 +358,10 @@ impl Member {
     /// been sent later. Returns the seconds of work until then.
     pub(super) fn recorded(&mut self, tag: u64, now: f64) -> Option<f64> {
         let (way, last) = (self.way, self.last);
-        let out = self.out.iter_mut().find(|out| out.tag == tag && out.recorded.is_none())?;
+        let out = self
+            .out
+            .iter_mut()
+            .find(|out| out.tag == tag && out.recorded.is_none())?;
         let before = (now - way - (out.sent + way).max(last)).max(0.0);
         out.recorded = Some((now, before));
         if !self.handshake.works_first() {
@@ -322,14 +386,22 @@ impl Member {
     pub(super) fn take(&mut self, tag: u64) -> Option<(usize, Out)> {
         let at = self.out.iter().position(|out| out.tag == tag)?;
         let out = self.out.remove(at)?;
-        self.ahead = if self.out.is_empty() { 0.0 } else { self.ahead - out.factor };
+        self.ahead = if self.out.is_empty() {
+            0.0
+        } else {
+            self.ahead - out.factor
+        };
         Some((at, out))
     }
 }
 
 /// How a member is seen of whom nothing but its terms is known.
 fn first_signal(terms: &Terms) -> Signal {
-    if terms.settles && terms.when_done != Some(false) { Signal::Acknowledges } else { Signal::Silent }
+    if terms.settles && terms.when_done != Some(false) {
+        Signal::Acknowledges
+    } else {
+        Signal::Silent
+    }
 }
 
 #[cfg(test)]
@@ -338,7 +410,15 @@ mod tests {
 
     /// How a member is seen whose acknowledgements take these times, in microseconds, in a group where 10 ms is typical.
     fn seen(jitter: Span, sojourns: impl Iterator<Item = u64>) -> Signal {
-        let mut member = Member::new(Terms { jitter, ..Terms::default() }, 1, 0.010, 0.0);
+        let mut member = Member::new(
+            Terms {
+                jitter,
+                ..Terms::default()
+            },
+            1,
+            0.010,
+            0.0,
+        );
         for sojourn in sojourns {
             member.signal = member.judge(sojourn as f64 * 1e-6, 0.010);
         }
@@ -349,19 +429,43 @@ mod tests {
 
     #[test]
     fn who_acknowledges_on_receipt_is_late_now_and_then() {
-        let sojourn = |at: u64| if at.is_multiple_of(12) { 6_000 } else { 120 + 17 * (at % 20) };
+        let sojourn = |at: u64| {
+            if at.is_multiple_of(12) {
+                6_000
+            } else {
+                120 + 17 * (at % 20)
+            }
+        };
         assert_eq!(seen(JITTER, (0..200).map(sojourn)), Signal::Silent);
-        assert_eq!(seen(JITTER, (0..200).map(|at| 10 + at % 20)), Signal::Silent);
+        assert_eq!(
+            seen(JITTER, (0..200).map(|at| 10 + at % 20)),
+            Signal::Silent
+        );
     }
 
     #[test]
     fn work_is_work_ten_times_as_fast_as_is_typical_and_beside_a_network_that_is_off_by_as_much() {
         // Evenly around the mean, and memoryless as a step function of it.
-        let memoryless =
-            |mean: u64| move |at: u64| mean * [5, 16, 29, 43, 60, 80, 105, 139, 190, 300][at as usize % 10] / 100;
-        assert_eq!(seen(JITTER, (0..200).map(memoryless(10_000))), Signal::Acknowledges);
-        assert_eq!(seen(JITTER, (0..200).map(memoryless(1_000))), Signal::Acknowledges);
-        assert_eq!(seen(Span::from_millis(2), (0..200).map(|at| 4_000 + memoryless(10_000)(at))), Signal::Acknowledges);
+        let memoryless = |mean: u64| {
+            move |at: u64| {
+                mean * [5, 16, 29, 43, 60, 80, 105, 139, 190, 300][at as usize % 10] / 100
+            }
+        };
+        assert_eq!(
+            seen(JITTER, (0..200).map(memoryless(10_000))),
+            Signal::Acknowledges
+        );
+        assert_eq!(
+            seen(JITTER, (0..200).map(memoryless(1_000))),
+            Signal::Acknowledges
+        );
+        assert_eq!(
+            seen(
+                Span::from_millis(2),
+                (0..200).map(|at| 4_000 + memoryless(10_000)(at))
+            ),
+            Signal::Acknowledges
+        );
     }
 
     #[test]
@@ -384,7 +488,15 @@ mod tests {
     #[test]
     fn a_word_counts_against_what_is_unusual_and_not_against_what_an_answer_takes() {
         let seen = |when_done, took| {
-            let mut member = Member::new(Terms { when_done, ..Terms::default() }, 1, 0.020, 0.0);
+            let mut member = Member::new(
+                Terms {
+                    when_done,
+                    ..Terms::default()
+                },
+                1,
+                0.020,
+                0.0,
+            );
             for _ in 0..100 {
                 member.signal = member.judge(took, 0.020);
             }

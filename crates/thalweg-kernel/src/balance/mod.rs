@@ -251,7 +251,9 @@ impl Balancer {
 
     /// A member has said how it is. False if that cannot be true and is ignored.
     pub fn reported(&mut self, place: Place, report: &LoadReport, now: Time) -> bool {
-        let Some(report) = report.credible() else { return false };
+        let Some(report) = report.credible() else {
+            return false;
+        };
         match &mut self.0 {
             Kind::Turns(_) => true,
             Kind::Score(score) => score.reported(place, report, now),

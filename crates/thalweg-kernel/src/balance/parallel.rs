@@ -78,9 +78,17 @@ impl Parallel {
             return;
         }
         self.gaps += 1;
-        let shorter = self.alone.iter().filter(|alone| f64::from(**alone) < 2.0 * gap).count();
+        let shorter = self
+            .alone
+            .iter()
+            .filter(|alone| f64::from(**alone) < 2.0 * gap)
+            .count();
         self.short += u32::from(shorter <= self.alone.len() / 10);
-        let enough = if self.suspected { GAPS_SECOND } else { GAPS_FIRST };
+        let enough = if self.suspected {
+            GAPS_SECOND
+        } else {
+            GAPS_FIRST
+        };
         if self.gaps < enough {
             return;
         }
@@ -104,7 +112,11 @@ mod tests {
         (0..ALONE_SURE).for_each(|_| parallel.alone(0.010));
         assert!(!parallel.is_sampling());
         (0..GAPS_SECOND).for_each(|_| parallel.gap(0.002, 0.0));
-        assert!(parallel.found && parallel.handlers() >= 4.9, "{}", parallel.handlers());
+        assert!(
+            parallel.found && parallel.handlers() >= 4.9,
+            "{}",
+            parallel.handlers()
+        );
     }
 
     #[test]

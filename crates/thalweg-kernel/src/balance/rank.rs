@@ -24,7 +24,9 @@ impl Bits {
 
     #[inline]
     fn set(&mut self, at: u32, value: bool) {
-        let Some(word) = self.0.get_mut(at as usize / 64) else { return };
+        let Some(word) = self.0.get_mut(at as usize / 64) else {
+            return;
+        };
         let bit = 1 << (at % 64);
         if value { *word |= bit } else { *word &= !bit }
     }
@@ -77,11 +79,15 @@ impl Ranks {
     }
 
     pub(super) fn idle(&self) -> impl Iterator<Item = Place> + '_ {
-        self.idle.iter().filter_map(|rank| self.order.get(rank as usize).copied())
+        self.idle
+            .iter()
+            .filter_map(|rank| self.order.get(rank as usize).copied())
     }
 
     pub(super) fn partly(&self) -> impl Iterator<Item = Place> + '_ {
-        self.partly.iter().filter_map(|rank| self.order.get(rank as usize).copied())
+        self.partly
+            .iter()
+            .filter_map(|rank| self.order.get(rank as usize).copied())
     }
 }
 
@@ -92,7 +98,9 @@ mod tests {
     #[test]
     fn the_idle_come_in_the_order_of_speed() {
         let mut ranks = Ranks::default();
-        let mut members: Vec<_> = (0..100).map(|place| (f64::from(100 - place), 1.0, 1.0, place)).collect();
+        let mut members: Vec<_> = (0..100)
+            .map(|place| (f64::from(100 - place), 1.0, 1.0, place))
+            .collect();
         ranks.rebuild(&mut members);
         for rank in [3, 70, 99] {
             ranks.set(rank, true, false);

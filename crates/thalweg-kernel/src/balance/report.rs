@@ -42,17 +42,28 @@ impl LoadReport {
     /// `None` if it cannot be true in any unit.
     pub(crate) fn credible(&self) -> Option<Credible> {
         let plausible = |value: f64, max: f64| value.is_finite() && (0.0..=max).contains(&value);
-        if !plausible(self.waiting, WAITING_MAX) || !plausible(self.each_ms, EACH_MAX * 1e3 * SMALLEST) {
+        if !plausible(self.waiting, WAITING_MAX)
+            || !plausible(self.each_ms, EACH_MAX * 1e3 * SMALLEST)
+        {
             return None;
         }
         let concurrency = self.concurrency.filter(|count| (1..=4096).contains(count));
-        Some(Credible { waiting: self.waiting, each: self.each_ms / 1e3, concurrency })
+        Some(Credible {
+            waiting: self.waiting,
+            each: self.each_ms / 1e3,
+            concurrency,
+        })
     }
 }
 
 impl Unit {
     /// Brings a report to seconds. `busy` is how long `processed` messages can have taken at the most.
-    pub(crate) fn apply(&mut self, report: Credible, processed: f64, busy: f64) -> Option<Credible> {
+    pub(crate) fn apply(
+        &mut self,
+        report: Credible,
+        processed: f64,
+        busy: f64,
+    ) -> Option<Credible> {
         let mut each = report.each * self.0;
         // Who works a hundred times longer than time has passed does not count in milliseconds.
         if processed >= 1.0 && busy > 1e-3 && each * processed > 100.0 * busy {
@@ -70,14 +81,24 @@ mod tests {
     use super::*;
 
     fn of(waiting: f64, each_ms: f64) -> LoadReport {
-        LoadReport { waiting, each_ms, concurrency: None }
+        LoadReport {
+            waiting,
+            each_ms,
+            concurrency: None,
+        }
     }
 
     #[test]
     fn what_no_member_can_mean_is_not_believed() {
-        for (waiting, each) in
-            [(f64::NAN, 1.0), (1.0, f64::NAN), (-1.0, 1.0), (1.0, -0.1), (f64::INFINITY, 1.0), (1.0, 1e300), (1e7, 1.0)]
-        {
+        for (waiting, each) in [
+            (f64::NAN, 1.0),
+            (1.0, f64::NAN),
+            (-1.0, 1.0),
+            (1.0, -0.1),
+            (f64::INFINITY, 1.0),
+            (1.0, 1e300),
+            (1e7, 1.0),
+        ] {
             assert_eq!(of(waiting, each).credible(), None, "{waiting} {each}");
         }
         assert!(of(0.0, 0.0).credible().is_some());
@@ -89,7 +110,11 @@ mod tests {
             let mut unit = Unit::default();
             let report = of(3.0, each * scale).credible().expect("credible");
             let read = unit.apply(report, 30.0, 1.0).expect("believed");
-            assert!((read.each * 1e3 / each - 1.0).abs() < 1e-9, "{scale} {each}: {}", read.each);
+            assert!(
+                (read.each * 1e3 / each - 1.0).abs() < 1e-9,
+                "{scale} {each}: {}",
+                read.each
+            );
         }
     }
 

@@ -116,7 +116,8 @@ impl Reporting {
 
     /// Whether it has said nothing for so long that its reports are over.
     pub(super) fn is_over(&self, now: f64) -> bool {
-        self.last.is_some_and(|last| now - last > 60.0_f64.max(20.0 * self.usual_gap()))
+        self.last
+            .is_some_and(|last| now - last > 60.0_f64.max(20.0 * self.usual_gap()))
     }
 
     /// A report has come. What it taught about times, if anything.
@@ -132,7 +133,11 @@ impl Reporting {
             self.count_gap(interval, now);
         }
         let service = law.service;
-        let each = if report.each > 0.0 { report.each } else { service };
+        let each = if report.each > 0.0 {
+            report.each
+        } else {
+            service
+        };
         // A member that counts no further than its queue's end.
         let unseen = self.backlog + self.arrived - interval * law.handlers / each;
         let doubt = 3.0 + 2.0 * (law.variation * interval / each).sqrt();
@@ -143,7 +148,8 @@ impl Reporting {
         let is_busy = waiting > 0.0 || prior.mean > service / 2.0;
         let busy = if is_busy { 1.0 } else { 0.0 };
         let seen = (waiting + 0.5 * busy * (1.0 + law.variation)) * service / law.handlers;
-        let noise = (1.0 / 12.0 + (waiting + busy / 2.0) * law.variation) * service * service / law.handlers;
+        let noise = (1.0 / 12.0 + (waiting + busy / 2.0) * law.variation) * service * service
+            / law.handlers;
         let (mut mean, mut variance) = (seen, noise);
         if law.variation < 0.25 && self.last.is_some() {
             let drift = 0.01 * processed * service;
@@ -151,14 +157,24 @@ impl Reporting {
             let gain = before / (before + noise).max(1e-18);
             mean = prior.mean + gain * (seen - prior.mean);
             variance = (1.0 - gain) * before;
-            mean = mean.clamp(waiting * service / law.handlers, (waiting + 1.0) * service / law.handlers);
+            mean = mean.clamp(
+                waiting * service / law.handlers,
+                (waiting + 1.0) * service / law.handlers,
+            );
         }
-        self.settled = Work { mean, variance, at: then };
+        self.settled = Work {
+            mean,
+            variance,
+            at: then,
+        };
         self.work = self.settled;
         for (arrival, mean, variance) in &self.under_way {
             self.work.add(*mean, *variance, *arrival);
         }
-        self.stuck = report.each == 0.0 && report.waiting > 0.0 && interval > 10.0 * service && self.last.is_some();
+        self.stuck = report.each == 0.0
+            && report.waiting > 0.0
+            && interval > 10.0 * service
+            && self.last.is_some();
         self.waiting = waiting;
         self.backlog = waiting;
         self.arrived = 0.0;
@@ -166,8 +182,15 @@ impl Reporting {
         if report.each == 0.0 || processed < 0.5 {
             return None;
         }
-        self.each = if self.each == 0.0 { report.each } else { self.each + (report.each - self.each) / 5.0 };
-        Some(Learnt { processed, each: report.each })
+        self.each = if self.each == 0.0 {
+            report.each
+        } else {
+            self.each + (report.each - self.each) / 5.0
+        };
+        Some(Learnt {
+            processed,
+            each: report.each,
+        })
     }
 
     fn count_gap(&mut self, gap: f64, now: f64) {
@@ -184,10 +207,19 @@ impl Reporting {
 mod tests {
     use super::*;
 
-    const LAW: Law = Law { service: 0.025, variation: 0.0, handlers: 1.0, way: 0.0 };
+    const LAW: Law = Law {
+        service: 0.025,
+        variation: 0.0,
+        handlers: 1.0,
+        way: 0.0,
+    };
 
     fn report(waiting: f64, each_ms: f64) -> Credible {
-        Credible { waiting, each: each_ms / 1e3, concurrency: None }
+        Credible {
+            waiting,
+            each: each_ms / 1e3,
+            concurrency: None,
+        }
     }
 
     #[test]
@@ -198,9 +230,13 @@ mod tests {
             reporting.sent(1.0, &law, 0.1 * f64::from(number));
         }
         // The tenth left 5 ms before the report came: the member had not seen it when it reported.
-        let mut last = Reporting { ..reporting.clone() };
+        let mut last = Reporting {
+            ..reporting.clone()
+        };
         last.sent(1.0, &law, 0.995);
-        let learnt = last.reported(report(0.0, 25.0), &law, 1.0).expect("something was processed");
+        let learnt = last
+            .reported(report(0.0, 25.0), &law, 1.0)
+            .expect("something was processed");
         assert_eq!(learnt.processed, 10.0);
         assert!(last.work.mean > 0.020, "{:?}", last.work);
     }
@@ -233,6 +269,10 @@ mod tests {
             reporting.sent(1.0, &LAW, 1.0 + 0.01 * f64::from(number));
         }
         reporting.reported(report(10.0, 25.0), &LAW, 2.0);
-        assert!(reporting.work.mean > 1.3, "sixty are left: {:?}", reporting.work);
+        assert!(
+            reporting.work.mean > 1.3,
+            "sixty are left: {:?}",
+            reporting.work
+        );
     }
 }

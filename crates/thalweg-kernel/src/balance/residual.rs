@@ -58,15 +58,26 @@ fn place(y: f64) -> (usize, f64) {
     let octave = ((bits >> 52) & 0x7FF) as i32 - 1023;
     let mantissa = f64::from_bits((bits & 0x000F_FFFF_FFFF_FFFF) | 0x3FF0_0000_0000_0000);
     const ROOT: f64 = std::f64::consts::SQRT_2;
-    let (half, part) =
-        if mantissa < ROOT { (0, (mantissa - 1.0) / (ROOT - 1.0)) } else { (1, (mantissa - ROOT) / (2.0 - ROOT)) };
+    let (half, part) = if mantissa < ROOT {
+        (0, (mantissa - 1.0) / (ROOT - 1.0))
+    } else {
+        (1, (mantissa - ROOT) / (2.0 - ROOT))
+    };
     let bin = 2 * octave + half - LOWEST;
-    if bin >= BINS as i32 { (BINS - 1, 1.0) } else { (bin.max(0) as usize, part) }
+    if bin >= BINS as i32 {
+        (BINS - 1, 1.0)
+    } else {
+        (bin.max(0) as usize, part)
+    }
 }
 
 /// Lower edge of a bin.
 fn edge(bin: usize) -> f64 {
-    if bin == 0 { 0.0 } else { f64::from(bin as i32 + LOWEST).mul_add(0.5, 0.0).exp2() }
+    if bin == 0 {
+        0.0
+    } else {
+        f64::from(bin as i32 + LOWEST).mul_add(0.5, 0.0).exp2()
+    }
 }
 
 impl Residual {
@@ -82,7 +93,9 @@ impl Residual {
     pub(crate) fn learn(&mut self, y: f64) {
         let y = y.clamp(0.0, 1e4);
         if self.total > MEMORY {
-            self.bins.iter_mut().for_each(|bin| *bin = (bin.0 / 2.0, bin.1 / 2.0));
+            self.bins
+                .iter_mut()
+                .for_each(|bin| *bin = (bin.0 / 2.0, bin.1 / 2.0));
             self.total /= 2.0;
         }
         self.count(y, 1.0);
@@ -116,10 +129,16 @@ impl Residual {
     #[inline]
     pub(crate) fn left(&self, u: f64) -> f64 {
         let (bin, part) = place(u);
-        let (Some(low), Some(high)) = (self.table.get(bin), self.table.get(bin + 1)) else { return 1.0 };
+        let (Some(low), Some(high)) = (self.table.get(bin), self.table.get(bin + 1)) else {
+            return 1.0;
+        };
         let left = f64::from(low + (high - low) * part as f32);
         // Beyond the table only the tail is left.
-        if bin + 1 == BINS { left.max(1.0 + u) } else { left }
+        if bin + 1 == BINS {
+            left.max(1.0 + u)
+        } else {
+            left
+        }
     }
 
     /// The longest that was seen of late, in means.
@@ -143,8 +162,16 @@ mod tests {
         for _ in 0..5000 {
             residual.learn(1.0);
         }
-        assert!((residual.left(0.0) - 1.0).abs() < 0.05, "{}", residual.left(0.0));
-        assert!((residual.left(0.5) - 0.5).abs() < 0.06, "{}", residual.left(0.5));
+        assert!(
+            (residual.left(0.0) - 1.0).abs() < 0.05,
+            "{}",
+            residual.left(0.0)
+        );
+        assert!(
+            (residual.left(0.5) - 0.5).abs() < 0.06,
+            "{}",
+            residual.left(0.5)
+        );
         assert!(residual.left(4.0) > 2.0, "{}", residual.left(4.0));
         assert!(residual.left(1000.0) > 1000.0);
         assert!(residual.variation() < 0.01);
@@ -154,7 +181,11 @@ mod tests {
     fn an_exponential_service_has_always_the_same_left() {
         let residual = Residual::default();
         for u in [0.0, 0.3, 1.0, 2.0] {
-            assert!((residual.left(u) - 1.0).abs() < 0.15, "{u}: {}", residual.left(u));
+            assert!(
+                (residual.left(u) - 1.0).abs() < 0.15,
+                "{u}: {}",
+                residual.left(u)
+            );
         }
     }
 

@@ -41,7 +41,11 @@ impl Row {
         let each = if self.each == 0 { typical } else { self.each };
         let t1 = nanos(now, self.last_sent);
         let t2 = nanos(now, self.reported);
-        let backlog = self.waiting.saturating_add(self.sent_since).saturating_mul(each).saturating_sub(t2);
+        let backlog = self
+            .waiting
+            .saturating_add(self.sent_since)
+            .saturating_mul(each)
+            .saturating_sub(t2);
         t1.saturating_sub(backlog.max(0))
     }
 }
@@ -73,7 +77,12 @@ impl Score {
     }
 
     pub(super) fn leave(&mut self, place: Place) {
-        if self.members.get_mut(place as usize).and_then(Option::take).is_some() {
+        if self
+            .members
+            .get_mut(place as usize)
+            .and_then(Option::take)
+            .is_some()
+        {
             self.free.push(place);
         }
     }
@@ -97,7 +106,9 @@ impl Score {
     }
 
     pub(super) fn reported(&mut self, place: Place, report: Credible, now: Time) -> bool {
-        let Some(row) = self.get_mut(place) else { return false };
+        let Some(row) = self.get_mut(place) else {
+            return false;
+        };
         if report.each > 3600.0 {
             return false;
         }
@@ -115,11 +126,18 @@ impl Score {
 
     pub(super) fn choose(&mut self, now: Time, may: &mut dyn FnMut(Place) -> bool) -> Choice {
         let known = self.members.iter().flatten().filter(|row| row.each > 0);
-        let (sum, count) = known.fold((0_i64, 0), |(sum, count), row| (sum.saturating_add(row.each), count + 1));
+        let (sum, count) = known.fold((0_i64, 0), |(sum, count), row| {
+            (sum.saturating_add(row.each), count + 1)
+        });
         let typical = sum / i64::max(count, 1);
-        let open = self.members.iter().enumerate().filter_map(|(place, row)| Some((place as Place, row.as_ref()?)));
+        let open = self
+            .members
+            .iter()
+            .enumerate()
+            .filter_map(|(place, row)| Some((place as Place, row.as_ref()?)));
         let open = open.filter(|(place, row)| !row.blocked && may(*place));
-        let best = open.max_by_key(|(_, row)| (row.score(now, typical), std::cmp::Reverse(row.turn)));
+        let best =
+            open.max_by_key(|(_, row)| (row.score(now, typical), std::cmp::Reverse(row.turn)));
         best.map_or(Choice::Nobody, |(place, _)| Choice::Send(place))
     }
 }
@@ -134,7 +152,11 @@ mod tests {
     }
 
     fn report(waiting: f64, each_ms: f64) -> Credible {
-        Credible { waiting, each: each_ms / 1e3, concurrency: None }
+        Credible {
+            waiting,
+            each: each_ms / 1e3,
+            concurrency: None,
+        }
     }
 
     #[test]
@@ -147,7 +169,9 @@ mod tests {
         for number in 0..7 {
             // Also at one and the same moment.
             let now = at(1 + number / 2);
-            let Choice::Send(place) = score.choose(now, &mut |_| true) else { panic!("somebody may") };
+            let Choice::Send(place) = score.choose(now, &mut |_| true) else {
+                panic!("somebody may")
+            };
             score.sent(place, now);
             chosen.push(place);
         }
@@ -163,8 +187,14 @@ mod tests {
         score.reported(a, report(4.0, 50.0), at(1000));
         score.reported(b, report(0.0, 25.0), at(1000));
         // a: 110 - max(4*50 - 10, 0) = -80; b: 70 - 0.
-        assert_eq!(score.members[0].as_ref().expect("there").score(at(1010), 0), -80_000_000);
-        assert_eq!(score.members[1].as_ref().expect("there").score(at(1010), 0), 70_000_000);
+        assert_eq!(
+            score.members[0].as_ref().expect("there").score(at(1010), 0),
+            -80_000_000
+        );
+        assert_eq!(
+            score.members[1].as_ref().expect("there").score(at(1010), 0),
+            70_000_000
+        );
         assert_eq!(score.choose(at(1010), &mut |_| true), Choice::Send(b));
         // A report without a message counts as zero in the mean.
         score.reported(a, report(4.0, 0.0), at(2000));
@@ -172,7 +202,11 @@ mod tests {
         for _ in 0..5 {
             score.reported(a, report(0.0, 0.0), at(3000));
         }
-        assert_eq!(score.members[0].as_ref().expect("there").each, 0, "only five are remembered");
+        assert_eq!(
+            score.members[0].as_ref().expect("there").each,
+            0,
+            "only five are remembered"
+        );
     }
 
     #[test]

@@ -26,13 +26,20 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(now: f64) -> Self {
-        Service { learnt: now, ..Service::default() }
+        Service {
+            learnt: now,
+            ..Service::default()
+        }
     }
 
     /// Mean seconds of a message of typical size, where `typical` counts like one sample.
     pub(crate) fn mean(&self, typical: f64, now: f64) -> f64 {
         let silence = now - self.learnt - FRESH;
-        let fading = if silence > 0.0 { (-silence / FADING).exp() } else { 1.0 };
+        let fading = if silence > 0.0 {
+            (-silence / FADING).exp()
+        } else {
+            1.0
+        };
         ((typical + self.sum * fading) / (1.0 + self.weight * fading)).clamp(SHORTEST, LONGEST)
     }
 
@@ -55,7 +62,14 @@ impl Service {
     }
 
     /// `count` messages took `each` on average, where single ones vary by the factor `variation`.
-    pub(crate) fn learn_reported(&mut self, each: f64, count: f64, variation: f64, typical: f64, now: f64) {
+    pub(crate) fn learn_reported(
+        &mut self,
+        each: f64,
+        count: f64,
+        variation: f64,
+        typical: f64,
+        now: f64,
+    ) {
         let count = count.min(MEMORY_REPORTED);
         let each = each.clamp(0.0, LONGEST);
         let keep = (-count / MEMORY_REPORTED).exp();
@@ -89,7 +103,11 @@ impl SizeLaw {
     /// The factor of a message of that size.
     #[inline]
     pub(crate) fn factor(&self, size: u32) -> f64 {
-        if self.slope == 0.0 { 1.0 } else { (1.0 - self.slope + self.slope * f64::from(size) / self.average).max(0.02) }
+        if self.slope == 0.0 {
+            1.0
+        } else {
+            (1.0 - self.slope + self.slope * f64::from(size) / self.average).max(0.02)
+        }
     }
 
     /// A message of that size took `y` times what is usual.
@@ -140,7 +158,11 @@ mod tests {
             service.learn_reported(0.025, 40.0, 0.05, 0.025, f64::from(second));
         }
         service.learn_reported(0.1, 10.0, 0.05, 0.025, 21.0);
-        assert!(service.mean(0.025, 21.0) > 0.055, "{}", service.mean(0.025, 21.0));
+        assert!(
+            service.mean(0.025, 21.0) > 0.055,
+            "{}",
+            service.mean(0.025, 21.0)
+        );
     }
 
     #[test]
@@ -154,7 +176,10 @@ mod tests {
         assert!(law.factor(1199) > 1.7);
         let mut law = SizeLaw::default();
         for number in 0..2000_u32 {
-            law.learn(100 + number * 37 % 1000, f64::from(number * 7919 % 100) / 50.0);
+            law.learn(
+                100 + number * 37 % 1000,
+                f64::from(number * 7919 % 100) / 50.0,
+            );
         }
         assert_eq!(law.slope, 0.0);
     }

@@ -28,19 +28,50 @@ pub enum GroupStrategy {
 const NAMES: &[(GroupStrategy, &[&str])] = &[
     (
         GroupStrategy::RoundRobin,
-        &["round-robin", "rr", "round-robin-per-group", "alternating", "turn", "single-active-round-robin"],
+        &[
+            "round-robin",
+            "rr",
+            "round-robin-per-group",
+            "alternating",
+            "turn",
+            "single-active-round-robin",
+        ],
     ),
     (
         GroupStrategy::LeastOutstanding,
-        &["least-outstanding", "least-inflight", "least-connections", "least-request", "least-pending"],
+        &[
+            "least-outstanding",
+            "least-inflight",
+            "least-connections",
+            "least-request",
+            "least-pending",
+        ],
     ),
-    (GroupStrategy::Sticky, &["sticky", "failover", "single-active-consumer"]),
-    (GroupStrategy::Random, &["random", "local", "prefer-local", "local-only"]),
-    (GroupStrategy::HashPublisher, &["hash-client", "hash-clientid", "hash-publisher", "hash"]),
-    (GroupStrategy::HashAddress, &["hash-topic", "hash-address", "consistent-hash"]),
-    (GroupStrategy::Weighted, &["weighted", "weighted-round-robin", "wrr"]),
+    (
+        GroupStrategy::Sticky,
+        &["sticky", "failover", "single-active-consumer"],
+    ),
+    (
+        GroupStrategy::Random,
+        &["random", "local", "prefer-local", "local-only"],
+    ),
+    (
+        GroupStrategy::HashPublisher,
+        &["hash-client", "hash-clientid", "hash-publisher", "hash"],
+    ),
+    (
+        GroupStrategy::HashAddress,
+        &["hash-topic", "hash-address", "consistent-hash"],
+    ),
+    (
+        GroupStrategy::Weighted,
+        &["weighted", "weighted-round-robin", "wrr"],
+    ),
     (GroupStrategy::Score, &["score", "state-aware"]),
-    (GroupStrategy::Adaptive, &["adaptive", "lbect", "expected-completion-time", "dynamic"]),
+    (
+        GroupStrategy::Adaptive,
+        &["adaptive", "lbect", "expected-completion-time", "dynamic"],
+    ),
 ];
 
 impl GroupStrategy {
@@ -60,13 +91,17 @@ impl GroupStrategy {
     /// The names that others have for a strategy.
     pub fn aliases(self) -> &'static [&'static str] {
         let own = NAMES.iter().find(|(strategy, _)| *strategy == self);
-        own.and_then(|(_, names)| names.get(1..)).unwrap_or_default()
+        own.and_then(|(_, names)| names.get(1..))
+            .unwrap_or_default()
     }
 
     /// The strategy of that name; upper case, `_`, spaces and a leading `strategy` do not matter.
     pub fn named(name: &str) -> Option<Self> {
         let mut plain = String::with_capacity(name.len());
-        for word in name.split(['-', '_', ' ', '.']).filter(|word| !word.is_empty()) {
+        for word in name
+            .split(['-', '_', ' ', '.'])
+            .filter(|word| !word.is_empty())
+        {
             if !plain.is_empty() {
                 plain.push('-');
             }
@@ -79,12 +114,17 @@ impl GroupStrategy {
     /// Its own name.
     pub fn name(self) -> &'static str {
         let own = NAMES.iter().find(|(strategy, _)| *strategy == self);
-        own.and_then(|(_, names)| names.first()).copied().unwrap_or_default()
+        own.and_then(|(_, names)| names.first())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Whether a message's origin or address decides who has it.
     pub(crate) fn binds(self) -> bool {
-        matches!(self, GroupStrategy::HashPublisher | GroupStrategy::HashAddress)
+        matches!(
+            self,
+            GroupStrategy::HashPublisher | GroupStrategy::HashAddress
+        )
     }
 }
 
@@ -118,7 +158,10 @@ mod tests {
         }
         assert_eq!(GroupStrategy::WORDS.len(), NAMES.len());
         for word in GroupStrategy::WORDS {
-            assert_eq!(GroupStrategy::named(word).map(GroupStrategy::name), Some(*word));
+            assert_eq!(
+                GroupStrategy::named(word).map(GroupStrategy::name),
+                Some(*word)
+            );
         }
         let count = seen.len();
         seen.sort_unstable();

@@ -57,8 +57,12 @@ impl Turns {
             GroupStrategy::Weighted => self.order.first().map_or(0, |first| first.0),
             _ => 0,
         };
-        let turn =
-            Turn { rank, last: self.next_sequence(), step: WHOLE / u64::from(terms.weight.max(1)), blocked: false };
+        let turn = Turn {
+            rank,
+            last: self.next_sequence(),
+            step: WHOLE / u64::from(terms.weight.max(1)),
+            blocked: false,
+        };
         self.order.insert((turn.rank, turn.last, place));
         self.joined.push(place);
         match self.members.get_mut(place as usize) {
@@ -75,7 +79,9 @@ impl Turns {
     }
 
     pub(super) fn leave(&mut self, place: Place) {
-        let Some(turn) = self.members.get_mut(place as usize).and_then(Option::take) else { return };
+        let Some(turn) = self.members.get_mut(place as usize).and_then(Option::take) else {
+            return;
+        };
         self.order.remove(&(turn.rank, turn.last, place));
         self.joined.retain(|other| *other != place);
         self.free.push(place);
@@ -90,7 +96,9 @@ impl Turns {
 
     pub(super) fn sent(&mut self, place: Place, settles: bool) {
         let (strategy, last) = (self.strategy, self.next_sequence());
-        let Some(turn) = self.get_mut(place) else { return };
+        let Some(turn) = self.get_mut(place) else {
+            return;
+        };
         let old = (turn.rank, turn.last, place);
         turn.last = last;
         turn.rank += match strategy {
@@ -115,15 +123,18 @@ impl Turns {
             turn.rank = (turn.rank - lowest).min(RANK_MAX / 2);
         }
         let ranks = self.members.iter().enumerate();
-        self.order =
-            ranks.filter_map(|(place, turn)| turn.as_ref().map(|it| (it.rank, it.last, place as Place))).collect();
+        self.order = ranks
+            .filter_map(|(place, turn)| turn.as_ref().map(|it| (it.rank, it.last, place as Place)))
+            .collect();
     }
 
     pub(super) fn settled(&mut self, place: Place) -> bool {
         if self.strategy != GroupStrategy::LeastOutstanding {
             return true;
         }
-        let Some(turn) = self.get_mut(place) else { return false };
+        let Some(turn) = self.get_mut(place) else {
+            return false;
+        };
         let old = (turn.rank, turn.last, place);
         turn.rank = turn.rank.saturating_sub(1);
         let new = (turn.rank, turn.last, place);
@@ -134,7 +145,9 @@ impl Turns {
 
     pub(super) fn choose(&mut self, head: &Head, may: &mut dyn FnMut(Place) -> bool) -> Choice {
         let is_open = |place: Place| {
-            self.members.get(place as usize).is_some_and(|turn| turn.as_ref().is_some_and(|turn| !turn.blocked))
+            self.members
+                .get(place as usize)
+                .is_some_and(|turn| turn.as_ref().is_some_and(|turn| !turn.blocked))
         };
         let mut can = |place: &Place| is_open(*place) && may(*place);
         let count = self.joined.len().max(1);
@@ -147,10 +160,16 @@ impl Turns {
             GroupStrategy::Random => from(head.random).find(|place| can(place)),
             strategy if strategy.binds() => from(head.turn).find(|place| can(place)),
             GroupStrategy::Sticky => {
-                let at = self.current.and_then(|current| self.joined.iter().position(|place| *place == current));
+                let at = self
+                    .current
+                    .and_then(|current| self.joined.iter().position(|place| *place == current));
                 from(at.unwrap_or(0) as u64).find(|place| can(place))
             }
-            _ => self.order.iter().map(|(_, _, place)| *place).find(|place| can(place)),
+            _ => self
+                .order
+                .iter()
+                .map(|(_, _, place)| *place)
+                .find(|place| can(place)),
         };
         chosen.map_or(Choice::Nobody, Choice::Send)
     }
@@ -160,12 +179,22 @@ impl Turns {
 mod tests {
     use super::*;
 
-    const HEAD: Head = Head { queued: 1, size: 100, turn: 0, random: 0, once: false, again: false };
+    const HEAD: Head = Head {
+        queued: 1,
+        size: 100,
+        turn: 0,
+        random: 0,
+        once: false,
+        again: false,
+    };
 
     fn with(strategy: GroupStrategy, weights: &[u16]) -> Turns {
         let mut turns = Turns::new(strategy);
         weights.iter().for_each(|weight| {
-            turns.join(Terms { weight: *weight, ..Terms::default() });
+            turns.join(Terms {
+                weight: *weight,
+                ..Terms::default()
+            });
         });
         turns
     }
@@ -173,8 +202,14 @@ mod tests {
     fn run(turns: &mut Turns, count: usize, may: &mut dyn FnMut(Place) -> bool) -> Vec<Place> {
         let mut chosen = Vec::new();
         for number in 0..count as u64 {
-            let head = Head { random: number * 7, turn: 4, ..HEAD };
-            let Choice::Send(place) = turns.choose(&head, may) else { break };
+            let head = Head {
+                random: number * 7,
+                turn: 4,
+                ..HEAD
+            };
+            let Choice::Send(place) = turns.choose(&head, may) else {
+                break;
+            };
             turns.sent(place, true);
             chosen.push(place);
         }
@@ -240,11 +275,20 @@ mod tests {
 
     #[test]
     fn nobody_is_chosen_where_nobody_may() {
-        for strategy in
-            [GroupStrategy::Random, GroupStrategy::RoundRobin, GroupStrategy::HashPublisher, GroupStrategy::Sticky]
-        {
-            assert_eq!(with(strategy, &[]).choose(&HEAD, &mut |_| true), Choice::Nobody);
-            assert_eq!(with(strategy, &[1]).choose(&HEAD, &mut |_| false), Choice::Nobody);
+        for strategy in [
+            GroupStrategy::Random,
+            GroupStrategy::RoundRobin,
+            GroupStrategy::HashPublisher,
+            GroupStrategy::Sticky,
+        ] {
+            assert_eq!(
+                with(strategy, &[]).choose(&HEAD, &mut |_| true),
+                Choice::Nobody
+            );
+            assert_eq!(
+                with(strategy, &[1]).choose(&HEAD, &mut |_| false),
+                Choice::Nobody
+            );
         }
     }
 }

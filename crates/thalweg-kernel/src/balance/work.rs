@@ -32,7 +32,9 @@ static RECTIFIED: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
 /// The error function; Abramowitz and Stegun 7.1.26, off by 1.5e-7 at the most.
 fn erf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
-    let series = ((((1.061_405_429 * t - 1.453_152_027) * t) + 1.421_413_741) * t - 0.284_496_736) * t + 0.254_829_592;
+    let series = ((((1.061_405_429 * t - 1.453_152_027) * t) + 1.421_413_741) * t - 0.284_496_736)
+        * t
+        + 0.254_829_592;
     (1.0 - series * t * (-x * x).exp()).copysign(x)
 }
 
@@ -46,14 +48,23 @@ fn rectified(z: f64) -> (f64, f64) {
     }
     let place = (z + WIDTH) * STEPS;
     let (at, part) = (place as usize, place.fract());
-    let (Some(low), Some(high)) = (RECTIFIED.get(at), RECTIFIED.get(at + 1)) else { return (z.max(0.0), 1.0) };
-    ((low.0 + (high.0 - low.0) * part).max(0.0), (low.1 + (high.1 - low.1) * part).max(0.0))
+    let (Some(low), Some(high)) = (RECTIFIED.get(at), RECTIFIED.get(at + 1)) else {
+        return (z.max(0.0), 1.0);
+    };
+    (
+        (low.0 + (high.0 - low.0) * part).max(0.0),
+        (low.1 + (high.1 - low.1) * part).max(0.0),
+    )
 }
 
 impl Work {
     /// None, at a moment.
     pub(crate) fn none(at: f64) -> Self {
-        Work { mean: 0.0, variance: 0.0, at }
+        Work {
+            mean: 0.0,
+            variance: 0.0,
+            at,
+        }
     }
 
     /// What is left at `at`: work is done, but never more than there is.
@@ -64,17 +75,29 @@ impl Work {
         }
         let deviation = self.variance.sqrt();
         if deviation < 1e-9 {
-            return Work { mean: (self.mean - passed).max(0.0), variance: 0.0, at };
+            return Work {
+                mean: (self.mean - passed).max(0.0),
+                variance: 0.0,
+                at,
+            };
         }
         let (first, second) = rectified((self.mean - passed) / deviation);
         let mean = deviation * first;
-        Work { mean, variance: (self.variance * second - mean * mean).max(0.0), at }
+        Work {
+            mean,
+            variance: (self.variance * second - mean * mean).max(0.0),
+            at,
+        }
     }
 
     /// A message more, that arrives at `at`.
     pub(crate) fn add(&mut self, mean: f64, variance: f64, at: f64) {
         let left = self.drained(at);
-        *self = Work { mean: left.mean + mean, variance: left.variance + variance, at: left.at };
+        *self = Work {
+            mean: left.mean + mean,
+            variance: left.variance + variance,
+            at: left.at,
+        };
     }
 }
 
@@ -84,7 +107,11 @@ mod tests {
 
     #[test]
     fn certain_work_shrinks_with_time_and_never_below_nothing() {
-        let work = Work { mean: 0.5, variance: 0.0, at: 10.0 };
+        let work = Work {
+            mean: 0.5,
+            variance: 0.0,
+            at: 10.0,
+        };
         assert!((work.drained(10.2).mean - 0.3).abs() < 1e-12);
         assert_eq!(work.drained(11.0).mean, 0.0);
         assert_eq!(work.drained(9.0).mean, 0.5);
@@ -92,11 +119,18 @@ mod tests {
 
     #[test]
     fn uncertain_work_may_still_be_there_after_its_mean() {
-        let work = Work { mean: 0.1, variance: 0.01, at: 0.0 };
+        let work = Work {
+            mean: 0.1,
+            variance: 0.01,
+            at: 0.0,
+        };
         let left = work.drained(0.1);
         // A normal variable of mean 0 has E[X+] = sigma / sqrt(2 pi) and E[X+^2] = sigma^2 / 2.
         assert!((left.mean - 0.1 * 0.398_942).abs() < 1e-4, "{left:?}");
-        assert!((left.variance - 0.01 * (0.5 - 0.159_155)).abs() < 1e-5, "{left:?}");
+        assert!(
+            (left.variance - 0.01 * (0.5 - 0.159_155)).abs() < 1e-5,
+            "{left:?}"
+        );
         assert!(work.drained(5.0).mean < 1e-6);
     }
 

@@ -42,12 +42,26 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
 
 /// A moment at which something happened.
 pub(super) fn put_moment(out: &mut Vec<u8>, moment: Time) {
-    put_number(out, if moment == Time::NEVER { 0 } else { (moment.nanos() / NANOS_PER_MILLI).max(1) });
+    put_number(
+        out,
+        if moment == Time::NEVER {
+            0
+        } else {
+            (moment.nanos() / NANOS_PER_MILLI).max(1)
+        },
+    );
 }
 
 /// A moment before which nothing may happen.
 pub(super) fn put_deadline(out: &mut Vec<u8>, moment: Time) {
-    put_number(out, if moment == Time::NEVER { 0 } else { moment.nanos().div_ceil(NANOS_PER_MILLI).max(1) });
+    put_number(
+        out,
+        if moment == Time::NEVER {
+            0
+        } else {
+            moment.nanos().div_ceil(NANOS_PER_MILLI).max(1)
+        },
+    );
 }
 
 pub(super) fn put_span(out: &mut Vec<u8>, span: Span) {
@@ -85,7 +99,10 @@ impl<'a> Input<'a> {
     pub(super) fn within(&mut self, len: usize) -> Result<Input<'a>, RecordFault> {
         let at = self.at;
         self.take(len)?;
-        Ok(Input { bytes: self.bytes.get(..self.at).unwrap_or_default(), at })
+        Ok(Input {
+            bytes: self.bytes.get(..self.at).unwrap_or_default(),
+            at,
+        })
     }
 
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], RecordFault> {
@@ -190,12 +207,20 @@ impl<'a> Input<'a> {
 
     /// Flags that no version so far writes.
     pub(super) fn no_flags(&self, flags: u8) -> Result<(), RecordFault> {
-        if flags == 0 { Ok(()) } else { Err(self.fault("an unknown flag")) }
+        if flags == 0 {
+            Ok(())
+        } else {
+            Err(self.fault("an unknown flag"))
+        }
     }
 
     /// Nothing may follow.
     pub(super) fn finish(&self) -> Result<(), RecordFault> {
-        if self.is_empty() { Ok(()) } else { Err(self.fault("it is too long")) }
+        if self.is_empty() {
+            Ok(())
+        } else {
+            Err(self.fault("it is too long"))
+        }
     }
 }
 

@@ -2,15 +2,17 @@
 
 use super::codec::Input;
 use super::encode::{
-    body_flag, detail_flag, kind, moved_flag, property_flag, reference_flag, session_flag, subscription_flag,
-    value_kind,
+    body_flag, detail_flag, kind, moved_flag, property_flag, reference_flag, session_flag,
+    subscription_flag, value_kind,
 };
 use super::record::{
-    BodyRecord, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    BodyRecord, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord,
+    WillRecord,
 };
 use std::borrow::Cow;
 use thalweg_model::{
-    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability, RetainOp, Time,
+    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability,
+    RetainOp, Time,
 };
 
 impl<'a> Record<'a> {
@@ -33,7 +35,10 @@ pub fn message_at(record: &[u8]) -> Result<thalweg_model::Message, RecordFault> 
     let mut input = Input::new(record);
     let (kind, mut fields) = open(&mut input)?;
     if kind != kind::MESSAGE {
-        return Err(RecordFault { at: 0, what: "it is no message" });
+        return Err(RecordFault {
+            at: 0,
+            what: "it is no message",
+        });
     }
     input.finish()?;
     check(&mut fields)?;
@@ -65,7 +70,11 @@ pub(super) fn open<'a>(input: &mut Input<'a>) -> Result<(u8, Input<'a>), RecordF
 /// Checks and skips a message's checksum.
 fn check(fields: &mut Input<'_>) -> Result<(), RecordFault> {
     let crc = u32::from_le_bytes(fields.array()?);
-    if crc32c::crc32c(fields.rest()) == crc { Ok(()) } else { Err(fields.fault("the checksum differs")) }
+    if crc32c::crc32c(fields.rest()) == crc {
+        Ok(())
+    } else {
+        Err(fields.fault("the checksum differs"))
+    }
 }
 
 /// Skips a message's checksum, which its frame's has already vouched for.
@@ -95,9 +104,17 @@ impl<'a> MessageHead<'a> {
             reliability: fields.reliability(flags)?,
             retain: fields.retain(flags >> 2)?,
             ingress: fields.moment()?,
-            expires: if flags & body_flag::EXPIRES != 0 { fields.moment()? } else { Time::NEVER },
+            expires: if flags & body_flag::EXPIRES != 0 {
+                fields.moment()?
+            } else {
+                Time::NEVER
+            },
             publisher: fields.number()?,
-            held: if flags & body_flag::HELD != 0 { Some((fields.number()?, fields.small()?)) } else { None },
+            held: if flags & body_flag::HELD != 0 {
+                Some((fields.number()?, fields.small()?))
+            } else {
+                None
+            },
             address: fields.text()?,
             references: fields.count(3)?,
         })
@@ -109,7 +126,11 @@ impl<'a> MessageHead<'a> {
 
     /// What stands behind the references.
     fn properties(&self, fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), RecordFault> {
-        if self.flags & body_flag::PROPERTIES != 0 { properties(fields) } else { Ok((None, 0)) }
+        if self.flags & body_flag::PROPERTIES != 0 {
+            properties(fields)
+        } else {
+            Ok((None, 0))
+        }
     }
 }
 
@@ -146,23 +167,59 @@ fn message<'a>(fields: &mut Input<'a>) -> Result<Message<'a>, RecordFault> {
 pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, RecordFault> {
     let record = match kind {
         kind::SESSION => Record::Session(session(fields)?),
-        kind::SESSION_ENDED => Record::SessionEnded { queue: fields.number()? },
+        kind::SESSION_ENDED => Record::SessionEnded {
+            queue: fields.number()?,
+        },
         kind::SUBSCRIBED => Record::Subscribed(subscription(fields)?),
         kind::UNSUBSCRIBED => Record::Unsubscribed {
             queue: fields.number()?,
             filter: fields.text()?,
-            group: if truth(fields)? { Some(fields.text()?) } else { None },
+            group: if truth(fields)? {
+                Some(fields.text()?)
+            } else {
+                None
+            },
         },
-        kind::GROUP => Record::Group { queue: fields.number()?, name: fields.text()?, filter: fields.text()? },
-        kind::GROUP_ENDED => Record::GroupEnded { queue: fields.number()? },
-        kind::HELD => Record::Held { queue: fields.number()?, ticket: fields.small()? },
-        kind::RELEASED => Record::Released { queue: fields.number()?, ticket: fields.small()? },
-        kind::SENT => Record::Sent { queue: fields.number()?, serial: fields.number()?, tag: fields.small()? },
-        kind::RECEIVED => Record::Received { queue: fields.number()?, tag: fields.small()? },
-        kind::SETTLED => Record::Settled { queue: fields.number()?, tag: fields.small()? },
-        kind::REMOVED => Record::Removed { queue: fields.number()?, serial: fields.number()? },
+        kind::GROUP => Record::Group {
+            queue: fields.number()?,
+            name: fields.text()?,
+            filter: fields.text()?,
+        },
+        kind::GROUP_ENDED => Record::GroupEnded {
+            queue: fields.number()?,
+        },
+        kind::HELD => Record::Held {
+            queue: fields.number()?,
+            ticket: fields.small()?,
+        },
+        kind::RELEASED => Record::Released {
+            queue: fields.number()?,
+            ticket: fields.small()?,
+        },
+        kind::SENT => Record::Sent {
+            queue: fields.number()?,
+            serial: fields.number()?,
+            tag: fields.small()?,
+        },
+        kind::RECEIVED => Record::Received {
+            queue: fields.number()?,
+            tag: fields.small()?,
+        },
+        kind::SETTLED => Record::Settled {
+            queue: fields.number()?,
+            tag: fields.small()?,
+        },
+        kind::REMOVED => Record::Removed {
+            queue: fields.number()?,
+            serial: fields.number()?,
+        },
         kind::MOVED => {
-            let (from, serial, to, tag) = (fields.number()?, fields.number()?, fields.number()?, fields.small()?);
+            let (from, serial, to, tag) = (
+                fields.number()?,
+                fields.number()?,
+                fields.number()?,
+                fields.small()?,
+            );
             let flags = fields.byte()?;
             let redelivered = flags & moved_flag::REDELIVERED != 0;
             let grant = match flags & moved_flag::GRANT {
@@ -172,9 +229,18 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
             if flags >> 4 != 0 || (grant.is_none() && flags >> 1 != 0) {
                 return Err(fields.fault("unknown flags"));
             }
-            Record::Moved { from, serial, to, tag, redelivered, grant }
+            Record::Moved {
+                from,
+                serial,
+                to,
+                tag,
+                redelivered,
+                grant,
+            }
         }
-        kind::CLEARED => Record::Cleared { address: fields.text()? },
+        kind::CLEARED => Record::Cleared {
+            address: fields.text()?,
+        },
         kind::ENTRY => {
             let (reference, received) = reference(fields)?;
             Record::Entry {
@@ -187,22 +253,43 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
         }
         kind::LAST_VALUE => {
             let (place, len) = (fields.number()?, fields.small()?);
-            Record::LastValue { address: fields.text()?, place, len }
+            Record::LastValue {
+                address: fields.text()?,
+                place,
+                len,
+            }
         }
-        kind::NUMBERS => Record::Numbers { queue: fields.number()?, serial: fields.number()? },
+        kind::NUMBERS => Record::Numbers {
+            queue: fields.number()?,
+            serial: fields.number()?,
+        },
         kind::STAMPED => {
             let (publisher, sequence) = (fields.number()?, fields.number()?);
-            Record::Stamped { user: fields.text()?, publisher, sequence }
+            Record::Stamped {
+                user: fields.text()?,
+                publisher,
+                sequence,
+            }
         }
         kind::PUBLISHER_FORGOTTEN => {
             let publisher = fields.number()?;
-            Record::PublisherForgotten { user: fields.text()?, publisher }
+            Record::PublisherForgotten {
+                user: fields.text()?,
+                publisher,
+            }
         }
         kind::PUBLISHER => {
             let (publisher, user, highest) = (fields.number()?, fields.text()?, fields.number()?);
             let count = fields.count(1)?;
-            let runs = (0..count).map(|_| fields.number()).collect::<Result<Vec<u64>, _>>()?;
-            Record::Publisher { user, publisher, highest, runs: Cow::Owned(runs) }
+            let runs = (0..count)
+                .map(|_| fields.number())
+                .collect::<Result<Vec<u64>, _>>()?;
+            Record::Publisher {
+                user,
+                publisher,
+                highest,
+                runs: Cow::Owned(runs),
+            }
         }
         _ => return Err(fields.fault("an unknown kind")),
     };
@@ -225,11 +312,19 @@ pub(super) fn reference<'a>(fields: &mut Input<'a>) -> Result<(Reference<'a>, bo
     let mut reference = Reference {
         queue: fields.number()?,
         serial: fields.number()?,
-        tag: if is(reference_flag::TAG) { fields.small()? } else { 0 },
+        tag: if is(reference_flag::TAG) {
+            fields.small()?
+        } else {
+            0
+        },
         reliability: fields.reliability(flags)?,
         retain: is(reference_flag::RETAIN),
         redelivered: is(reference_flag::REDELIVERED),
-        group: if is(reference_flag::GROUP) { fields.number()? } else { 0 },
+        group: if is(reference_flag::GROUP) {
+            fields.number()?
+        } else {
+            0
+        },
         subscription_ids: Cow::Borrowed(&[]),
     };
     if is(reference_flag::IDS) {
@@ -246,16 +341,26 @@ pub(super) fn reference<'a>(fields: &mut Input<'a>) -> Result<(Reference<'a>, bo
 fn session<'a>(fields: &mut Input<'a>) -> Result<SessionRecord<'a>, RecordFault> {
     let queue = fields.number()?;
     let flags = fields.byte()?;
-    fields.no_flags(flags & !(session_flag::USER | session_flag::WILL | session_flag::WILL_EXPIRES))?;
+    fields.no_flags(
+        flags & !(session_flag::USER | session_flag::WILL | session_flag::WILL_EXPIRES),
+    )?;
     Ok(SessionRecord {
         queue,
         client: fields.text()?,
-        user: if flags & session_flag::USER != 0 { Some(fields.text()?) } else { None },
+        user: if flags & session_flag::USER != 0 {
+            Some(fields.text()?)
+        } else {
+            None
+        },
         expiry: fields.span()?,
         expires_at: fields.moment()?,
         in_flight_max: fields.small()?,
         access: fields.bytes()?,
-        will: if flags & session_flag::WILL != 0 { Some(will(fields, flags)?) } else { None },
+        will: if flags & session_flag::WILL != 0 {
+            Some(will(fields, flags)?)
+        } else {
+            None
+        },
     })
 }
 
@@ -270,10 +375,21 @@ fn will<'a>(fields: &mut Input<'a>, session_flags: u8) -> Result<WillRecord<'a>,
     };
     let properties = properties.map(Cow::Owned);
     Ok(WillRecord {
-        body: BodyRecord { address, payload, reliability, retain, priority, properties },
+        body: BodyRecord {
+            address,
+            payload,
+            reliability,
+            retain,
+            priority,
+            properties,
+        },
         delay: fields.span()?,
         due: fields.moment()?,
-        expires_in: if session_flags & session_flag::WILL_EXPIRES != 0 { Some(fields.span()?) } else { None },
+        expires_in: if session_flags & session_flag::WILL_EXPIRES != 0 {
+            Some(fields.span()?)
+        } else {
+            None
+        },
     })
 }
 
@@ -285,11 +401,19 @@ fn subscription<'a>(fields: &mut Input<'a>) -> Result<SubscriptionRecord<'a>, Re
     Ok(SubscriptionRecord {
         queue,
         filter: fields.text()?,
-        group: if is(subscription_flag::GROUP) { Some(fields.text()?) } else { None },
+        group: if is(subscription_flag::GROUP) {
+            Some(fields.text()?)
+        } else {
+            None
+        },
         reliability: fields.reliability(flags)?,
         no_local: is(subscription_flag::NO_LOCAL),
         retain_as_published: is(subscription_flag::RETAIN_AS_PUBLISHED),
-        id: if is(subscription_flag::ID) { fields.small()? } else { 0 },
+        id: if is(subscription_flag::ID) {
+            fields.small()?
+        } else {
+            0
+        },
     })
 }
 
@@ -297,12 +421,28 @@ fn subscription<'a>(fields: &mut Input<'a>) -> Result<SubscriptionRecord<'a>, Re
 fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), RecordFault> {
     let flags = fields.byte()?;
     let is = |flag: u8| flags & flag != 0;
-    let priority = if is(property_flag::PRIORITY) { fields.byte()? } else { 0 };
+    let priority = if is(property_flag::PRIORITY) {
+        fields.byte()?
+    } else {
+        0
+    };
     let mut properties = Properties {
-        content_type: if is(property_flag::CONTENT_TYPE) { Some(fields.text()?.into()) } else { None },
+        content_type: if is(property_flag::CONTENT_TYPE) {
+            Some(fields.text()?.into())
+        } else {
+            None
+        },
         payload_is_text: is(property_flag::TEXT_KNOWN).then_some(is(property_flag::IS_TEXT)),
-        reply_to: if is(property_flag::REPLY_TO) { Some(fields.text()?.into()) } else { None },
-        correlation: if is(property_flag::CORRELATION) { Some(fields.bytes()?.into()) } else { None },
+        reply_to: if is(property_flag::REPLY_TO) {
+            Some(fields.text()?.into())
+        } else {
+            None
+        },
+        correlation: if is(property_flag::CORRELATION) {
+            Some(fields.bytes()?.into())
+        } else {
+            None
+        },
         user: Vec::new(),
         details: None,
         native: None,
@@ -318,7 +458,9 @@ fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), Record
                 let number = fields.number()?;
                 PropertyValue::Integer((number >> 1) as i64 ^ -((number & 1) as i64))
             }
-            value_kind::FLOAT => PropertyValue::Float(f64::from_bits(u64::from_le_bytes(fields.array()?))),
+            value_kind::FLOAT => {
+                PropertyValue::Float(f64::from_bits(u64::from_le_bytes(fields.array()?)))
+            }
             value_kind::BYTES => PropertyValue::Bytes(fields.bytes()?.into()),
             value_kind::NOTHING => PropertyValue::Nothing,
             _ => return Err(fields.fault("an unknown kind of property value")),
@@ -329,17 +471,27 @@ fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), Record
         properties.details = Some(Box::new(details(fields)?));
     }
     if is(property_flag::NATIVE) {
-        properties.native = Some(NativeProperties { dialect: fields.byte()?, bytes: fields.bytes()?.into() });
+        properties.native = Some(NativeProperties {
+            dialect: fields.byte()?,
+            bytes: fields.bytes()?.into(),
+        });
     }
     // A priority needs a place to stand, even where there is nothing else.
-    Ok(((priority == 0 || !properties.is_empty()).then_some(properties), priority))
+    Ok((
+        (priority == 0 || !properties.is_empty()).then_some(properties),
+        priority,
+    ))
 }
 
 fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
     let flags = fields.byte()?;
     fields.no_flags(flags >> 7)?;
     let mut text = |flag: u8| -> Result<_, RecordFault> {
-        if flags & flag != 0 { Ok(Some(fields.text()?.into())) } else { Ok(None) }
+        if flags & flag != 0 {
+            Ok(Some(fields.text()?.into()))
+        } else {
+            Ok(None)
+        }
     };
     let mut details = Details {
         message_id: text(detail_flag::MESSAGE_ID)?,

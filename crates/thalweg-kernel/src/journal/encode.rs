@@ -1,9 +1,12 @@
 //! How records are written.
 
 use super::codec::{
-    fill_number, put_bytes, put_deadline, put_moment, put_number, put_span, put_text, retain_bits, width,
+    fill_number, put_bytes, put_deadline, put_moment, put_number, put_span, put_text, retain_bits,
+    width,
 };
-use super::record::{BodyRecord, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
+use super::record::{
+    BodyRecord, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+};
 use thalweg_model::{Death, Details, Properties, PropertyValue};
 
 /// The first byte. A message's kind is more than one bit from every other, so that a flipped bit is
@@ -109,19 +112,40 @@ impl Record<'_> {
             Record::Sent { queue, serial, tag } => {
                 put_numbers(out, kind::SENT, [*queue, *serial, u64::from(*tag)]);
             }
-            Record::Settled { queue, tag } => put_numbers(out, kind::SETTLED, [*queue, u64::from(*tag)]),
+            Record::Settled { queue, tag } => {
+                put_numbers(out, kind::SETTLED, [*queue, u64::from(*tag)])
+            }
             Record::Removed { queue, serial } => put_numbers(out, kind::REMOVED, [*queue, *serial]),
-            Record::Received { queue, tag } => put_numbers(out, kind::RECEIVED, [*queue, u64::from(*tag)]),
-            Record::Held { queue, ticket } => put_numbers(out, kind::HELD, [*queue, u64::from(*ticket)]),
-            Record::Released { queue, ticket } => put_numbers(out, kind::RELEASED, [*queue, u64::from(*ticket)]),
-            Record::Moved { from, serial, to, tag, redelivered, grant } => {
+            Record::Received { queue, tag } => {
+                put_numbers(out, kind::RECEIVED, [*queue, u64::from(*tag)])
+            }
+            Record::Held { queue, ticket } => {
+                put_numbers(out, kind::HELD, [*queue, u64::from(*ticket)])
+            }
+            Record::Released { queue, ticket } => {
+                put_numbers(out, kind::RELEASED, [*queue, u64::from(*ticket)])
+            }
+            Record::Moved {
+                from,
+                serial,
+                to,
+                tag,
+                redelivered,
+                grant,
+            } => {
                 let flags = u8::from(*redelivered) * moved_flag::REDELIVERED;
                 let (from, serial, to, tag) = (*from, *serial, *to, u64::from(*tag));
                 match *grant {
-                    None => put_numbers(out, kind::MOVED, [from, serial, to, tag, u64::from(flags)]),
+                    None => {
+                        put_numbers(out, kind::MOVED, [from, serial, to, tag, u64::from(flags)])
+                    }
                     Some((reliability, id)) => {
                         let flags = u64::from(flags | moved_flag::GRANT | (reliability as u8) << 2);
-                        put_numbers(out, kind::MOVED, [from, serial, to, tag, flags, u64::from(id)]);
+                        put_numbers(
+                            out,
+                            kind::MOVED,
+                            [from, serial, to, tag, flags, u64::from(id)],
+                        );
                     }
                 }
             }
@@ -130,9 +154,15 @@ impl Record<'_> {
             Record::Numbers { queue, serial } => put_numbers(out, kind::NUMBERS, [*queue, *serial]),
             Record::Session(session) => framed(out, kind::SESSION, |out| put_session(out, session)),
             Record::Subscribed(subscription) => {
-                framed(out, kind::SUBSCRIBED, |out| put_subscription(out, subscription));
+                framed(out, kind::SUBSCRIBED, |out| {
+                    put_subscription(out, subscription)
+                });
             }
-            Record::Unsubscribed { queue, filter, group } => framed(out, kind::UNSUBSCRIBED, |out| {
+            Record::Unsubscribed {
+                queue,
+                filter,
+                group,
+            } => framed(out, kind::UNSUBSCRIBED, |out| {
                 put_number(out, *queue);
                 put_text(out, filter);
                 out.push(u8::from(group.is_some()));
@@ -140,35 +170,60 @@ impl Record<'_> {
                     put_text(out, group);
                 }
             }),
-            Record::Group { queue, name, filter } => framed(out, kind::GROUP, |out| {
+            Record::Group {
+                queue,
+                name,
+                filter,
+            } => framed(out, kind::GROUP, |out| {
                 put_number(out, *queue);
                 put_text(out, name);
                 put_text(out, filter);
             }),
             Record::Cleared { address } => framed(out, kind::CLEARED, |out| put_text(out, address)),
-            Record::Entry { reference, place, len, expires, received } => framed(out, kind::ENTRY, |out| {
+            Record::Entry {
+                reference,
+                place,
+                len,
+                expires,
+                received,
+            } => framed(out, kind::ENTRY, |out| {
                 put_reference(out, reference, *received);
                 put_number(out, *place);
                 put_number(out, u64::from(*len));
                 put_deadline(out, *expires);
             }),
-            Record::Stamped { user, publisher, sequence } => framed(out, kind::STAMPED, |out| {
+            Record::Stamped {
+                user,
+                publisher,
+                sequence,
+            } => framed(out, kind::STAMPED, |out| {
                 put_number(out, *publisher);
                 put_number(out, *sequence);
                 put_text(out, user);
             }),
-            Record::PublisherForgotten { user, publisher } => framed(out, kind::PUBLISHER_FORGOTTEN, |out| {
-                put_number(out, *publisher);
-                put_text(out, user);
-            }),
-            Record::Publisher { user, publisher, highest, runs } => framed(out, kind::PUBLISHER, |out| {
+            Record::PublisherForgotten { user, publisher } => {
+                framed(out, kind::PUBLISHER_FORGOTTEN, |out| {
+                    put_number(out, *publisher);
+                    put_text(out, user);
+                })
+            }
+            Record::Publisher {
+                user,
+                publisher,
+                highest,
+                runs,
+            } => framed(out, kind::PUBLISHER, |out| {
                 put_number(out, *publisher);
                 put_text(out, user);
                 put_number(out, *highest);
                 put_number(out, runs.len() as u64);
                 runs.iter().for_each(|run| put_number(out, *run));
             }),
-            Record::LastValue { address, place, len } => framed(out, kind::LAST_VALUE, |out| {
+            Record::LastValue {
+                address,
+                place,
+                len,
+            } => framed(out, kind::LAST_VALUE, |out| {
                 put_number(out, *place);
                 put_number(out, u64::from(*len));
                 put_text(out, address);
@@ -205,12 +260,23 @@ fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
 /// One pass: the length takes as many bytes as the longest that the message could become, and is filled in at the end
 /// together with the checksum.
 fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
-    let Message { body, expires, ingress, publisher, is_last_value, held, references } = message;
+    let Message {
+        body,
+        expires,
+        ingress,
+        publisher,
+        is_last_value,
+        held,
+        references,
+    } = message;
     let properties = body.properties.as_deref();
     let len_max = 80
         + body.address.len()
         + body.payload.len()
-        + references.iter().map(|reference| 50 + 5 * reference.subscription_ids.len()).sum::<usize>()
+        + references
+            .iter()
+            .map(|reference| 50 + 5 * reference.subscription_ids.len())
+            .sum::<usize>()
         + properties.map_or(0, properties_len_max);
     let len_width = width(len_max as u64);
     out.reserve(1 + len_width + len_max);
@@ -245,7 +311,11 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
         put_reference(out, reference, false);
     }
     if properties.is_some() || body.priority > 0 {
-        put_properties(out, properties.unwrap_or(&Properties::default()), body.priority);
+        put_properties(
+            out,
+            properties.unwrap_or(&Properties::default()),
+            body.priority,
+        );
     }
     // The payload is what is left.
     out.extend_from_slice(body.payload);
@@ -258,12 +328,25 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
 }
 
 fn body_bits(body: &BodyRecord<'_>) -> u8 {
-    let properties = if body.properties.is_some() || body.priority > 0 { body_flag::PROPERTIES } else { 0 };
+    let properties = if body.properties.is_some() || body.priority > 0 {
+        body_flag::PROPERTIES
+    } else {
+        0
+    };
     body.reliability as u8 | retain_bits(body.retain) << 2 | properties
 }
 
 fn put_reference(out: &mut Vec<u8>, reference: &Reference<'_>, received: bool) {
-    let Reference { queue, serial, tag, reliability, retain, redelivered, group, subscription_ids } = reference;
+    let Reference {
+        queue,
+        serial,
+        tag,
+        reliability,
+        retain,
+        redelivered,
+        group,
+        subscription_ids,
+    } = reference;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let flags = *reliability as u8
         | flag(*retain, reference_flag::RETAIN)
@@ -290,7 +373,16 @@ fn put_reference(out: &mut Vec<u8>, reference: &Reference<'_>, received: bool) {
 }
 
 fn put_session(out: &mut Vec<u8>, session: &SessionRecord<'_>) {
-    let SessionRecord { queue, client, user, expiry, expires_at, in_flight_max, access, will } = session;
+    let SessionRecord {
+        queue,
+        client,
+        user,
+        expiry,
+        expires_at,
+        in_flight_max,
+        access,
+        will,
+    } = session;
     put_number(out, *queue);
     let mut flags = 0;
     if user.is_some() {
@@ -311,12 +403,22 @@ fn put_session(out: &mut Vec<u8>, session: &SessionRecord<'_>) {
     put_deadline(out, *expires_at);
     put_number(out, u64::from(*in_flight_max));
     put_bytes(out, access);
-    if let Some(WillRecord { body, delay, due, expires_in }) = will {
+    if let Some(WillRecord {
+        body,
+        delay,
+        due,
+        expires_in,
+    }) = will
+    {
         out.push(body_bits(body));
         put_text(out, body.address);
         put_bytes(out, body.payload);
         if body.properties.is_some() || body.priority > 0 {
-            put_properties(out, body.properties.as_deref().unwrap_or(&Properties::default()), body.priority);
+            put_properties(
+                out,
+                body.properties.as_deref().unwrap_or(&Properties::default()),
+                body.priority,
+            );
         }
         put_span(out, *delay);
         put_deadline(out, *due);
@@ -327,7 +429,15 @@ fn put_session(out: &mut Vec<u8>, session: &SessionRecord<'_>) {
 }
 
 fn put_subscription(out: &mut Vec<u8>, subscription: &SubscriptionRecord<'_>) {
-    let SubscriptionRecord { queue, filter, group, reliability, no_local, retain_as_published, id } = subscription;
+    let SubscriptionRecord {
+        queue,
+        filter,
+        group,
+        reliability,
+        no_local,
+        retain_as_published,
+        id,
+    } = subscription;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     put_number(out, *queue);
     out.push(
@@ -364,7 +474,15 @@ fn properties_len_max(properties: &Properties) -> usize {
 }
 
 fn put_properties(out: &mut Vec<u8>, properties: &Properties, priority: u8) {
-    let Properties { content_type, payload_is_text, reply_to, correlation, user, details, native } = properties;
+    let Properties {
+        content_type,
+        payload_is_text,
+        reply_to,
+        correlation,
+        user,
+        details,
+        native,
+    } = properties;
     let mut flags = 0;
     if content_type.is_some() {
         flags |= property_flag::CONTENT_TYPE;
@@ -405,7 +523,11 @@ fn put_properties(out: &mut Vec<u8>, properties: &Properties, priority: u8) {
                 out.push(value_kind::TEXT);
                 put_text(out, text);
             }
-            PropertyValue::Bool(value) => out.push(if *value { value_kind::TRUE } else { value_kind::FALSE }),
+            PropertyValue::Bool(value) => out.push(if *value {
+                value_kind::TRUE
+            } else {
+                value_kind::FALSE
+            }),
             PropertyValue::Integer(value) => {
                 out.push(value_kind::INTEGER);
                 // Small numbers of either sign become small: 0, -1, 1, -2, …
@@ -432,7 +554,16 @@ fn put_properties(out: &mut Vec<u8>, properties: &Properties, priority: u8) {
 }
 
 fn put_details(out: &mut Vec<u8>, details: &Details) {
-    let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs, deaths, origins } = details;
+    let Details {
+        message_id,
+        content_encoding,
+        kind,
+        app_id,
+        user_id,
+        timestamp_secs,
+        deaths,
+        origins,
+    } = details;
     let texts = [
         (message_id, detail_flag::MESSAGE_ID),
         (content_encoding, detail_flag::CONTENT_ENCODING),
@@ -440,9 +571,23 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         (app_id, detail_flag::APP_ID),
         (user_id, detail_flag::USER_ID),
     ];
-    let said = texts.iter().filter(|(text, _)| text.is_some()).fold(0, |flags, (_, flag)| flags | flag);
-    let timestamp = if timestamp_secs.is_some() { detail_flag::TIMESTAMP } else { 0 };
-    out.push(said | timestamp | if origins.is_empty() { 0 } else { detail_flag::ORIGINS });
+    let said = texts
+        .iter()
+        .filter(|(text, _)| text.is_some())
+        .fold(0, |flags, (_, flag)| flags | flag);
+    let timestamp = if timestamp_secs.is_some() {
+        detail_flag::TIMESTAMP
+    } else {
+        0
+    };
+    out.push(
+        said | timestamp
+            | if origins.is_empty() {
+                0
+            } else {
+                detail_flag::ORIGINS
+            },
+    );
     for text in texts.iter().filter_map(|(text, _)| text.as_ref()) {
         put_text(out, text);
     }
@@ -450,7 +595,15 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         put_number(out, *secs);
     }
     put_number(out, deaths.len() as u64);
-    for Death { queue, reason, count, address, first_secs, lifetime_ms } in deaths {
+    for Death {
+        queue,
+        reason,
+        count,
+        address,
+        first_secs,
+        lifetime_ms,
+    } in deaths
+    {
         put_text(out, queue);
         out.push(*reason as u8);
         put_number(out, *count);

@@ -6,8 +6,12 @@
 use super::codec::Input;
 use super::decode::{MessageHead, open, other, reference, skip_check};
 use super::encode::kind;
-use super::record::{Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord};
-use super::state::{State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
+use super::record::{
+    Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+};
+use super::state::{
+    State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
+};
 use super::waiting::Waiting;
 use crate::sequences::Sequences;
 use std::fmt;
@@ -31,8 +35,16 @@ pub struct Contradiction {
 
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Contradiction { place, what, queue, number } = self;
-        write!(f, "the record at place {place:#x} speaks of {what}: queue {queue}, number {number}")
+        let Contradiction {
+            place,
+            what,
+            queue,
+            number,
+        } = self;
+        write!(
+            f,
+            "the record at place {place:#x} speaks of {what}: queue {queue}, number {number}"
+        )
     }
 }
 
@@ -65,10 +77,18 @@ impl State {
         while !input.is_empty() {
             let at = input.at();
             let record_place = place + at as u64;
-            let applied = self.apply_next(&mut input, record_place, at).map_err(|fault| {
-                let fault = RecordFault { at: fault.at.saturating_sub(at), ..fault };
-                StateFault { place: record_place, fault }
-            })?;
+            let applied = self
+                .apply_next(&mut input, record_place, at)
+                .map_err(|fault| {
+                    let fault = RecordFault {
+                        at: fault.at.saturating_sub(at),
+                        ..fault
+                    };
+                    StateFault {
+                        place: record_place,
+                        fault,
+                    }
+                })?;
             if let Err(contradiction) = applied {
                 self.note(contradiction);
             }
@@ -77,7 +97,12 @@ impl State {
     }
 
     /// Messages are not decoded in full: only where they are and who waits for them counts here.
-    fn apply_next(&mut self, input: &mut Input<'_>, place: u64, at: usize) -> Result<Applied, RecordFault> {
+    fn apply_next(
+        &mut self,
+        input: &mut Input<'_>,
+        place: u64,
+        at: usize,
+    ) -> Result<Applied, RecordFault> {
         let (kind, mut fields) = open(input)?;
         if kind != kind::MESSAGE {
             let record = other(kind, &mut fields)?;
@@ -94,7 +119,10 @@ impl State {
         if head.is_last_value() {
             self.set_last_value(head.address, head.retain, place, len);
         }
-        Ok(applied.and(head.held.map_or(Ok(()), |(queue, ticket)| self.hold(queue, ticket, place))))
+        Ok(applied.and(
+            head.held
+                .map_or(Ok(()), |(queue, ticket)| self.hold(queue, ticket, place)),
+        ))
     }
 
     fn note(&mut self, contradiction: Contradiction) {
@@ -113,14 +141,23 @@ impl State {
             Record::Received { queue, tag } => self.received(*queue, *tag, place),
             Record::Settled { queue, tag } => self.settled(*queue, *tag, place),
             // Another shard's record, of an entry that it was sent; the queue may have ended meanwhile.
-            Record::Removed { queue, .. } if !self.sessions.contains_key(queue) && !self.groups.contains_key(queue) => {
+            Record::Removed { queue, .. }
+                if !self.sessions.contains_key(queue) && !self.groups.contains_key(queue) =>
+            {
                 Ok(())
             }
             Record::Removed { queue, serial } => match self.take_out(*queue, *serial, place)? {
                 Some(_) => Ok(()),
                 None => contradiction(place, "an unknown entry", *queue, *serial),
             },
-            Record::Moved { from, serial, to, tag, redelivered, grant } => {
+            Record::Moved {
+                from,
+                serial,
+                to,
+                tag,
+                redelivered,
+                grant,
+            } => {
                 let change = |entry: &mut Stored| {
                     entry.redelivered |= redelivered;
                     if let Some((reliability, id)) = *grant {
@@ -135,8 +172,16 @@ impl State {
                 None => contradiction(place, "an unknown session", *queue, 0),
             },
             Record::Subscribed(subscription) => self.subscribed(subscription, place),
-            Record::Unsubscribed { queue, filter, group } => self.unsubscribed(*queue, filter, *group, place),
-            Record::Group { queue, name, filter } => self.group(*queue, name, filter, place),
+            Record::Unsubscribed {
+                queue,
+                filter,
+                group,
+            } => self.unsubscribed(*queue, filter, *group, place),
+            Record::Group {
+                queue,
+                name,
+                filter,
+            } => self.group(*queue, name, filter, place),
             Record::GroupEnded { queue } => match self.groups.remove(queue) {
                 Some(_) => Ok(()),
                 None => contradiction(place, "an unknown group", *queue, 0),
@@ -149,23 +194,44 @@ impl State {
                         held.remove(at);
                         Ok(())
                     }
-                    Err(_) => contradiction(place, "a message that is not held", *queue, u64::from(*ticket)),
+                    Err(_) => contradiction(
+                        place,
+                        "a message that is not held",
+                        *queue,
+                        u64::from(*ticket),
+                    ),
                 }
             }
             Record::Cleared { address } => {
                 self.last_values.remove(*address);
                 Ok(())
             }
-            Record::Entry { reference, place: at, len, expires, received } => {
-                self.enter(reference, *at, *len, *expires, *received).map_err(|wrong| Contradiction { place, ..wrong })
-            }
-            Record::LastValue { address, place, len } => {
+            Record::Entry {
+                reference,
+                place: at,
+                len,
+                expires,
+                received,
+            } => self
+                .enter(reference, *at, *len, *expires, *received)
+                .map_err(|wrong| Contradiction { place, ..wrong }),
+            Record::LastValue {
+                address,
+                place,
+                len,
+            } => {
                 self.set_last_value(address, RetainOp::Set, *place, *len);
                 Ok(())
             }
-            Record::Stamped { user, publisher, sequence } => {
+            Record::Stamped {
+                user,
+                publisher,
+                sequence,
+            } => {
                 let known = self.publishers.entry((*user).into()).or_default();
-                let sequences = known.entry(*publisher).or_insert_with(|| Sequences::of(*sequence));
+                let sequences = known
+                    .entry(*publisher)
+                    .or_insert_with(|| Sequences::of(*sequence));
                 sequences.take(*sequence);
                 Ok(())
             }
@@ -178,9 +244,17 @@ impl State {
                 }
                 Ok(())
             }
-            Record::Publisher { user, publisher, highest, runs } => {
+            Record::Publisher {
+                user,
+                publisher,
+                highest,
+                runs,
+            } => {
                 let sequences = Sequences::from_runs(*highest, runs.iter().copied());
-                self.publishers.entry((*user).into()).or_default().insert(*publisher, sequences);
+                self.publishers
+                    .entry((*user).into())
+                    .or_default()
+                    .insert(*publisher, sequences);
                 Ok(())
             }
             Record::Numbers { queue, serial } => {
@@ -199,14 +273,31 @@ impl State {
         if message.is_last_value {
             self.set_last_value(message.body.address, message.body.retain, place, len);
         }
-        applied.and(message.held.map_or(Ok(()), |(queue, ticket)| self.hold(queue, ticket, place)))
+        applied.and(
+            message
+                .held
+                .map_or(Ok(()), |(queue, ticket)| self.hold(queue, ticket, place)),
+        )
     }
 
     /// Puts an entry into a queue, or into the window if it has a tag.
-    fn enter(&mut self, reference: &Reference<'_>, place: u64, len: u32, expires: Time, received: bool) -> Applied {
-        let Reference { queue, serial, tag, .. } = *reference;
+    fn enter(
+        &mut self,
+        reference: &Reference<'_>,
+        place: u64,
+        len: u32,
+        expires: Time,
+        received: bool,
+    ) -> Applied {
+        let Reference {
+            queue, serial, tag, ..
+        } = *reference;
         self.serial_last = self.serial_last.max(serial);
-        let entry = if received { Stored::received(serial) } else { Stored::new(reference, place, len, expires) };
+        let entry = if received {
+            Stored::received(serial)
+        } else {
+            Stored::new(reference, place, len, expires)
+        };
         if tag != 0 {
             return self.fill_slot(queue, tag, StoredSlot { entry, received }, place);
         }
@@ -226,7 +317,15 @@ impl State {
     fn sent(&mut self, queue: u64, serial: u64, tag: u16, place: u64) -> Applied {
         let session = self.session_of(queue, place)?;
         match session.waiting.remove(serial) {
-            Some(entry) => self.fill_slot(queue, tag, StoredSlot { entry, received: false }, place),
+            Some(entry) => self.fill_slot(
+                queue,
+                tag,
+                StoredSlot {
+                    entry,
+                    received: false,
+                },
+                place,
+            ),
             None => contradiction(place, "an entry that does not wait", queue, serial),
         }
     }
@@ -234,7 +333,10 @@ impl State {
     fn received(&mut self, queue: u64, tag: u16, place: u64) -> Applied {
         match self.session_of(queue, place)?.window.get_mut(&tag) {
             Some(slot) => {
-                *slot = StoredSlot { entry: Stored::received(slot.entry.serial), received: true };
+                *slot = StoredSlot {
+                    entry: Stored::received(slot.entry.serial),
+                    received: true,
+                };
                 Ok(())
             }
             None => contradiction(place, "a tag that is free", queue, u64::from(tag)),
@@ -258,7 +360,8 @@ impl State {
         place: u64,
     ) -> Applied {
         // Nothing is taken out of one queue unless there is another to put it into.
-        let is_known = self.sessions.contains_key(&to) || (tag == 0 && self.groups.contains_key(&to));
+        let is_known =
+            self.sessions.contains_key(&to) || (tag == 0 && self.groups.contains_key(&to));
         if !is_known {
             return contradiction(place, "an unknown queue", to, serial);
         }
@@ -272,7 +375,15 @@ impl State {
             entry.set_group(from);
         }
         if tag != 0 {
-            return self.fill_slot(to, tag, StoredSlot { entry, received: false }, place);
+            return self.fill_slot(
+                to,
+                tag,
+                StoredSlot {
+                    entry,
+                    received: false,
+                },
+                place,
+            );
         }
         match self.waiting(to, place)?.insert(entry) {
             Ok(()) => Ok(()),
@@ -281,14 +392,26 @@ impl State {
     }
 
     /// An entry that waits, or is in a window, which has few.
-    fn take_out(&mut self, queue: u64, serial: u64, place: u64) -> Result<Option<Stored>, Contradiction> {
+    fn take_out(
+        &mut self,
+        queue: u64,
+        serial: u64,
+        place: u64,
+    ) -> Result<Option<Stored>, Contradiction> {
         if let Some(entry) = self.waiting(queue, place)?.remove(serial) {
             return Ok(Some(entry));
         }
-        let Some(session) = self.sessions.get_mut(&queue) else { return Ok(None) };
-        let tag = session.window.iter().find(|(_, slot)| slot.entry.serial == serial && !slot.received);
+        let Some(session) = self.sessions.get_mut(&queue) else {
+            return Ok(None);
+        };
+        let tag = session
+            .window
+            .iter()
+            .find(|(_, slot)| slot.entry.serial == serial && !slot.received);
         let tag = tag.map(|(tag, _)| *tag);
-        Ok(tag.and_then(|tag| session.window.remove(&tag)).map(|slot| slot.entry))
+        Ok(tag
+            .and_then(|tag| session.window.remove(&tag))
+            .map(|slot| slot.entry))
     }
 
     fn session(&mut self, record: &SessionRecord<'_>, place: u64) -> Applied {
@@ -319,14 +442,22 @@ impl State {
             retain_as_published: record.retain_as_published,
             id: record.id,
         };
-        match subscriptions.binary_search_by_key(&(record.filter, record.group), StoredSubscription::key) {
+        match subscriptions
+            .binary_search_by_key(&(record.filter, record.group), StoredSubscription::key)
+        {
             Ok(at) => subscriptions[at] = subscription,
             Err(at) => subscriptions.insert(at, subscription),
         }
         Ok(())
     }
 
-    fn unsubscribed(&mut self, queue: u64, filter: &str, group: Option<&str>, place: u64) -> Applied {
+    fn unsubscribed(
+        &mut self,
+        queue: u64,
+        filter: &str,
+        group: Option<&str>,
+        place: u64,
+    ) -> Applied {
         let subscriptions = &mut self.session_of(queue, place)?.subscriptions;
         match subscriptions.binary_search_by_key(&(filter, group), StoredSubscription::key) {
             Ok(at) => {
@@ -355,7 +486,12 @@ impl State {
     fn hold(&mut self, queue: u64, ticket: u16, place: u64) -> Applied {
         let held = &mut self.session_of(queue, place)?.held;
         match held.binary_search(&ticket) {
-            Ok(_) => contradiction(place, "a message that is held already", queue, u64::from(ticket)),
+            Ok(_) => contradiction(
+                place,
+                "a message that is held already",
+                queue,
+                u64::from(ticket),
+            ),
             Err(at) => {
                 held.insert(at, ticket);
                 Ok(())
@@ -377,20 +513,39 @@ impl State {
     }
 
     fn session_of(&mut self, queue: u64, place: u64) -> Result<&mut StoredSession, Contradiction> {
-        let unknown = Contradiction { place, what: "an unknown session", queue, number: 0 };
+        let unknown = Contradiction {
+            place,
+            what: "an unknown session",
+            queue,
+            number: 0,
+        };
         self.sessions.get_mut(&queue).ok_or(unknown)
     }
 
     /// What waits in a session or a group.
     fn waiting(&mut self, queue: u64, place: u64) -> Result<&mut Waiting, Contradiction> {
-        let session = self.sessions.get_mut(&queue).map(|session| &mut session.waiting);
-        let waiting = session.or_else(|| self.groups.get_mut(&queue).map(|group| &mut group.waiting));
-        waiting.ok_or(Contradiction { place, what: "an unknown queue", queue, number: 0 })
+        let session = self
+            .sessions
+            .get_mut(&queue)
+            .map(|session| &mut session.waiting);
+        let waiting =
+            session.or_else(|| self.groups.get_mut(&queue).map(|group| &mut group.waiting));
+        waiting.ok_or(Contradiction {
+            place,
+            what: "an unknown queue",
+            queue,
+            number: 0,
+        })
     }
 }
 
 fn contradiction(place: u64, what: &'static str, queue: u64, number: u64) -> Applied {
-    Err(Contradiction { place, what, queue, number })
+    Err(Contradiction {
+        place,
+        what,
+        queue,
+        number,
+    })
 }
 
 fn update(text: &mut Box<str>, new: &str) {
@@ -412,7 +567,11 @@ impl StoredWill {
             payload: record.body.payload.into(),
             reliability: record.body.reliability,
             retain: record.body.retain,
-            properties: record.body.properties.as_ref().map(|properties| Box::new(properties.clone().into_owned())),
+            properties: record
+                .body
+                .properties
+                .as_ref()
+                .map(|properties| Box::new(properties.clone().into_owned())),
             delay: record.delay,
             due: record.due,
             expires_in: record.expires_in,
@@ -423,6 +582,10 @@ impl StoredWill {
 impl Stored {
     /// What is left of an entry that its receiver has.
     fn received(serial: u64) -> Self {
-        Stored { serial, reliability: Reliability::ExactlyOnce, ..Stored::default() }
+        Stored {
+            serial,
+            reliability: Reliability::ExactlyOnce,
+            ..Stored::default()
+        }
     }
 }

@@ -21,7 +21,10 @@ mod waiting;
 pub use decode::message_at;
 pub use fold::{Contradiction, StateFault};
 pub use record::{
-    BodyRecord, Message as MessageRecord, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    BodyRecord, Message as MessageRecord, Record, RecordFault, Reference, SessionRecord,
+    SubscriptionRecord, WillRecord,
 };
-pub use state::{Counts, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
+pub use state::{
+    Counts, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
+};
 pub use waiting::Waiting;

@@ -184,12 +184,20 @@ impl Stored {
 
     /// When it expires; never earlier than its message.
     pub fn expires(&self) -> Time {
-        if self.expires_secs == 0 { Time::NEVER } else { Time::from_secs(u64::from(self.expires_secs)) }
+        if self.expires_secs == 0 {
+            Time::NEVER
+        } else {
+            Time::from_secs(u64::from(self.expires_secs))
+        }
     }
 
     pub(super) fn new(reference: &Reference<'_>, place: u64, len: u32, expires: Time) -> Self {
         let ids = &reference.subscription_ids;
-        let several = if ids.len() > 1 { ids.to_vec() } else { Vec::new() };
+        let several = if ids.len() > 1 {
+            ids.to_vec()
+        } else {
+            Vec::new()
+        };
         let is_rare = reference.group != 0 || !several.is_empty();
         Stored {
             serial: reference.serial,
@@ -224,7 +232,13 @@ impl Stored {
             group: self.group(),
             subscription_ids: self.subscription_ids(),
         };
-        Record::Entry { reference, place: self.place, len: self.len, expires: self.expires(), received }
+        Record::Entry {
+            reference,
+            place: self.place,
+            len: self.len,
+            expires: self.expires(),
+            received,
+        }
     }
 }
 
@@ -283,25 +297,58 @@ impl StoredSubscription {
 impl State {
     /// Writes the shortest run of records that leads to this state.
     pub fn write(&self, out: &mut dyn FnMut(&Record<'_>)) {
-        out(&Record::Numbers { queue: self.queue_last, serial: self.serial_last });
+        out(&Record::Numbers {
+            queue: self.queue_last,
+            serial: self.serial_last,
+        });
         for (queue, group) in by_rising_number(&self.groups) {
-            out(&Record::Group { queue, name: &group.name, filter: &group.filter });
-            group.waiting.iter().for_each(|entry| out(&entry.record(queue, 0, false)));
+            out(&Record::Group {
+                queue,
+                name: &group.name,
+                filter: &group.filter,
+            });
+            group
+                .waiting
+                .iter()
+                .for_each(|entry| out(&entry.record(queue, 0, false)));
         }
         for (queue, session) in by_rising_number(&self.sessions) {
             out(&session.record(queue));
-            session.subscriptions.iter().for_each(|subscription| out(&subscription.record(queue)));
-            session.held.iter().for_each(|ticket| out(&Record::Held { queue, ticket: *ticket }));
-            session.window.iter().for_each(|(tag, slot)| out(&slot.entry.record(queue, *tag, slot.received)));
-            session.waiting.iter().for_each(|entry| out(&entry.record(queue, 0, false)));
+            session
+                .subscriptions
+                .iter()
+                .for_each(|subscription| out(&subscription.record(queue)));
+            session.held.iter().for_each(|ticket| {
+                out(&Record::Held {
+                    queue,
+                    ticket: *ticket,
+                })
+            });
+            session
+                .window
+                .iter()
+                .for_each(|(tag, slot)| out(&slot.entry.record(queue, *tag, slot.received)));
+            session
+                .waiting
+                .iter()
+                .for_each(|entry| out(&entry.record(queue, 0, false)));
         }
         for (address, &(place, len)) in &self.last_values {
-            out(&Record::LastValue { address, place, len });
+            out(&Record::LastValue {
+                address,
+                place,
+                len,
+            });
         }
         for (user, known) in &self.publishers {
             for (publisher, sequences) in known {
                 let (highest, runs) = (sequences.highest(), Cow::Owned(sequences.runs()));
-                out(&Record::Publisher { user, publisher: *publisher, highest, runs });
+                out(&Record::Publisher {
+                    user,
+                    publisher: *publisher,
+                    highest,
+                    runs,
+                });
             }
         }
     }
@@ -309,22 +356,38 @@ impl State {
     /// Where the messages' records are that are still needed, and how long each is. One may come several times.
     pub fn live(&self) -> impl Iterator<Item = (u64, u32)> {
         let groups = self.groups.values().flat_map(|group| group.waiting.iter());
-        let waiting = self.sessions.values().flat_map(|session| session.waiting.iter());
-        let in_flight = self.sessions.values().flat_map(|session| session.window.values());
-        let in_flight = in_flight.filter(|slot| !slot.received).map(|slot| (slot.entry.place, slot.entry.len));
-        let entries = groups.chain(waiting).map(|entry| (entry.place, entry.len)).chain(in_flight);
+        let waiting = self
+            .sessions
+            .values()
+            .flat_map(|session| session.waiting.iter());
+        let in_flight = self
+            .sessions
+            .values()
+            .flat_map(|session| session.window.values());
+        let in_flight = in_flight
+            .filter(|slot| !slot.received)
+            .map(|slot| (slot.entry.place, slot.entry.len));
+        let entries = groups
+            .chain(waiting)
+            .map(|entry| (entry.place, entry.len))
+            .chain(in_flight);
         entries.chain(self.last_values.values().copied())
     }
 
     /// Forgets every entry and last value whose message is lost; how many they were.
     pub fn forget(&mut self, mut is_lost: impl FnMut(u64) -> bool) -> usize {
         let before = self.live().count();
-        let waiting = self.sessions.values_mut().map(|session| &mut session.waiting);
+        let waiting = self
+            .sessions
+            .values_mut()
+            .map(|session| &mut session.waiting);
         for waiting in waiting.chain(self.groups.values_mut().map(|group| &mut group.waiting)) {
             waiting.retain(|entry| !is_lost(entry.place));
         }
         for session in self.sessions.values_mut() {
-            session.window.retain(|_, slot| slot.received || !is_lost(slot.entry.place));
+            session
+                .window
+                .retain(|_, slot| slot.received || !is_lost(slot.entry.place));
         }
         self.last_values.retain(|_, (place, _)| !is_lost(*place));
         before - self.live().count()
@@ -333,14 +396,26 @@ impl State {
     /// How much it holds.
     pub fn counts(&self) -> Counts {
         let sessions = self.sessions.values();
-        let of_sessions = sessions.clone().map(|session| session.waiting.len() + session.window.len()).sum::<usize>();
+        let of_sessions = sessions
+            .clone()
+            .map(|session| session.waiting.len() + session.window.len())
+            .sum::<usize>();
         Counts {
             sessions: self.sessions.len(),
             subscriptions: sessions.map(|session| session.subscriptions.len()).sum(),
-            entries: of_sessions + self.groups.values().map(|group| group.waiting.len()).sum::<usize>(),
+            entries: of_sessions
+                + self
+                    .groups
+                    .values()
+                    .map(|group| group.waiting.len())
+                    .sum::<usize>(),
             last_values: self.last_values.len(),
             // Those without a name hold what was under way between shards.
-            groups: self.groups.values().filter(|group| !group.name.is_empty()).count(),
+            groups: self
+                .groups
+                .values()
+                .filter(|group| !group.name.is_empty())
+                .count(),
         }
     }
 }
@@ -349,5 +424,7 @@ impl State {
 fn by_rising_number<T>(map: &ByNumber<T>) -> impl Iterator<Item = (u64, &T)> {
     let mut numbers: Vec<u64> = map.keys().copied().collect();
     numbers.sort_unstable();
-    numbers.into_iter().filter_map(|number| Some((number, map.get(&number)?)))
+    numbers
+        .into_iter()
+        .filter_map(|number| Some((number, map.get(&number)?)))
 }

@@ -70,13 +70,21 @@ impl Waiting {
 
     /// Puts an entry where its serial belongs, usually at the end. One with the same serial is given back.
     pub fn insert(&mut self, entry: Stored) -> Result<(), Stored> {
-        if self.chunks.back().is_none_or(|chunk| chunk.last() < entry.serial) {
+        if self
+            .chunks
+            .back()
+            .is_none_or(|chunk| chunk.last() < entry.serial)
+        {
             self.push_back(entry);
             return Ok(());
         }
         let at = self.chunk_of(entry.serial);
-        let Some(chunk) = self.chunks.get_mut(at).map(Chunk::open) else { return Err(entry) };
-        let Err(within) = chunk.binary_search_by_key(&entry.serial, |entry| entry.serial) else { return Err(entry) };
+        let Some(chunk) = self.chunks.get_mut(at).map(Chunk::open) else {
+            return Err(entry);
+        };
+        let Err(within) = chunk.binary_search_by_key(&entry.serial, |entry| entry.serial) else {
+            return Err(entry);
+        };
         chunk.insert(within, entry);
         self.len += 1;
         if chunk.len() >= 2 * CHUNK {
@@ -92,7 +100,9 @@ impl Waiting {
         let chunk = self.chunks.get_mut(at)?.open();
         let within = match chunk.front() {
             Some(first) if first.serial == serial => 0,
-            _ => chunk.binary_search_by_key(&serial, |entry| entry.serial).ok()?,
+            _ => chunk
+                .binary_search_by_key(&serial, |entry| entry.serial)
+                .ok()?,
         };
         let entry = chunk.remove(within)?;
         self.len -= 1;
@@ -110,7 +120,8 @@ impl Waiting {
             match chunk {
                 Chunk::Open(entries) => entries.retain(&mut keep),
                 Chunk::Packed(packed) => {
-                    let kept: VecDeque<Stored> = packed.iter().filter(|entry| keep(entry)).collect();
+                    let kept: VecDeque<Stored> =
+                        packed.iter().filter(|entry| keep(entry)).collect();
                     if kept.len() < packed.len {
                         *chunk = Chunk::Open(kept);
                     }
@@ -137,7 +148,11 @@ impl Waiting {
 
     /// The first chunk that ends at this serial or behind it; usually the first of all.
     fn chunk_of(&self, serial: u64) -> usize {
-        if self.chunks.front().is_some_and(|first| first.last() >= serial) {
+        if self
+            .chunks
+            .front()
+            .is_some_and(|first| first.last() >= serial)
+        {
             return 0;
         }
         self.chunks.partition_point(|chunk| chunk.last() < serial)
@@ -191,7 +206,9 @@ impl Chunk {
 
     /// Packs the entries; their memory can be used again.
     fn pack(&mut self) -> VecDeque<Stored> {
-        let Chunk::Open(entries) = self else { return VecDeque::with_capacity(CHUNK) };
+        let Chunk::Open(entries) = self else {
+            return VecDeque::with_capacity(CHUNK);
+        };
         let mut entries = std::mem::take(entries);
         *self = Chunk::Packed(Packed::new(&entries));
         entries.clear();
@@ -228,15 +245,25 @@ impl Packed {
             if let Some(rare) = &entry.rare {
                 put_number(&mut bytes, rare.0);
                 put_number(&mut bytes, rare.1.len() as u64);
-                rare.1.iter().for_each(|id| put_number(&mut bytes, u64::from(*id)));
+                rare.1
+                    .iter()
+                    .for_each(|id| put_number(&mut bytes, u64::from(*id)));
             }
             (serial, end) = (entry.serial, entry.place.wrapping_add(u64::from(entry.len)));
         }
-        Packed { last: serial, len: entries.len(), bytes: bytes.into() }
+        Packed {
+            last: serial,
+            len: entries.len(),
+            bytes: bytes.into(),
+        }
     }
 
     fn iter(&self) -> Unpacking<'_> {
-        Unpacking { input: Input::new(&self.bytes), serial: 0, end: 0 }
+        Unpacking {
+            input: Input::new(&self.bytes),
+            serial: 0,
+            end: 0,
+        }
     }
 }
 
@@ -273,7 +300,9 @@ impl Iterator for Unpacking<'_> {
         let is = |flag: u8| flags & flag != 0;
         self.serial = self.serial.wrapping_add(input.number().ok()?);
         let step = input.number().ok()?;
-        let place = self.end.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg());
+        let place = self
+            .end
+            .wrapping_add((step >> 1) ^ (step & 1).wrapping_neg());
         let len = input.small().ok()?;
         self.end = place.wrapping_add(u64::from(len));
         let mut entry = Stored {

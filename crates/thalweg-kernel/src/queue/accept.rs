@@ -38,18 +38,38 @@ impl Kernel {
         fx: &mut E,
     ) -> Queued {
         if let ([queue], []) = (&route.queues[..], &route.onward().conditional[..]) {
-            return Queued { wanted: true, refused: self.accept(*queue, message, now, fx) };
+            return Queued {
+                wanted: true,
+                refused: self.accept(*queue, message, now, fx),
+            };
         }
         let mut queues = route.queues.clone();
         let mut redirected: Vec<String> = Vec::new();
         if !route.onward().conditional.is_empty() {
-            let mut seen = route.onward().conditional.iter().map(|(_, address)| address.to_string()).collect();
-            self.compare_all(route, properties, &mut queues, &mut redirected, &mut seen, DEPTH_MAX);
+            let mut seen = route
+                .onward()
+                .conditional
+                .iter()
+                .map(|(_, address)| address.to_string())
+                .collect();
+            self.compare_all(
+                route,
+                properties,
+                &mut queues,
+                &mut redirected,
+                &mut seen,
+                DEPTH_MAX,
+            );
             // The route itself leads to these already.
             let known = route.onward().redirects.iter().chain(&route.onward().also);
-            redirected.retain(|to| to != message.address() && !known.clone().any(|known| **known == **to));
+            redirected.retain(|to| {
+                to != message.address() && !known.clone().any(|known| **known == **to)
+            });
         }
-        let mut queued = Queued { wanted: !queues.is_empty(), refused: false };
+        let mut queued = Queued {
+            wanted: !queues.is_empty(),
+            refused: false,
+        };
         for queue in queues {
             queued.refused |= self.accept(queue, message, now, fx);
         }
@@ -123,7 +143,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        self.spread_copy(address, message, message.properties().cloned(), cause, now, fx)
+        self.spread_copy(
+            address,
+            message,
+            message.properties().cloned(),
+            cause,
+            now,
+            fx,
+        )
     }
 
     fn spread_copy<E: Effects>(
@@ -135,12 +162,24 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let message = &moved(message, address, properties, (message.retain(), message.expires()), now);
+        let message = &moved(
+            message,
+            address,
+            properties,
+            (message.retain(), message.expires()),
+            now,
+        );
         let route = self.route(message.address());
         let expires = message.expires();
-        let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
+        let draft = Draft {
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+            ..Draft::of(message)
+        };
         // What the queues of the original have of it is written down with that.
-        let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
+        let others = (
+            std::mem::take(&mut self.pending_references),
+            std::mem::take(&mut self.pending_safety),
+        );
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell {
@@ -156,13 +195,26 @@ impl Kernel {
     }
 
     /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.
-    pub(crate) fn accept<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) -> bool {
+    pub(crate) fn accept<E: Effects>(
+        &mut self,
+        index: u32,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() { message.address() } else { "" };
+        let address = if self.accounts.are_kept() {
+            message.address()
+        } else {
+            ""
+        };
         self.book_routed(None, address);
         let journal = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
-        let serial =
-            if journal && self.queue(index).is_some_and(|queue| queue.durable) { self.next_serial() } else { 0 };
+        let serial = if journal && self.queue(index).is_some_and(|queue| queue.durable) {
+            self.next_serial()
+        } else {
+            0
+        };
         let Some(queue) = self.queue_mut(index) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return false;
@@ -170,16 +222,29 @@ impl Kernel {
         queue.came += 1;
         queue.order_last += 1;
         let number = queue.number;
-        let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| now + ttl);
+        let ttl = queue
+            .limits
+            .message_ttl
+            .map_or(Time::NEVER, |ttl| now + ttl);
         let expires = message.expires().min(ttl);
         let order = queue.order_last;
-        let mut item = Item { message: message.clone(), order, serial, expires, deliveries: 0, back: 0 };
+        let mut item = Item {
+            message: message.clone(),
+            order,
+            serial,
+            expires,
+            deliveries: 0,
+            back: 0,
+        };
         if queue.ready == 0 && !queue.consumers.is_empty() {
             match self.hand_to_somebody(index, item, true, now, fx) {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
                         let pending = Pending::new(number, serial, message.reliability(), 0);
-                        self.pending_references.push(Pending { handed: true, ..pending });
+                        self.pending_references.push(Pending {
+                            handed: true,
+                            ..pending
+                        });
                     }
                     return false;
                 }
@@ -187,7 +252,13 @@ impl Kernel {
             }
         }
         let to_disk = self.pressure >= Pressure::DropWaiting && self.goes_deep(index, message);
-        if self.pressure >= (if to_disk { Pressure::RefuseSessions } else { Pressure::DropWaiting }) {
+        if self.pressure
+            >= (if to_disk {
+                Pressure::RefuseSessions
+            } else {
+                Pressure::DropWaiting
+            })
+        {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }
@@ -201,12 +272,18 @@ impl Kernel {
             return self.accept_deep(index, item);
         }
         if serial != 0 {
-            self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+            self.pending_references
+                .push(Pending::new(number, serial, message.reliability(), 0));
         }
         let bytes = message.bytes();
-        let Some(queue) = self.queue_mut(index) else { return false };
+        let Some(queue) = self.queue_mut(index) else {
+            return false;
+        };
         queue.insert(item);
-        let (has_groups, is_behind) = (!queue.groups.is_empty(), queue.ready > 1 && !queue.consumers.is_empty());
+        let (has_groups, is_behind) = (
+            !queue.groups.is_empty(),
+            queue.ready > 1 && !queue.consumers.is_empty(),
+        );
         self.waiting += 1;
         self.bytes_held += bytes;
         if has_groups || (is_behind && self.has_judged_consumer(index)) {
@@ -221,15 +298,26 @@ impl Kernel {
 
     /// Whether a message that comes now would wait in memory.
     pub(crate) fn queue_must_wait(&self, index: u32, may_go_to_disk: bool) -> bool {
-        let Some(queue) = self.queue(index) else { return false };
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
         let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
         !to_disk && (queue.ready > 0 || !self.has_taker_now(index))
     }
 
     /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
     fn has_judged_consumer(&self, index: u32) -> bool {
-        let judged = |id: SessionId| self.sessions.get(id).is_some_and(|session| !session.access.is_allow_all());
-        self.queue(index).is_some_and(|queue| queue.consumers.iter().any(|consumer| judged(consumer.session)))
+        let judged = |id: SessionId| {
+            self.sessions
+                .get(id)
+                .is_some_and(|session| !session.access.is_allow_all())
+        };
+        self.queue(index).is_some_and(|queue| {
+            queue
+                .consumers
+                .iter()
+                .any(|consumer| judged(consumer.session))
+        })
     }
 
     /// Puts a message behind those on disk; it is refused never.
@@ -240,10 +328,15 @@ impl Kernel {
         }
         let number = self.queue(index).map_or(0, super::Queue::journal_number);
         let pending = Pending::new(number, item.serial, item.message.reliability(), 0);
-        self.pending_references.push(Pending { to_disk: Some(Holder::Queue(index)), ..pending });
+        self.pending_references.push(Pending {
+            to_disk: Some(Holder::Queue(index)),
+            ..pending
+        });
         self.waiting += 1;
         self.bytes_held += item.message.bytes();
-        let has_groups = self.queue(index).is_some_and(|queue| !queue.groups.is_empty());
+        let has_groups = self
+            .queue(index)
+            .is_some_and(|queue| !queue.groups.is_empty());
         self.push_deep(index, item);
         if has_groups {
             self.queues_to_pump.push(index);
@@ -252,24 +345,41 @@ impl Kernel {
     }
 
     /// Makes room for one more.
-    fn make_room<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) -> Room {
-        let (messages_max, bytes_max) = (self.limits.named_queue_messages_max, self.limits.named_queue_bytes_max);
+    fn make_room<E: Effects>(
+        &mut self,
+        index: u32,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) -> Room {
+        let (messages_max, bytes_max) = (
+            self.limits.named_queue_messages_max,
+            self.limits.named_queue_bytes_max,
+        );
         let len = message.payload().len() as u64;
         loop {
-            let Some(queue) = self.queue(index) else { return Room::NotForThis };
+            let Some(queue) = self.queue(index) else {
+                return Room::NotForThis;
+            };
             if queue.ready as u64 >= messages_max || queue.ready_bytes + len > bytes_max {
                 // The broker's own bound: what waits was accepted, so the newcomer is refused.
                 self.book_drop(None, message.address(), DropReason::QueueFull);
                 return Room::Refused;
             }
-            let over = queue.limits.messages_max.is_some_and(|max| queue.ready as u64 >= max)
-                || queue.limits.bytes_max.is_some_and(|max| queue.ready_bytes + len > max);
+            let over = queue
+                .limits
+                .messages_max
+                .is_some_and(|max| queue.ready as u64 >= max)
+                || queue
+                    .limits
+                    .bytes_max
+                    .is_some_and(|max| queue.ready_bytes + len > max);
             if !over {
                 return Room::Made;
             }
             let overflow = queue.limits.overflow;
-            let fits_alone =
-                queue.limits.messages_max != Some(0) && queue.limits.bytes_max.is_none_or(|max| len <= max);
+            let fits_alone = queue.limits.messages_max != Some(0)
+                && queue.limits.bytes_max.is_none_or(|max| len <= max);
             if overflow == QueueOverflow::DropHead
                 && fits_alone
                 && let Some(oldest) = self.queue_mut(index).and_then(super::Queue::pop_least)
@@ -280,24 +390,40 @@ impl Kernel {
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
-                self.note_dead_letter(index, message.clone(), DeathReason::Overflow, Original::New, now);
+                self.note_dead_letter(
+                    index,
+                    message.clone(),
+                    DeathReason::Overflow,
+                    Original::New,
+                    now,
+                );
             }
             self.book_drop(None, message.address(), DropReason::QueueFull);
-            return if overflow == QueueOverflow::DropHead { Room::NotForThis } else { Room::Refused };
+            return if overflow == QueueOverflow::DropHead {
+                Room::NotForThis
+            } else {
+                Room::Refused
+            };
         }
     }
 
     /// What came back may have filled a queue that gives its oldest up.
     pub(super) fn trim<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         loop {
-            let Some(queue) = self.queue_mut(index) else { return };
+            let Some(queue) = self.queue_mut(index) else {
+                return;
+            };
             let limits = &queue.limits;
-            let over = limits.messages_max.is_some_and(|max| queue.ready as u64 > max)
+            let over = limits
+                .messages_max
+                .is_some_and(|max| queue.ready as u64 > max)
                 || limits.bytes_max.is_some_and(|max| queue.ready_bytes > max);
             if !over || limits.overflow != QueueOverflow::DropHead {
                 return;
             }
-            let Some(oldest) = queue.pop_least() else { return };
+            let Some(oldest) = queue.pop_least() else {
+                return;
+            };
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
             self.give_up(index, oldest, DeathReason::Overflow, now, fx);
@@ -311,7 +437,11 @@ impl Kernel {
         if std::mem::replace(&mut self.is_after_queues, true) {
             return;
         }
-        let mut left = if self.puts_burial_off || self.journal_behind { Burials::NONE } else { Burials::ALL };
+        let mut left = if self.puts_burial_off || self.journal_behind {
+            Burials::NONE
+        } else {
+            Burials::ALL
+        };
         loop {
             self.bury(now, fx);
             match self.queues_to_pump.pop() {
@@ -334,7 +464,9 @@ impl Kernel {
     /// Whether a session may be given a message.
     #[inline]
     pub(super) fn may_receive(&self, id: SessionId, message: &Message) -> bool {
-        self.sessions.get(id).is_some_and(|session| session.access.may_receive(message))
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.access.may_receive(message))
     }
 }
 
@@ -346,10 +478,23 @@ pub(super) fn moved(
     (retain, expires): (RetainOp, Time),
     now: Time,
 ) -> Message {
-    let (payload, reliability, publisher) = (message.payload(), message.reliability(), message.publisher());
+    let (payload, reliability, publisher) = (
+        message.payload(),
+        message.reliability(),
+        message.publisher(),
+    );
     let properties = properties.map(Box::new);
-    Message::new(address, payload, reliability, retain, expires, now, publisher, properties)
-        .with_priority(message.priority())
+    Message::new(
+        address,
+        payload,
+        reliability,
+        retain,
+        expires,
+        now,
+        publisher,
+        properties,
+    )
+    .with_priority(message.priority())
 }
 
 /// Whether there is room for a newcomer.

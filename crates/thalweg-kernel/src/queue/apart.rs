@@ -65,7 +65,14 @@ impl Kernel {
             match self.sessions.get(id) {
                 Some(session) if session.access.allows(Permission::Take, queue) => {
                     let (queue, access) = (queue.into(), session.access.clone());
-                    fx.send(home(HOME, self.shards), ShardMessage::TakeApart { asker, queue, access });
+                    fx.send(
+                        home(HOME, self.shards),
+                        ShardMessage::TakeApart {
+                            asker,
+                            queue,
+                            access,
+                        },
+                    );
                 }
                 _ => return Err(Refusal::Denied),
             }
@@ -73,7 +80,10 @@ impl Kernel {
         }
         let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
-        let access = self.sessions.get(id).map_or(Access::ALL, |session| session.access.clone());
+        let access = self
+            .sessions
+            .get(id)
+            .map_or(Access::ALL, |session| session.access.clone());
         match self.serve_taker(self.shard, asker, &access, queue, now, fx) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
@@ -86,7 +96,13 @@ impl Kernel {
     }
 
     /// Says what became of a message that was taken by itself. If its time is over already, nothing happens.
-    pub fn settle_taken<E: Effects>(&mut self, taken: TakenId, verdict: Verdict, now: Time, fx: &mut E) {
+    pub fn settle_taken<E: Effects>(
+        &mut self,
+        taken: TakenId,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) {
         self.end_taken(taken, TakenEnd::Settled(verdict), now, fx);
     }
 
@@ -103,18 +119,31 @@ impl Kernel {
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
-        if !is_queue_address(queue) || Address::check(queue).is_err() || !self.is_address_within_limits(queue) {
+        if !is_queue_address(queue)
+            || Address::check(queue).is_err()
+            || !self.is_address_within_limits(queue)
+        {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
         // Without terms it is no more than what using it asks for.
-        if !self.sessions.get(id).is_some_and(|session| may_use(session, queue)) {
+        if !self
+            .sessions
+            .get(id)
+            .is_some_and(|session| may_use(session, queue))
+        {
             return Err(Refusal::Denied);
         }
         if self.has_queues() {
             self.make_queue_for(self.shard, asker, queue, now, fx)?;
             fx.queue_made(link, ticket, Ok(()));
         } else {
-            fx.send(home(HOME, self.shards), ShardMessage::MakeQueue { asker, queue: queue.into() });
+            fx.send(
+                home(HOME, self.shards),
+                ShardMessage::MakeQueue {
+                    asker,
+                    queue: queue.into(),
+                },
+            );
         }
         Ok(())
     }
@@ -127,16 +156,31 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let Some(index) = self.find_queue(queue) else { return self.add_plain_queue(queue, fx) };
+        let Some(index) = self.find_queue(queue) else {
+            return self.add_plain_queue(queue, fx);
+        };
         let own_shard = self.shard;
-        let Some(known) = self.queue_mut(index) else { return Err(Refusal::NoQueue) };
+        let Some(known) = self.queue_mut(index) else {
+            return Err(Refusal::NoQueue);
+        };
         known.used = now;
-        let is_anothers = known.owner.is_some_and(|owner| from != own_shard || owner != asker.session);
-        if is_anothers { Err(Refusal::Locked) } else { Ok(()) }
+        let is_anothers = known
+            .owner
+            .is_some_and(|owner| from != own_shard || owner != asker.session);
+        if is_anothers {
+            Err(Refusal::Locked)
+        } else {
+            Ok(())
+        }
     }
 
     /// A queue is there that another shard asked for, or cannot be.
-    pub(crate) fn on_queue_made<E: Effects>(&mut self, asker: Asker, made: Result<(), Refusal>, fx: &mut E) {
+    pub(crate) fn on_queue_made<E: Effects>(
+        &mut self,
+        asker: Asker,
+        made: Result<(), Refusal>,
+        fx: &mut E,
+    ) {
         if self.is_there(&asker) {
             fx.queue_made(asker.link, asker.ticket, made);
         }
@@ -152,7 +196,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(taken) = self.serve_taker(from, asker, access, &queue, now, fx) {
-            fx.send(from, ShardMessage::TakenApart { asker, queue, taken });
+            fx.send(
+                from,
+                ShardMessage::TakenApart {
+                    asker,
+                    queue,
+                    taken,
+                },
+            );
         }
         if self.has_queue_work() {
             self.after_queues(now, fx);
@@ -169,9 +220,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Answer> {
-        let Some(index) = self.find_queue(address) else { return Some(Err(Refusal::NoQueue)) };
+        let Some(index) = self.find_queue(address) else {
+            return Some(Err(Refusal::NoQueue));
+        };
         let queue = self.queue(index)?;
-        if queue.owner.is_some_and(|owner| from != self.shard || owner != asker.session) {
+        if queue
+            .owner
+            .is_some_and(|owner| from != self.shard || owner != asker.session)
+        {
             return Some(Err(Refusal::Locked));
         }
         if queue.taken {
@@ -181,13 +237,21 @@ impl Kernel {
         let answer = loop {
             let queue = self.queue_mut(index)?;
             queue.used = now;
-            let next = if passed.len() < LOOKED_AT_MAX { queue.pop() } else { None };
+            let next = if passed.len() < LOOKED_AT_MAX {
+                queue.pop()
+            } else {
+                None
+            };
             let Some(item) = next else {
                 if !passed.is_empty() {
                     break Some(Ok(None));
                 }
                 let asked = super::depth::Asked::Apart(from, asker, access.clone());
-                break if self.asks_deep(index, asked, fx) { None } else { Some(Ok(None)) };
+                break if self.asks_deep(index, asked, fx) {
+                    None
+                } else {
+                    Some(Ok(None))
+                };
             };
             let (number, left) = (queue.number, queue.ready as u64);
             self.waiting -= 1;
@@ -203,7 +267,10 @@ impl Kernel {
             }
             break Some(Ok(Some(self.set_apart(index, number, item, left, now, fx))));
         };
-        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
+        passed
+            .into_iter()
+            .rev()
+            .for_each(|item| self.put_back(index, item));
         answer
     }
 
@@ -229,7 +296,14 @@ impl Kernel {
         if due != Time::NEVER {
             self.timers.set(due, NOBODY, TimerKind::TakenSettle);
         }
-        self.taken.insert(self.taken_last, TakenApart { item, queue: (index, number), due });
+        self.taken.insert(
+            self.taken_last,
+            TakenApart {
+                item,
+                queue: (index, number),
+                due,
+            },
+        );
         (TakenId(self.taken_last), message, deliveries, left)
     }
 
@@ -243,11 +317,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(taken) = self.serve_taker(from, asker, access, address, now, fx) else { return };
+        let Some(taken) = self.serve_taker(from, asker, access, address, now, fx) else {
+            return;
+        };
         if from == self.shard {
             self.on_taken_apart(asker, address.into(), taken, now, fx);
         } else {
-            fx.send(from, ShardMessage::TakenApart { asker, queue: address.into(), taken });
+            fx.send(
+                from,
+                ShardMessage::TakenApart {
+                    asker,
+                    queue: address.into(),
+                    taken,
+                },
+            );
         }
     }
 
@@ -267,12 +350,22 @@ impl Kernel {
             Ok(Some((id, message, ..))) if !self.may_receive(asker.session, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, TakenEnd::NotGiven, now, fx);
-                if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx) {
+                if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx)
+                {
                     fx.taken(link, ticket, Err(refusal));
                 }
             }
             Ok(Some((id, message, deliveries, left))) => {
-                fx.taken(link, ticket, Ok(Some(Taken { id, message: &message, deliveries, left })));
+                fx.taken(
+                    link,
+                    ticket,
+                    Ok(Some(Taken {
+                        id,
+                        message: &message,
+                        deliveries,
+                        left,
+                    })),
+                );
             }
             Ok(None) if is_there => fx.taken(link, ticket, Ok(None)),
             Err(refusal) if is_there => fx.taken(link, ticket, Err(refusal)),
@@ -281,17 +374,39 @@ impl Kernel {
     }
 
     /// What was taken is done with, or goes back.
-    pub(crate) fn end_taken<E: Effects>(&mut self, taken: TakenId, end: TakenEnd, now: Time, fx: &mut E) {
+    pub(crate) fn end_taken<E: Effects>(
+        &mut self,
+        taken: TakenId,
+        end: TakenEnd,
+        now: Time,
+        fx: &mut E,
+    ) {
         if !self.has_queues() {
-            return fx.send(home(HOME, self.shards), ShardMessage::SettleTaken { taken, end });
+            return fx.send(
+                home(HOME, self.shards),
+                ShardMessage::SettleTaken { taken, end },
+            );
         }
-        let Some(TakenApart { item, queue: (index, number), .. }) = self.taken.remove(&taken.0) else { return };
+        let Some(TakenApart {
+            item,
+            queue: (index, number),
+            ..
+        }) = self.taken.remove(&taken.0)
+        else {
+            return;
+        };
         self.unsettled -= 1;
         self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-        let is_there = self.queue(index).is_some_and(|queue| queue.number == number);
+        let is_there = self
+            .queue(index)
+            .is_some_and(|queue| queue.number == number);
         match (end, is_there) {
-            (TakenEnd::Settled(verdict), true) => self.judge_of_queue(NOBODY, index, item, verdict, now, fx),
-            (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => self.book_had(NOBODY, &item),
+            (TakenEnd::Settled(verdict), true) => {
+                self.judge_of_queue(NOBODY, index, item, verdict, now, fx)
+            }
+            (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => {
+                self.book_had(NOBODY, &item)
+            }
             (_, false) => self.book_drop(None, item.message.address(), DropReason::QueueEnded),
             (TakenEnd::NotGiven, true) => {
                 self.unsettle_one(index);
@@ -315,7 +430,11 @@ impl Kernel {
     /// Some have had their time.
     pub(crate) fn on_taken_settle_due<E: Effects>(&mut self, now: Time, fx: &mut E) {
         // In the order in which they were taken, which is that of their times unless the limit was changed meanwhile.
-        while let Some((&id, _)) = self.taken.first_key_value().filter(|(_, taken)| taken.due <= now) {
+        while let Some((&id, _)) = self
+            .taken
+            .first_key_value()
+            .filter(|(_, taken)| taken.due <= now)
+        {
             self.end_taken(TakenId(id), TakenEnd::Settled(Verdict::Requeue), now, fx);
         }
     }

@@ -48,7 +48,13 @@ pub(crate) enum To {
 pub(crate) type ByTerms = Map<u64, SmallVec<[u32; 1]>>;
 
 /// A hash of what tells a binding from another.
-fn terms_of(by: &impl BuildHasher, exchange: &str, to: &To, key: &str, arguments: &[(Box<str>, PropertyValue)]) -> u64 {
+fn terms_of(
+    by: &impl BuildHasher,
+    exchange: &str,
+    to: &To,
+    key: &str,
+    arguments: &[(Box<str>, PropertyValue)],
+) -> u64 {
     let mut hasher = by.build_hasher();
     exchange.hash(&mut hasher);
     key.hash(&mut hasher);
@@ -79,7 +85,12 @@ impl Kernel {
     }
 
     /// Binds; nothing changes if there is such a binding.
-    pub fn bind<E: Effects>(&mut self, id: SessionId, spec: &BindSpec<'_>, fx: &mut E) -> Result<(), Refusal> {
+    pub fn bind<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &BindSpec<'_>,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
         let (to, kind) = self.check_bind(id, spec)?;
         if let Some(index) = self.find_binding(spec, &to) {
             self.bind_anew(id, index, kind, fx);
@@ -89,7 +100,10 @@ impl Kernel {
             return Err(Refusal::TooMany);
         }
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
-        if !self.may_keep(0, binding_cost(spec.exchange, spec.key, &filter, spec.arguments)) {
+        if !self.may_keep(
+            0,
+            binding_cost(spec.exchange, spec.key, &filter, spec.arguments),
+        ) {
             return Err(Refusal::Short);
         }
         if thalweg_model::Filter::check(&filter).is_err() {
@@ -100,12 +114,22 @@ impl Kernel {
         if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
-        let durable = self.limits.journal && self.is_durable_exchange(spec.exchange) && self.is_durable_target(&to);
+        let durable = self.limits.journal
+            && self.is_durable_exchange(spec.exchange)
+            && self.is_durable_target(&to);
         if durable && self.journal_full {
             return Err(Refusal::Full);
         }
         let number = if durable { self.next_number() } else { 0 };
-        let index = self.add_binding(spec.exchange, kind, to, spec.key, spec.arguments, number, fx);
+        let index = self.add_binding(
+            spec.exchange,
+            kind,
+            to,
+            spec.key,
+            spec.arguments,
+            number,
+            fx,
+        );
         self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
@@ -118,11 +142,20 @@ impl Kernel {
     }
 
     /// Ends a binding; it is no error if there is none.
-    pub fn unbind<E: Effects>(&mut self, id: SessionId, spec: &BindSpec<'_>, fx: &mut E) -> Result<(), Refusal> {
+    pub fn unbind<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &BindSpec<'_>,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
         let (to, _) = self.check_bind(id, spec)?;
         if let Some(index) = self.find_binding(spec, &to) {
             let link = self.sessions.get(id).and_then(|session| session.link);
-            if let (Some(link), true) = (link, self.binding(index).is_some_and(|binding| binding.number != 0)) {
+            if let (Some(link), true) = (
+                link,
+                self.binding(index)
+                    .is_some_and(|binding| binding.number != 0),
+            ) {
                 fx.hold(link);
             }
             self.end_binding(index, fx);
@@ -130,7 +163,11 @@ impl Kernel {
         Ok(())
     }
 
-    fn check_bind(&self, id: SessionId, spec: &BindSpec<'_>) -> Result<(To, ExchangeKind), Refusal> {
+    fn check_bind(
+        &self,
+        id: SessionId,
+        spec: &BindSpec<'_>,
+    ) -> Result<(To, ExchangeKind), Refusal> {
         let to = match spec.to {
             BindTo::Queue(address) => {
                 let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
@@ -142,20 +179,31 @@ impl Kernel {
                 To::Exchange(address.into())
             }
         };
-        let (kind, _) = self.exchange_kind(spec.exchange).ok_or(Refusal::NoExchange)?;
+        let (kind, _) = self
+            .exchange_kind(spec.exchange)
+            .ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
         if !self.may_bind(&session.access, &filter, kind, spec.key, &to) {
             return Err(Refusal::Denied);
         }
         if kind == ExchangeKind::Headers && rule_of(spec.arguments).is_none() {
-            return Err(Refusal::Invalid("x-match must be all, any, all-with-x or any-with-x"));
+            return Err(Refusal::Invalid(
+                "x-match must be all, any, all-with-x or any-with-x",
+            ));
         }
         Ok((to, kind))
     }
 
     /// Who binds reads from the one, and publishes to the other whatever has a key that the binding lets through.
-    fn may_bind(&self, access: &Access, filter: &str, kind: ExchangeKind, key: &str, to: &To) -> bool {
+    fn may_bind(
+        &self,
+        access: &Access,
+        filter: &str,
+        kind: ExchangeKind,
+        key: &str,
+        to: &To,
+    ) -> bool {
         if !access.allows(Permission::Subscribe, filter) {
             return false;
         }
@@ -174,15 +222,26 @@ impl Kernel {
 
     /// An exclusive queue is led to by its owner alone, as was asked when the binding was made.
     fn may_lead_to_queue(&self, access: &Access, index: u32) -> bool {
-        self.queue(index).is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
+        self.queue(index)
+            .is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
     }
 
     /// A session binds again what is bound. The one that may bring more by the binding is its maker from now on, so that what has
     /// come to stand still goes on.
     fn bind_anew<E: Effects>(&mut self, id: SessionId, index: u32, kind: ExchangeKind, fx: &mut E) {
-        let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else { return };
-        let Some(known) = binding.made_by.access() else { return };
-        let rank = |access: &Access| match self.may_bind(access, &binding.filter, kind, &binding.key, &binding.to) {
+        let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else {
+            return;
+        };
+        let Some(known) = binding.made_by.access() else {
+            return;
+        };
+        let rank = |access: &Access| match self.may_bind(
+            access,
+            &binding.filter,
+            kind,
+            &binding.key,
+            &binding.to,
+        ) {
             false => 0,
             true => 1 + u8::from(access.covers(Permission::Receive, &binding.filter)),
         };
@@ -199,7 +258,13 @@ impl Kernel {
     }
 
     pub(super) fn set_bindings_maker(&mut self, index: u32, made_by: MadeBy) {
-        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let Some(binding) = self
+            .bindings
+            .get_mut(index as usize)
+            .and_then(Option::as_mut)
+        else {
+            return;
+        };
         let entered = made_by.bytes();
         let left = std::mem::replace(&mut binding.made_by, made_by).bytes();
         self.memory.entered(Kept::Topology, entered);
@@ -208,7 +273,9 @@ impl Kernel {
     }
 
     fn is_durable_exchange(&self, address: &str) -> bool {
-        self.exchanges.get(address).is_none_or(|exchange| exchange.durable)
+        self.exchanges
+            .get(address)
+            .is_none_or(|exchange| exchange.durable)
     }
 
     fn is_durable_target(&self, to: &To) -> bool {
@@ -227,7 +294,13 @@ impl Kernel {
                     && *binding.arguments == *spec.arguments
             })
         };
-        let terms = terms_of(self.binding_by_terms.hasher(), spec.exchange, to, spec.key, spec.arguments);
+        let terms = terms_of(
+            self.binding_by_terms.hasher(),
+            spec.exchange,
+            to,
+            spec.key,
+            spec.arguments,
+        );
         self.binding_by_terms.get(&terms)?.iter().copied().find(is)
     }
 
@@ -266,10 +339,22 @@ impl Kernel {
             }
         };
         self.comparing_bindings += usize::from(compares);
-        self.memory.entered(Kept::Topology, binding_cost(exchange, key, &filter, arguments));
-        let terms = terms_of(self.binding_by_terms.hasher(), exchange, &to, key, arguments);
+        self.memory.entered(
+            Kept::Topology,
+            binding_cost(exchange, key, &filter, arguments),
+        );
+        let terms = terms_of(
+            self.binding_by_terms.hasher(),
+            exchange,
+            &to,
+            key,
+            arguments,
+        );
         self.binding_by_terms.entry(terms).or_default().push(index);
-        let from = self.exchanges.entry(exchange.into()).or_insert_with(|| Exchange::predeclared(kind));
+        let from = self
+            .exchanges
+            .entry(exchange.into())
+            .or_insert_with(|| Exchange::predeclared(kind));
         from.bindings.insert(index);
         match &to {
             To::Queue(queue) => {
@@ -279,7 +364,10 @@ impl Kernel {
             }
             To::Exchange(address) => {
                 if let Some((kind, _)) = self.exchange_kind(address) {
-                    let to = self.exchanges.entry((**address).into()).or_insert_with(|| Exchange::predeclared(kind));
+                    let to = self
+                        .exchanges
+                        .entry((**address).into())
+                        .or_insert_with(|| Exchange::predeclared(kind));
                     to.incoming.insert(index);
                 }
             }
@@ -293,13 +381,27 @@ impl Kernel {
     }
 
     pub(super) fn end_binding<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::take) else { return };
+        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::take) else {
+            return;
+        };
         self.bindings_free.push(index);
         self.comparing_bindings -= usize::from(binding.compares);
-        let cost = binding_cost(&binding.exchange, &binding.key, &binding.filter, &binding.arguments);
-        self.memory.left(Kept::Topology, cost + binding.made_by.bytes());
+        let cost = binding_cost(
+            &binding.exchange,
+            &binding.key,
+            &binding.filter,
+            &binding.arguments,
+        );
+        self.memory
+            .left(Kept::Topology, cost + binding.made_by.bytes());
         let by = self.binding_by_terms.hasher();
-        let terms = terms_of(by, &binding.exchange, &binding.to, &binding.key, &binding.arguments);
+        let terms = terms_of(
+            by,
+            &binding.exchange,
+            &binding.to,
+            &binding.key,
+            &binding.arguments,
+        );
         if let Some(known) = self.binding_by_terms.get_mut(&terms) {
             known.retain(|other| *other != index);
             if known.is_empty() {
@@ -333,19 +435,49 @@ impl Kernel {
     }
 
     /// Puts a queue or binding into the route table.
-    pub(super) fn add_sink<E: Effects>(&mut self, filter: &str, kind: SinkKind, target: u32, fx: &mut E) {
+    pub(super) fn add_sink<E: Effects>(
+        &mut self,
+        filter: &str,
+        kind: SinkKind,
+        target: u32,
+        fx: &mut E,
+    ) {
         let first_here = !self.is_wanted_here(filter);
-        self.routes.insert(filter, Sink { target, id: 0, kind, reliability: Reliability::ExactlyOnce, flags: 0 });
+        self.routes.insert(
+            filter,
+            Sink {
+                target,
+                id: 0,
+                kind,
+                reliability: Reliability::ExactlyOnce,
+                flags: 0,
+            },
+        );
         if first_here {
             let question = 0; // Nobody waits: what is declared here is published to from here, or soon.
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: true, question });
+            self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: filter.into(),
+                wanted: true,
+                question,
+            });
         }
     }
 
-    pub(super) fn remove_sink<E: Effects>(&mut self, filter: &str, kind: SinkKind, target: u32, fx: &mut E) {
-        self.routes.remove(filter, |sink| sink.kind == kind && sink.target == target);
+    pub(super) fn remove_sink<E: Effects>(
+        &mut self,
+        filter: &str,
+        kind: SinkKind,
+        target: u32,
+        fx: &mut E,
+    ) {
+        self.routes
+            .remove(filter, |sink| sink.kind == kind && sink.target == target);
         if !self.is_wanted_here(filter) {
-            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: false, question: 0 });
+            self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: filter.into(),
+                wanted: false,
+                question: 0,
+            });
         }
     }
 
@@ -355,17 +487,33 @@ impl Kernel {
     /// several keys each counts at every exchange on the way, as in RabbitMQ.
     pub(crate) fn follow(&self, from: &[(String, Vec<u32>)], is_wanted: bool, route: &mut Route) {
         let keys: Vec<&str> = from.iter().map(|(address, _)| address.as_str()).collect();
-        let mut walk = Walk { keys: &keys, seen: keys.iter().map(|&address| address.into()).collect(), route };
+        let mut walk = Walk {
+            keys: &keys,
+            seen: keys.iter().map(|&address| address.into()).collect(),
+            route,
+        };
         self.follow_into(from, is_wanted, &mut walk, 0);
     }
 
     /// Goes on from one exchange: `from` are its addresses.
-    fn follow_into(&self, from: &[(String, Vec<u32>)], mut is_wanted: bool, walk: &mut Walk<'_>, depth: usize) {
+    fn follow_into(
+        &self,
+        from: &[(String, Vec<u32>)],
+        mut is_wanted: bool,
+        walk: &mut Walk<'_>,
+        depth: usize,
+    ) {
         let mut compared = false;
         for (address, bindings) in from {
             for &index in bindings {
-                let Some(binding) = self.binding(index) else { continue };
-                if binding.pattern.as_deref().is_some_and(|pattern| !pattern_matches(pattern, address)) {
+                let Some(binding) = self.binding(index) else {
+                    continue;
+                };
+                if binding
+                    .pattern
+                    .as_deref()
+                    .is_some_and(|pattern| !pattern_matches(pattern, address))
+                {
                     continue;
                 }
                 if !self.is_allowed(binding, address) {
@@ -373,7 +521,10 @@ impl Kernel {
                 }
                 if binding.compares {
                     compared = true;
-                    walk.route.onward_mut().conditional.push((index, address.as_str().into()));
+                    walk.route
+                        .onward_mut()
+                        .conditional
+                        .push((index, address.as_str().into()));
                     continue;
                 }
                 is_wanted = true;
@@ -393,13 +544,24 @@ impl Kernel {
         // What nobody wants goes to the alternate.
         for (address, _) in from {
             let (exchange, _) = exchange::exchange_of(address);
-            let Some(exchange) = self.exchanges.get(&*exchange) else { continue };
-            let Some(alternate) = exchange.alternate.as_deref() else { continue };
-            if !exchange.made_by.may(Permission::Publish, &self.address_at(address, alternate)) {
+            let Some(exchange) = self.exchanges.get(&*exchange) else {
+                continue;
+            };
+            let Some(alternate) = exchange.alternate.as_deref() else {
+                continue;
+            };
+            if !exchange
+                .made_by
+                .may(Permission::Publish, &self.address_at(address, alternate))
+            {
                 continue;
             }
             match compared {
-                true => walk.route.onward_mut().alternates.push((address.as_str().into(), alternate.into())),
+                true => walk
+                    .route
+                    .onward_mut()
+                    .alternates
+                    .push((address.as_str().into(), alternate.into())),
                 false => self.lead_on(alternate, &exchange.made_by, walk, depth),
             }
         }
@@ -407,7 +569,13 @@ impl Kernel {
 
     /// Whether the maker of a binding may have what it brings from an address, and may publish it where that goes.
     fn is_allowed(&self, binding: &Binding, address: &str) -> bool {
-        let Some(access) = binding.made_by.access().filter(|access| !access.is_allow_all()) else { return true };
+        let Some(access) = binding
+            .made_by
+            .access()
+            .filter(|access| !access.is_allow_all())
+        else {
+            return true;
+        };
         let may_lead = || match &binding.to {
             To::Queue(at) => self.may_lead_to_queue(access, *at),
             To::Exchange(to) => access.allows(Permission::Publish, &self.address_at(address, to)),
@@ -419,7 +587,9 @@ impl Kernel {
 
     /// Adds what another exchange does with the same keys, as far as who leads there may publish there.
     fn lead_on(&self, exchange: &str, made_by: &MadeBy, walk: &mut Walk<'_>, depth: usize) {
-        let Some((kind, _)) = self.exchange_kind(exchange) else { return };
+        let Some((kind, _)) = self.exchange_kind(exchange) else {
+            return;
+        };
         if depth >= DEPTH_MAX {
             return;
         }
@@ -436,12 +606,17 @@ impl Kernel {
             }
             walk.seen.push(next.clone().into());
             let route = &mut *walk.route;
-            route.onward_mut().led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
+            route
+                .onward_mut()
+                .led
+                .push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
             let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
             self.routes.for_each_match(&next, |sink| match sink.kind {
                 SinkKind::Binding => bindings.push(sink.target),
                 SinkKind::Queue => queue = Some(sink.target),
-                SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => has_others = true,
+                SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => {
+                    has_others = true
+                }
                 SinkKind::Alternate => {}
             });
             if let Some(queue) = queue
@@ -449,7 +624,13 @@ impl Kernel {
             {
                 route.queues.push(queue);
             }
-            if has_others && !route.onward().redirects.iter().any(|known| **known == *next) {
+            if has_others
+                && !route
+                    .onward()
+                    .redirects
+                    .iter()
+                    .any(|known| **known == *next)
+            {
                 route.onward_mut().redirects.push(next.clone().into());
             }
             is_wanted |= has_others || queue.is_some();
@@ -464,7 +645,9 @@ impl Kernel {
         let mut compared = Compared::default();
         let mut matched: Vec<&str> = Vec::new();
         for (index, address) in &route.onward().conditional {
-            let Some(binding) = self.binding(*index) else { continue };
+            let Some(binding) = self.binding(*index) else {
+                continue;
+            };
             if !matches(&binding.arguments, properties) {
                 continue;
             }
@@ -620,12 +803,18 @@ fn rule_of(arguments: &[(Box<str>, PropertyValue)]) -> Option<Rule> {
 
 /// Whether a message's properties are what a binding's arguments ask for. An empty text asks for presence only.
 fn matches(arguments: &[(Box<str>, PropertyValue)], properties: Option<&Properties>) -> bool {
-    let Some(rule) = rule_of(arguments) else { return false };
+    let Some(rule) = rule_of(arguments) else {
+        return false;
+    };
     let with_x = matches!(rule, Rule::AllWithX | Rule::AnyWithX);
-    let mut counted = arguments.iter().filter(|(name, _)| **name != *"x-match" && (with_x || !name.starts_with("x-")));
+    let mut counted = arguments
+        .iter()
+        .filter(|(name, _)| **name != *"x-match" && (with_x || !name.starts_with("x-")));
     let user = properties.map_or(&[][..], |properties| &properties.user);
     let is_there = |(name, wanted): &(Box<str>, PropertyValue)| {
-        user.iter().any(|(known, value)| known == name && (value == wanted || *wanted == PropertyValue::Nothing))
+        user.iter().any(|(known, value)| {
+            known == name && (value == wanted || *wanted == PropertyValue::Nothing)
+        })
     };
     match rule {
         Rule::All | Rule::AllWithX => counted.all(is_there),
@@ -653,23 +842,43 @@ mod tests {
             ("a/#/+/b", "a/b", false),
             ("#/#", "", true),
         ] {
-            assert_eq!(pattern_matches(pattern, address), expected, "{pattern} on {address}");
+            assert_eq!(
+                pattern_matches(pattern, address),
+                expected,
+                "{pattern} on {address}"
+            );
         }
     }
 
     #[test]
     fn a_key_with_many_inside_has_a_wider_filter_in_the_table() {
         let (filter, pattern) = filter_of("$x/logs", ExchangeKind::Topic, "a.#.b");
-        assert_eq!((&*filter, pattern.as_deref()), ("$x/logs/a/#", Some("$x/logs/a/#/b")));
-        assert_eq!(filter_of("$x/logs", ExchangeKind::Topic, "a.#"), ("$x/logs/a/#".into(), None));
-        assert_eq!(filter_of("$x/amq.topic", ExchangeKind::Topic, "a.*"), ("a/+".into(), None));
-        assert_eq!(filter_of("$x/d", ExchangeKind::Direct, "a.*"), ("$x/d/a.*".into(), None));
+        assert_eq!(
+            (&*filter, pattern.as_deref()),
+            ("$x/logs/a/#", Some("$x/logs/a/#/b"))
+        );
+        assert_eq!(
+            filter_of("$x/logs", ExchangeKind::Topic, "a.#"),
+            ("$x/logs/a/#".into(), None)
+        );
+        assert_eq!(
+            filter_of("$x/amq.topic", ExchangeKind::Topic, "a.*"),
+            ("a/+".into(), None)
+        );
+        assert_eq!(
+            filter_of("$x/d", ExchangeKind::Direct, "a.*"),
+            ("$x/d/a.*".into(), None)
+        );
     }
 
     #[test]
     fn headers_are_compared_by_the_rule() {
-        let text = |name: &str, value: &str| (Box::<str>::from(name), PropertyValue::Text(value.into()));
-        let said = |user: Vec<(Box<str>, PropertyValue)>| Properties { user, ..Properties::default() };
+        let text =
+            |name: &str, value: &str| (Box::<str>::from(name), PropertyValue::Text(value.into()));
+        let said = |user: Vec<(Box<str>, PropertyValue)>| Properties {
+            user,
+            ..Properties::default()
+        };
         let message = said(vec![text("a", "1"), text("b", "2"), text("x-c", "3")]);
         for (rule, arguments, expected) in [
             ("all", vec![text("a", "1"), text("b", "2")], true),
@@ -683,7 +892,11 @@ mod tests {
         ] {
             let mut arguments = arguments;
             arguments.push(text("x-match", rule));
-            assert_eq!(matches(&arguments, Some(&message)), expected, "{arguments:?}");
+            assert_eq!(
+                matches(&arguments, Some(&message)),
+                expected,
+                "{arguments:?}"
+            );
         }
         assert!(matches(&[], None), "no arguments ask for nothing");
     }

@@ -25,7 +25,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let known = self.line(id, spec.line).is_some_and(|line| line.consumer(spec.consumer).is_some());
+        let known = self
+            .line(id, spec.line)
+            .is_some_and(|line| line.consumer(spec.consumer).is_some());
         if known || spec.consumer == 0 {
             return Err(Refusal::Invalid("this line has such a consumer"));
         }
@@ -48,7 +50,11 @@ impl Kernel {
         Ok(())
     }
 
-    fn attach_to_queue(&mut self, id: SessionId, spec: &ConsumeSpec<'_>) -> Result<Source, Refusal> {
+    fn attach_to_queue(
+        &mut self,
+        id: SessionId,
+        spec: &ConsumeSpec<'_>,
+    ) -> Result<Source, Refusal> {
         let index = self.find_queue(spec.source).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
         let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
@@ -57,11 +63,22 @@ impl Kernel {
         }
         queue.taken = spec.exclusive;
         queue.had_consumer = true;
-        let consumer = Consumer { session: id, line: spec.line, number: spec.consumer, priority: spec.priority };
+        let consumer = Consumer {
+            session: id,
+            line: spec.line,
+            number: spec.consumer,
+            priority: spec.priority,
+        };
         // Behind its equals.
-        let at = queue.consumers.partition_point(|other| other.priority >= spec.priority);
+        let at = queue
+            .consumers
+            .partition_point(|other| other.priority >= spec.priority);
         // Whoever is active alone stays so.
-        let at = if queue.limits.single_active { at.max(queue.consumers.len().min(1)) } else { at };
+        let at = if queue.limits.single_active {
+            at.max(queue.consumers.len().min(1))
+        } else {
+            at
+        };
         queue.consumers.insert(at, consumer);
         Ok(Source::Queue(index, queue.number))
     }
@@ -78,7 +95,13 @@ impl Kernel {
         };
         if super::is_queue_address(filter) {
             // A group that takes from a queue: its members are the queue's consumers.
-            return self.attach_to_queue(id, &ConsumeSpec { source: filter, ..spec.clone() });
+            return self.attach_to_queue(
+                id,
+                &ConsumeSpec {
+                    source: filter,
+                    ..spec.clone()
+                },
+            );
         }
         if name.is_empty() || Filter::check(filter).is_err() {
             return Err(Refusal::Invalid("a group has a name and a filter"));
@@ -92,10 +115,23 @@ impl Kernel {
         }
         let index = self.group_for(&group_key(name, filter), filter);
         let made = self.group_mut(index).map_or(0, |group| group.made);
-        let line = Some(LineMember { line: spec.line, consumer: spec.consumer, settles: spec.settles });
-        let reliability = if spec.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+        let line = Some(LineMember {
+            line: spec.line,
+            consumer: spec.consumer,
+            settles: spec.settles,
+        });
+        let reliability = if spec.settles {
+            Reliability::AtLeastOnce
+        } else {
+            Reliability::AtMostOnce
+        };
         if let Some(group) = self.group_mut(index) {
-            group.add(Member { session: id, reliability, id: 0, line });
+            group.add(Member {
+                session: id,
+                reliability,
+                id: 0,
+                line,
+            });
         }
         self.tell_seats(index, id, fx);
         self.tell_membership(index, 0, fx);
@@ -103,22 +139,47 @@ impl Kernel {
     }
 
     /// Detaches a consumer; what it has not settled stays its line's. False if there is none.
-    pub fn cancel<E: Effects>(&mut self, id: SessionId, line: u16, consumer: u32, now: Time, fx: &mut E) -> bool {
-        let Some(of) = self.line_mut(id, line) else { return false };
-        let Some(at) = of.consumers.iter().position(|known| known.number == consumer) else { return false };
+    pub fn cancel<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        consumer: u32,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let Some(of) = self.line_mut(id, line) else {
+            return false;
+        };
+        let Some(at) = of
+            .consumers
+            .iter()
+            .position(|known| known.number == consumer)
+        else {
+            return false;
+        };
         let removed = of.consumers.remove(at);
         self.detach(id, line, &removed, now, fx);
         true
     }
 
     /// Takes a consumer that its line has forgotten from its source.
-    fn detach<E: Effects>(&mut self, id: SessionId, line: u16, consumer: &LineConsumer, now: Time, fx: &mut E) {
+    fn detach<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        consumer: &LineConsumer,
+        now: Time,
+        fx: &mut E,
+    ) {
         match consumer.source {
             Source::Queue(index, number) => {
-                let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number) else { return };
-                queue
-                    .consumers
-                    .retain(|other| (other.session, other.line, other.number) != (id, line, consumer.number));
+                let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number)
+                else {
+                    return;
+                };
+                queue.consumers.retain(|other| {
+                    (other.session, other.line, other.number) != (id, line, consumer.number)
+                });
                 queue.taken = false;
                 queue.cursor = 0;
                 self.queue_lost_consumer(index, now, fx);
@@ -137,30 +198,49 @@ impl Kernel {
 
     /// A queue may have lost its last consumer.
     pub(super) fn queue_lost_consumer<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         if !queue.consumers.is_empty() || !queue.groups.is_empty() {
             return;
         }
         queue.used = now;
         self.settle_deliveries(index, fx);
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         if queue.auto_delete && queue.had_consumer {
             self.end_queue(index, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
-            self.timers.set(now + idle, SessionId(index), TimerKind::QueueIdle);
+            self.timers
+                .set(now + idle, SessionId(index), TimerKind::QueueIdle);
         }
     }
 
     /// How many unsettled messages all consumers of a line may have together; 0 for no bound.
-    pub fn set_line_credit<E: Effects>(&mut self, id: SessionId, line: u16, max: u32, now: Time, fx: &mut E) {
-        let Some(lines) = self.lines_mut(id) else { return };
+    pub fn set_line_credit<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        max: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(lines) = self.lines_mut(id) else {
+            return;
+        };
         let line_of = lines.get_or_insert(line);
         line_of.credit = max;
         let groups = |consumer: &LineConsumer| match consumer.source {
             Source::Group(index, _) => Some(index),
             Source::Queue(..) => None,
         };
-        for index in line_of.consumers.iter().filter_map(groups).collect::<Vec<u32>>() {
+        for index in line_of
+            .consumers
+            .iter()
+            .filter_map(groups)
+            .collect::<Vec<u32>>()
+        {
             if let Some(group) = self.group_mut(index) {
                 group.seats_changed();
             }
@@ -168,8 +248,16 @@ impl Kernel {
         self.pump_line(id, line, now, fx);
     }
 
-    pub(super) fn pump_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
-        let sources: Vec<Source> = self.line(id, line).map_or_else(Vec::new, |line| line.sources_in_turn().collect());
+    pub(super) fn pump_line<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let sources: Vec<Source> = self
+            .line(id, line)
+            .map_or_else(Vec::new, |line| line.sources_in_turn().collect());
         for source in sources {
             self.pump_source(source, now, fx);
         }
@@ -177,9 +265,13 @@ impl Kernel {
 
     /// A session's output has room again.
     pub(crate) fn pump_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let lines = self.sessions.get(id).and_then(|session| session.lines.as_deref());
-        let numbers: Vec<u16> =
-            lines.map_or_else(Vec::new, |lines| lines.lines.iter().map(|line| line.number).collect());
+        let lines = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.lines.as_deref());
+        let numbers: Vec<u16> = lines.map_or_else(Vec::new, |lines| {
+            lines.lines.iter().map(|line| line.number).collect()
+        });
         for number in numbers {
             self.pump_line(id, number, now, fx);
         }
@@ -215,12 +307,23 @@ impl Kernel {
     }
 
     /// Hands the first message over that can be; how many are left behind it.
-    fn take_first<E: Effects>(&mut self, id: SessionId, line: u16, index: u32, now: Time, fx: &mut E) -> Option<u64> {
+    fn take_first<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        index: u32,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<u64> {
         let mut passed = Vec::new();
         let taken = loop {
             let queue = self.queue_mut(index)?;
             queue.used = now;
-            let next = if passed.len() < LOOKED_AT_MAX { queue.pop() } else { None };
+            let next = if passed.len() < LOOKED_AT_MAX {
+                queue.pop()
+            } else {
+                None
+            };
             let Some(item) = next else {
                 if !passed.is_empty() {
                     break None;
@@ -228,7 +331,9 @@ impl Kernel {
                 // If there is more, it is on disk, and comes as soon as it is fetched.
                 let left = queue.ready as u64;
                 let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
-                break self.asks_deep(index, Asked::Line(id, line, settles), fx).then_some(left);
+                break self
+                    .asks_deep(index, Asked::Line(id, line, settles), fx)
+                    .then_some(left);
             };
             let left = queue.ready as u64;
             self.waiting -= 1;
@@ -242,25 +347,38 @@ impl Kernel {
                 passed.push(item);
                 continue;
             }
-            let nobody = Consumer { session: id, line, number: 0, priority: 0 };
+            let nobody = Consumer {
+                session: id,
+                line,
+                number: 0,
+                priority: 0,
+            };
             let tag_before = self.line(id, line).map_or(0, |line| line.tag_last);
             if let Err(item) = self.hand_to(index, nobody, item, false, now, fx) {
                 self.put_back(index, item);
                 break None;
             }
             // One that is too large for this session is gone and was not handed over.
-            if self.line(id, line).is_some_and(|line| line.tag_last > tag_before) {
+            if self
+                .line(id, line)
+                .is_some_and(|line| line.tag_last > tag_before)
+            {
                 break Some(left);
             }
         };
-        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
+        passed
+            .into_iter()
+            .rev()
+            .for_each(|item| self.put_back(index, item));
         taken
     }
 
     /// Ends a line: its consumers leave, and what it has not settled goes back, flagged. Transactions lose what they would
     /// have settled of it; ending them is the caller's.
     pub fn close_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
-        let Some(of) = self.line_mut(id, line) else { return };
+        let Some(of) = self.line_mut(id, line) else {
+            return;
+        };
         // Nothing more for those who leave.
         for consumer in std::mem::take(&mut of.consumers) {
             self.detach_quietly(id, line, &consumer);
@@ -281,36 +399,60 @@ impl Kernel {
         if let Source::Queue(index, number) = consumer.source
             && let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number)
         {
-            queue.consumers.retain(|other| (other.session, other.line, other.number) != (id, line, consumer.number));
+            queue.consumers.retain(|other| {
+                (other.session, other.line, other.number) != (id, line, consumer.number)
+            });
             queue.cursor = 0;
         }
     }
 
     /// A session ends: all its lines, transactions and own queues.
     pub(crate) fn close_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(lines) = self.sessions.get_mut(id).and_then(|session| session.lines.as_deref_mut()) else { return };
-        let transactions: Vec<u32> = lines.transactions.iter().map(|(number, _)| *number).collect();
+        let Some(lines) = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.lines.as_deref_mut())
+        else {
+            return;
+        };
+        let transactions: Vec<u32> = lines
+            .transactions
+            .iter()
+            .map(|(number, _)| *number)
+            .collect();
         let numbers: Vec<u16> = lines.lines.iter().map(|line| line.number).collect();
         for transaction in transactions {
             self.abort(id, transaction, now, fx);
         }
         // All consumers first: what one line gives back must not go to another that ends, too.
         for number in &numbers {
-            let Some(of) = self.line_mut(id, *number) else { continue };
+            let Some(of) = self.line_mut(id, *number) else {
+                continue;
+            };
             for consumer in std::mem::take(&mut of.consumers) {
                 self.detach_quietly(id, *number, &consumer);
                 self.leaving.push((id, *number, consumer));
             }
         }
         // What all of them have comes back before anybody is given any of it: its order goes across lines.
-        let taken = numbers.iter().filter_map(|number| self.take_unsettled(id, *number, 0, true)).flatten().collect();
+        let taken = numbers
+            .iter()
+            .filter_map(|number| self.take_unsettled(id, *number, 0, true))
+            .flatten()
+            .collect();
         self.judge_all(id, 0, taken, Verdict::Requeue, now, fx);
         while let Some((id, line, consumer)) = self.leaving.pop() {
             self.detach(id, line, &consumer, now, fx);
         }
-        let own = self.sessions.get_mut(id).and_then(|session| session.lines.take());
+        let own = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.lines.take());
         for queue in own.map_or_else(Vec::new, |lines| lines.own_queues) {
-            if self.queue(queue).is_some_and(|queue| queue.owner == Some(id)) {
+            if self
+                .queue(queue)
+                .is_some_and(|queue| queue.owner == Some(id))
+            {
                 self.end_queue(queue, fx);
             }
         }

@@ -37,18 +37,30 @@ pub(super) struct Burials {
 }
 
 impl Burials {
-    pub(super) const ALL: Burials = Burials { count: 1024, bytes: 4 << 20 };
+    pub(super) const ALL: Burials = Burials {
+        count: 1024,
+        bytes: 4 << 20,
+    };
     pub(super) const NONE: Burials = Burials { count: 0, bytes: 0 };
 }
 
 impl Kernel {
     /// A queue does not keep an item any longer.
-    pub(super) fn give_up<E: Effects>(&mut self, index: u32, item: Item, why: DeathReason, now: Time, fx: &mut E) {
+    pub(super) fn give_up<E: Effects>(
+        &mut self,
+        index: u32,
+        item: Item,
+        why: DeathReason,
+        now: Time,
+        fx: &mut E,
+    ) {
         let address = item.message.address();
         match why {
             DeathReason::Expired => self.book_expired(None, address),
             DeathReason::DeliveryLimit => self.book_drop(None, address, DropReason::DeliveryLimit),
-            DeathReason::Overflow | DeathReason::Rejected => self.book_drop(None, address, DropReason::QueueFull),
+            DeathReason::Overflow | DeathReason::Rejected => {
+                self.book_drop(None, address, DropReason::QueueFull)
+            }
         }
         self.leave_to_die(index, &item, why, now, fx);
     }
@@ -64,7 +76,10 @@ impl Kernel {
     ) {
         let journal = self.queue(index).map_or(0, super::Queue::journal_number);
         let serial = if journal == 0 { 0 } else { item.serial };
-        let original = Original::Kept { queue: journal, serial };
+        let original = Original::Kept {
+            queue: journal,
+            serial,
+        };
         if !self.note_dead_letter(index, item.message.clone(), why, original, now) {
             self.forget_item(journal, item, false, fx);
         }
@@ -79,14 +94,27 @@ impl Kernel {
         original: Original,
         now: Time,
     ) -> bool {
-        let Some(queue) = self.queue(index) else { return false };
-        let Some(dead_letter) = &queue.limits.dead_letter else { return false };
-        let from = message.properties().and_then(|properties| properties.details.as_deref());
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
+        let Some(dead_letter) = &queue.limits.dead_letter else {
+            return false;
+        };
+        let from = message
+            .properties()
+            .and_then(|properties| properties.details.as_deref());
         let deaths = from.map_or(&[][..], |details| &details.deaths);
         // The latest is first: what has happened since it was here last.
-        let round = deaths.iter().position(|death| *death.queue == *queue.address).map(|at| &deaths[..=at]);
+        let round = deaths
+            .iter()
+            .position(|death| *death.queue == *queue.address)
+            .map(|at| &deaths[..=at]);
         if why != DeathReason::Rejected
-            && round.is_some_and(|round| round.iter().all(|death| death.reason != DeathReason::Rejected))
+            && round.is_some_and(|round| {
+                round
+                    .iter()
+                    .all(|death| death.reason != DeathReason::Rejected)
+            })
         {
             // Nobody's decision brings it here again and again: it would go round for ever.
             return false;
@@ -102,7 +130,9 @@ impl Kernel {
             }
             exchange => {
                 // An exchange that is not there loses them, as everywhere.
-                let Some((kind, _)) = self.exchange_kind(exchange) else { return false };
+                let Some((kind, _)) = self.exchange_kind(exchange) else {
+                    return false;
+                };
                 write_address(exchange, kind, &key, &mut address);
             }
         }
@@ -119,8 +149,12 @@ impl Kernel {
         let mut properties = message.properties().cloned().unwrap_or_default();
         let details = properties.add_origin(message.address());
         let lifetime = message.expires();
-        let lifetime_ms = (lifetime != Time::NEVER).then(|| lifetime.since(message.ingress()).millis());
-        let known = details.deaths.iter().position(|death| *death.queue == *queue_address && death.reason == why);
+        let lifetime_ms =
+            (lifetime != Time::NEVER).then(|| lifetime.since(message.ingress()).millis());
+        let known = details
+            .deaths
+            .iter()
+            .position(|death| *death.queue == *queue_address && death.reason == why);
         let mut death = match known {
             Some(at) => details.deaths.remove(at),
             None => Death {
@@ -135,7 +169,12 @@ impl Kernel {
         death.count += 1;
         details.deaths.insert(0, death);
         let bytes = message.bytes();
-        let given_up = GivenUp { message, address, properties, original };
+        let given_up = GivenUp {
+            message,
+            address,
+            properties,
+            original,
+        };
         match original {
             Original::New => self.dead_letters.push_back(given_up),
             Original::Kept { .. } => {
@@ -154,7 +193,12 @@ impl Kernel {
     }
 
     /// Publishes one of what was given up, as long as one command may; false if there is none, or it must wait.
-    pub(super) fn bury_kept<E: Effects>(&mut self, left: &mut Burials, now: Time, fx: &mut E) -> bool {
+    pub(super) fn bury_kept<E: Effects>(
+        &mut self,
+        left: &mut Burials,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
         let Some(given_up) = self.dead_letters_kept.pop_front() else {
             self.puts_burial_off = false;
             return false;
@@ -165,7 +209,10 @@ impl Kernel {
             self.puts_burial_off = true;
             return false;
         }
-        *left = Burials { count: left.count - 1, bytes: left.bytes.saturating_sub(bytes) };
+        *left = Burials {
+            count: left.count - 1,
+            bytes: left.bytes.saturating_sub(bytes),
+        };
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         let original = given_up.original;
         self.bury_one(given_up, now, fx);
@@ -194,7 +241,12 @@ impl Kernel {
     }
 
     fn bury_one<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
-        let GivenUp { message, address, properties, original } = given_up;
+        let GivenUp {
+            message,
+            address,
+            properties,
+            original,
+        } = given_up;
         let died_of_age = properties
             .details
             .as_ref()
@@ -212,18 +264,36 @@ impl Kernel {
             _ if died_of_age => Time::NEVER,
             expires => expires.max(now + Span::from_millis(1)),
         };
-        let message = moved(&message, &address, Some(properties), (RetainOp::None, expires), now);
+        let message = moved(
+            &message,
+            &address,
+            Some(properties),
+            (RetainOp::None, expires),
+            now,
+        );
         let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
-        let draft = Draft { expires_in, ..Draft::of(&message) };
+        let draft = Draft {
+            expires_in,
+            ..Draft::of(&message)
+        };
         let route = self.route(&address);
         let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
-        let must_arrive = is_kept && self.limits.journal && draft.reliability > Reliability::AtMostOnce;
-        let cause = Cause { must_arrive, number: message.publisher(), ..self.cause_of(None, &route, &draft) };
+        let must_arrive =
+            is_kept && self.limits.journal && draft.reliability > Reliability::AtMostOnce;
+        let cause = Cause {
+            must_arrive,
+            number: message.publisher(),
+            ..self.cause_of(None, &route, &draft)
+        };
         self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
     }
 }
 
 /// The tenant whose queue an address names; the default tenant's name is empty.
 pub(super) fn tenant_of(queue: &str) -> &str {
-    queue.split('/').next().and_then(|first| first.split_once('@')).map_or("", |(_, tenant)| tenant)
+    queue
+        .split('/')
+        .next()
+        .and_then(|first| first.split_once('@'))
+        .map_or("", |(_, tenant)| tenant)
 }

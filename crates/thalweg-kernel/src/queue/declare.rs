@@ -36,7 +36,10 @@ impl Kernel {
                 return Err(Refusal::Differs(what));
             }
             queue.used = now;
-            let status = QueueStatus { existed: true, ..queue.status() };
+            let status = QueueStatus {
+                existed: true,
+                ..queue.status()
+            };
             self.declare_queue_anew(id, index, fx);
             return Ok(status);
         }
@@ -68,8 +71,16 @@ impl Kernel {
         }
         let number = self.next_number();
         let owner = spec.exclusive.then_some(id);
-        let index =
-            self.add_queue(spec.address, number, durable, spec.auto_delete, owner, spec.limits.clone(), now, fx);
+        let index = self.add_queue(
+            spec.address,
+            number,
+            durable,
+            spec.auto_delete,
+            owner,
+            spec.limits.clone(),
+            now,
+            fx,
+        );
         self.set_queues_maker(index, made_by);
         if durable && self.limits.journal {
             let safety = self.session_safety(id);
@@ -84,21 +95,35 @@ impl Kernel {
             lines.own_queues.push(index);
         }
         if let Some(idle) = spec.limits.idle_expiry {
-            self.timers.set(now + idle, SessionId(index), TimerKind::QueueIdle);
+            self.timers
+                .set(now + idle, SessionId(index), TimerKind::QueueIdle);
         }
-        Ok(QueueStatus { existed: false, messages: 0, consumers: 0 })
+        Ok(QueueStatus {
+            existed: false,
+            messages: 0,
+            consumers: 0,
+        })
     }
 
     /// A session declares a queue again. If the queue's maker may not publish where its dead letters go any more and this
     /// session may, the session is its maker from now on.
     fn declare_queue_anew<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
-        let (Some(queue), Some(session)) = (self.queue(index), self.sessions.get(id)) else { return };
-        let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access()) else { return };
+        let (Some(queue), Some(session)) = (self.queue(index), self.sessions.get(id)) else {
+            return;
+        };
+        let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access())
+        else {
+            return;
+        };
         let may = |access: &Access| self.may_bury(access, dead_letter, &queue.address);
         if may(known) || !may(&session.access) || self.may_configure_queue(id, index).is_err() {
             return;
         }
-        let (link, made_by, number) = (session.link, MadeBy::session(session), queue.journal_number());
+        let (link, made_by, number) = (
+            session.link,
+            MadeBy::session(session),
+            queue.journal_number(),
+        );
         self.set_queues_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
@@ -109,7 +134,12 @@ impl Kernel {
 
     /// Whose rights decide where the dead letters of a queue go, if they go anywhere.
     pub(super) fn set_queues_maker(&mut self, index: u32, made_by: MadeBy) {
-        let Some(queue) = self.queue_mut(index).filter(|queue| queue.limits.dead_letter.is_some()) else { return };
+        let Some(queue) = self
+            .queue_mut(index)
+            .filter(|queue| queue.limits.dead_letter.is_some())
+        else {
+            return;
+        };
         let entered = made_by.bytes();
         let left = std::mem::replace(&mut queue.made_by, made_by).bytes();
         self.memory.entered(Kept::Topology, entered);
@@ -186,14 +216,18 @@ impl Kernel {
 
     /// Counts as a use of a queue that ends when it is not used: [`QueueLimits::idle_expiry`] starts anew.
     pub fn note_queue_use(&mut self, address: &str, now: Time) {
-        if let Some(queue) = self.find_queue(address).and_then(|index| self.queue_mut(index)) {
+        if let Some(queue) = self
+            .find_queue(address)
+            .and_then(|index| self.queue_mut(index))
+        {
             queue.used = now;
         }
     }
 
     /// The bounds and choices of a queue.
     pub fn queue_limits(&self, address: &str) -> Option<&QueueLimits> {
-        self.queue(self.find_queue(address)?).map(|queue| &queue.limits)
+        self.queue(self.find_queue(address)?)
+            .map(|queue| &queue.limits)
     }
 
     /// Deletes a queue; how many messages went with it.
@@ -260,9 +294,14 @@ impl Kernel {
 
     /// A queue is gone: its messages, its bindings, its consumers, who are told.
     pub(super) fn end_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else { return };
+        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else {
+            return;
+        };
         self.queue_by_address.remove(&queue.address);
-        self.memory.left(Kept::Topology, queue_cost(&queue.address) + queue.made_by.bytes());
+        self.memory.left(
+            Kept::Topology,
+            queue_cost(&queue.address) + queue.made_by.bytes(),
+        );
         self.remove_sink(&queue.address, SinkKind::Queue, index, fx);
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
@@ -281,14 +320,22 @@ impl Kernel {
         for consumer in std::mem::take(&mut queue.consumers) {
             let source = Source::Queue(index, queue.number);
             if let Some(line) = self.line_mut(consumer.session, consumer.line) {
-                line.consumers.retain(|known| known.number != consumer.number || known.source != source);
+                line.consumers
+                    .retain(|known| known.number != consumer.number || known.source != source);
             }
-            if let Some(link) = self.sessions.get(consumer.session).and_then(|session| session.link) {
+            if let Some(link) = self
+                .sessions
+                .get(consumer.session)
+                .and_then(|session| session.link)
+            {
                 fx.consumer_ended(link, consumer.line, consumer.number);
             }
         }
         if let Some(owner) = queue.owner
-            && let Some(lines) = self.sessions.get_mut(owner).and_then(|session| session.lines.as_deref_mut())
+            && let Some(lines) = self
+                .sessions
+                .get_mut(owner)
+                .and_then(|session| session.lines.as_deref_mut())
         {
             lines.own_queues.retain(|own| *own != index);
         }
@@ -298,8 +345,12 @@ impl Kernel {
 
     /// The timer of queues that end when nobody uses them.
     pub(crate) fn on_queue_idle<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue(index) else { return };
-        let Some(idle) = queue.limits.idle_expiry else { return };
+        let Some(queue) = self.queue(index) else {
+            return;
+        };
+        let Some(idle) = queue.limits.idle_expiry else {
+            return;
+        };
         if !queue.consumers.is_empty() || !queue.groups.is_empty() {
             return;
         }
@@ -318,7 +369,9 @@ impl Kernel {
 
     /// Whether a session may bind, purge and delete a queue.
     pub(super) fn may_configure_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        self.judge_queue(id, index, |session, address| session.access.may_configure(address))
+        self.judge_queue(id, index, |session, address| {
+            session.access.may_configure(address)
+        })
     }
 
     /// The owner of an exclusive queue may do anything with it and others nothing; for the rest the rules decide.
@@ -343,7 +396,9 @@ impl Kernel {
     fn may_bury(&self, access: &Access, to: &DeadLetter, queue: &str) -> bool {
         match (&*to.exchange, &to.key) {
             // The key is each message's: the queue of that name, which may be any.
-            ("", None) => access.is_allow_all() || access.covers(Permission::Publish, &queues_of(queue)),
+            ("", None) => {
+                access.is_allow_all() || access.covers(Permission::Publish, &queues_of(queue))
+            }
             ("", Some(key)) => {
                 let address = queue_address(super::dead_letter::tenant_of(queue), key);
                 access.allows(Permission::Publish, &address)
@@ -353,7 +408,12 @@ impl Kernel {
     }
 
     /// Whether `access` lets publish to an exchange with a key, or for `None` with any, as far as that can be told.
-    pub(super) fn may_publish_in(&self, access: &Access, exchange: &str, key: Option<&str>) -> bool {
+    pub(super) fn may_publish_in(
+        &self,
+        access: &Access,
+        exchange: &str,
+        key: Option<&str>,
+    ) -> bool {
         if let (Some(key), Some((kind, _))) = (key, self.exchange_kind(exchange)) {
             let mut address = String::new();
             write_address(exchange, kind, key, &mut address);
@@ -367,13 +427,17 @@ impl Kernel {
 
     /// Whether a session may take messages out of a queue.
     pub(super) fn may_take_from(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        self.judge_queue(id, index, |session, address| session.access.allows(Permission::Take, address))
+        self.judge_queue(id, index, |session, address| {
+            session.access.allows(Permission::Take, address)
+        })
     }
 }
 
 pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool {
     let rights = [Permission::Publish, Permission::Take, Permission::Configure];
-    rights.into_iter().any(|right| session.access.allows(right, address))
+    rights
+        .into_iter()
+        .any(|right| session.access.allows(right, address))
 }
 
 /// A filter of all queues of a queue's tenant.
@@ -394,7 +458,9 @@ fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
         () if known.messages_max != said.messages_max => Some("messages_max"),
         () if known.bytes_max != said.bytes_max => Some("bytes_max"),
         () if known.overflow != said.overflow => Some("overflow"),
-        () if known.dead_letter.as_ref().map(|it| &it.exchange) != said.dead_letter.as_ref().map(|it| &it.exchange) => {
+        () if known.dead_letter.as_ref().map(|it| &it.exchange)
+            != said.dead_letter.as_ref().map(|it| &it.exchange) =>
+        {
             Some("dead_letter")
         }
         () if known.dead_letter != said.dead_letter => Some("dead_letter_key"),
@@ -408,6 +474,10 @@ fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
 impl Queue {
     fn status(&self) -> QueueStatus {
         let consumers = (self.consumers.len() + self.groups.len()) as u32;
-        QueueStatus { existed: true, messages: self.ready as u64, consumers }
+        QueueStatus {
+            existed: true,
+            messages: self.ready as u64,
+            consumers,
+        }
     }
 }

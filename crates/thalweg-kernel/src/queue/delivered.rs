@@ -20,8 +20,16 @@ impl Kernel {
     /// on another shard, and one that is not a session, cannot be made to wait: for them all of the queue's messages may have
     /// been delivered from now on.
     #[inline]
-    pub(super) fn note_delivery<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index).filter(|queue| queue.durable) else { return };
+    pub(super) fn note_delivery<E: Effects>(
+        &mut self,
+        index: u32,
+        serial: u64,
+        to: Option<SessionId>,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queue_mut(index).filter(|queue| queue.durable) else {
+            return;
+        };
         queue.left = queue.left.max(serial);
         if serial > queue.delivered_to {
             self.raise_delivered(index, serial, to, fx);
@@ -29,24 +37,38 @@ impl Kernel {
     }
 
     #[cold]
-    fn raise_delivered<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
+    fn raise_delivered<E: Effects>(
+        &mut self,
+        index: u32,
+        serial: u64,
+        to: Option<SessionId>,
+        fx: &mut E,
+    ) {
         let (step, safety) = (u64::from(self.shards), self.limits.safety);
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         queue.delivered_to = match to {
             Some(_) => serial + queue.delivered_ahead * step,
             None => u64::MAX,
         };
         queue.delivered_ahead = (queue.delivered_ahead * 2 + 1).min(AHEAD_MAX);
         self.persist_queue(index, safety, fx);
-        if let Some(link) = to.and_then(|id| self.sessions.get(id)).and_then(|session| session.link) {
+        if let Some(link) = to
+            .and_then(|id| self.sessions.get(id))
+            .and_then(|session| session.link)
+        {
             fx.hold(link);
         }
     }
 
     /// If a queue has no consumer and no unsettled delivery, what is written down of its deliveries becomes exact.
     pub(super) fn settle_deliveries<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(queue) = self.queue(index) else { return };
-        let is_taken_from = queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
+        let Some(queue) = self.queue(index) else {
+            return;
+        };
+        let is_taken_from =
+            queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
         // Nothing was raised since the last time; or what was given up is not where it goes yet, and may wait here again.
         if queue.delivered_ahead == 0 || is_taken_from || !self.dead_letters_kept.is_empty() {
             return;
@@ -59,7 +81,14 @@ impl Kernel {
             // Not in their order: by priority, or past what a consumer may not have.
             for serial in delivered {
                 let (from, to) = (number, number);
-                let moved = Record::Moved { from, serial, to, tag: 0, redelivered: true, grant: None };
+                let moved = Record::Moved {
+                    from,
+                    serial,
+                    to,
+                    tag: 0,
+                    redelivered: true,
+                    grant: None,
+                };
                 fx.persist(&moved, Safety::Lazy);
             }
         }
@@ -75,9 +104,19 @@ impl Queue {
     fn delivered(&self) -> (Vec<u64>, u64) {
         let (to, mut delivered, mut first_of_others) = (self.left, Vec::new(), u64::MAX);
         let in_memory = |item: &&Item| item.deliveries > 0 || item.serial <= to;
-        let in_memory = self.lanes.iter().flat_map(|lane| lane.iter().take_while(in_memory));
-        let on_disk = self.depth.iter().flat_map(|depth| depth.entries()).take_while(|(serial, _)| *serial <= to);
-        for (serial, is_delivered) in in_memory.map(|item| (item.serial, item.deliveries > 0)).chain(on_disk) {
+        let in_memory = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.iter().take_while(in_memory));
+        let on_disk = self
+            .depth
+            .iter()
+            .flat_map(|depth| depth.entries())
+            .take_while(|(serial, _)| *serial <= to);
+        for (serial, is_delivered) in in_memory
+            .map(|item| (item.serial, item.deliveries > 0))
+            .chain(on_disk)
+        {
             match is_delivered {
                 _ if serial == 0 || serial > to => {}
                 true => delivered.push(serial),

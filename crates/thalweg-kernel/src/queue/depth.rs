@@ -60,7 +60,11 @@ impl Depth {
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, bool)> {
         let fetching = self.fetching.iter().map(|it| (it.serial, it.redelivered));
         let stored = self.stored.iter().map(|it| (it.serial, it.redelivered));
-        fetching.chain(stored).chain(self.fresh.iter().map(|(item, _)| (item.serial, item.deliveries > 0)))
+        fetching.chain(stored).chain(
+            self.fresh
+                .iter()
+                .map(|(item, _)| (item.serial, item.deliveries > 0)),
+        )
     }
 
     fn len(&self) -> usize {
@@ -71,14 +75,19 @@ impl Depth {
 impl QueueLimits {
     /// Whether messages leave only from the front, for consumers.
     fn is_plain(&self) -> bool {
-        self.priority_max == 0 && self.messages_max.is_none() && self.bytes_max.is_none() && self.message_ttl.is_none()
+        self.priority_max == 0
+            && self.messages_max.is_none()
+            && self.bytes_max.is_none()
+            && self.message_ttl.is_none()
     }
 }
 
 impl Kernel {
     /// Whether what comes now goes behind what is in memory. It must be written down then.
     pub(super) fn goes_deep(&self, index: u32, message: &Message) -> bool {
-        let Some(queue) = self.queue(index) else { return false };
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
         if queue.depth.is_some() {
             return true;
         }
@@ -95,11 +104,18 @@ impl Kernel {
 
     /// Puts a newcomer behind all that waits.
     pub(super) fn push_deep(&mut self, index: u32, item: Item) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         queue.ready += 1;
         queue.ready_bytes += item.message.payload().len() as u64;
         let order = item.order;
-        let depth = queue.depth.get_or_insert_with(|| Box::new(Depth { first_order: order, ..Depth::default() }));
+        let depth = queue.depth.get_or_insert_with(|| {
+            Box::new(Depth {
+                first_order: order,
+                ..Depth::default()
+            })
+        });
         depth.fresh.push_back((item, Spot::default()));
         if !std::mem::replace(&mut depth.watched, true) {
             self.queues_spilling.push(index);
@@ -108,8 +124,17 @@ impl Kernel {
 
     /// The newcomer has been persisted.
     pub(crate) fn found_queue_spot(&mut self, index: u32, serial: u64, spot: Spot) {
-        let Some(depth) = self.queue_mut(index).and_then(|queue| queue.depth.as_deref_mut()) else { return };
-        if let Some((_, known)) = depth.fresh.back_mut().filter(|(item, _)| item.serial == serial) {
+        let Some(depth) = self
+            .queue_mut(index)
+            .and_then(|queue| queue.depth.as_deref_mut())
+        else {
+            return;
+        };
+        if let Some((_, known)) = depth
+            .fresh
+            .back_mut()
+            .filter(|(item, _)| item.serial == serial)
+        {
             *known = spot;
         }
     }
@@ -119,17 +144,28 @@ impl Kernel {
         let mut at = 0;
         while let Some(&index) = self.queues_spilling.get(at) {
             let mut released = 0;
-            let depth = self.queues.get_mut(index as usize).and_then(Option::as_deref_mut);
+            let depth = self
+                .queues
+                .get_mut(index as usize)
+                .and_then(Option::as_deref_mut);
             let is_watched = match depth.map(|queue| (&mut queue.ready_bytes, &mut queue.depth)) {
                 Some((ready_bytes, Some(depth))) => {
-                    while depth.fresh.front().is_some_and(|(_, spot)| spot.batch == batch)
+                    while depth
+                        .fresh
+                        .front()
+                        .is_some_and(|(_, spot)| spot.batch == batch)
                         && let Some((item, spot)) = depth.fresh.pop_front()
                     {
                         released += item.message.bytes().saturating_sub(size_of::<Stored>());
                         // Of what is on disk the record's length is known, not the payload's.
-                        *ready_bytes = *ready_bytes - item.message.payload().len() as u64 + u64::from(spot.len);
+                        *ready_bytes = *ready_bytes - item.message.payload().len() as u64
+                            + u64::from(spot.len);
                         // Serials rise, so it goes to the end.
-                        let _ = depth.stored.insert(stored(&item, place + u64::from(spot.offset), spot.len));
+                        let _ = depth.stored.insert(stored(
+                            &item,
+                            place + u64::from(spot.offset),
+                            spot.len,
+                        ));
                     }
                     depth.watched = !depth.fresh.is_empty();
                     depth.watched
@@ -148,8 +184,12 @@ impl Kernel {
     /// Brings more of a queue into memory if there is room.
     pub(super) fn refill_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let question = u64::from(self.next_question());
-        let Some(queue) = self.queue_mut(index) else { return };
-        let Some(depth) = queue.depth.as_deref_mut() else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
+        let Some(depth) = queue.depth.as_deref_mut() else {
+            return;
+        };
         let in_memory = queue.lanes.first().map_or(0, VecDeque::len);
         if depth.question != 0 || in_memory >= FETCH_BELOW {
             return;
@@ -159,7 +199,10 @@ impl Kernel {
             let fresh = std::mem::take(&mut depth.fresh);
             queue.depth = None;
             if let Some(lane) = queue.lanes.first_mut() {
-                queue.memory += fresh.iter().map(|(item, _)| item.message.bytes()).sum::<usize>();
+                queue.memory += fresh
+                    .iter()
+                    .map(|(item, _)| item.message.bytes())
+                    .sum::<usize>();
                 lane.extend(fresh.into_iter().map(|(item, _)| item));
             }
             return;
@@ -174,7 +217,11 @@ impl Kernel {
             depth.fetching.push_back(stored);
         }
         depth.question = question;
-        fx.fetch(Fetch { holder: Holder::Queue(index), question, places });
+        fx.fetch(Fetch {
+            holder: Holder::Queue(index),
+            question,
+            places,
+        });
     }
 
     /// What was asked for has come; nothing where a message could not be read.
@@ -186,14 +233,28 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         let journal = queue.journal_number();
-        let Some(depth) = queue.depth.as_deref_mut().filter(|depth| depth.question == question) else { return };
+        let Some(depth) = queue
+            .depth
+            .as_deref_mut()
+            .filter(|depth| depth.question == question)
+        else {
+            return;
+        };
         depth.question = 0;
         for message in messages {
-            let Some(queue) = self.queue_mut(index) else { return };
-            let Some(depth) = queue.depth.as_deref_mut() else { return };
-            let Some(stored) = depth.fetching.pop_front() else { break };
+            let Some(queue) = self.queue_mut(index) else {
+                return;
+            };
+            let Some(depth) = queue.depth.as_deref_mut() else {
+                return;
+            };
+            let Some(stored) = depth.fetching.pop_front() else {
+                break;
+            };
             let order = depth.first_order;
             depth.first_order += 1;
             queue.ready -= 1;
@@ -202,12 +263,28 @@ impl Kernel {
             self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
             let Some(message) = message else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(&Record::Removed { queue: journal, serial: stored.serial }, Safety::Lazy);
+                fx.persist(
+                    &Record::Removed {
+                        queue: journal,
+                        serial: stored.serial,
+                    },
+                    Safety::Lazy,
+                );
                 continue;
             };
             let expires = message.expires();
             let deliveries = u32::from(stored.redelivered);
-            self.put_back(index, Item { message, order, serial: stored.serial, expires, deliveries, back: 0 });
+            self.put_back(
+                index,
+                Item {
+                    message,
+                    order,
+                    serial: stored.serial,
+                    expires,
+                    deliveries,
+                    back: 0,
+                },
+            );
         }
         self.serve_asked(index, now, fx);
         self.pump_queue(index, now, fx);
@@ -218,7 +295,9 @@ impl Kernel {
     /// Whether somebody who asks for one message has to wait for it, because it is on disk.
     pub(super) fn asks_deep<E: Effects>(&mut self, index: u32, asked: Asked, fx: &mut E) -> bool {
         self.refill_queue(index, fx);
-        let Some(queue) = self.queue_mut(index) else { return false };
+        let Some(queue) = self.queue_mut(index) else {
+            return false;
+        };
         let has_some = queue.lanes.iter().any(|lane| !lane.is_empty());
         match queue.depth.as_deref_mut() {
             Some(depth) if !has_some => {
@@ -230,10 +309,16 @@ impl Kernel {
     }
 
     fn serve_asked<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         let address = queue.address.clone();
         // Who has to wait again is in the next list, whatever becomes of this one's owner.
-        let asked = queue.depth.as_deref_mut().map(|depth| std::mem::take(&mut depth.asked)).unwrap_or_default();
+        let asked = queue
+            .depth
+            .as_deref_mut()
+            .map(|depth| std::mem::take(&mut depth.asked))
+            .unwrap_or_default();
         for asked in asked {
             let (id, line, settles) = match asked {
                 Asked::Line(id, line, settles) => (id, line, settles),
@@ -262,38 +347,74 @@ impl Kernel {
         is_told: bool,
         fx: &mut E,
     ) -> u64 {
-        let Some(depth) = queue.depth.take() else { return 0 };
+        let Some(depth) = queue.depth.take() else {
+            return 0;
+        };
         let journal = queue.journal_number();
         let count = depth.len();
         queue.ready -= count;
-        let Depth { fetching, stored, fresh, .. } = *depth;
+        let Depth {
+            fetching,
+            stored,
+            fresh,
+            ..
+        } = *depth;
         let on_disk = fetching.len() + stored.len();
         let in_memory: usize = fresh.iter().map(|(item, _)| item.message.bytes()).sum();
-        self.bytes_held = self.bytes_held.saturating_sub(on_disk * size_of::<Stored>() + in_memory);
+        self.bytes_held = self
+            .bytes_held
+            .saturating_sub(on_disk * size_of::<Stored>() + in_memory);
         self.waiting -= count;
         self.ledger.drop_many(reason, count);
-        let serials = fetching.iter().map(|it| it.serial).chain(stored.iter().map(|it| it.serial));
+        let serials = fetching
+            .iter()
+            .map(|it| it.serial)
+            .chain(stored.iter().map(|it| it.serial));
         for serial in serials.chain(fresh.iter().map(|(item, _)| item.serial)) {
             if is_told {
-                fx.persist(&Record::Removed { queue: journal, serial }, Safety::Lazy);
+                fx.persist(
+                    &Record::Removed {
+                        queue: journal,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
             }
         }
-        queue.ready_bytes = queue.lanes.iter().flatten().map(|item| item.message.payload().len() as u64).sum();
+        queue.ready_bytes = queue
+            .lanes
+            .iter()
+            .flatten()
+            .map(|item| item.message.payload().len() as u64)
+            .sum();
         count as u64
     }
 
     /// What an earlier run left in a queue stays on disk, if the queue is one of those.
     pub(super) fn restore_deep(&mut self, index: u32, waiting: Waiting) -> Result<(), Waiting> {
-        if self.accounts.are_kept() || !self.queue(index).is_some_and(|queue| queue.limits.is_plain()) {
+        if self.accounts.are_kept()
+            || !self
+                .queue(index)
+                .is_some_and(|queue| queue.limits.is_plain())
+        {
             return Err(waiting);
         }
-        let Some(queue) = self.queue_mut(index) else { return Err(waiting) };
+        let Some(queue) = self.queue_mut(index) else {
+            return Err(waiting);
+        };
         let count = waiting.len();
         queue.ready += count;
-        queue.ready_bytes += waiting.iter().map(|stored| u64::from(stored.len)).sum::<u64>();
+        queue.ready_bytes += waiting
+            .iter()
+            .map(|stored| u64::from(stored.len))
+            .sum::<u64>();
         queue.order_last += count as i64;
         if count > 0 {
-            queue.depth = Some(Box::new(Depth { stored: waiting, first_order: 1, ..Depth::default() }));
+            queue.depth = Some(Box::new(Depth {
+                stored: waiting,
+                first_order: 1,
+                ..Depth::default()
+            }));
         }
         self.waiting += count;
         self.bytes_held += count * size_of::<Stored>();

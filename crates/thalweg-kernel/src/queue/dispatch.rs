@@ -32,7 +32,9 @@ impl Kernel {
         // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
         let mut passed: Vec<Item> = Vec::new();
         loop {
-            let Some(queue) = self.queue(index) else { return };
+            let Some(queue) = self.queue(index) else {
+                return;
+            };
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
                 break;
             }
@@ -48,14 +50,18 @@ impl Kernel {
                 if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(index, &next.message) {
                     break;
                 }
-                let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
+                let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else {
+                    break;
+                };
                 self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
                 passed.push(item);
                 continue;
             };
             self.next_turn(index, turn);
-            let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
+            let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else {
+                break;
+            };
             let bytes = item.message.bytes();
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
@@ -67,7 +73,9 @@ impl Kernel {
                 continue;
             }
             let back = match taker {
-                Taker::Consumer(consumer) => self.hand_to(index, consumer, item, false, now, fx).err(),
+                Taker::Consumer(consumer) => {
+                    self.hand_to(index, consumer, item, false, now, fx).err()
+                }
                 Taker::Group(group) => self.give_to_group(index, group, item, now, fx),
             };
             if let Some(item) = back {
@@ -79,7 +87,10 @@ impl Kernel {
                 }
             }
         }
-        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
+        passed
+            .into_iter()
+            .rev()
+            .for_each(|item| self.put_back(index, item));
         self.watch_expiry(index);
         if self.has_queue_work() {
             self.after_queues(now, fx);
@@ -89,21 +100,30 @@ impl Kernel {
     /// Whether nobody who takes from a queue may have a message.
     fn nobody_may_have(&self, index: u32, message: &Message) -> bool {
         self.queue(index).is_some_and(|queue| {
-            queue.consumers.iter().all(|consumer| !self.may_have(consumer.session, index, message))
-                && queue.groups.iter().all(|group| self.is_forbidden(*group, message))
+            queue
+                .consumers
+                .iter()
+                .all(|consumer| !self.may_have(consumer.session, index, message))
+                && queue
+                    .groups
+                    .iter()
+                    .all(|group| self.is_forbidden(*group, message))
         })
     }
 
     /// Whether a session may be given a message out of a queue: by the rules of now, for the queue and for the message.
     /// The owner of an exclusive queue may have what was published to the queue itself.
     pub(super) fn may_have(&self, id: SessionId, index: u32, message: &Message) -> bool {
-        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else { return false };
+        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else {
+            return false;
+        };
         let access = &session.access;
         if access.is_allow_all() {
             return true;
         }
         if queue.owner == Some(id) {
-            let is_own = message.is_at(&queue.address) && access.may_receive_from(message.origins());
+            let is_own =
+                message.is_at(&queue.address) && access.may_receive_from(message.origins());
             return is_own || access.may_receive(message);
         }
         access.allows(Permission::Take, &queue.address) && access.may_receive(message)
@@ -112,7 +132,9 @@ impl Kernel {
     /// Lets an item wait where it was.
     pub(super) fn put_back(&mut self, index: u32, item: Item) {
         let bytes = item.message.bytes();
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         queue.insert(item);
         self.waiting += 1;
         self.bytes_held += bytes;
@@ -130,7 +152,9 @@ impl Kernel {
     ) -> Result<bool, Item> {
         // Each attempt that fails marks its session as congested.
         // A group takes only what is written down, so it has to wait.
-        while let Some((Taker::Consumer(consumer), turn)) = self.choose_taker(index, &item.message, &[]) {
+        while let Some((Taker::Consumer(consumer), turn)) =
+            self.choose_taker(index, &item.message, &[])
+        {
             self.next_turn(index, turn);
             match self.hand_to(index, consumer, item, fresh, now, fx) {
                 Ok(unsettled) => return Ok(unsettled),
@@ -141,25 +165,39 @@ impl Kernel {
     }
 
     /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
-    fn choose_taker(&self, index: u32, message: &Message, resting: &[u32]) -> Option<(Taker, usize)> {
+    fn choose_taker(
+        &self,
+        index: u32,
+        message: &Message,
+        resting: &[u32],
+    ) -> Option<(Taker, usize)> {
         let queue = self.queue(index)?;
         if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
-            return self.can_have(index, only, message).then_some((Taker::Consumer(*only), 0));
+            return self
+                .can_have(index, only, message)
+                .then_some((Taker::Consumer(*only), 0));
         }
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
         let count = consumers + groups;
         if queue.limits.single_active {
             return match queue.consumers.first() {
-                Some(first) => self.can_have(index, first, message).then_some((Taker::Consumer(*first), 0)),
+                Some(first) => self
+                    .can_have(index, first, message)
+                    .then_some((Taker::Consumer(*first), 0)),
                 None => {
                     let group = *queue.groups.first()?;
-                    self.is_taker(group, message, resting).then_some((Taker::Group(group), 0))
+                    self.is_taker(group, message, resting)
+                        .then_some((Taker::Group(group), 0))
                 }
             };
         }
         let is_even = queue.consumers.first().map_or(0, |first| first.priority)
             == queue.consumers.last().map_or(0, |last| last.priority)
-            && (groups == 0 || queue.consumers.first().is_none_or(|first| first.priority == 0));
+            && (groups == 0
+                || queue
+                    .consumers
+                    .first()
+                    .is_none_or(|first| first.priority == 0));
         let mut best: Option<(i32, usize)> = None;
         for step in 0..count {
             let at = (queue.cursor + step) % count;
@@ -187,9 +225,12 @@ impl Kernel {
 
     /// Whether somebody could take a message right now.
     pub(super) fn has_taker_now(&self, index: u32) -> bool {
-        let Some(queue) = self.queue(index) else { return false };
-        queue.consumers.iter().any(|consumer| self.consumer_can_take(consumer.session, consumer.line, consumer.number))
-            || !queue.groups.is_empty()
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
+        queue.consumers.iter().any(|consumer| {
+            self.consumer_can_take(consumer.session, consumer.line, consumer.number)
+        }) || !queue.groups.is_empty()
     }
 
     fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
@@ -218,13 +259,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<bool, Item> {
-        let Some(queue) = self.queue(index) else { return Err(item) };
+        let Some(queue) = self.queue(index) else {
+            return Err(item);
+        };
         let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
         let source = Source::Queue(index, number);
         if !fresh {
             self.note_delivery(index, item.serial, Some(to.session), fx);
         }
-        let settles = self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
+        let settles =
+            self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
         match settles {
             HandedOver::Unsettled(_) => {
                 if let Some(queue) = self.queue_mut(index) {
@@ -243,7 +287,13 @@ impl Kernel {
     }
 
     /// An item is done with: so its entry in the journal is, if it has one already.
-    pub(super) fn forget_item<E: Effects>(&mut self, journal: u64, item: &Item, fresh: bool, fx: &mut E) {
+    pub(super) fn forget_item<E: Effects>(
+        &mut self,
+        journal: u64,
+        item: &Item,
+        fresh: bool,
+        fx: &mut E,
+    ) {
         if journal != 0 && item.serial != 0 && !fresh {
             fx.forget(journal, item.serial, 0);
         }
@@ -263,13 +313,24 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<HandedOver, Item> {
-        let Some(session) = self.sessions.get_mut(id) else { return Err(item) };
-        let Some(link) = session.link else { return Err(item) };
-        let Some(line) = session.lines.as_deref_mut().and_then(|lines| lines.get_mut(line_number)) else {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Err(item);
+        };
+        let Some(link) = session.link else {
+            return Err(item);
+        };
+        let Some(line) = session
+            .lines
+            .as_deref_mut()
+            .and_then(|lines| lines.get_mut(line_number))
+        else {
             return Err(item);
         };
         let (settles, is_unwanted) = match line.consumer(number) {
-            Some(consumer) => (consumer.settles, consumer.no_local && item.message.publisher() == session.uid),
+            Some(consumer) => (
+                consumer.settles,
+                consumer.no_local && item.message.publisher() == session.uid,
+            ),
             None => (number == 0 && !line.takes_blindly, false),
         };
         if is_unwanted {
@@ -303,7 +364,13 @@ impl Kernel {
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
                 if let Source::Queue(index, _) = source {
                     // As if this receiver had refused it.
-                    self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, Original::New, now);
+                    self.note_dead_letter(
+                        index,
+                        item.message.clone(),
+                        DeathReason::Rejected,
+                        Original::New,
+                        now,
+                    );
                 }
                 return Ok(HandedOver::Done(item));
             }
@@ -313,7 +380,11 @@ impl Kernel {
         self.ledger.redelivered += u64::from(item.deliveries > 0);
         if !settles {
             // Looking at the address costs more than the rest.
-            let address = if self.accounts.are_kept() { item.message.address() } else { "" };
+            let address = if self.accounts.are_kept() {
+                item.message.address()
+            } else {
+                ""
+            };
             self.book_delivered(id, address, item.message.payload().len());
             return Ok(HandedOver::Done(item));
         }
@@ -326,25 +397,57 @@ impl Kernel {
         }
         self.bytes_held += item.message.bytes();
         self.unsettled += 1;
-        line.unsettled.push_back(Unsettled { tag, consumer: number, source, item });
+        line.unsettled.push_back(Unsettled {
+            tag,
+            consumer: number,
+            source,
+            item,
+        });
         Ok(HandedOver::Unsettled(tag))
     }
 
     // --- groups that take from queues
 
     /// A member of a group takes an item; gives it back if none can.
-    fn give_to_group<E: Effects>(&mut self, index: u32, group: u32, item: Item, now: Time, fx: &mut E) -> Option<Item> {
+    fn give_to_group<E: Effects>(
+        &mut self,
+        index: u32,
+        group: u32,
+        item: Item,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Item> {
         let deliveries = item.deliveries;
-        let Item { message, order, serial, expires, back, .. } = item;
-        let taken =
-            self.give_to_member(group, message.clone(), serial, u8::try_from(deliveries).unwrap_or(u8::MAX), now, fx);
+        let Item {
+            message,
+            order,
+            serial,
+            expires,
+            back,
+            ..
+        } = item;
+        let taken = self.give_to_member(
+            group,
+            message.clone(),
+            serial,
+            u8::try_from(deliveries).unwrap_or(u8::MAX),
+            now,
+            fx,
+        );
         if taken {
             if let Some(queue) = self.queue_mut(index) {
                 queue.went += 1;
             }
             return None;
         }
-        Some(Item { message, order, serial, expires, deliveries, back })
+        Some(Item {
+            message,
+            order,
+            serial,
+            expires,
+            deliveries,
+            back,
+        })
     }
 
     /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
@@ -357,9 +460,13 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let max = self.queue(index).and_then(|queue| queue.limits.deliveries_max);
+        let max = self
+            .queue(index)
+            .and_then(|queue| queue.limits.deliveries_max);
         let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
-        let Some(item) = self.take_back_item(index, message, serial, deliveries) else { return };
+        let Some(item) = self.take_back_item(index, message, serial, deliveries) else {
+            return;
+        };
         if is_too_often {
             return self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
         }
@@ -368,31 +475,64 @@ impl Kernel {
     }
 
     /// The same of what may not be judged: nobody knows how often it was delivered.
-    pub(super) fn let_wait_again(&mut self, index: u32, message: Message, serial: u64, deliveries: u8) {
-        let Some(item) = self.take_back_item(index, message, serial, deliveries) else { return };
+    pub(super) fn let_wait_again(
+        &mut self,
+        index: u32,
+        message: Message,
+        serial: u64,
+        deliveries: u8,
+    ) {
+        let Some(item) = self.take_back_item(index, message, serial, deliveries) else {
+            return;
+        };
         self.put_back(index, item);
         self.queues_to_pump.push(index);
     }
 
-    fn take_back_item(&mut self, index: u32, message: Message, serial: u64, deliveries: u8) -> Option<Item> {
+    fn take_back_item(
+        &mut self,
+        index: u32,
+        message: Message,
+        serial: u64,
+        deliveries: u8,
+    ) -> Option<Item> {
         let Some(queue) = self.queue_mut(index) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return None;
         };
         queue.went = queue.went.saturating_sub(1);
         let lane = queue.lane_of(&message);
-        let on_disk = queue.depth.as_deref().map_or(queue.order_last, super::depth::Depth::first_order);
-        let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(on_disk, |item| item.order);
-        let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| message.ingress() + ttl);
+        let on_disk = queue
+            .depth
+            .as_deref()
+            .map_or(queue.order_last, super::depth::Depth::first_order);
+        let first = queue
+            .lanes
+            .get(lane)
+            .and_then(|lane| lane.front())
+            .map_or(on_disk, |item| item.order);
+        let ttl = queue
+            .limits
+            .message_ttl
+            .map_or(Time::NEVER, |ttl| message.ingress() + ttl);
         let expires = message.expires().min(ttl);
-        Some(Item { message, order: first - 1, serial, expires, deliveries: u32::from(deliveries), back: 0 })
+        Some(Item {
+            message,
+            order: first - 1,
+            serial,
+            expires,
+            deliveries: u32::from(deliveries),
+            back: 0,
+        })
     }
 
     // --- expiry
 
     /// Sees to it that the heads of the queue go when their time is over.
     pub(super) fn watch_expiry(&mut self, index: u32) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         if queue.ready == 0 {
             return;
         }
@@ -405,14 +545,23 @@ impl Kernel {
 
     /// The timer of [`Kernel::watch_expiry`].
     pub(crate) fn on_queue_head_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         queue.expiry_timer = Time::NEVER;
         let mut left = EXPIRED_PER_CALL;
         while left > 0 {
             left -= 1;
-            let Some(queue) = self.queue_mut(index) else { return };
-            let due = queue.lanes.iter_mut().find(|lane| lane.front().is_some_and(|item| item.expires <= now));
-            let Some(item) = due.and_then(VecDeque::pop_front) else { break };
+            let Some(queue) = self.queue_mut(index) else {
+                return;
+            };
+            let due = queue
+                .lanes
+                .iter_mut()
+                .find(|lane| lane.front().is_some_and(|item| item.expires <= now));
+            let Some(item) = due.and_then(VecDeque::pop_front) else {
+                break;
+            };
             queue.forget_ready(&item);
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
@@ -423,7 +572,8 @@ impl Kernel {
         {
             // There may be more; no other timer is set until this one has fired.
             queue.expiry_timer = Time::ZERO;
-            self.timers.set_soon(now, SessionId(index), TimerKind::QueueHead);
+            self.timers
+                .set_soon(now, SessionId(index), TimerKind::QueueHead);
         } else {
             self.watch_expiry(index);
         }

@@ -68,14 +68,21 @@ impl Exchange {
 pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
     let rest = address.strip_prefix("$x")?;
     let (tenant, name) = rest.split_once('/')?;
-    let tenant = if tenant.is_empty() { "" } else { tenant.strip_prefix('@')? };
+    let tenant = if tenant.is_empty() {
+        ""
+    } else {
+        tenant.strip_prefix('@')?
+    };
     (!name.contains('/')).then(|| (tenant, read_level(name)))
 }
 
 /// The kind of an exchange that every tenant has.
 fn predeclared(address: &str) -> Option<ExchangeKind> {
     let (_, name) = parts(address)?;
-    PREDECLARED.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    PREDECLARED
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, kind)| *kind)
 }
 
 /// A filter of all addresses of an exchange.
@@ -109,7 +116,11 @@ pub(super) fn is_plain(address: &str) -> bool {
 
 /// The exchange whose addresses an address is one of, and the part of it that stands for the key.
 pub(crate) fn exchange_of(address: &str) -> (Cow<'_, str>, &str) {
-    let is_reserved = |letter: &str| address.strip_prefix('$').and_then(|rest| rest.strip_prefix(letter));
+    let is_reserved = |letter: &str| {
+        address
+            .strip_prefix('$')
+            .and_then(|rest| rest.strip_prefix(letter))
+    };
     if let Some(rest) = is_reserved("x")
         && (rest.starts_with('/') || rest.starts_with('@'))
     {
@@ -183,17 +194,24 @@ impl Kernel {
     /// The address that a message goes to which is published to an exchange with a key.
     pub fn address_in(&self, exchange: &str, key: &str, out: &mut String) -> Result<(), Refusal> {
         out.clear();
-        let Some((kind, internal)) = self.exchange_kind(exchange) else { return Err(Refusal::NoExchange) };
+        let Some((kind, internal)) = self.exchange_kind(exchange) else {
+            return Err(Refusal::NoExchange);
+        };
         if internal {
             return Err(Refusal::Denied);
         }
         write_address(exchange, kind, key, out);
-        thalweg_model::Address::check(out).map_err(|_| Refusal::Invalid("no address can be made of this key"))
+        thalweg_model::Address::check(out)
+            .map_err(|_| Refusal::Invalid("no address can be made of this key"))
     }
 
     /// Whether peers may not publish to an address, because its exchange is internal.
     pub(crate) fn is_internal(&self, address: &str) -> bool {
-        address.starts_with("$x") && self.exchanges.get(&*exchange_of(address).0).is_some_and(|it| it.internal)
+        address.starts_with("$x")
+            && self
+                .exchanges
+                .get(&*exchange_of(address).0)
+                .is_some_and(|it| it.internal)
     }
 
     /// Whether any exchange compares properties: then publishers must show them.
@@ -216,7 +234,11 @@ impl Kernel {
         let link = session.link;
         if let Some(kind) = predeclared(spec.address) {
             let is_same = kind == spec.kind && spec.durable && !spec.auto_delete && !spec.internal;
-            return if is_same { Ok(()) } else { Err(Refusal::Differs(difference_to_predeclared(kind, spec))) };
+            return if is_same {
+                Ok(())
+            } else {
+                Err(Refusal::Differs(difference_to_predeclared(kind, spec)))
+            };
         }
         if let Some(known) = self.exchanges.get(spec.address) {
             if let Some(what) = difference(known, spec) {
@@ -229,7 +251,9 @@ impl Kernel {
             return Err(Refusal::Reserved);
         }
         if !session.access.may_configure(spec.address)
-            || !spec.alternate.is_none_or(|to| self.may_publish_in(&session.access, to, None))
+            || !spec
+                .alternate
+                .is_none_or(|to| self.may_publish_in(&session.access, to, None))
         {
             return Err(Refusal::Denied);
         }
@@ -242,8 +266,15 @@ impl Kernel {
         if self.journal_full && spec.durable {
             return Err(Refusal::Full);
         }
-        let made_by = spec.alternate.map(|_| MadeBy::session(session)).unwrap_or_default();
-        let number = if spec.durable && self.limits.journal { self.next_number() } else { 0 };
+        let made_by = spec
+            .alternate
+            .map(|_| MadeBy::session(session))
+            .unwrap_or_default();
+        let number = if spec.durable && self.limits.journal {
+            self.next_number()
+        } else {
+            0
+        };
         let exchange = Exchange {
             kind: spec.kind,
             durable: spec.durable,
@@ -269,16 +300,28 @@ impl Kernel {
 
     /// A session declares an exchange again. If the exchange's maker may not lead to the alternate any more and this session
     /// may, the session is its maker from now on.
-    fn declare_exchange_anew<E: Effects>(&mut self, id: SessionId, spec: &ExchangeSpec<'_>, fx: &mut E) {
-        let (Some(alternate), Some(session)) = (spec.alternate, self.sessions.get(id)) else { return };
+    fn declare_exchange_anew<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &ExchangeSpec<'_>,
+        fx: &mut E,
+    ) {
+        let (Some(alternate), Some(session)) = (spec.alternate, self.sessions.get(id)) else {
+            return;
+        };
         let may = |access: &Access| self.may_publish_in(access, alternate, None);
-        let known = self.exchanges.get(spec.address).and_then(|exchange| exchange.made_by.access());
+        let known = self
+            .exchanges
+            .get(spec.address)
+            .and_then(|exchange| exchange.made_by.access());
         let is_better = known.is_some_and(|known| !may(known) && may(&session.access));
         if !is_better || !session.access.may_configure(spec.address) {
             return;
         }
         let (link, made_by) = (session.link, MadeBy::session(session));
-        let Some(mut exchange) = self.exchanges.remove(spec.address) else { return };
+        let Some(mut exchange) = self.exchanges.remove(spec.address) else {
+            return;
+        };
         exchange.made_by = made_by;
         if exchange.number != 0 {
             let safety = self.session_safety(id);
@@ -290,7 +333,12 @@ impl Kernel {
     }
 
     /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.
-    pub(super) fn add_exchange<E: Effects>(&mut self, address: &str, exchange: Exchange, fx: &mut E) {
+    pub(super) fn add_exchange<E: Effects>(
+        &mut self,
+        address: &str,
+        exchange: Exchange,
+        fx: &mut E,
+    ) {
         if exchange.alternate.is_some() {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
         }
@@ -300,7 +348,9 @@ impl Kernel {
 
     /// The kind of an exchange.
     pub fn inspect_exchange(&self, _: SessionId, address: &str) -> Result<ExchangeKind, Refusal> {
-        self.exchange_kind(address).map(|(kind, _)| kind).ok_or(Refusal::NoExchange)
+        self.exchange_kind(address)
+            .map(|(kind, _)| kind)
+            .ok_or(Refusal::NoExchange)
     }
 
     /// Deletes an exchange and all bindings from and to it.
@@ -330,7 +380,9 @@ impl Kernel {
     }
 
     pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
-        let Some(exchange) = self.exchanges.remove(address) else { return };
+        let Some(exchange) = self.exchanges.remove(address) else {
+            return;
+        };
         self.memory.left(Kept::Topology, exchange.cost(address));
         if exchange.alternate.is_some() {
             self.remove_sink(&everything_in(address), SinkKind::Alternate, 0, fx);

@@ -22,7 +22,10 @@ impl Group {
     /// Forgets a member that is a consumer of a line.
     pub(super) fn forget_line_member(&mut self, id: SessionId, line: u16, consumer: u32) {
         let is = |member: &crate::group::Member| {
-            member.session == id && member.line.is_some_and(|it| (it.line, it.consumer) == (line, consumer))
+            member.session == id
+                && member
+                    .line
+                    .is_some_and(|it| (it.line, it.consumer) == (line, consumer))
         };
         self.members.retain(|member| !is(member));
         self.seats_changed();
@@ -43,7 +46,11 @@ impl Kernel {
     }
 
     /// Makes a queue that outlives the broker and has no terms.
-    pub(super) fn add_plain_queue<E: Effects>(&mut self, address: &str, fx: &mut E) -> Result<(), Refusal> {
+    pub(super) fn add_plain_queue<E: Effects>(
+        &mut self,
+        address: &str,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
         if self.queue_by_address.len() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
         }
@@ -54,7 +61,16 @@ impl Kernel {
             return Err(Refusal::Full);
         }
         let number = self.next_number();
-        let index = self.add_queue(address, number, true, false, None, QueueLimits::default(), Time::ZERO, fx);
+        let index = self.add_queue(
+            address,
+            number,
+            true,
+            false,
+            None,
+            QueueLimits::default(),
+            Time::ZERO,
+            fx,
+        );
         if self.limits.journal {
             self.persist_queue(index, self.limits.safety, fx);
         }
@@ -65,8 +81,12 @@ impl Kernel {
     /// A new group on a queue's address takes from that queue, if it is here. Its entries are the queue's, in the journal,
     /// too.
     pub(crate) fn link_group_to_queue(&mut self, index: u32, address: &str) {
-        let Some(queue_index) = self.find_queue(address) else { return };
-        let Some(queue) = self.queue_mut(queue_index) else { return };
+        let Some(queue_index) = self.find_queue(address) else {
+            return;
+        };
+        let Some(queue) = self.queue_mut(queue_index) else {
+            return;
+        };
         queue.groups.push(index);
         queue.had_consumer = true;
         let (number, journal) = (queue.number, queue.journal_number());
@@ -77,8 +97,15 @@ impl Kernel {
     }
 
     /// A group ends.
-    pub(crate) fn unlink_group_from_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some((at, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else { return };
+    pub(crate) fn unlink_group_from_queue<E: Effects>(
+        &mut self,
+        index: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some((at, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else {
+            return;
+        };
         if let Some(queue) = self.queue_mut(at) {
             queue.groups.retain(|group| *group != index);
             queue.cursor = 0;
@@ -89,7 +116,10 @@ impl Kernel {
     /// Groups that took from a queue of that address before it ended take from the new one, too.
     pub(super) fn link_groups_again<E: Effects>(&mut self, address: &str, fx: &mut E) {
         for index in 0..self.groups.len() as u32 {
-            if !self.group_mut(index).is_some_and(|group| *group.filter == *address && group.feed.is_none()) {
+            if !self
+                .group_mut(index)
+                .is_some_and(|group| *group.filter == *address && group.feed.is_none())
+            {
                 continue;
             }
             let before = self.group_number(index);
@@ -100,11 +130,15 @@ impl Kernel {
 
     /// Its queue is gone: what members have is theirs alone.
     pub(super) fn group_lost_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         group.feed = None;
         group.number = 0;
         self.end_leavers(index, fx);
-        let Some(group) = self.group_mut(index) else { return };
+        let Some(group) = self.group_mut(index) else {
+            return;
+        };
         let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
         for member in members {
             if let Some(session) = self.sessions.get_mut(member) {
@@ -114,7 +148,10 @@ impl Kernel {
     }
 
     pub(crate) fn is_fed(&self, index: u32) -> bool {
-        self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.feed.is_some())
+        self.groups
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .is_some_and(|group| group.feed.is_some())
     }
 
     /// Whether a group takes from a queue, and this is not the shard of queues.
@@ -137,7 +174,10 @@ impl Kernel {
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
         if is_kept {
-            let pending = Pending { handed: true, ..Pending::new(number, serial, message.reliability(), 0) };
+            let pending = Pending {
+                handed: true,
+                ..Pending::new(number, serial, message.reliability(), 0)
+            };
             self.pending_references.push(pending);
             self.persist_kept(message, false, self.limits.safety, fx);
         }
@@ -157,11 +197,16 @@ impl Kernel {
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         fx: &mut E,
     ) -> bool {
-        let Some(index) = self.find_queue(&stored.filter) else { return false };
+        let Some(index) = self.find_queue(&stored.filter) else {
+            return false;
+        };
         let to = self.queue(index).map_or(0, super::Queue::journal_number);
         let waiting: Vec<Stored> = stored.waiting.iter().collect();
         self.ledger.restored += waiting.len() as u64;
-        for Stored { serial, place, len, .. } in waiting.into_iter().rev() {
+        for Stored {
+            serial, place, len, ..
+        } in waiting.into_iter().rev()
+        {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
                 continue;
@@ -169,7 +214,14 @@ impl Kernel {
             self.book_restored(message.address());
             if to != 0 {
                 fx.persist(
-                    &Record::Moved { from: number, serial, to, tag: 0, redelivered: true, grant: None },
+                    &Record::Moved {
+                        from: number,
+                        serial,
+                        to,
+                        tag: 0,
+                        redelivered: true,
+                        grant: None,
+                    },
                     Safety::Lazy,
                 );
             }
@@ -192,7 +244,10 @@ impl Kernel {
     /// A message came into a queue and waits: groups that take from it go by how many do.
     pub(super) fn tell_groups_of_arrival(&mut self, index: u32, now: Time) {
         let mut at = 0;
-        while let Some(group) = self.queue(index).and_then(|queue| queue.groups.get(at).copied()) {
+        while let Some(group) = self
+            .queue(index)
+            .and_then(|queue| queue.groups.get(at).copied())
+        {
             self.group_arrival(group, now);
             at += 1;
         }
@@ -200,9 +255,13 @@ impl Kernel {
 
     /// Whether a member, here or elsewhere, could take a message.
     pub(super) fn has_member_for(&self, index: u32, message: &Message) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let Some(Some(group)) = self.groups.get(index as usize) else {
+            return false;
+        };
         let upgrades = group.policy.upgrade_reliability;
-        group.everybody().any(|member| self.member_can_take(member, message, upgrades))
+        group
+            .everybody()
+            .any(|member| self.member_can_take(member, message, upgrades))
     }
 
     /// Gives a queue's message to a member of a group; false if none can take it.
@@ -219,17 +278,37 @@ impl Kernel {
         if matches!(chosen, Chosen::Bound) {
             self.look_at_group(index, now + LOOK_ANEW);
         }
-        let Chosen::Member(member) = chosen else { return false };
-        if let Some((queue, _)) = self.groups.get(index as usize).and_then(Option::as_ref).and_then(|group| group.feed)
+        let Chosen::Member(member) = chosen else {
+            return false;
+        };
+        if let Some((queue, _)) = self
+            .groups
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .and_then(|group| group.feed)
         {
-            self.note_delivery(queue, serial, (!is_away(member.session)).then_some(member.session), fx);
+            self.note_delivery(
+                queue,
+                serial,
+                (!is_away(member.session)).then_some(member.session),
+                fx,
+            );
         }
         if is_away(member.session) {
-            self.send_errand(index, member.session, Waiting::new(message, serial, deliveries, now), now, fx);
+            self.send_errand(
+                index,
+                member.session,
+                Waiting::new(message, serial, deliveries, now),
+                now,
+                fx,
+            );
             return true;
         }
         let (number, upgrades) = (self.group_number(index), self.upgrades(index));
-        let entry = crate::session::Entry { serial, ..member.entry(index, message, deliveries, upgrades) };
+        let entry = crate::session::Entry {
+            serial,
+            ..member.entry(index, message, deliveries, upgrades)
+        };
         self.hand_out(member.session);
         let from = if serial == 0 { 0 } else { number };
         self.move_to(member, entry, from, index, now, fx);
@@ -254,7 +333,10 @@ impl Kernel {
         let number = self.group_number(index);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
-        let item = Item { back, ..Item::of_group(message.clone(), serial, deliveries) };
+        let item = Item {
+            back,
+            ..Item::of_group(message.clone(), serial, deliveries)
+        };
         let source = self.source_of(index);
         let waiting = match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
@@ -269,10 +351,17 @@ impl Kernel {
             Err(_) => true,
         };
         if serial != 0 {
-            self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+            self.pending_references
+                .push(Pending::new(number, serial, message.reliability(), 0));
         }
         if waiting {
-            self.wait_in_group(index, Waiting { back, ..Waiting::new(message.clone(), serial, deliveries, now) });
+            self.wait_in_group(
+                index,
+                Waiting {
+                    back,
+                    ..Waiting::new(message.clone(), serial, deliveries, now)
+                },
+            );
             // Its key is with nobody, and somebody else may have room.
             self.order_changed(index);
             self.look_at_group(index, now);
@@ -289,9 +378,19 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Waiting> {
-        let Waiting { message, deliveries, serial, since, errand, back } = waiting;
+        let Waiting {
+            message,
+            deliveries,
+            serial,
+            since,
+            errand,
+            back,
+        } = waiting;
         let mut parcel = parcel(&message, 0, deliveries > 0);
-        let item = Item { back, ..Item::of_group(message, serial, deliveries) };
+        let item = Item {
+            back,
+            ..Item::of_group(message, serial, deliveries)
+        };
         let source = self.source_of(index);
         match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
@@ -306,12 +405,25 @@ impl Kernel {
                 self.persist_group_removed(index, item.serial, fx);
                 None
             }
-            Err(item) => Some(Waiting { message: item.message, deliveries, serial, since, errand, back }),
+            Err(item) => Some(Waiting {
+                message: item.message,
+                deliveries,
+                serial,
+                since,
+                errand,
+                back,
+            }),
         }
     }
 
     fn source_of(&self, index: u32) -> Source {
-        Source::Group(index, self.groups.get(index as usize).and_then(Option::as_ref).map_or(0, |group| group.made))
+        Source::Group(
+            index,
+            self.groups
+                .get(index as usize)
+                .and_then(Option::as_ref)
+                .map_or(0, |group| group.made),
+        )
     }
 
     fn wait_in_group(&mut self, index: u32, waiting: Waiting) {
@@ -336,12 +448,24 @@ impl Kernel {
 
 /// What a balancer is told of a copy for a line; tag 0 if it is not to be settled.
 fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
-    Parcel { tag, size: message.payload().len() as u32, settles: tag != 0, again }
+    Parcel {
+        tag,
+        size: message.payload().len() as u32,
+        settles: tag != 0,
+        again,
+    }
 }
 
 impl Item {
     fn of_group(message: Message, serial: u64, deliveries: u8) -> Self {
         let expires = message.expires();
-        Item { message, order: 0, serial, expires, deliveries: u32::from(deliveries), back: 0 }
+        Item {
+            message,
+            order: 0,
+            serial,
+            expires,
+            deliveries: u32::from(deliveries),
+            back: 0,
+        }
     }
 }

@@ -87,11 +87,17 @@ pub(super) enum Step {
 
 impl Lines {
     pub(super) fn get(&self, number: u16) -> Option<&Line> {
-        self.lines.binary_search_by_key(&number, |line| line.number).ok().map(|at| &self.lines[at])
+        self.lines
+            .binary_search_by_key(&number, |line| line.number)
+            .ok()
+            .map(|at| &self.lines[at])
     }
 
     pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Line> {
-        self.lines.binary_search_by_key(&number, |line| line.number).ok().map(|at| &mut self.lines[at])
+        self.lines
+            .binary_search_by_key(&number, |line| line.number)
+            .ok()
+            .map(|at| &mut self.lines[at])
     }
 
     pub(super) fn get_or_insert(&mut self, number: u16) -> &mut Line {
@@ -116,11 +122,23 @@ impl Lines {
     }
 
     /// What consumers have of a group and have not settled, or only in a transaction: line, consumer, message.
-    pub(crate) fn copies_of_group(&self, index: u32, made: u64) -> impl Iterator<Item = (u16, u32, &Message)> {
-        let of_lines = self.lines.iter().flat_map(|line| line.unsettled.iter().map(|it| (line.number, it)));
-        let steps = self.transactions.iter().flat_map(|(_, transaction)| &transaction.steps);
+    pub(crate) fn copies_of_group(
+        &self,
+        index: u32,
+        made: u64,
+    ) -> impl Iterator<Item = (u16, u32, &Message)> {
+        let of_lines = self
+            .lines
+            .iter()
+            .flat_map(|line| line.unsettled.iter().map(|it| (line.number, it)));
+        let steps = self
+            .transactions
+            .iter()
+            .flat_map(|(_, transaction)| &transaction.steps);
         let of_steps = steps.filter_map(|step| match step {
-            Step::Settle { line, unsettled, .. } => Some((*line, unsettled)),
+            Step::Settle {
+                line, unsettled, ..
+            } => Some((*line, unsettled)),
             Step::Publish(..) => None,
         });
         of_lines
@@ -144,22 +162,33 @@ impl Lines {
 impl Line {
     /// The sources of its consumers, beginning behind the one that was served last.
     pub(super) fn sources_in_turn(&self) -> impl Iterator<Item = Source> {
-        let next = self.consumers.iter().position(|it| it.number == self.served_last).map_or(0, |at| at + 1);
+        let next = self
+            .consumers
+            .iter()
+            .position(|it| it.number == self.served_last)
+            .map_or(0, |at| at + 1);
         let (before, after) = self.consumers.split_at(next);
         after.iter().chain(before).map(|it| it.source)
     }
 
     pub(super) fn consumer(&self, number: u32) -> Option<&LineConsumer> {
-        self.consumers.iter().find(|consumer| consumer.number == number)
+        self.consumers
+            .iter()
+            .find(|consumer| consumer.number == number)
     }
 
     pub(super) fn consumer_mut(&mut self, number: u32) -> Option<&mut LineConsumer> {
-        self.consumers.iter_mut().find(|consumer| consumer.number == number)
+        self.consumers
+            .iter_mut()
+            .find(|consumer| consumer.number == number)
     }
 
     /// Takes one out of the list of what is not settled, wherever it is.
     pub(super) fn remove_unsettled(&mut self, tag: u64) -> Option<Unsettled> {
-        let at = self.unsettled.binary_search_by_key(&tag, |unsettled| unsettled.tag).ok()?;
+        let at = self
+            .unsettled
+            .binary_search_by_key(&tag, |unsettled| unsettled.tag)
+            .ok()?;
         self.unsettled.remove(at)
     }
 
@@ -195,22 +224,35 @@ impl Kernel {
     }
 
     pub(super) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
-        self.sessions.get_mut(id)?.lines.as_deref_mut()?.get_mut(line)
+        self.sessions
+            .get_mut(id)?
+            .lines
+            .as_deref_mut()?
+            .get_mut(line)
     }
 
     /// A message that a session's lines have of a group's and have not settled.
     pub(crate) fn held_on_line(&self, id: SessionId, index: u32) -> Option<Message> {
         let lines = self.sessions.get(id)?.lines.as_deref()?;
-        let is_meant = |held: &&Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
-        let held = lines.lines.iter().flat_map(|line| &line.unsettled).find(is_meant)?;
+        let is_meant =
+            |held: &&Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let held = lines
+            .lines
+            .iter()
+            .flat_map(|line| &line.unsettled)
+            .find(is_meant)?;
         Some(held.item.message.clone())
     }
 
     /// The only line of a session that has something of a group's that is not settled.
     pub(crate) fn line_holding(&self, id: SessionId, index: u32) -> Option<u16> {
         let lines = self.sessions.get(id)?.lines.as_deref()?;
-        let is_meant = |held: &Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
-        let mut holding = lines.lines.iter().filter(|line| line.unsettled.iter().any(is_meant));
+        let is_meant =
+            |held: &Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let mut holding = lines
+            .lines
+            .iter()
+            .filter(|line| line.unsettled.iter().any(is_meant));
         let first = holding.next()?.number;
         holding.next().is_none().then_some(first)
     }
@@ -218,17 +260,29 @@ impl Kernel {
     /// How many unsettled messages a consumer may have at the most.
     pub(crate) fn window_of(&self, id: SessionId, line: u16, number: u32) -> u32 {
         let bound = |credit: u32| if credit == 0 { u32::MAX } else { credit };
-        let Some(line) = self.line(id, line) else { return u32::MAX };
-        line.consumer(number).map_or(u32::MAX, |consumer| bound(consumer.credit)).min(bound(line.credit))
+        let Some(line) = self.line(id, line) else {
+            return u32::MAX;
+        };
+        line.consumer(number)
+            .map_or(u32::MAX, |consumer| bound(consumer.credit))
+            .min(bound(line.credit))
     }
 
     /// Whether a consumer could be given a message now.
     pub(crate) fn consumer_can_take(&self, id: SessionId, line: u16, number: u32) -> bool {
-        let Some(session) = self.sessions.get(id).filter(|session| session.link.is_some() && !session.congested) else {
+        let Some(session) = self
+            .sessions
+            .get(id)
+            .filter(|session| session.link.is_some() && !session.congested)
+        else {
             return false;
         };
-        let Some(line) = session.lines.as_deref().and_then(|lines| lines.get(line)) else { return false };
-        let Some(consumer) = line.consumer(number) else { return false };
+        let Some(line) = session.lines.as_deref().and_then(|lines| lines.get(line)) else {
+            return false;
+        };
+        let Some(consumer) = line.consumer(number) else {
+            return false;
+        };
         consumer.has_credit() && (!consumer.settles || line.has_credit())
     }
 }

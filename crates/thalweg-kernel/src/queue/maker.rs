@@ -25,8 +25,16 @@ pub(crate) struct Maker {
 
 impl MadeBy {
     pub(super) fn session(session: &Session) -> MadeBy {
-        let (client, user, access) = (session.client.clone(), session.user.clone(), session.access.clone());
-        MadeBy(Some(Box::new(Maker { client, user, access })))
+        let (client, user, access) = (
+            session.client.clone(),
+            session.user.clone(),
+            session.access.clone(),
+        );
+        MadeBy(Some(Box::new(Maker {
+            client,
+            user,
+            access,
+        })))
     }
 
     /// What the maker may do; `None` if no maker is known, who may do all.
@@ -35,13 +43,16 @@ impl MadeBy {
     }
 
     pub(super) fn may(&self, permission: Permission, target: &str) -> bool {
-        self.access().is_none_or(|access| access.allows(permission, target))
+        self.access()
+            .is_none_or(|access| access.allows(permission, target))
     }
 
     /// Bytes of memory that it costs beside itself.
     pub(super) fn bytes(&self) -> usize {
         let user = |maker: &Maker| maker.user.as_ref().map_or(0, |user| user.len());
-        self.0.as_ref().map_or(0, |maker| size_of::<Maker>() + maker.client.len() + user(maker))
+        self.0.as_ref().map_or(0, |maker| {
+            size_of::<Maker>() + maker.client.len() + user(maker)
+        })
     }
 
     pub(super) fn write(&self, lines: &mut Lines) {
@@ -90,30 +101,52 @@ impl StoredMaker {
 
     /// With its rights of now: those of the rules, or those that it brought itself.
     pub(super) fn compile(self, access: &dyn Fn(&str, Option<&str>) -> Access) -> MadeBy {
-        let Some(client) = self.client else { return MadeBy::default() };
+        let Some(client) = self.client else {
+            return MadeBy::default();
+        };
         let access = Access::restored(&self.rules, || access(&client, self.user.as_deref()));
-        MadeBy(Some(Box::new(Maker { client, user: self.user, access })))
+        MadeBy(Some(Box::new(Maker {
+            client,
+            user: self.user,
+            access,
+        })))
     }
 }
 
 impl Kernel {
     /// Replaces what makers may do, after the rules have changed; those who brought their own keep them.
     pub(crate) fn renew_makers(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
-        let of_rules = |maker: &Maker| (!maker.access.is_own()).then(|| access(&maker.client, maker.user.as_deref()));
+        let of_rules = |maker: &Maker| {
+            (!maker.access.is_own()).then(|| access(&maker.client, maker.user.as_deref()))
+        };
         self.for_each_maker(of_rules);
     }
 
     /// Replaces what a session's client may do with what it made.
-    pub(crate) fn renew_makers_of(&mut self, (client, user): &(Arc<str>, Option<Arc<str>>), access: &Access) {
+    pub(crate) fn renew_makers_of(
+        &mut self,
+        (client, user): &(Arc<str>, Option<Arc<str>>),
+        access: &Access,
+    ) {
         self.for_each_maker(|maker| {
-            let is_same = maker.client == *client && maker.user == *user && maker.access.tenant() == access.tenant();
+            let is_same = maker.client == *client
+                && maker.user == *user
+                && maker.access.tenant() == access.tenant();
             is_same.then(|| access.clone())
         });
     }
 
     fn for_each_maker(&mut self, access: impl Fn(&Maker) -> Option<Access>) {
-        self.bindings.iter_mut().flatten().for_each(|binding| binding.made_by.renew(&access));
-        self.queues.iter_mut().flatten().for_each(|queue| queue.made_by.renew(&access));
-        self.exchanges.values_mut().for_each(|exchange| exchange.made_by.renew(&access));
+        self.bindings
+            .iter_mut()
+            .flatten()
+            .for_each(|binding| binding.made_by.renew(&access));
+        self.queues
+            .iter_mut()
+            .flatten()
+            .for_each(|queue| queue.made_by.renew(&access));
+        self.exchanges
+            .values_mut()
+            .for_each(|exchange| exchange.made_by.renew(&access));
     }
 }

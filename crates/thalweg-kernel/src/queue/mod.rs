@@ -38,8 +38,8 @@ pub(crate) use line::{LineConsumer, Lines};
 pub(crate) use maker::MadeBy;
 pub(crate) use recall::Recalling;
 pub use spec::{
-    BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits, QueueOverflow, QueueSpec,
-    QueueStatus, Refusal, Verdict, exchange_address, queue_address,
+    BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
+    QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, exchange_address, queue_address,
 };
 pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
@@ -160,8 +160,12 @@ impl Kernel {
 
 /// Whether an address is in the reserved subtree of queues.
 pub(crate) fn is_queue_address(address: &str) -> bool {
-    let Some(rest) = address.strip_prefix("$q") else { return false };
-    let Some((tenant, name)) = rest.split_once('/') else { return false };
+    let Some(rest) = address.strip_prefix("$q") else {
+        return false;
+    };
+    let Some((tenant, name)) = rest.split_once('/') else {
+        return false;
+    };
     (tenant.is_empty() || tenant.starts_with('@')) && !name.contains('/')
 }
 
@@ -181,7 +185,9 @@ impl Queue {
         self.ready += 1;
         self.ready_bytes += item.message.payload().len() as u64;
         self.memory += item.message.bytes();
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return;
+        };
         if lane.back().is_none_or(|last| last.order < item.order) {
             lane.push_back(item);
         } else if lane.front().is_none_or(|first| item.order < first.order) {
@@ -208,7 +214,9 @@ impl Queue {
 
     fn forget_ready(&mut self, item: &Item) {
         self.ready -= 1;
-        self.ready_bytes = self.ready_bytes.saturating_sub(item.message.payload().len() as u64);
+        self.ready_bytes = self
+            .ready_bytes
+            .saturating_sub(item.message.payload().len() as u64);
         self.memory = self.memory.saturating_sub(item.message.bytes());
         if self.ready == 0 {
             for lane in &mut self.lanes {
@@ -221,6 +229,11 @@ impl Queue {
 
     /// The earliest expiry among the heads.
     fn head_expiry(&self) -> Time {
-        self.lanes.iter().filter_map(|lane| lane.front()).map(|item| item.expires).min().unwrap_or(Time::NEVER)
+        self.lanes
+            .iter()
+            .filter_map(|lane| lane.front())
+            .map(|item| item.expires)
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 }

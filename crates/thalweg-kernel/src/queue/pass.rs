@@ -21,16 +21,42 @@ impl Kernel {
         fx: &mut E,
     ) -> bool {
         let is_durable = self.queue(index).is_some_and(|queue| queue.durable);
-        let is_written = self.limits.journal && is_durable && draft.reliability > Reliability::AtMostOnce;
+        let is_written =
+            self.limits.journal && is_durable && draft.reliability > Reliability::AtMostOnce;
         let serial = if is_written { self.next_serial() } else { 0 };
-        let made_by = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
-        let Some(queue) = self.queues.get_mut(index as usize).and_then(Option::as_deref_mut) else { return false };
-        let ([to], []) = (&queue.consumers[..], &queue.groups[..]) else { return false };
-        let Some(session) = self.sessions.get_mut(to.session) else { return false };
-        let Some(link) = session.link.filter(|_| !session.congested && queue.ready == 0) else { return false };
-        let Some(line) = session.lines.as_deref_mut().and_then(|lines| lines.get_mut(to.line)) else { return false };
+        let made_by = publisher
+            .and_then(|id| self.sessions.get(id))
+            .map_or(0, |session| session.uid);
+        let Some(queue) = self
+            .queues
+            .get_mut(index as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return false;
+        };
+        let ([to], []) = (&queue.consumers[..], &queue.groups[..]) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get_mut(to.session) else {
+            return false;
+        };
+        let Some(link) = session
+            .link
+            .filter(|_| !session.congested && queue.ready == 0)
+        else {
+            return false;
+        };
+        let Some(line) = session
+            .lines
+            .as_deref_mut()
+            .and_then(|lines| lines.get_mut(to.line))
+        else {
+            return false;
+        };
         let line_has_credit = line.has_credit();
-        let Some(consumer) = line.consumer_mut(to.number) else { return false };
+        let Some(consumer) = line.consumer_mut(to.number) else {
+            return false;
+        };
         let settles = consumer.settles;
         if settles && !(line_has_credit && consumer.has_credit()) {
             return false;
@@ -40,7 +66,10 @@ impl Kernel {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
-        let until = queue.limits.message_ttl.map_or(expires, |ttl| expires.min(now + ttl));
+        let until = queue
+            .limits
+            .message_ttl
+            .map_or(expires, |ttl| expires.min(now + ttl));
         let kept = settles.then(|| draft.keep(made_by, now));
         let tag = line.tag_last + 1;
         let handover = Handover {
@@ -49,7 +78,9 @@ impl Kernel {
             tag,
             settles,
             deliveries: 0,
-            message: kept.as_ref().map_or(Content::Passing(draft, expires), Content::Kept),
+            message: kept
+                .as_ref()
+                .map_or(Content::Passing(draft, expires), Content::Kept),
             expires_in: (until != Time::NEVER).then(|| until.since(now)),
             left: 0,
         };
@@ -83,11 +114,26 @@ impl Kernel {
         self.unsettled += 1;
         self.bytes_held += message.bytes();
         let source = Source::Queue(index, queue.number);
-        let item = Item { message, order: queue.order_last, serial, expires: until, deliveries: 0, back: 0 };
-        line.unsettled.push_back(Unsettled { tag, consumer: to.number, source, item });
+        let item = Item {
+            message,
+            order: queue.order_last,
+            serial,
+            expires: until,
+            deliveries: 0,
+            back: 0,
+        };
+        line.unsettled.push_back(Unsettled {
+            tag,
+            consumer: to.number,
+            source,
+            item,
+        });
         if serial != 0 {
             let pending = Pending::new(queue.number, serial, draft.reliability, 0);
-            self.pending_references.push(Pending { handed: true, ..pending });
+            self.pending_references.push(Pending {
+                handed: true,
+                ..pending
+            });
         }
         true
     }

@@ -44,16 +44,22 @@ impl Kernel {
         self.may_use_queue(id, index)?;
         let (kind, _) = self.exchange_kind(exchange).ok_or(Refusal::NoExchange)?;
         if kind == ExchangeKind::Headers {
-            return Err(Refusal::Invalid("an exchange that compares headers has no last values"));
+            return Err(Refusal::Invalid(
+                "an exchange that compares headers has no last values",
+            ));
         }
         let (filter, pattern) = filter_of(exchange, kind, key);
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        if Filter::check(&filter).is_err() || !session.access.allows(Permission::Subscribe, &filter) {
+        if Filter::check(&filter).is_err() || !session.access.allows(Permission::Subscribe, &filter)
+        {
             return Err(Refusal::Denied);
         }
         let number = self.queue(index).map_or(0, |queue| queue.number);
         let wanted: Wanted = (filter.into(), pattern.map(Into::into));
-        let known = self.recalls.iter_mut().find(|it| it.queue == (index, number) && it.wanted == wanted);
+        let known = self
+            .recalls
+            .iter_mut()
+            .find(|it| it.queue == (index, number) && it.wanted == wanted);
         if let Some(known) = known {
             // It begins anew: what it has brought already may have been taken.
             known.cursor = ScanCursor::default();
@@ -61,7 +67,11 @@ impl Kernel {
             return Err(Refusal::TooMany);
         } else {
             let cursor = ScanCursor::default();
-            self.recalls.push_back(Recalling { queue: (index, number), wanted: wanted.clone(), cursor });
+            self.recalls.push_back(Recalling {
+                queue: (index, number),
+                wanted: wanted.clone(),
+                cursor,
+            });
         }
         self.tell_shards(fx, |_| ShardMessage::Recall {
             queue: (index, number),
@@ -81,7 +91,9 @@ impl Kernel {
 
     fn go_on_with_recalls<E: Effects>(&mut self, steps: usize, now: Time, fx: &mut E) {
         for _ in 0..steps {
-            let Some(mut recalling) = self.recalls.pop_front() else { return };
+            let Some(mut recalling) = self.recalls.pop_front() else {
+                return;
+            };
             let (index, number) = recalling.queue;
             if self.queue(index).is_none_or(|queue| queue.number != number) {
                 continue;
@@ -95,14 +107,29 @@ impl Kernel {
     }
 
     /// Some of this shard's last values, and whether they are the last.
-    fn look_for(&self, (filter, pattern): &Wanted, cursor: &mut ScanCursor, now: Time) -> (Vec<Message>, bool) {
+    fn look_for(
+        &self,
+        (filter, pattern): &Wanted,
+        cursor: &mut ScanCursor,
+        now: Time,
+    ) -> (Vec<Message>, bool) {
         let mut found = VecDeque::new();
         let done = self.look(filter, cursor, now, &mut found);
-        let is_meant = |message: &Message| pattern.as_deref().is_none_or(|it| pattern_matches(it, message.address()));
+        let is_meant = |message: &Message| {
+            pattern
+                .as_deref()
+                .is_none_or(|it| pattern_matches(it, message.address()))
+        };
         (found.into_iter().filter(is_meant).collect(), done)
     }
 
-    fn accept_last_values<E: Effects>(&mut self, index: u32, messages: Vec<Message>, now: Time, fx: &mut E) {
+    fn accept_last_values<E: Effects>(
+        &mut self,
+        index: u32,
+        messages: Vec<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
         for message in messages {
             self.accept(index, &message, now, fx);
             if !self.pending_references.is_empty() {
@@ -125,8 +152,21 @@ impl Kernel {
         fx: &mut E,
     ) {
         let (messages, done) = self.look_for(&wanted, &mut cursor, now);
-        let more = (!done).then(|| Box::new(ShardMessage::Recall { queue, wanted, cursor }));
-        fx.send(from, ShardMessage::Recalled { queue, messages, more });
+        let more = (!done).then(|| {
+            Box::new(ShardMessage::Recall {
+                queue,
+                wanted,
+                cursor,
+            })
+        });
+        fx.send(
+            from,
+            ShardMessage::Recalled {
+                queue,
+                messages,
+                more,
+            },
+        );
     }
 
     /// Another shard has found some.

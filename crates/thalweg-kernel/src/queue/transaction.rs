@@ -27,7 +27,9 @@ pub enum Gathered {
 impl Kernel {
     /// Begins a transaction under a number that its session chooses; false if there is one.
     pub fn begin(&mut self, id: SessionId, number: u32) -> bool {
-        let Some(lines) = self.lines_mut(id) else { return false };
+        let Some(lines) = self.lines_mut(id) else {
+            return false;
+        };
         if lines.transactions.iter().any(|(known, _)| *known == number) {
             return false;
         }
@@ -37,7 +39,11 @@ impl Kernel {
 
     fn transaction_mut(&mut self, id: SessionId, number: u32) -> Option<&mut Transaction> {
         let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
-        lines.transactions.iter_mut().find(|(known, _)| *known == number).map(|(_, transaction)| transaction)
+        lines
+            .transactions
+            .iter_mut()
+            .find(|(known, _)| *known == number)
+            .map(|(_, transaction)| transaction)
     }
 
     /// Adds a publish, to `others` as well as [`Kernel::publish_to_all`] does it. `kept` are bytes that the front keeps of it
@@ -51,22 +57,37 @@ impl Kernel {
         kept: usize,
         now: Time,
     ) -> Gathered {
-        let texts: usize = others.iter().map(|address| size_of::<String>() + address.len()).sum();
+        let texts: usize = others
+            .iter()
+            .map(|address| size_of::<String>() + address.len())
+            .sum();
         let message = self.keep(Some(id), draft, &mut None, now);
         let bytes = message.bytes() + size_of::<Step>() + texts + kept;
-        let Some(lines) = self.sessions.get(id).and_then(|session| session.lines.as_deref()) else {
+        let Some(lines) = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.lines.as_deref())
+        else {
             return Gathered::Nowhere;
         };
-        let of_session: usize = lines.transactions.iter().map(|(_, transaction)| transaction.bytes).sum();
+        let of_session: usize = lines
+            .transactions
+            .iter()
+            .map(|(_, transaction)| transaction.bytes)
+            .sum();
         if of_session + bytes > self.limits.transaction_bytes_max {
             return Gathered::TooLarge;
         }
         if !self.may_gather(bytes) {
             return Gathered::Short;
         }
-        let Some(transaction) = self.transaction_mut(id, number) else { return Gathered::Nowhere };
+        let Some(transaction) = self.transaction_mut(id, number) else {
+            return Gathered::Nowhere;
+        };
         transaction.bytes += bytes;
-        transaction.steps.push(Step::Publish(message, others.into(), draft.stamp));
+        transaction
+            .steps
+            .push(Step::Publish(message, others.into(), draft.stamp));
         self.memory.entered(Kept::Transactions, bytes);
         Gathered::In
     }
@@ -84,9 +105,15 @@ impl Kernel {
         if self.transaction_mut(id, number).is_none() {
             return Settled::Unknown;
         }
-        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else { return Settled::Unknown };
+        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else {
+            return Settled::Unknown;
+        };
         if let Some(transaction) = self.transaction_mut(id, number) {
-            let steps = taken.into_iter().map(|unsettled| Step::Settle { line, unsettled, verdict });
+            let steps = taken.into_iter().map(|unsettled| Step::Settle {
+                line,
+                unsettled,
+                verdict,
+            });
             transaction.steps.extend(steps);
         }
         Settled::Known
@@ -96,8 +123,18 @@ impl Kernel {
     /// there is no room to write them down, nothing is done and all are [`Outcome::Full`].
     ///
     /// Its records are those of one command, so they are kept together or not at all.
-    pub fn commit<E: Effects>(&mut self, id: SessionId, number: u32, now: Time, fx: &mut E) -> Option<Vec<Outcome>> {
-        let publishes = self.transaction_mut(id, number)?.steps.iter().filter(|step| matches!(step, Step::Publish(..)));
+    pub fn commit<E: Effects>(
+        &mut self,
+        id: SessionId,
+        number: u32,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Vec<Outcome>> {
+        let publishes = self
+            .transaction_mut(id, number)?
+            .steps
+            .iter()
+            .filter(|step| matches!(step, Step::Publish(..)));
         let publishes = publishes.count();
         if self.journal_full && publishes > 0 {
             // All or nothing: what must be written down cannot be.
@@ -116,7 +153,8 @@ impl Kernel {
                     let expires = message.expires();
                     let draft = Draft {
                         // A message lives from the commit on.
-                        expires_in: (expires != Time::NEVER).then(|| expires.since(message.ingress())),
+                        expires_in: (expires != Time::NEVER)
+                            .then(|| expires.since(message.ingress())),
                         stamp,
                         ..Draft::of(&message)
                     };
@@ -126,7 +164,11 @@ impl Kernel {
                     };
                     outcomes.push(published.outcome);
                 }
-                Step::Settle { line, unsettled, verdict } => {
+                Step::Settle {
+                    line,
+                    unsettled,
+                    verdict,
+                } => {
                     if !lines.contains(&line) {
                         lines.push(line);
                     }
@@ -139,7 +181,10 @@ impl Kernel {
         for line in lines {
             self.pump_line(id, line, now, fx);
         }
-        if let (true, Some(link)) = (self.limits.journal, self.sessions.get(id).and_then(|session| session.link)) {
+        if let (true, Some(link)) = (
+            self.limits.journal,
+            self.sessions.get(id).and_then(|session| session.link),
+        ) {
             // What was settled must not come again after the answer.
             fx.demand(self.session_safety(id));
             fx.hold(link);
@@ -149,9 +194,16 @@ impl Kernel {
 
     /// Forgets a transaction: nothing was published, and what it settled is unsettled again. False if there is none.
     pub fn abort<E: Effects>(&mut self, id: SessionId, number: u32, _: Time, _: &mut E) -> bool {
-        let Some(transaction) = self.take_transaction(id, number) else { return false };
+        let Some(transaction) = self.take_transaction(id, number) else {
+            return false;
+        };
         for step in transaction.steps {
-            let Step::Settle { line, unsettled, .. } = step else { continue };
+            let Step::Settle {
+                line, unsettled, ..
+            } = step
+            else {
+                continue;
+            };
             self.unsettle(id, line, unsettled);
         }
         true
@@ -159,17 +211,28 @@ impl Kernel {
 
     /// A message that a transaction would have settled is its line's again.
     fn unsettle(&mut self, id: SessionId, line: u16, unsettled: Unsettled) {
-        let Some(line) = self.line_mut(id, line) else { return };
-        let at = line.unsettled.partition_point(|known| known.tag < unsettled.tag);
+        let Some(line) = self.line_mut(id, line) else {
+            return;
+        };
+        let at = line
+            .unsettled
+            .partition_point(|known| known.tag < unsettled.tag);
         line.unsettled.insert(at, unsettled);
     }
 
     /// A line ends: no transaction settles anything of it any more.
     pub(super) fn unsettle_line(&mut self, id: SessionId, line: u16) {
-        let Some(lines) = self.sessions.get_mut(id).and_then(|session| session.lines.as_deref_mut()) else { return };
+        let Some(lines) = self
+            .sessions
+            .get_mut(id)
+            .and_then(|session| session.lines.as_deref_mut())
+        else {
+            return;
+        };
         let mut back = Vec::new();
         for (_, transaction) in &mut lines.transactions {
-            let is_of_line = |step: &mut Step| matches!(step, Step::Settle { line: of, .. } if *of == line);
+            let is_of_line =
+                |step: &mut Step| matches!(step, Step::Settle { line: of, .. } if *of == line);
             back.extend(transaction.steps.extract_if(.., is_of_line));
         }
         for step in back {
@@ -181,7 +244,10 @@ impl Kernel {
 
     fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {
         let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
-        let at = lines.transactions.iter().position(|(known, _)| *known == number)?;
+        let at = lines
+            .transactions
+            .iter()
+            .position(|(known, _)| *known == number)?;
         let transaction = lines.transactions.swap_remove(at).1;
         self.memory.left(Kept::Transactions, transaction.bytes);
         Some(transaction)

@@ -32,7 +32,9 @@ impl Kernel {
         if !multiple {
             return self.settle_one(id, line, tag, verdict, now, fx);
         }
-        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else { return Settled::Unknown };
+        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else {
+            return Settled::Unknown;
+        };
         self.judge_all(id, line, taken, verdict, now, fx);
         Settled::Known
     }
@@ -47,9 +49,13 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Settled {
-        let Some(line) = self.line_mut(id, number) else { return Settled::Unknown };
+        let Some(line) = self.line_mut(id, number) else {
+            return Settled::Unknown;
+        };
         let oldest = line.unsettled.pop_front_if(|oldest| oldest.tag == tag);
-        let Some(unsettled) = oldest.or_else(|| line.remove_unsettled(tag)) else { return Settled::Unknown };
+        let Some(unsettled) = oldest.or_else(|| line.remove_unsettled(tag)) else {
+            return Settled::Unknown;
+        };
         if line.unsettled.is_empty() && line.unsettled.capacity() > 1024 {
             line.unsettled.shrink_to(64);
         }
@@ -75,7 +81,13 @@ impl Kernel {
     }
 
     /// Takes what is named out of the line's list; nothing if there is no such message. Its credit stays taken.
-    pub(super) fn take_unsettled(&mut self, id: SessionId, number: u16, tag: u64, multiple: bool) -> Option<Taken> {
+    pub(super) fn take_unsettled(
+        &mut self,
+        id: SessionId,
+        number: u16,
+        tag: u64,
+        multiple: bool,
+    ) -> Option<Taken> {
         let Some(line) = self.line_mut(id, number) else {
             return (multiple && tag == 0).then(Taken::new);
         };
@@ -83,7 +95,10 @@ impl Kernel {
         if multiple && tag == 0 {
             taken.extend(line.unsettled.drain(..));
         } else {
-            let at = line.unsettled.binary_search_by_key(&tag, |unsettled| unsettled.tag).ok()?;
+            let at = line
+                .unsettled
+                .binary_search_by_key(&tag, |unsettled| unsettled.tag)
+                .ok()?;
             if multiple {
                 taken.extend(line.unsettled.drain(..=at));
             } else {
@@ -127,13 +142,24 @@ impl Kernel {
     }
 
     /// Hands out what can follow after something of a line was settled that came from `sources`.
-    fn pump_after<E: Effects>(&mut self, id: SessionId, line: u16, mut sources: Sources, now: Time, fx: &mut E) {
+    fn pump_after<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        mut sources: Sources,
+        now: Time,
+        fx: &mut E,
+    ) {
         if let Some(line) = self.line(id, line)
             && line.credit > 0
         {
             // What the line has in common may have kept any of its consumers waiting: they take turns.
             let mut turns: Sources = line.sources_in_turn().collect();
-            turns.extend(sources.into_iter().filter(|source| !line.consumers.iter().any(|it| it.source == *source)));
+            turns.extend(
+                sources
+                    .into_iter()
+                    .filter(|source| !line.consumers.iter().any(|it| it.source == *source)),
+            );
             sources = turns;
         }
         for source in sources {
@@ -144,7 +170,10 @@ impl Kernel {
     pub(super) fn pump_source<E: Effects>(&mut self, source: Source, now: Time, fx: &mut E) {
         match source {
             Source::Queue(index, number) => {
-                if self.queue(index).is_some_and(|queue| queue.number == number) {
+                if self
+                    .queue(index)
+                    .is_some_and(|queue| queue.number == number)
+                {
                     self.pump_queue(index, now, fx);
                 }
             }
@@ -166,12 +195,19 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Unsettled { tag, consumer, source, item } = unsettled;
+        let Unsettled {
+            tag,
+            consumer,
+            source,
+            item,
+        } = unsettled;
         self.unsettled -= 1;
         self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
         match source {
             Source::Queue(index, number) => {
-                let is_there = self.queue(index).is_some_and(|queue| queue.number == number);
+                let is_there = self
+                    .queue(index)
+                    .is_some_and(|queue| queue.number == number);
                 if is_there {
                     self.judge_of_queue(id, index, item, verdict, now, fx);
                 } else if verdict == Verdict::Requeue {
@@ -188,7 +224,9 @@ impl Kernel {
                     self.group_line_settled(index, of, tag, verdict == Verdict::Accept, now);
                     match verdict {
                         Verdict::Requeue => self.order_changed(index),
-                        Verdict::Accept | Verdict::Reject => self.order_settled(index, of, &item.message),
+                        Verdict::Accept | Verdict::Reject => {
+                            self.order_settled(index, of, &item.message)
+                        }
                     }
                 }
                 match verdict {
@@ -196,7 +234,9 @@ impl Kernel {
                         self.hand_back(Some(id));
                         match is_there {
                             true => self.return_to_group(index, (id, line, consumer), item, now),
-                            false => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
+                            false => {
+                                self.book_drop(None, item.message.address(), DropReason::GroupEnded)
+                            }
                         }
                     }
                     Verdict::Accept | Verdict::Reject => {
@@ -215,7 +255,10 @@ impl Kernel {
 
     /// Whether a group is still that which it was.
     fn is_group(&self, index: u32, made: u64) -> bool {
-        self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.made == made)
+        self.groups
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .is_some_and(|group| group.made == made)
     }
 
     pub(super) fn judge_of_queue<E: Effects>(
@@ -227,7 +270,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
         queue.unsettled -= 1;
         let journal = queue.journal_number();
         match verdict {
@@ -238,7 +283,10 @@ impl Kernel {
             }
             Verdict::Requeue => {
                 item.deliveries = item.deliveries.saturating_add(1);
-                let too_often = queue.limits.deliveries_max.is_some_and(|max| item.deliveries > max);
+                let too_often = queue
+                    .limits
+                    .deliveries_max
+                    .is_some_and(|max| item.deliveries > max);
                 self.hand_back(Some(id));
                 if too_often {
                     self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
@@ -259,17 +307,34 @@ impl Kernel {
     /// Its receiver has had it; a refusal is the receiver's own.
     pub(super) fn book_had(&mut self, id: SessionId, item: &Item) {
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() { item.message.address() } else { "" };
+        let address = if self.accounts.are_kept() {
+            item.message.address()
+        } else {
+            ""
+        };
         self.book_delivered(id, address, item.message.payload().len());
     }
 
     /// A group's message waits again, first in line.
     fn return_to_group(&mut self, index: u32, by: Key, item: Item, now: Time) {
         // Who leaves has not refused it.
-        let is_refused = self.line(by.0, by.1).is_some_and(|line| line.consumer(by.2).is_some());
-        let Item { message, serial, deliveries, back, .. } = item;
-        let deliveries = u8::try_from(deliveries).unwrap_or(u8::MAX).saturating_add(1);
-        let mut waiting = Waiting { back, ..Waiting::new(message, serial, deliveries, now) };
+        let is_refused = self
+            .line(by.0, by.1)
+            .is_some_and(|line| line.consumer(by.2).is_some());
+        let Item {
+            message,
+            serial,
+            deliveries,
+            back,
+            ..
+        } = item;
+        let deliveries = u8::try_from(deliveries)
+            .unwrap_or(u8::MAX)
+            .saturating_add(1);
+        let mut waiting = Waiting {
+            back,
+            ..Waiting::new(message, serial, deliveries, now)
+        };
         if is_refused && self.is_owned_elsewhere(index) {
             return self.refuse_errand(index, by, waiting);
         }

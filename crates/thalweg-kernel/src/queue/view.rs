@@ -68,7 +68,10 @@ impl Kernel {
     /// Shows `f` every queue; in no particular order.
     pub fn for_each_queue(&self, mut f: impl FnMut(QueueView)) {
         for queue in self.queues.iter().flatten() {
-            let owner = queue.owner.and_then(|owner| self.sessions.get(owner)).map(|session| session.client.clone());
+            let owner = queue
+                .owner
+                .and_then(|owner| self.sessions.get(owner))
+                .map(|session| session.client.clone());
             f(QueueView {
                 address: queue.address.clone(),
                 durable: queue.durable_declared,
@@ -89,7 +92,10 @@ impl Kernel {
     pub(crate) fn explain_queue(&self, index: u32) -> Option<(Arc<str>, String)> {
         let queue = self.queue(index)?;
         let consumers = queue.consumers.len() + queue.groups.len();
-        let what = format!("{consumers} consumers, {} waiting, {} unsettled", queue.ready, queue.unsettled);
+        let what = format!(
+            "{consumers} consumers, {} waiting, {} unsettled",
+            queue.ready, queue.unsettled
+        );
         Some((queue.address.clone(), what))
     }
 
@@ -110,7 +116,10 @@ impl Kernel {
             }
         }
         for (address, exchange) in &self.exchanges {
-            let bindings = exchange.bindings.iter().filter_map(|index| self.binding(*index));
+            let bindings = exchange
+                .bindings
+                .iter()
+                .filter_map(|index| self.binding(*index));
             f(ExchangeView {
                 address: address.clone(),
                 kind: exchange.kind,
@@ -121,9 +130,9 @@ impl Kernel {
                 bindings: bindings
                     .map(|binding| BindingView {
                         to: match &binding.to {
-                            To::Queue(index) => {
-                                self.queue(*index).map_or("".into(), |queue| Box::from(&*queue.address))
-                            }
+                            To::Queue(index) => self
+                                .queue(*index)
+                                .map_or("".into(), |queue| Box::from(&*queue.address)),
                             To::Exchange(address) => Box::from(&**address),
                         },
                         key: binding.key.clone(),

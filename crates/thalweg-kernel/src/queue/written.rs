@@ -67,7 +67,9 @@ impl Lines {
 /// Shows `f` name and value of each line.
 fn each_line(text: &str, mut f: impl FnMut(&str, String)) {
     for line in text.split('\n') {
-        let Some((name, value)) = line.split_once('=') else { continue };
+        let Some((name, value)) = line.split_once('=') else {
+            continue;
+        };
         let mut read = String::new();
         ONE_LINE.read(value, &mut read);
         f(name, read);
@@ -76,9 +78,18 @@ fn each_line(text: &str, mut f: impl FnMut(&str, String)) {
 
 impl Kernel {
     pub(super) fn persist_queue<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
-        let Some(queue) = self.queue(index) else { return };
+        let Some(queue) = self.queue(index) else {
+            return;
+        };
         let terms = queue_terms(queue);
-        fx.persist(&Record::Group { queue: queue.number, name: QUEUE, filter: &terms }, safety);
+        fx.persist(
+            &Record::Group {
+                queue: queue.number,
+                name: QUEUE,
+                filter: &terms,
+            },
+            safety,
+        );
     }
 
     pub(super) fn persist_exchange<E: Effects>(
@@ -97,16 +108,27 @@ impl Kernel {
             lines.add("alternate", alternate);
         }
         exchange.made_by.write(&mut lines);
-        fx.persist(&Record::Group { queue: exchange.number, name: EXCHANGE, filter: &lines.0 }, safety);
+        fx.persist(
+            &Record::Group {
+                queue: exchange.number,
+                name: EXCHANGE,
+                filter: &lines.0,
+            },
+            safety,
+        );
     }
 
     pub(super) fn persist_binding<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
-        let Some(binding) = self.binding(index) else { return };
+        let Some(binding) = self.binding(index) else {
+            return;
+        };
         let mut lines = Lines::default();
         lines.add("address", &binding.exchange);
         match &binding.to {
             To::Queue(queue) => {
-                let Some(queue) = self.queue(*queue) else { return };
+                let Some(queue) = self.queue(*queue) else {
+                    return;
+                };
                 lines.add("queue", &queue.address);
             }
             To::Exchange(address) => lines.add("exchange", address),
@@ -127,7 +149,14 @@ impl Kernel {
                 }
             }
         }
-        fx.persist(&Record::Group { queue: binding.number, name: BINDING, filter: &lines.0 }, safety);
+        fx.persist(
+            &Record::Group {
+                queue: binding.number,
+                name: BINDING,
+                filter: &lines.0,
+            },
+            safety,
+        );
     }
 
     /// One of them is gone, and what it held.
@@ -151,9 +180,15 @@ impl Kernel {
         fx: &mut E,
     ) {
         match StoredTerms::of(&stored) {
-            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, access, fx),
+            Some(StoredTerms::Exchange) => {
+                self.restore_exchange(number, &stored.filter, access, fx)
+            }
             Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, access, now, fx),
-            Some(StoredTerms::Binding) if self.restore_binding(number, &stored.filter, access, fx).is_none() => {
+            Some(StoredTerms::Binding)
+                if self
+                    .restore_binding(number, &stored.filter, access, fx)
+                    .is_none() =>
+            {
                 // One of its ends is gone; the record that says so was lost with the machine.
                 self.persist_ended(number, fx);
             }
@@ -169,7 +204,10 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut made_by = StoredMaker::default();
-        let mut exchange = Exchange { number, ..Exchange::predeclared(ExchangeKind::Direct) };
+        let mut exchange = Exchange {
+            number,
+            ..Exchange::predeclared(ExchangeKind::Direct)
+        };
         let mut address = String::new();
         each_line(text, |name, value| match name {
             "address" => address = value,
@@ -192,7 +230,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let (address, auto_delete, limits, delivered_to, made_by) = read_queue_terms(&stored.filter);
+        let (address, auto_delete, limits, delivered_to, made_by) =
+            read_queue_terms(&stored.filter);
         let ttl = limits.message_ttl;
         let idle = limits.idle_expiry;
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
@@ -204,26 +243,54 @@ impl Kernel {
         if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
             queue.left = delivered_to.min(serial_last);
             let is_all = delivered_to == u64::MAX;
-            (queue.delivered_to, queue.delivered_ahead) = if is_all { (delivered_to, 1) } else { (queue.left, 0) };
+            (queue.delivered_to, queue.delivered_ahead) = if is_all {
+                (delivered_to, 1)
+            } else {
+                (queue.left, 0)
+            };
             self.persist_queue(index, Safety::Lazy, fx);
         }
         let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
             Ok(()) => return self.after_restore(index, idle, now),
             Err(waiting) => waiting,
         };
-        for Stored { serial, place, len, redelivered, .. } in waiting {
+        for Stored {
+            serial,
+            place,
+            len,
+            redelivered,
+            ..
+        } in waiting
+        {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                fx.persist(
+                    &Record::Removed {
+                        queue: number,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
                 continue;
             };
             self.book_restored(message.address());
             let (bytes, ingress) = (message.bytes(), message.ingress());
-            let expires = message.expires().min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
-            let Some(queue) = self.queue_mut(index) else { return };
+            let expires = message
+                .expires()
+                .min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
+            let Some(queue) = self.queue_mut(index) else {
+                return;
+            };
             queue.order_last += 1;
             let deliveries = u32::from(redelivered);
-            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries, back: 0 });
+            queue.insert(Item {
+                message,
+                order: queue.order_last,
+                serial,
+                expires,
+                deliveries,
+                back: 0,
+            });
             self.waiting += 1;
             self.bytes_held += bytes;
         }
@@ -232,7 +299,11 @@ impl Kernel {
 
     fn after_restore(&mut self, index: u32, idle: Option<Span>, now: Time) {
         if let Some(idle) = idle {
-            self.timers.set(now + idle, crate::SessionId(index), crate::timers::TimerKind::QueueIdle);
+            self.timers.set(
+                now + idle,
+                crate::SessionId(index),
+                crate::timers::TimerKind::QueueIdle,
+            );
         }
         self.watch_expiry(index);
     }
@@ -245,7 +316,8 @@ impl Kernel {
         fx: &mut E,
     ) -> Option<()> {
         let mut made_by = StoredMaker::default();
-        let (mut exchange, mut key, mut to_queue, mut to_exchange) = (String::new(), String::new(), None, None);
+        let (mut exchange, mut key, mut to_queue, mut to_exchange) =
+            (String::new(), String::new(), None, None);
         let mut arguments: Vec<(Box<str>, PropertyValue)> = Vec::new();
         each_line(text, |name, value| {
             let mut argument = |value: PropertyValue| {
@@ -261,7 +333,9 @@ impl Kernel {
                 "text" => argument(PropertyValue::Text(value.into())),
                 "bool" => argument(PropertyValue::Bool(value == "1")),
                 "integer" => argument(PropertyValue::Integer(value.parse().unwrap_or(0))),
-                "float" => argument(PropertyValue::Float(f64::from_bits(value.parse().unwrap_or(0)))),
+                "float" => argument(PropertyValue::Float(f64::from_bits(
+                    value.parse().unwrap_or(0),
+                ))),
                 "bytes" => argument(PropertyValue::Bytes(from_hex(&value))),
                 "name" => arguments.push((value.into(), PropertyValue::Nothing)),
                 _ => made_by.read(name, &value),
@@ -284,13 +358,20 @@ impl Kernel {
 
 /// Flags those that may have been delivered.
 fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
-    if waiting.iter().next().is_none_or(|first| first.serial > delivered_to) {
+    if waiting
+        .iter()
+        .next()
+        .is_none_or(|first| first.serial > delivered_to)
+    {
         return waiting;
     }
     let mut flagged = Waiting::default();
     for stored in waiting {
         let redelivered = stored.redelivered || stored.serial <= delivered_to;
-        let _ = flagged.insert(Stored { redelivered, ..stored });
+        let _ = flagged.insert(Stored {
+            redelivered,
+            ..stored
+        });
     }
     flagged
 }
@@ -307,8 +388,14 @@ fn queue_terms(queue: &Queue) -> String {
         ("messages", limits.messages_max),
         ("bytes", limits.bytes_max),
         ("deliveries", limits.deliveries_max.map(u64::from)),
-        ("priority", (limits.priority_max > 0).then(|| u64::from(limits.priority_max))),
-        ("overflow", (limits.overflow != QueueOverflow::DropHead).then_some(limits.overflow as u64)),
+        (
+            "priority",
+            (limits.priority_max > 0).then(|| u64::from(limits.priority_max)),
+        ),
+        (
+            "overflow",
+            (limits.overflow != QueueOverflow::DropHead).then_some(limits.overflow as u64),
+        ),
         ("single", limits.single_active.then_some(1)),
     ];
     for (name, number) in numbers {
@@ -345,8 +432,14 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker)
             "idle-ms" => limits.idle_expiry = number.map(Span::from_millis),
             "messages" => limits.messages_max = number,
             "bytes" => limits.bytes_max = number,
-            "deliveries" => limits.deliveries_max = number.and_then(|number| number.try_into().ok()),
-            "priority" => limits.priority_max = number.and_then(|number| number.try_into().ok()).unwrap_or(0),
+            "deliveries" => {
+                limits.deliveries_max = number.and_then(|number| number.try_into().ok())
+            }
+            "priority" => {
+                limits.priority_max = number
+                    .and_then(|number| number.try_into().ok())
+                    .unwrap_or(0)
+            }
             "overflow" => {
                 limits.overflow = match number {
                     Some(1) => QueueOverflow::RejectPublish,
@@ -355,7 +448,12 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker)
                 }
             }
             "single" => limits.single_active = true,
-            "dead-letter" => limits.dead_letter = Some(DeadLetter { exchange: value.into(), key: None }),
+            "dead-letter" => {
+                limits.dead_letter = Some(DeadLetter {
+                    exchange: value.into(),
+                    key: None,
+                })
+            }
             "dead-letter-key" => {
                 if let Some(dead_letter) = &mut limits.dead_letter {
                     dead_letter.key = Some(value.into());
@@ -370,12 +468,26 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker)
 }
 
 fn kind_of(number: &str) -> ExchangeKind {
-    let kinds = [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
-    number.parse().ok().and_then(|number: usize| kinds.get(number)).copied().unwrap_or(ExchangeKind::Direct)
+    let kinds = [
+        ExchangeKind::Direct,
+        ExchangeKind::Fanout,
+        ExchangeKind::Topic,
+        ExchangeKind::Headers,
+    ];
+    number
+        .parse()
+        .ok()
+        .and_then(|number: usize| kinds.get(number))
+        .copied()
+        .unwrap_or(ExchangeKind::Direct)
 }
 
 pub(super) fn from_hex(text: &str) -> Box<[u8]> {
     let (pairs, _) = text.as_bytes().as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let byte = |pair: &[u8; 2]| {
+        std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+    };
     pairs.iter().filter_map(byte).collect()
 }

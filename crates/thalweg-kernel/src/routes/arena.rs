@@ -26,18 +26,31 @@ enum Slot<T> {
 
 impl<T> Arena<T> {
     pub(crate) fn new() -> Self {
-        Arena { chunks: Vec::new(), open: Vec::new() }
+        Arena {
+            chunks: Vec::new(),
+            open: Vec::new(),
+        }
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
-        match self.chunks.get((id / CHUNK) as usize)?.slots.get((id % CHUNK) as usize)? {
+        match self
+            .chunks
+            .get((id / CHUNK) as usize)?
+            .slots
+            .get((id % CHUNK) as usize)?
+        {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
-        match self.chunks.get_mut((id / CHUNK) as usize)?.slots.get_mut((id % CHUNK) as usize)? {
+        match self
+            .chunks
+            .get_mut((id / CHUNK) as usize)?
+            .slots
+            .get_mut((id % CHUNK) as usize)?
+        {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
@@ -49,7 +62,12 @@ impl<T> Arena<T> {
             Some(&at) => at,
             None => {
                 let at = self.chunks.len() as u32;
-                self.chunks.push(Chunk { slots: Vec::new(), free: NONE, live: 0, open: true });
+                self.chunks.push(Chunk {
+                    slots: Vec::new(),
+                    free: NONE,
+                    live: 0,
+                    open: true,
+                });
                 self.open.push(at);
                 at
             }
@@ -59,13 +77,17 @@ impl<T> Arena<T> {
             NONE => {
                 if chunk.slots.capacity() == 0 {
                     // The first chunk starts small: most tables hold few wildcards.
-                    chunk.slots.reserve_exact(if at == 0 { 16 } else { CHUNK as usize });
+                    chunk
+                        .slots
+                        .reserve_exact(if at == 0 { 16 } else { CHUNK as usize });
                 }
                 chunk.slots.push(Slot::Used(value));
                 chunk.slots.len() as u32 - 1
             }
             free => {
-                if let Slot::Free(next) = std::mem::replace(&mut chunk.slots[free as usize], Slot::Used(value)) {
+                if let Slot::Free(next) =
+                    std::mem::replace(&mut chunk.slots[free as usize], Slot::Used(value))
+                {
                     chunk.free = next;
                 }
                 free
@@ -87,7 +109,9 @@ impl<T> Arena<T> {
         if matches!(slot, Slot::Free(_)) {
             return None;
         }
-        let Slot::Used(value) = std::mem::replace(slot, Slot::Free(chunk.free)) else { return None };
+        let Slot::Used(value) = std::mem::replace(slot, Slot::Free(chunk.free)) else {
+            return None;
+        };
         chunk.free = id % CHUNK;
         chunk.live -= 1;
         if chunk.live == 0 {
@@ -104,10 +128,14 @@ impl<T> Arena<T> {
     /// All values with their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.chunks.iter().zip(0u32..).flat_map(|(chunk, at)| {
-            chunk.slots.iter().zip(at * CHUNK..).filter_map(|(slot, id)| match slot {
-                Slot::Used(value) => Some((id, value)),
-                Slot::Free(_) => None,
-            })
+            chunk
+                .slots
+                .iter()
+                .zip(at * CHUNK..)
+                .filter_map(|(slot, id)| match slot {
+                    Slot::Used(value) => Some((id, value)),
+                    Slot::Free(_) => None,
+                })
         })
     }
 
@@ -115,7 +143,11 @@ impl<T> Arena<T> {
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.capacity() * size_of::<Chunk<T>>()
             + self.open.capacity() * size_of::<u32>()
-            + self.chunks.iter().map(|chunk| chunk.slots.capacity() * size_of::<Slot<T>>()).sum::<usize>()
+            + self
+                .chunks
+                .iter()
+                .map(|chunk| chunk.slots.capacity() * size_of::<Slot<T>>())
+                .sum::<usize>()
     }
 }
 

@@ -22,13 +22,20 @@ struct Entry<S> {
 
 impl<S: Copy> Exact<S> {
     pub(super) fn new(hasher: FixedState) -> Self {
-        Exact { by_filter: SplitTable::new(), hasher, heap_bytes: 0 }
+        Exact {
+            by_filter: SplitTable::new(),
+            hasher,
+            heap_bytes: 0,
+        }
     }
 
     /// Adds a sink and returns its position on its filter.
     pub(super) fn insert(&mut self, filter: &str, sink: S) -> usize {
         let hash = text_hash(&self.hasher, filter);
-        match self.by_filter.find_mut(hash, |entry| *entry.filter == *filter) {
+        match self
+            .by_filter
+            .find_mut(hash, |entry| *entry.filter == *filter)
+        {
             Some(entry) => {
                 let before = entry.sinks.heap_bytes();
                 let position = entry.sinks.push(sink);
@@ -36,9 +43,13 @@ impl<S: Copy> Exact<S> {
                 position
             }
             None => {
-                let entry = Entry { filter: filter.into(), sinks: Sinks::One(sink) };
+                let entry = Entry {
+                    filter: filter.into(),
+                    sinks: Sinks::One(sink),
+                };
                 let hasher = &self.hasher;
-                self.by_filter.insert(hash, entry, |entry| text_hash(hasher, &entry.filter));
+                self.by_filter
+                    .insert(hash, entry, |entry| text_hash(hasher, &entry.filter));
                 self.heap_bytes += allocation_bytes(filter.len());
                 0
             }
@@ -48,14 +59,17 @@ impl<S: Copy> Exact<S> {
     /// Removes the sink at `position` of `filter`, and the filter with its last sink.
     pub(super) fn remove_at(&mut self, filter: &str, position: usize) -> Option<(S, Option<S>)> {
         let hash = text_hash(&self.hasher, filter);
-        let entry = self.by_filter.find_mut(hash, |entry| *entry.filter == *filter)?;
+        let entry = self
+            .by_filter
+            .find_mut(hash, |entry| *entry.filter == *filter)?;
         let before = entry.sinks.heap_bytes();
         let removed = entry.sinks.swap_remove(position)?;
         self.heap_bytes = self.heap_bytes - before + entry.sinks.heap_bytes();
         if entry.sinks.is_empty() {
             let hasher = &self.hasher;
             let is = |entry: &Entry<S>| *entry.filter == *filter;
-            self.by_filter.remove(hash, is, |entry| text_hash(hasher, &entry.filter));
+            self.by_filter
+                .remove(hash, is, |entry| text_hash(hasher, &entry.filter));
             self.heap_bytes -= allocation_bytes(filter.len());
         }
         Some(removed)
@@ -70,7 +84,9 @@ impl<S: Copy> Exact<S> {
 
     pub(super) fn sinks_mut(&mut self, filter: &str) -> &mut [S] {
         let hash = text_hash(&self.hasher, filter);
-        let entry = self.by_filter.find_mut(hash, |entry| *entry.filter == *filter);
+        let entry = self
+            .by_filter
+            .find_mut(hash, |entry| *entry.filter == *filter);
         entry.map_or(&mut [], |entry| entry.sinks.as_mut_slice())
     }
 

@@ -24,12 +24,19 @@ struct Level {
 
 impl Levels {
     pub(super) fn new(hasher: FixedState) -> Self {
-        Levels { by_text: SplitTable::new(), free: Vec::new(), hasher, text_bytes: 0 }
+        Levels {
+            by_text: SplitTable::new(),
+            free: Vec::new(),
+            hasher,
+            text_bytes: 0,
+        }
     }
 
     /// The number of `text`, if it is in use.
     pub(super) fn find(&self, text: &str) -> Option<u32> {
-        self.by_text.find(text_hash(&self.hasher, text), |level| *level.text == *text).map(|level| level.id)
+        self.by_text
+            .find(text_hash(&self.hasher, text), |level| *level.text == *text)
+            .map(|level| level.id)
     }
 
     /// The number of `text`, which the caller now holds and must [`release`](Levels::release).
@@ -42,21 +49,35 @@ impl Levels {
         let id = self.free.pop().unwrap_or(self.by_text.len() as u32);
         self.text_bytes += allocation_bytes(text.len());
         let hasher = &self.hasher;
-        self.by_text.insert(hash, Level { text: text.into(), id, holders: 1 }, |level| text_hash(hasher, &level.text));
+        self.by_text.insert(
+            hash,
+            Level {
+                text: text.into(),
+                id,
+                holders: 1,
+            },
+            |level| text_hash(hasher, &level.text),
+        );
         id
     }
 
     /// Gives up one hold.
     pub(super) fn release(&mut self, text: &str) {
         let hash = text_hash(&self.hasher, text);
-        let Some(level) = self.by_text.find_mut(hash, |level| *level.text == *text) else { return };
+        let Some(level) = self.by_text.find_mut(hash, |level| *level.text == *text) else {
+            return;
+        };
         level.holders -= 1;
         if level.holders > 0 {
             return;
         }
         let id = level.id;
         let hasher = &self.hasher;
-        self.by_text.remove(hash, |level| level.id == id, |level| text_hash(hasher, &level.text));
+        self.by_text.remove(
+            hash,
+            |level| level.id == id,
+            |level| text_hash(hasher, &level.text),
+        );
         self.text_bytes -= allocation_bytes(text.len());
         match self.by_text.len() {
             // With no number in use they can start over, and the list of free ones need not be kept.

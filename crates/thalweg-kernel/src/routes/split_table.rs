@@ -14,7 +14,10 @@ pub(super) struct SplitTable<T> {
 
 impl<T> SplitTable<T> {
     pub(super) fn new() -> Self {
-        SplitTable { parts: (0..PARTS).map(|_| HashTable::new()).collect(), len: 0 }
+        SplitTable {
+            parts: (0..PARTS).map(|_| HashTable::new()).collect(),
+            len: 0,
+        }
     }
 
     pub(super) fn find(&self, hash: u64, is: impl FnMut(&T) -> bool) -> Option<&T> {
@@ -28,10 +31,17 @@ impl<T> SplitTable<T> {
     /// Adds an entry that the caller knows to be new.
     pub(super) fn insert(&mut self, hash: u64, entry: T, rehash: impl Fn(&T) -> u64) -> &mut T {
         self.len += 1;
-        self.parts[part_of(hash)].insert_unique(hash, entry, rehash).into_mut()
+        self.parts[part_of(hash)]
+            .insert_unique(hash, entry, rehash)
+            .into_mut()
     }
 
-    pub(super) fn remove(&mut self, hash: u64, is: impl FnMut(&T) -> bool, rehash: impl Fn(&T) -> u64) -> Option<T> {
+    pub(super) fn remove(
+        &mut self,
+        hash: u64,
+        is: impl FnMut(&T) -> bool,
+        rehash: impl Fn(&T) -> u64,
+    ) -> Option<T> {
         let part = &mut self.parts[part_of(hash)];
         let (entry, _) = part.find_entry(hash, is).ok()?.remove();
         if part.len() < part.capacity() / 8 {
@@ -51,7 +61,10 @@ impl<T> SplitTable<T> {
 
     /// Bytes of the pieces, not of what entries point to.
     pub(super) fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| size_of_val(part) + part.allocation_size()).sum()
+        self.parts
+            .iter()
+            .map(|part| size_of_val(part) + part.allocation_size())
+            .sum()
     }
 }
 

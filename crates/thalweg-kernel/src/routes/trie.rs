@@ -50,7 +50,14 @@ impl<S: Copy> Trie<S> {
         let mut nodes = Arena::new();
         // The first value of an arena is named 0, and the root is never removed.
         nodes.add(Node::new(NONE, NONE));
-        Trie { nodes, edges: SplitTable::new(), levels: Levels::new(hasher.clone()), hasher, filters: 0, list_bytes: 0 }
+        Trie {
+            nodes,
+            edges: SplitTable::new(),
+            levels: Levels::new(hasher.clone()),
+            hasher,
+            filters: 0,
+            list_bytes: 0,
+        }
     }
 
     /// Adds a sink and returns its position on its filter.
@@ -60,7 +67,9 @@ impl<S: Copy> Trie<S> {
         for level in path.into_iter().flat_map(levels_of) {
             at = self.child_or_new(at, level);
         }
-        let Some(node) = self.nodes.get_mut(at) else { return 0 };
+        let Some(node) = self.nodes.get_mut(at) else {
+            return 0;
+        };
         let sinks = node.sinks_mut(many);
         self.filters += sinks.is_empty() as usize;
         self.list_bytes -= sinks.heap_bytes();
@@ -119,7 +128,9 @@ impl<S: Copy> Trie<S> {
 
     /// Shows `f` the sinks of all filters that match `address` and returns how many nodes it looked at.
     pub(super) fn for_each_match(&self, address: &str, f: &mut impl FnMut(&S)) -> usize {
-        let Some(root) = self.nodes.get(ROOT) else { return 0 };
+        let Some(root) = self.nodes.get(ROOT) else {
+            return 0;
+        };
         if self.filters == 0 {
             return 1;
         }
@@ -176,7 +187,11 @@ impl<S: Copy> Trie<S> {
             while let Some(node) = self.nodes.get(at)
                 && at != ROOT
             {
-                path.push(if node.level == ONE { "+" } else { texts.get(node.level as usize).unwrap_or(&"") });
+                path.push(if node.level == ONE {
+                    "+"
+                } else {
+                    texts.get(node.level as usize).unwrap_or(&"")
+                });
                 at = node.parent;
             }
             filter.clear();
@@ -217,7 +232,9 @@ impl<S: Copy> Trie<S> {
 
     fn follow(&self, from: u32, level: u32) -> u32 {
         let hash = edge_hash(&self.hasher, from, level);
-        self.edges.find(hash, |edge| edge.from == from && edge.level == level).map_or(NONE, |edge| edge.to)
+        self.edges
+            .find(hash, |edge| edge.from == from && edge.level == level)
+            .map_or(NONE, |edge| edge.to)
     }
 
     fn child_or_new(&mut self, at: u32, level: &str) -> u32 {
@@ -241,8 +258,15 @@ impl<S: Copy> Trie<S> {
         let number = self.levels.hold(level);
         let child = self.nodes.add(Node::new(at, number));
         let hasher = &self.hasher;
-        let edge = Edge { from: at, level: number, to: child };
-        self.edges.insert(edge_hash(hasher, at, number), edge, |edge| edge_hash(hasher, edge.from, edge.level));
+        let edge = Edge {
+            from: at,
+            level: number,
+            to: child,
+        };
+        self.edges
+            .insert(edge_hash(hasher, at, number), edge, |edge| {
+                edge_hash(hasher, edge.from, edge.level)
+            });
         if let Some(node) = self.nodes.get_mut(at) {
             node.edges += 1;
         }
@@ -264,7 +288,14 @@ impl<S: Copy> Trie<S> {
 
 impl<S: Copy> Node<S> {
     fn new(parent: u32, level: u32) -> Self {
-        Node { parent, level, one: NONE, edges: 0, here: Sinks::None, many: Sinks::None }
+        Node {
+            parent,
+            level,
+            one: NONE,
+            edges: 0,
+            here: Sinks::None,
+            many: Sinks::None,
+        }
     }
 
     fn sinks_mut(&mut self, many: bool) -> &mut Sinks<S> {

@@ -3,7 +3,9 @@
 use crate::world::{Taking, Terms, Who, World, exchange_spec, firm, q, x};
 use thalweg_kernel::access::Permission::{Configure, Publish, Receive, Subscribe};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
-use thalweg_kernel::{DropReason, ExchangeKind, ExchangeSpec, Outcome, QueueSpec, Refusal, Subscribed};
+use thalweg_kernel::{
+    DropReason, ExchangeKind, ExchangeSpec, Outcome, QueueSpec, Refusal, Subscribed,
+};
 use thalweg_model::{Reliability, Span};
 
 /// Somebody who may do only what the rules allow, and a world with queue `q`, exchange `e` and a message.
@@ -13,7 +15,9 @@ fn with_rules(rules: &[Rule]) -> (World, Who, Who) {
     world.queue(admin, "q", &Terms::durable());
     world.exchange(admin, "e", ExchangeKind::Topic);
     world.put(admin, "q", "m");
-    let access = Rules::new(rules.to_vec(), Otherwise::Deny).expect("legal").compile("c", None);
+    let access = Rules::new(rules.to_vec(), Otherwise::Deny)
+        .expect("legal")
+        .compile("c", None);
     let client = world.connect_with(0, "c", access, Span::ZERO);
     (world, admin, client)
 }
@@ -22,28 +26,56 @@ fn with_rules(rules: &[Rule]) -> (World, Who, Who) {
 fn without_rights_every_verb_is_denied() {
     let (mut world, _, client) = with_rules(&[]);
     let denied = Refusal::Denied;
-    assert_eq!(world.declare(client, "q", &Terms::durable()).err(), Some(denied));
-    assert_eq!(world.declare(client, "new", &Terms::durable()).err(), Some(denied));
+    assert_eq!(
+        world.declare(client, "q", &Terms::durable()).err(),
+        Some(denied)
+    );
+    assert_eq!(
+        world.declare(client, "new", &Terms::durable()).err(),
+        Some(denied)
+    );
     assert_eq!(world.inspect(client, "q").err(), Some(denied));
-    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(denied));
-    assert_eq!(world.consume_from(client, "$g/g/$q/q", 1, Taking::default()), Err(denied));
-    assert_eq!(world.consume_from(client, "$g/g/a", 1, Taking::default()), Err(denied));
+    assert_eq!(
+        world.consume_from(client, &q("q"), 1, Taking::default()),
+        Err(denied)
+    );
+    assert_eq!(
+        world.consume_from(client, "$g/g/$q/q", 1, Taking::default()),
+        Err(denied)
+    );
+    assert_eq!(
+        world.consume_from(client, "$g/g/a", 1, Taking::default()),
+        Err(denied)
+    );
     assert_eq!(world.take(client, "q", true), Err(denied));
     assert_eq!(world.delete_queue(client, "q"), Err(denied));
-    let purged = world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q("q"), now, out));
+    let purged = world.run(0, |kernel, out, now| {
+        kernel.purge_queue(client.session, &q("q"), now, out)
+    });
     assert_eq!(purged, Err(denied));
-    assert_eq!(world.declare_exchange(client, "new", &exchange_spec(ExchangeKind::Direct)), Err(denied));
+    assert_eq!(
+        world.declare_exchange(client, "new", &exchange_spec(ExchangeKind::Direct)),
+        Err(denied)
+    );
     assert_eq!(world.bind_with(client, "e", "q", "#", &[]), Err(denied));
     assert_eq!(world.unbind(client, "e", "q", "#"), Err(denied));
     assert_eq!(world.lead(client, "e", "e", "#", &[]), Err(denied));
-    let deleted = world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x("e"), false, out));
+    let deleted = world.run(0, |kernel, out, _| {
+        kernel.delete_exchange(client.session, &x("e"), false, out)
+    });
     assert_eq!(deleted, Err(denied));
     assert_eq!(world.put(client, "q", "m"), Outcome::Denied);
     assert_eq!(world.send(client, "e", "k", "m"), Outcome::Denied);
-    assert_eq!(world.subscribe(client, &q("q"), Some("q"), Reliability::AtLeastOnce), Subscribed::Denied);
+    assert_eq!(
+        world.subscribe(client, &q("q"), Some("q"), Reliability::AtLeastOnce),
+        Subscribed::Denied
+    );
     assert_eq!(world.waits("q"), 1);
     // A queue of its own needs no right under a name that nobody else can want, but takes nobody's name away.
-    assert_eq!(world.declare(client, "mine", &Terms::exclusive()).err(), Some(denied));
+    assert_eq!(
+        world.declare(client, "mine", &Terms::exclusive()).err(),
+        Some(denied)
+    );
     let named = |world: &mut World| {
         let (address, limits) = (q("named-for-it"), Default::default());
         let is_named_by_broker = true;
@@ -55,7 +87,9 @@ fn without_rights_every_verb_is_denied() {
             auto_delete: false,
             limits,
         };
-        world.run(0, |kernel, out, now| kernel.declare_queue(client.session, &spec, now, out))
+        world.run(0, |kernel, out, now| {
+            kernel.declare_queue(client.session, &spec, now, out)
+        })
     };
     assert_eq!(named(&mut world).map(|status| status.existed), Ok(false));
 }
@@ -67,13 +101,22 @@ fn who_may_publish_to_a_queue_may_declare_but_not_take_from_it() {
     assert!(world.inspect(client, "q").is_ok());
     assert_eq!(world.put(client, "q", "m"), Outcome::Accepted);
     assert_eq!(world.take(client, "q", true), Err(Refusal::Denied));
-    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(Refusal::Denied));
-    assert_eq!(world.declare(client, "p", &Terms::durable()).err(), Some(Refusal::Denied));
+    assert_eq!(
+        world.consume_from(client, &q("q"), 1, Taking::default()),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        world.declare(client, "p", &Terms::durable()).err(),
+        Some(Refusal::Denied)
+    );
 }
 
 #[test]
 fn who_may_take_from_a_queue_is_given_only_what_it_may_receive() {
-    let rules = [Rule::allow(Permissions::READ, "$q/q"), Rule::allow(Receive, "$x/e/open")];
+    let rules = [
+        Rule::allow(Permissions::READ, "$q/q"),
+        Rule::allow(Receive, "$x/e/open"),
+    ];
     let (mut world, admin, client) = with_rules(&rules);
     world.bind(admin, "e", "q", "#");
     world.send(admin, "e", "open", "1");
@@ -100,8 +143,16 @@ fn one_who_asks_for_one_message_is_given_the_first_that_it_may_have() {
     assert_eq!(world.take(client, "q", true), Ok(Some(2)));
     assert_eq!(world.take(client, "q", false), Ok(Some(0)));
     assert_eq!(world.texts(client), ["m", "2"]);
-    assert_eq!(world.kernels[0].totals().in_flight, 1, "the first is still unsettled");
-    assert_eq!(world.take(admin, "q", false), Ok(Some(0)), "what it may not have is still there");
+    assert_eq!(
+        world.kernels[0].totals().in_flight,
+        1,
+        "the first is still unsettled"
+    );
+    assert_eq!(
+        world.take(admin, "q", false),
+        Ok(Some(0)),
+        "what it may not have is still there"
+    );
     assert_eq!(world.texts(admin), ["1"]);
 }
 
@@ -114,22 +165,49 @@ fn binding_needs_the_right_to_subscribe_to_what_it_brings() {
     ];
     let (mut world, _, client) = with_rules(&rules);
     assert_eq!(world.bind_with(client, "e", "q", "public.#", &[]), Ok(()));
-    assert_eq!(world.bind_with(client, "e", "q", "#", &[]), Err(Refusal::Denied));
-    assert_eq!(world.bind_with(client, "e", "q", "private.x", &[]), Err(Refusal::Denied));
-    assert_eq!(world.bind_with(client, "e", "q", "public.#.x", &[]), Ok(()), "less than what it may");
-    assert_eq!(world.bind_with(client, "amq.topic", "q", "news.*", &[]), Ok(()));
-    assert_eq!(world.bind_with(client, "amq.topic", "q", "#", &[]), Err(Refusal::Denied));
-    assert_eq!(world.bind_with(client, "amq.fanout", "q", "", &[]), Err(Refusal::Denied));
+    assert_eq!(
+        world.bind_with(client, "e", "q", "#", &[]),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        world.bind_with(client, "e", "q", "private.x", &[]),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        world.bind_with(client, "e", "q", "public.#.x", &[]),
+        Ok(()),
+        "less than what it may"
+    );
+    assert_eq!(
+        world.bind_with(client, "amq.topic", "q", "news.*", &[]),
+        Ok(())
+    );
+    assert_eq!(
+        world.bind_with(client, "amq.topic", "q", "#", &[]),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        world.bind_with(client, "amq.fanout", "q", "", &[]),
+        Err(Refusal::Denied)
+    );
 }
 
 #[test]
 fn leading_one_exchange_to_another_needs_the_right_to_publish_there() {
-    let rules =
-        [Rule::allow(Subscribe, "$x/e/#"), Rule::allow(Permissions::from(Publish).with(Configure), "$x/mine/#")];
+    let rules = [
+        Rule::allow(Subscribe, "$x/e/#"),
+        Rule::allow(Permissions::from(Publish).with(Configure), "$x/mine/#"),
+    ];
     let (mut world, admin, client) = with_rules(&rules);
     world.exchange(admin, "theirs", ExchangeKind::Fanout);
-    assert_eq!(world.declare_exchange(client, "mine", &exchange_spec(ExchangeKind::Fanout)), Ok(()));
-    assert_eq!(world.lead(client, "e", "theirs", "#", &[]), Err(Refusal::Denied));
+    assert_eq!(
+        world.declare_exchange(client, "mine", &exchange_spec(ExchangeKind::Fanout)),
+        Ok(())
+    );
+    assert_eq!(
+        world.lead(client, "e", "theirs", "#", &[]),
+        Err(Refusal::Denied)
+    );
     assert_eq!(world.lead(client, "e", "mine", "#", &[]), Ok(()));
 }
 
@@ -137,44 +215,80 @@ fn leading_one_exchange_to_another_needs_the_right_to_publish_there() {
 fn an_alternate_needs_the_right_to_publish_there() {
     let (mut world, _, client) = with_rules(&[Rule::allow(Permissions::ALL, "$x/mine/#")]);
     let forbidden = x("e");
-    let spec = ExchangeSpec { alternate: Some(&forbidden), ..exchange_spec(ExchangeKind::Fanout) };
+    let spec = ExchangeSpec {
+        alternate: Some(&forbidden),
+        ..exchange_spec(ExchangeKind::Fanout)
+    };
     // What nobody wants of its own would go where it may not publish.
-    assert_eq!(world.declare_exchange(client, "mine", &spec), Err(Refusal::Denied));
+    assert_eq!(
+        world.declare_exchange(client, "mine", &spec),
+        Err(Refusal::Denied)
+    );
 }
 
 #[test]
 fn dead_letters_need_the_right_to_publish_where_they_go() {
     let (mut world, admin, client) = with_rules(&[Rule::allow(Permissions::ALL, "$q/mine")]);
     world.queue(admin, "theirs", &Terms::durable());
-    let terms = Terms::durable().with(|limits| limits.dead_letter = crate::world::to_queue("theirs"));
-    assert_eq!(world.declare(client, "mine", &terms).err(), Some(Refusal::Denied));
+    let terms =
+        Terms::durable().with(|limits| limits.dead_letter = crate::world::to_queue("theirs"));
+    assert_eq!(
+        world.declare(client, "mine", &terms).err(),
+        Some(Refusal::Denied)
+    );
 }
 
 #[test]
 fn reading_one_queue_opens_no_other_and_ends_none() {
-    let rules = [Rule::allow(Permissions::READ, "$q/mine"), Rule::allow(Subscribe, "$q/#")];
+    let rules = [
+        Rule::allow(Permissions::READ, "$q/mine"),
+        Rule::allow(Subscribe, "$q/#"),
+    ];
     let (mut world, admin, client) = with_rules(&rules);
     world.queue(admin, "mine", &Terms::durable());
     world.bind(admin, "e", "q", "#");
     assert_eq!(world.take(client, "q", true), Err(Refusal::Denied));
-    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(Refusal::Denied));
-    assert_eq!(world.subscribe(client, &q("q"), Some("x"), Reliability::AtLeastOnce), Subscribed::Denied);
+    assert_eq!(
+        world.consume_from(client, &q("q"), 1, Taking::default()),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        world.subscribe(client, &q("q"), Some("x"), Reliability::AtLeastOnce),
+        Subscribed::Denied
+    );
     assert_eq!(world.unbind(client, "e", "q", "#"), Err(Refusal::Denied));
     for name in ["q", "mine"] {
-        let purged = world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q(name), now, out));
+        let purged = world.run(0, |kernel, out, now| {
+            kernel.purge_queue(client.session, &q(name), now, out)
+        });
         assert_eq!(purged, Err(Refusal::Denied), "{name}");
-        assert_eq!(world.delete_queue(client, name), Err(Refusal::Denied), "{name}");
+        assert_eq!(
+            world.delete_queue(client, name),
+            Err(Refusal::Denied),
+            "{name}"
+        );
     }
     assert_eq!(world.waits("q"), 1);
 }
 
 #[test]
 fn who_may_both_publish_and_take_may_do_everything_with_a_queue() {
-    let rules =
-        [Rule::allow(Publish, "$q/mine"), Rule::allow(Permissions::READ, "$q/mine"), Rule::allow(Subscribe, "news/#")];
+    let rules = [
+        Rule::allow(Publish, "$q/mine"),
+        Rule::allow(Permissions::READ, "$q/mine"),
+        Rule::allow(Subscribe, "news/#"),
+    ];
     let (mut world, _, client) = with_rules(&rules);
-    assert_eq!(world.declare(client, "mine", &Terms::durable()).map(|status| status.existed), Ok(false));
-    assert_eq!(world.bind_with(client, "amq.topic", "mine", "news.#", &[]), Ok(()));
+    assert_eq!(
+        world
+            .declare(client, "mine", &Terms::durable())
+            .map(|status| status.existed),
+        Ok(false)
+    );
+    assert_eq!(
+        world.bind_with(client, "amq.topic", "mine", "news.#", &[]),
+        Ok(())
+    );
     assert_eq!(world.put(client, "mine", "m"), Outcome::Accepted);
     assert_eq!(world.take(client, "mine", false), Ok(Some(0)));
     assert_eq!(world.unbind(client, "amq.topic", "mine", "news.#"), Ok(()));
@@ -183,11 +297,15 @@ fn who_may_both_publish_and_take_may_do_everything_with_a_queue() {
 
 #[test]
 fn a_dead_letter_is_given_only_to_whom_its_first_address_is_open() {
-    let rules =
-        [Rule::allow(Permissions::ALL, "$q/alice"), Rule::allow(Subscribe, "#"), Rule::allow(Receive, "a/open")];
+    let rules = [
+        Rule::allow(Permissions::ALL, "$q/alice"),
+        Rule::allow(Subscribe, "#"),
+        Rule::allow(Receive, "a/open"),
+    ];
     let (mut world, admin, client) = with_rules(&rules);
     world.queue(client, "alice", &Terms::durable());
-    let terms = Terms::default().with(|limits| limits.dead_letter = crate::world::to_queue("alice"));
+    let terms =
+        Terms::default().with(|limits| limits.dead_letter = crate::world::to_queue("alice"));
     world.queue(admin, "tmp", &terms);
     world.bind(admin, "amq.topic", "tmp", "#");
     for address in ["a/secret", "a/open"] {
@@ -208,9 +326,14 @@ fn nobody_publishes_as_the_broker_by_a_detour() {
     let listener = world.connect("listener");
     world.subscribe(listener, "$SYS/#", None, Reliability::AtMostOnce);
     world.exchange(admin, "mine", ExchangeKind::Fanout);
-    world.lead(admin, "mine", "amq.topic", "", &[]).expect("it may");
+    world
+        .lead(admin, "mine", "amq.topic", "", &[])
+        .expect("it may");
     world.send(admin, "mine", "$SYS.broker.version", "forged");
-    assert_eq!(world.publish(admin, firm("$SYS/broker/version", "forged")), Outcome::Denied);
+    assert_eq!(
+        world.publish(admin, firm("$SYS/broker/version", "forged")),
+        Outcome::Denied
+    );
     assert!(world.texts(listener).is_empty());
 }
 
@@ -233,7 +356,9 @@ fn rights_that_were_taken_away_stop_messages() {
     let rules = [Rule::allow(Permissions::READ, "$q/q")];
     let (mut world, admin, client) = with_rules(&rules);
     world.consume(client, "q", 1, Taking::default());
-    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("legal").compile("c", None);
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny)
+        .expect("legal")
+        .compile("c", None);
     world.run(0, |kernel, _, _| kernel.set_access(client.session, nothing));
     world.publish(admin, firm(&q("q"), "2"));
     assert_eq!(world.texts(client), ["m"]);
@@ -247,8 +372,14 @@ fn a_member_that_may_take_again_gets_what_waits() {
     let member = world.connect("member");
     world.subscribe(member, &q("q"), Some("g"), Reliability::AtLeastOnce);
     world.renew(|client, _| {
-        let rules = if client == "member" { vec![Rule::deny(Permission::Take, "$q/q")] } else { Vec::new() };
-        Rules::new(rules, Otherwise::Allow).expect("legal").compile(client, None)
+        let rules = if client == "member" {
+            vec![Rule::deny(Permission::Take, "$q/q")]
+        } else {
+            Vec::new()
+        };
+        Rules::new(rules, Otherwise::Allow)
+            .expect("legal")
+            .compile(client, None)
     });
     world.put(admin, "q", "m");
     assert_eq!(world.texts(member), [""; 0]);

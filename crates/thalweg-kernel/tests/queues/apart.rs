@@ -31,7 +31,10 @@ fn messages_are_taken_in_their_order_and_settled_in_any() {
         while let Some(one) = world.take_apart(taker, "q").expect("it may") {
             taken.push(one);
         }
-        let shown: Vec<_> = taken.iter().map(|one| (one.text.as_str(), one.deliveries, one.left)).collect();
+        let shown: Vec<_> = taken
+            .iter()
+            .map(|one| (one.text.as_str(), one.deliveries, one.left))
+            .collect();
         assert_eq!(shown, [("0", 0, 2), ("1", 0, 1), ("2", 0, 0)]);
         assert_eq!(world.entries_written(), 3);
         world.settle_taken(taker, &taken[1], Verdict::Accept);
@@ -40,8 +43,14 @@ fn messages_are_taken_in_their_order_and_settled_in_any() {
         // Twice is once.
         world.settle_taken(taker, &taken[2], Verdict::Requeue);
         assert_eq!(world.entries_written(), 1);
-        let again = world.take_apart(taker, "q").expect("it may").expect("one came back");
-        assert_eq!((again.text.as_str(), again.deliveries, again.left), ("0", 1, 0));
+        let again = world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("one came back");
+        assert_eq!(
+            (again.text.as_str(), again.deliveries, again.left),
+            ("0", 1, 0)
+        );
         world.settle_taken(taker, &again, Verdict::Accept);
         assert_eq!(world.entries_written(), 0);
         assert_eq!(world.take_apart(taker, "q"), Ok(None));
@@ -55,9 +64,15 @@ fn what_is_not_settled_in_time_goes_back_to_its_place() {
         for number in 0..3 {
             world.put(here, "q", &number.to_string());
         }
-        let first = world.take_apart(taker, "q").expect("it may").expect("a message");
+        let first = world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("a message");
         world.wait(Span::from_secs(20));
-        let second = world.take_apart(taker, "q").expect("it may").expect("a message");
+        let second = world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("a message");
         world.wait(Span::from_secs(10));
         assert_eq!(world.waits("q"), 2);
         // It is another's now.
@@ -65,7 +80,11 @@ fn what_is_not_settled_in_time_goes_back_to_its_place() {
         assert_eq!(world.waits("q"), 2);
         world.wait(Span::from_secs(20));
         world.settle_taken(taker, &second, Verdict::Accept);
-        let all: Vec<_> = world.drain("q").into_iter().map(|got| (got.text, got.deliveries)).collect();
+        let all: Vec<_> = world
+            .drain("q")
+            .into_iter()
+            .map(|got| (got.text, got.deliveries))
+            .collect();
         assert_eq!(all, [("0".into(), 1), ("1".into(), 1), ("2".into(), 0)]);
     }
 }
@@ -74,7 +93,10 @@ fn what_is_not_settled_in_time_goes_back_to_its_place() {
 fn what_comes_back_goes_to_a_consumer_that_waits() {
     let (mut world, here, taker) = world(2);
     world.put(here, "q", "0");
-    let taken = world.take_apart(taker, "q").expect("it may").expect("a message");
+    let taken = world
+        .take_apart(taker, "q")
+        .expect("it may")
+        .expect("a message");
     world.consume(here, "q", 1, crate::world::Taking::default());
     world.settle_taken(taker, &taken, Verdict::Requeue);
     let got = world.got(here);
@@ -86,9 +108,16 @@ fn a_refused_message_becomes_a_dead_letter() {
     for shards in 1..3 {
         let (mut world, here, taker) = world(shards);
         world.queue(here, "dead", &Terms::durable());
-        world.queue(here, "live", &Terms::durable().with(|limits| limits.dead_letter = to_queue("dead")));
+        world.queue(
+            here,
+            "live",
+            &Terms::durable().with(|limits| limits.dead_letter = to_queue("dead")),
+        );
         world.put(here, "live", "0");
-        let taken = world.take_apart(taker, "live").expect("it may").expect("a message");
+        let taken = world
+            .take_apart(taker, "live")
+            .expect("it may")
+            .expect("a message");
         world.settle_taken(taker, &taken, Verdict::Reject);
         assert_eq!(world.drain_texts("dead"), ["0"]);
     }
@@ -97,10 +126,17 @@ fn a_refused_message_becomes_a_dead_letter() {
 #[test]
 fn what_was_taken_too_often_is_given_up() {
     let (mut world, here, taker) = world(2);
-    world.queue(here, "few", &Terms::durable().with(|limits| limits.deliveries_max = Some(1)));
+    world.queue(
+        here,
+        "few",
+        &Terms::durable().with(|limits| limits.deliveries_max = Some(1)),
+    );
     world.put(here, "few", "0");
     for _ in 0..2 {
-        let taken = world.take_apart(taker, "few").expect("it may").expect("a message");
+        let taken = world
+            .take_apart(taker, "few")
+            .expect("it may")
+            .expect("a message");
         world.settle_taken(taker, &taken, Verdict::Requeue);
     }
     assert_eq!(world.take_apart(taker, "few"), Ok(None));
@@ -110,8 +146,13 @@ fn what_was_taken_too_often_is_given_up() {
 #[test]
 fn only_who_may_take_from_a_queue_is_given_anything() {
     for shards in 1..3 {
-        let rules = vec![Rule::allow(Permission::Publish, &q("q")), Rule::allow(Permissions::ALL, &q("none"))];
-        let access = Rules::new(rules, Otherwise::Deny).expect("patterns").compile("taker", None);
+        let rules = vec![
+            Rule::allow(Permission::Publish, &q("q")),
+            Rule::allow(Permissions::ALL, &q("none")),
+        ];
+        let access = Rules::new(rules, Otherwise::Deny)
+            .expect("patterns")
+            .compile("taker", None);
         let (mut world, here, taker) = world_with(shards, Limits::default(), access);
         world.put(here, "q", "0");
         assert_eq!(world.take_apart(taker, "q"), Err(Refusal::Denied));
@@ -122,7 +163,10 @@ fn only_who_may_take_from_a_queue_is_given_anything() {
     let (mut world, here, taker) = world(2);
     world.queue(here, "own", &Terms::exclusive());
     assert_eq!(world.take_apart(taker, "own"), Err(Refusal::Locked));
-    let alone = crate::world::Taking { exclusive: true, ..Default::default() };
+    let alone = crate::world::Taking {
+        exclusive: true,
+        ..Default::default()
+    };
     world.consume(here, "q", 1, alone);
     assert_eq!(world.take_apart(taker, "q"), Err(Refusal::InUse));
 }
@@ -130,14 +174,27 @@ fn only_who_may_take_from_a_queue_is_given_anything() {
 #[test]
 fn what_a_taker_may_not_receive_waits_and_the_next_one_comes() {
     for shards in 1..3 {
-        let rules = vec![Rule::allow(Permission::Take, &q("q")), Rule::allow(Permission::Receive, "a/open")];
-        let access = Rules::new(rules, Otherwise::Deny).expect("patterns").compile("taker", None);
+        let rules = vec![
+            Rule::allow(Permission::Take, &q("q")),
+            Rule::allow(Permission::Receive, "a/open"),
+        ];
+        let access = Rules::new(rules, Otherwise::Deny)
+            .expect("patterns")
+            .compile("taker", None);
         let (mut world, here, taker) = world_with(shards, Limits::default(), access);
         world.bind(here, "amq.topic", "q", "a.*");
-        for (address, text) in [("a/secret", "0"), ("a/secret", "1"), ("a/open", "2"), ("a/secret", "3")] {
+        for (address, text) in [
+            ("a/secret", "0"),
+            ("a/secret", "1"),
+            ("a/open", "2"),
+            ("a/secret", "3"),
+        ] {
             world.publish(here, firm(address, text));
         }
-        let taken = world.take_apart(taker, "q").expect("it may").expect("a message");
+        let taken = world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("a message");
         assert_eq!(taken.text, "2");
         world.settle_taken(taker, &taken, Verdict::Accept);
         assert_eq!(world.take_apart(taker, "q"), Ok(None));
@@ -149,10 +206,23 @@ fn what_a_taker_may_not_receive_waits_and_the_next_one_comes() {
 #[test]
 fn what_has_expired_is_not_taken() {
     let (mut world, here, taker) = world(2);
-    world.publish(here, thalweg_kernel::Draft { expires_in: Some(Span::from_secs(1)), ..draft(&q("q"), "0") });
+    world.publish(
+        here,
+        thalweg_kernel::Draft {
+            expires_in: Some(Span::from_secs(1)),
+            ..draft(&q("q"), "0")
+        },
+    );
     world.put(here, "q", "1");
     world.now += Span::from_secs(2);
-    assert_eq!(world.take_apart(taker, "q").expect("it may").expect("a message").text, "1");
+    assert_eq!(
+        world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("a message")
+            .text,
+        "1"
+    );
 }
 
 #[test]
@@ -161,12 +231,18 @@ fn an_answer_that_finds_nobody_puts_the_message_back_as_it_was() {
     world.put(here, "q", "0");
     // The taker leaves while the message is on its way to it.
     world.run(taker.shard, |kernel, out, now| {
-        kernel.take_apart(taker.session, taker.link, 7, &q("q"), now, out).expect("it may");
+        kernel
+            .take_apart(taker.session, taker.link, 7, &q("q"), now, out)
+            .expect("it may");
         let closing = thalweg_kernel::Closing::Lost;
         kernel.close_link(taker.session, taker.link, closing, None, now, out);
     });
     assert_eq!(world.taken(taker), None);
-    let all: Vec<_> = world.drain("q").into_iter().map(|got| (got.text, got.deliveries)).collect();
+    let all: Vec<_> = world
+        .drain("q")
+        .into_iter()
+        .map(|got| (got.text, got.deliveries))
+        .collect();
     assert_eq!(all, [("0".into(), 0)]);
 }
 
@@ -184,7 +260,10 @@ fn a_queue_may_end_while_somebody_has_its_message() {
     for verdict in [Verdict::Accept, Verdict::Requeue, Verdict::Reject] {
         let (mut world, here, taker) = world(2);
         world.put(here, "q", "0");
-        let taken = world.take_apart(taker, "q").expect("it may").expect("a message");
+        let taken = world
+            .take_apart(taker, "q")
+            .expect("it may")
+            .expect("a message");
         world.delete_queue(here, "q").expect("it may");
         world.queue(here, "q", &Terms::durable());
         world.settle_taken(taker, &taken, verdict);
@@ -195,8 +274,13 @@ fn a_queue_may_end_while_somebody_has_its_message() {
 #[test]
 fn what_is_on_disk_is_fetched_for_whoever_asks() {
     for shards in 1..3 {
-        let mut world =
-            World::without_prefixes(shards, Limits { named_queue_memory_bytes_max: 1_000, ..Limits::default() });
+        let mut world = World::without_prefixes(
+            shards,
+            Limits {
+                named_queue_memory_bytes_max: 1_000,
+                ..Limits::default()
+            },
+        );
         let here = world.connect("here");
         world.queue(here, "q", &Terms::durable());
         let shard = (world.home() + usize::from(shards) - 1) % usize::from(shards);
@@ -206,7 +290,10 @@ fn what_is_on_disk_is_fetched_for_whoever_asks() {
             world.put(here, "q", &number.to_string());
         }
         for number in 0..2_000 {
-            let taken = world.take_apart(taker, "q").expect("it may").expect("a message");
+            let taken = world
+                .take_apart(taker, "q")
+                .expect("it may")
+                .expect("a message");
             assert_eq!(taken.text, number.to_string());
             world.settle_taken(taker, &taken, Verdict::Accept);
         }
@@ -217,7 +304,13 @@ fn what_is_on_disk_is_fetched_for_whoever_asks() {
 
 #[test]
 fn many_who_ask_at_once_for_what_is_on_disk_each_get_one() {
-    let mut world = World::without_prefixes(2, Limits { named_queue_memory_bytes_max: 0, ..Limits::default() });
+    let mut world = World::without_prefixes(
+        2,
+        Limits {
+            named_queue_memory_bytes_max: 0,
+            ..Limits::default()
+        },
+    );
     let here = world.connect("here");
     world.queue(here, "q", &Terms::durable());
     let shard = (world.home() + 1) % 2;
@@ -229,7 +322,9 @@ fn many_who_ask_at_once_for_what_is_on_disk_each_get_one() {
     // More than are fetched at once, and more than there are.
     world.run(shard, |kernel, out, now| {
         for ticket in 0..720 {
-            kernel.take_apart(taker.session, taker.link, ticket, &q("q"), now, out).expect("it may");
+            kernel
+                .take_apart(taker.session, taker.link, ticket, &q("q"), now, out)
+                .expect("it may");
         }
     });
     let (mut texts, mut empty) = (Vec::new(), 0);
@@ -252,7 +347,11 @@ fn nothing_is_lost_or_doubled_whoever_takes_and_settles() {
         for _ in 0..100 {
             match dice.roll(6) {
                 0 | 1 => {
-                    world.put(if dice.roll(2) == 0 { here } else { taker }, "q", &put.to_string());
+                    world.put(
+                        if dice.roll(2) == 0 { here } else { taker },
+                        "q",
+                        &put.to_string(),
+                    );
                     put += 1;
                 }
                 2 | 3 => held.extend(world.take_apart(taker, "q").expect("it may")),
@@ -273,7 +372,10 @@ fn nothing_is_lost_or_doubled_whoever_takes_and_settles() {
         }
         world.wait(Span::from_secs(31));
         done.extend(world.drain_texts("q"));
-        let mut numbers: Vec<usize> = done.iter().map(|text| text.parse().expect("a number")).collect();
+        let mut numbers: Vec<usize> = done
+            .iter()
+            .map(|text| text.parse().expect("a number"))
+            .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..put).collect::<Vec<usize>>(), "seed {seed}");
         assert_eq!(world.entries_written(), 0, "seed {seed}");
@@ -288,7 +390,14 @@ fn a_queue_is_made_from_any_shard_and_can_be_published_to_at_once() {
         assert_eq!(world.make_queue(taker, "new"), Ok(()));
         assert_eq!(world.put(taker, "new", "1"), Outcome::Accepted);
         assert_eq!(world.make_queue(taker, "new"), Ok(()), "it is there");
-        assert_eq!(world.take_apart(taker, "new").expect("it may").expect("a message").text, "1");
+        assert_eq!(
+            world
+                .take_apart(taker, "new")
+                .expect("it may")
+                .expect("a message")
+                .text,
+            "1"
+        );
         world.restart();
         assert_eq!(world.drain_texts("new"), ["1"]);
     }
@@ -297,9 +406,21 @@ fn a_queue_is_made_from_any_shard_and_can_be_published_to_at_once() {
 #[test]
 fn a_queue_is_not_made_where_it_may_not_be() {
     for shards in 1..3 {
-        let rules = vec![Rule::allow(Permission::Publish, &q("q")), Rule::allow(Permission::Publish, &q("new"))];
-        let access = Rules::new(rules, Otherwise::Deny).expect("patterns").compile("taker", None);
-        let (mut world, here, taker) = world_with(shards, Limits { queues_max: 2, ..Limits::default() }, access);
+        let rules = vec![
+            Rule::allow(Permission::Publish, &q("q")),
+            Rule::allow(Permission::Publish, &q("new")),
+        ];
+        let access = Rules::new(rules, Otherwise::Deny)
+            .expect("patterns")
+            .compile("taker", None);
+        let (mut world, here, taker) = world_with(
+            shards,
+            Limits {
+                queues_max: 2,
+                ..Limits::default()
+            },
+            access,
+        );
         assert_eq!(world.make_queue(taker, "other"), Err(Refusal::Denied));
         assert_eq!(world.make_queue(taker, "q"), Ok(()));
         world.queue(here, "own", &Terms::exclusive());

@@ -66,7 +66,10 @@ fn messages_that_expire_together_go_their_way_bit_by_bit_and_in_order() {
     world.check();
     assert_eq!(world.entries_written(), MANY, "each is written down once");
     let all = world.drain_texts("dead");
-    let wrong = all.iter().enumerate().find(|(number, text)| **text != number.to_string());
+    let wrong = all
+        .iter()
+        .enumerate()
+        .find(|(number, text)| **text != number.to_string());
     assert_eq!((all.len(), wrong), (MANY, None));
     assert_eq!(world.kernels[0].bytes_held(), 0);
 }
@@ -78,7 +81,15 @@ fn many_that_are_rejected_together_go_their_way_bit_by_bit_and_none_is_lost_at_a
         let client = filled(&mut world);
         world.consume(client, "in", 1, Taking::default());
         let now = world.now;
-        world.kernels[0].settle_line(client.session, 1, 0, true, Verdict::Reject, now, &mut world.out);
+        world.kernels[0].settle_line(
+            client.session,
+            1,
+            0,
+            true,
+            Verdict::Reject,
+            now,
+            &mut world.out,
+        );
         world.write();
         assert_eq!(world.waits("dead"), PER_CALL);
         assert!(world.kernels[0].has_work());
@@ -97,7 +108,11 @@ fn many_that_are_rejected_together_go_their_way_bit_by_bit_and_none_is_lost_at_a
         world.restart();
         let mut all = world.drain_texts("dead");
         all.extend(world.drain_texts("in"));
-        assert!(all.into_iter().eq((0..MANY).map(|number| number.to_string())), "after {ends_after} calls");
+        assert!(
+            all.into_iter()
+                .eq((0..MANY).map(|number| number.to_string())),
+            "after {ends_after} calls"
+        );
     }
 }
 
@@ -108,10 +123,24 @@ fn what_waits_to_be_buried_waits_while_the_journal_is_behind() {
     world.consume(client, "in", 1, Taking::default());
     world.kernels[0].set_journal_behind(true);
     let now = world.now;
-    world.kernels[0].settle_line(client.session, 1, 0, true, Verdict::Reject, now, &mut world.out);
+    world.kernels[0].settle_line(
+        client.session,
+        1,
+        0,
+        true,
+        Verdict::Reject,
+        now,
+        &mut world.out,
+    );
     world.write();
-    assert_eq!((world.waits("dead"), world.kernels[0].has_work()), (0, false));
-    assert_eq!(world.kernels[0].bytes_held(), (0..MANY).map(bytes_of).sum::<usize>());
+    assert_eq!(
+        (world.waits("dead"), world.kernels[0].has_work()),
+        (0, false)
+    );
+    assert_eq!(
+        world.kernels[0].bytes_held(),
+        (0..MANY).map(bytes_of).sum::<usize>()
+    );
     world.kernels[0].set_journal_behind(false);
     assert!(world.kernels[0].has_work());
     world.deliver_mails();
@@ -123,7 +152,17 @@ fn bytes_of(number: usize) -> usize {
     use thalweg_model::{Message, Time};
     let text = number.to_string();
     let (never, now) = (Time::NEVER, Time::from_secs(1_000));
-    Message::new(&q("in"), text.as_bytes(), Reliability::AtLeastOnce, RetainOp::None, never, now, 0, None).bytes()
+    Message::new(
+        &q("in"),
+        text.as_bytes(),
+        Reliability::AtLeastOnce,
+        RetainOp::None,
+        never,
+        now,
+        0,
+        None,
+    )
+    .bytes()
 }
 
 #[test]
@@ -132,7 +171,15 @@ fn a_queue_that_ends_takes_none_of_those_along_that_have_died_in_it() {
     let client = filled(&mut world);
     world.consume(client, "in", 1, Taking::default());
     let now = world.now;
-    world.kernels[0].settle_line(client.session, 1, 0, true, Verdict::Reject, now, &mut world.out);
+    world.kernels[0].settle_line(
+        client.session,
+        1,
+        0,
+        true,
+        Verdict::Reject,
+        now,
+        &mut world.out,
+    );
     world.write();
     world.delete_queue(client, "in").expect("it may");
     world.check();
@@ -167,7 +214,13 @@ fn wills_that_are_due_together_after_a_restart_are_published_bit_by_bit() {
     world.restart();
     assert_eq!(world.waits("dead"), 10_000);
     let client = world.connect_with(0, "c", Access::ALL, Span::ZERO);
-    world.publish(client, Draft { ticket: 1, ..firm(&q("dead"), "last") });
+    world.publish(
+        client,
+        Draft {
+            ticket: 1,
+            ..firm(&q("dead"), "last")
+        },
+    );
     assert_eq!(world.waits("dead"), 10_001);
 }
 

@@ -8,9 +8,24 @@ use thalweg_kernel::{GroupStrategy, Limits};
 const KINDS: [Kind; 3] = [Kind::Stays, Kind::Goes, Kind::Consumes];
 
 /// Runs a crew for so many milliseconds at about 85 % of what it can do when all are there.
-fn run(seed: u64, strategy: GroupStrategy, filter: &str, count: usize, freezes: bool, lasts: u32) -> Crew {
-    let world = World::without_prefixes(1, Limits { group_strategy: strategy, ..Limits::default() });
-    let kinds: Vec<(Kind, u32)> = (0..count).map(|at| (KINDS[at % 3], 8 + at as u32 % 4)).collect();
+fn run(
+    seed: u64,
+    strategy: GroupStrategy,
+    filter: &str,
+    count: usize,
+    freezes: bool,
+    lasts: u32,
+) -> Crew {
+    let world = World::without_prefixes(
+        1,
+        Limits {
+            group_strategy: strategy,
+            ..Limits::default()
+        },
+    );
+    let kinds: Vec<(Kind, u32)> = (0..count)
+        .map(|at| (KINDS[at % 3], 8 + at as u32 % 4))
+        .collect();
     let mut crew = Crew::new(world, seed, filter, &kinds);
     for _ in 0..lasts {
         // Ten milliseconds a message: so many a millisecond.
@@ -31,18 +46,37 @@ fn run(seed: u64, strategy: GroupStrategy, filter: &str, count: usize, freezes: 
         crew.step();
     }
     crew.finish_all();
-    assert!(crew.done.values().all(|times| *times == 1), "seed {seed}: {:?}", crew.done);
+    assert!(
+        crew.done.values().all(|times| *times == 1),
+        "seed {seed}: {:?}",
+        crew.done
+    );
     let totals = crew.world.kernels[0].totals();
-    assert_eq!((totals.waiting, totals.in_flight, totals.queued_bytes), (0, 0, 0), "seed {seed}");
+    assert_eq!(
+        (totals.waiting, totals.in_flight, totals.queued_bytes),
+        (0, 0, 0),
+        "seed {seed}"
+    );
     crew
 }
 
 #[test]
 fn everything_is_done_once_and_nobody_is_idle_beside_a_queue() {
     for seed in 0..6 {
-        let crew = run(seed, GroupStrategy::Adaptive, "t/#", 3 + seed as usize, false, 1_500);
+        let crew = run(
+            seed,
+            GroupStrategy::Adaptive,
+            "t/#",
+            3 + seed as usize,
+            false,
+            1_500,
+        );
         assert!(crew.losses > 3, "seed {seed}: {}", crew.losses);
-        assert!(crew.idle_longest <= 50, "seed {seed}: idle for {} ms", crew.idle_longest);
+        assert!(
+            crew.idle_longest <= 50,
+            "seed {seed}: idle for {} ms",
+            crew.idle_longest
+        );
     }
 }
 
@@ -50,8 +84,19 @@ fn everything_is_done_once_and_nobody_is_idle_beside_a_queue() {
 fn everything_is_done_once_where_members_freeze() {
     let mut frozen = 0;
     for seed in 20..24 {
-        let crew = run(seed, GroupStrategy::Adaptive, "t/#", 4 + seed as usize % 4, true, 1_500);
-        frozen += crew.workers.iter().filter(|worker| worker.was_frozen).count();
+        let crew = run(
+            seed,
+            GroupStrategy::Adaptive,
+            "t/#",
+            4 + seed as usize % 4,
+            true,
+            1_500,
+        );
+        frozen += crew
+            .workers
+            .iter()
+            .filter(|worker| worker.was_frozen)
+            .count();
     }
     assert!(frozen > 2);
 }

@@ -34,7 +34,12 @@ fn an_output_that_is_full_without_warning_loses_nothing_and_no_tag() {
     assert_eq!((world.waits("q"), world.entries_written()), (3, 3));
     world.make_room(client, 10);
     let got = world.got(client);
-    assert_eq!(got.iter().map(|got| (got.text.as_str(), got.tag)).collect::<Vec<_>>(), [("0", 1), ("1", 2), ("2", 3)]);
+    assert_eq!(
+        got.iter()
+            .map(|got| (got.text.as_str(), got.tag))
+            .collect::<Vec<_>>(),
+        [("0", 1), ("1", 2), ("2", 3)]
+    );
 }
 
 #[test]
@@ -92,7 +97,15 @@ fn whatever_the_outputs_do_each_message_comes_once_and_in_order() {
         for client in clients {
             world.set_room(client, dice.roll(3));
             let settles = dice.roll(2) == 0;
-            world.consume(client, "q", 1, Taking { settles, ..Taking::credit(dice.roll(6) as u32) });
+            world.consume(
+                client,
+                "q",
+                1,
+                Taking {
+                    settles,
+                    ..Taking::credit(dice.roll(6) as u32)
+                },
+            );
         }
         let (mut sent, mut got) = (0, vec![Vec::new(), Vec::new()]);
         for _ in 0..200 {
@@ -108,12 +121,25 @@ fn whatever_the_outputs_do_each_message_comes_once_and_in_order() {
                 }
             }
             for (client, got) in clients.iter().zip(&mut got) {
-                got.extend(world.texts(*client).into_iter().map(|text| text.parse::<usize>().expect("a number")));
+                got.extend(
+                    world
+                        .texts(*client)
+                        .into_iter()
+                        .map(|text| text.parse::<usize>().expect("a number")),
+                );
             }
         }
-        assert!(got.iter().all(|got| got.is_sorted()), "seed {seed}: {got:?}");
+        assert!(
+            got.iter().all(|got| got.is_sorted()),
+            "seed {seed}: {got:?}"
+        );
         let mut all: Vec<_> = got.concat();
-        all.extend(world.drain_texts("q").into_iter().map(|text| text.parse::<usize>().expect("a number")));
+        all.extend(
+            world
+                .drain_texts("q")
+                .into_iter()
+                .map(|text| text.parse::<usize>().expect("a number")),
+        );
         all.sort_unstable();
         assert_eq!(all, (0..sent).collect::<Vec<_>>(), "seed {seed}");
     }

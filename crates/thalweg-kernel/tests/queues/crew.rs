@@ -60,18 +60,21 @@ pub struct Crew {
 
 impl Crew {
     pub fn new(world: World, seed: u64, filter: &str, kinds: &[(Kind, u32)]) -> Crew {
-        let workers = kinds.iter().enumerate().map(|(number, (kind, takes))| Worker {
-            name: format!("w{number}"),
-            kind: *kind,
-            who: None,
-            takes: *takes,
-            queue: VecDeque::new(),
-            left: 0,
-            back_at: 0,
-            frozen: false,
-            idle_since: 0,
-            was_frozen: false,
-        });
+        let workers = kinds
+            .iter()
+            .enumerate()
+            .map(|(number, (kind, takes))| Worker {
+                name: format!("w{number}"),
+                kind: *kind,
+                who: None,
+                takes: *takes,
+                queue: VecDeque::new(),
+                left: 0,
+                back_at: 0,
+                frozen: false,
+                idle_since: 0,
+                was_frozen: false,
+            });
         let mut crew = Crew {
             world,
             workers: workers.collect(),
@@ -96,16 +99,25 @@ impl Crew {
 
     pub fn come(&mut self, at: usize) {
         let worker = &mut self.workers[at];
-        let expiry = if worker.kind == Kind::Stays { STAYS } else { Span::ZERO };
+        let expiry = if worker.kind == Kind::Stays {
+            STAYS
+        } else {
+            Span::ZERO
+        };
         let home = self.world.home();
-        let who = self.world.connect_with(home, &worker.name, Access::ALL, expiry);
+        let who = self
+            .world
+            .connect_with(home, &worker.name, Access::ALL, expiry);
         match worker.kind {
             Kind::Consumes => {
                 let source = format!("$g/g/{}", self.filter);
-                self.world.consume_from(who, &source, 1, Taking::credit(20)).expect("it may");
+                self.world
+                    .consume_from(who, &source, 1, Taking::credit(20))
+                    .expect("it may");
             }
             _ => {
-                self.world.subscribe(who, &self.filter, Some("g"), Reliability::AtLeastOnce);
+                self.world
+                    .subscribe(who, &self.filter, Some("g"), Reliability::AtLeastOnce);
             }
         }
         worker.who = Some(who);
@@ -129,10 +141,13 @@ impl Crew {
         if worker.kind == Kind::Consumes {
             assert!(self.world.cancel(who, 1, 1));
             let source = format!("$g/g/{}", self.filter);
-            self.world.consume_from(who, &source, 1, Taking::credit(20)).expect("it may");
+            self.world
+                .consume_from(who, &source, 1, Taking::credit(20))
+                .expect("it may");
         } else {
             self.world.unsubscribe(who, &self.filter, Some("g"));
-            self.world.subscribe(who, &self.filter, Some("g"), Reliability::AtLeastOnce);
+            self.world
+                .subscribe(who, &self.filter, Some("g"), Reliability::AtLeastOnce);
         }
     }
 
@@ -186,7 +201,8 @@ impl Crew {
         }
         let waits = self.waiting() > 0;
         for worker in &mut self.workers {
-            let idle = waits && worker.who.is_some() && worker.queue.is_empty() && !worker.was_frozen;
+            let idle =
+                waits && worker.who.is_some() && worker.queue.is_empty() && !worker.was_frozen;
             if idle {
                 self.idle_longest = self.idle_longest.max(self.now - worker.idle_since);
             } else {
@@ -217,7 +233,12 @@ impl Crew {
 
     fn finish(&mut self, who: Who, got: Got) {
         if got.is_delivery {
-            assert_eq!(self.world.settle_delivery(who, got.tag), Settled::Known, "seed {}", self.seed);
+            assert_eq!(
+                self.world.settle_delivery(who, got.tag),
+                Settled::Known,
+                "seed {}",
+                self.seed
+            );
         } else {
             self.world.ack(who, got.tag);
         }
@@ -234,9 +255,17 @@ impl Crew {
             return;
         }
         for (other, worker) in self.workers.iter().enumerate() {
-            let has = worker.queue.iter().find(|it| key_of(&it.text).0 == key_of(&got.text).0);
-            let (Some(has), true) = (has, other != at) else { continue };
-            panic!("seed {}, {} ms: {} came to {at} while {other} has {}", self.seed, self.now, got.text, has.text);
+            let has = worker
+                .queue
+                .iter()
+                .find(|it| key_of(&it.text).0 == key_of(&got.text).0);
+            let (Some(has), true) = (has, other != at) else {
+                continue;
+            };
+            panic!(
+                "seed {}, {} ms: {} came to {at} while {other} has {}",
+                self.seed, self.now, got.text, has.text
+            );
         }
     }
 
@@ -255,7 +284,13 @@ impl Crew {
         }
         let end = self.now + 120_000;
         while self.done.len() < self.sent {
-            assert!(self.now < end, "seed {}: {} of {} are done", self.seed, self.done.len(), self.sent);
+            assert!(
+                self.now < end,
+                "seed {}: {} of {} are done",
+                self.seed,
+                self.done.len(),
+                self.sent
+            );
             self.step();
         }
     }
@@ -274,5 +309,8 @@ impl Crew {
 
 fn key_of(text: &str) -> (usize, u32) {
     let (key, number) = text.split_once('-').expect("key and number");
-    (key.parse().expect("a key"), number.parse().expect("a number"))
+    (
+        key.parse().expect("a key"),
+        number.parse().expect("a number"),
+    )
 }

@@ -15,7 +15,11 @@ fn connect(world: &mut World, at: usize, shards: u16) -> Who {
         world.consume(who, "q", 1, Taking::credit(3));
         return who;
     }
-    let expiry = if at > 3 { Span::from_secs(3600) } else { Span::ZERO };
+    let expiry = if at > 3 {
+        Span::from_secs(3600)
+    } else {
+        Span::ZERO
+    };
     let name = (0..)
         .map(|number| format!("member-{at}-{number}"))
         .find(|name| usize::from(thalweg_kernel::home(name, shards).0) == at % usize::from(shards))
@@ -65,7 +69,9 @@ fn play(seed: u64, shards: u16) {
             }
             7 => world.make_room(clients[at], 1 + dice.roll(5)),
             _ => {
-                let Some((tag, number)) = with[at].pop_first() else { continue };
+                let Some((tag, number)) = with[at].pop_first() else {
+                    continue;
+                };
                 match at {
                     0 if dice.roll(3) == 0 => world.requeue(clients[0], tag),
                     0 => {
@@ -88,7 +94,9 @@ fn play(seed: u64, shards: u16) {
             let number: u32 = got.text.parse().expect("a number");
             assert!(alive.contains(&number), "seed {seed}: {number} was settled");
             assert!(
-                !with.iter().any(|with| with.values().any(|it| *it == number)),
+                !with
+                    .iter()
+                    .any(|with| with.values().any(|it| *it == number)),
                 "seed {seed}: {number} is with two"
             );
             let (is_marked, is_new) = (got.deliveries > 0, seen.insert(number));
@@ -98,7 +106,10 @@ fn play(seed: u64, shards: u16) {
             assert!(may_be_marked || !is_marked, "seed {seed}: {number} is new");
             if at == 0 && !is_marked {
                 let before = newest.insert(publisher[&number], number);
-                assert!(before < Some(number), "seed {seed}: {number} came after {before:?}");
+                assert!(
+                    before < Some(number),
+                    "seed {seed}: {number} came after {before:?}"
+                );
             }
             with[at].insert(got.tag, number);
         }
@@ -106,7 +117,11 @@ fn play(seed: u64, shards: u16) {
     for who in clients {
         world.lose(who);
     }
-    let left: BTreeSet<u32> = world.drain_texts("q").iter().map(|text| text.parse().expect("a number")).collect();
+    let left: BTreeSet<u32> = world
+        .drain_texts("q")
+        .iter()
+        .map(|text| text.parse().expect("a number"))
+        .collect();
     assert_eq!(left, alive, "seed {seed}");
     assert_eq!(world.entries_written(), 0, "seed {seed}");
 }

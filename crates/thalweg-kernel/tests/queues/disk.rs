@@ -13,15 +13,25 @@ pub struct Disk {
 impl Disk {
     /// Where it stands.
     pub fn write(&mut self, bytes: Vec<u8>) -> u64 {
-        let place = self.frames.last().map_or(64, |(place, bytes)| place + bytes.len() as u64 + 64);
+        let place = self
+            .frames
+            .last()
+            .map_or(64, |(place, bytes)| place + bytes.len() as u64 + 64);
         self.state.apply_frame(&bytes, place).expect("records");
-        assert_eq!(self.state.contradictions, [], "the journal contradicts itself");
+        assert_eq!(
+            self.state.contradictions,
+            [],
+            "the journal contradicts itself"
+        );
         self.frames.push((place, bytes));
         place
     }
 
     pub fn read(&self, place: u64, len: u32) -> Option<Message> {
-        let at = self.frames.partition_point(|(at, _)| *at <= place).checked_sub(1)?;
+        let at = self
+            .frames
+            .partition_point(|(at, _)| *at <= place)
+            .checked_sub(1)?;
         let (at, bytes) = self.frames.get(at)?;
         let offset = (place - at) as usize;
         message_at(bytes.get(offset..offset + len as usize)?).ok()

@@ -7,7 +7,10 @@ use thalweg_kernel::{Outcome, Verdict};
 fn fill(world: &mut World, queue: &str, count: usize) {
     let publisher = world.connect("fill");
     for number in 0..count {
-        assert_eq!(world.put(publisher, queue, &format!("{number}")), Outcome::Accepted);
+        assert_eq!(
+            world.put(publisher, queue, &format!("{number}")),
+            Outcome::Accepted
+        );
     }
     world.lose(publisher);
 }
@@ -21,15 +24,33 @@ fn what_waits_comes_in_order_to_the_first_consumer() {
     assert_eq!(world.waits("q"), 5);
     world.consume(client, "q", 9, Taking::default());
     let got = world.got(client);
-    let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.tag, got.left, got.consumer, got.line)).collect();
-    assert_eq!(shown, [("0", 1, 4, 9, 1), ("1", 2, 3, 9, 1), ("2", 3, 2, 9, 1), ("3", 4, 1, 9, 1), ("4", 5, 0, 9, 1)]);
-    assert!(got.iter().all(|got| got.settles && got.deliveries == 0 && got.address == q("q")));
+    let shown: Vec<_> = got
+        .iter()
+        .map(|got| (got.text.as_str(), got.tag, got.left, got.consumer, got.line))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("0", 1, 4, 9, 1),
+            ("1", 2, 3, 9, 1),
+            ("2", 3, 2, 9, 1),
+            ("3", 4, 1, 9, 1),
+            ("4", 5, 0, 9, 1)
+        ]
+    );
+    assert!(
+        got.iter()
+            .all(|got| got.settles && got.deliveries == 0 && got.address == q("q"))
+    );
 }
 
 #[test]
 fn consumers_take_turns() {
     let mut world = World::new();
-    let clients: Vec<_> = ["a", "b", "c"].iter().map(|name| world.connect(name)).collect();
+    let clients: Vec<_> = ["a", "b", "c"]
+        .iter()
+        .map(|name| world.connect(name))
+        .collect();
     world.queue(clients[0], "q", &Terms::default());
     for client in &clients {
         world.consume(*client, "q", 1, Taking::default());
@@ -58,8 +79,24 @@ fn higher_priorities_are_served_while_they_have_credit() {
     let mut world = World::new();
     let (low, high) = (world.connect("low"), world.connect("high"));
     world.queue(low, "q", &Terms::default());
-    world.consume(low, "q", 1, Taking { credit: 2, ..Taking::priority(-3) });
-    world.consume(high, "q", 1, Taking { credit: 2, ..Taking::priority(5) });
+    world.consume(
+        low,
+        "q",
+        1,
+        Taking {
+            credit: 2,
+            ..Taking::priority(-3)
+        },
+    );
+    world.consume(
+        high,
+        "q",
+        1,
+        Taking {
+            credit: 2,
+            ..Taking::priority(5)
+        },
+    );
     fill(&mut world, "q", 5);
     assert_eq!(world.texts(high), ["0", "1"]);
     assert_eq!(world.texts(low), ["2", "3"]);
@@ -73,7 +110,10 @@ fn higher_priorities_are_served_while_they_have_credit() {
 #[test]
 fn equals_of_the_highest_priority_take_turns() {
     let mut world = World::new();
-    let clients: Vec<_> = ["a", "b", "c"].iter().map(|name| world.connect(name)).collect();
+    let clients: Vec<_> = ["a", "b", "c"]
+        .iter()
+        .map(|name| world.connect(name))
+        .collect();
     world.queue(clients[0], "q", &Terms::default());
     for (client, priority) in clients.iter().zip([1, 0, 1]) {
         world.consume(*client, "q", 1, Taking::priority(priority));
@@ -88,12 +128,20 @@ fn equals_of_the_highest_priority_take_turns() {
 fn a_single_active_consumer_has_them_all_until_it_leaves() {
     let mut world = World::new();
     let (first, second) = (world.connect("first"), world.connect("second"));
-    world.queue(first, "q", &Terms::default().with(|limits| limits.single_active = true));
+    world.queue(
+        first,
+        "q",
+        &Terms::default().with(|limits| limits.single_active = true),
+    );
     world.consume(first, "q", 1, Taking::credit(2));
     world.consume(second, "q", 1, Taking::default());
     fill(&mut world, "q", 3);
     assert_eq!(world.texts(first), ["0", "1"]);
-    assert_eq!(world.texts(second), [""; 0], "also when the active one has no credit");
+    assert_eq!(
+        world.texts(second),
+        [""; 0],
+        "also when the active one has no credit"
+    );
     assert!(world.cancel(first, 1, 1));
     assert_eq!(world.texts(second), ["2"]);
     world.lose(first);
@@ -104,7 +152,11 @@ fn a_single_active_consumer_has_them_all_until_it_leaves() {
 fn a_newcomer_of_higher_priority_does_not_replace_the_active_one() {
     let mut world = World::new();
     let (first, second) = (world.connect("first"), world.connect("second"));
-    world.queue(first, "q", &Terms::default().with(|limits| limits.single_active = true));
+    world.queue(
+        first,
+        "q",
+        &Terms::default().with(|limits| limits.single_active = true),
+    );
     world.consume(first, "q", 1, Taking::default());
     world.consume(second, "q", 1, Taking::priority(10));
     fill(&mut world, "q", 2);
@@ -125,13 +177,31 @@ fn tags_of_a_line_rise_by_one_whoever_is_given_the_message() {
     for queue in ["a", "b", "a", "c", "b", "c"] {
         world.put(client, queue, queue);
     }
-    let shown: Vec<_> = world.got(client).iter().map(|got| (got.line, got.consumer, got.tag, got.settles)).collect();
+    let shown: Vec<_> = world
+        .got(client)
+        .iter()
+        .map(|got| (got.line, got.consumer, got.tag, got.settles))
+        .collect();
     assert_eq!(
         shown,
-        [(1, 1, 1, true), (1, 2, 2, false), (1, 1, 3, true), (2, 3, 1, true), (1, 2, 4, false), (2, 3, 2, true)]
+        [
+            (1, 1, 1, true),
+            (1, 2, 2, false),
+            (1, 1, 3, true),
+            (2, 3, 1, true),
+            (1, 2, 4, false),
+            (2, 3, 2, true)
+        ]
     );
-    assert_eq!(world.settle(client, 1, 4, true, Verdict::Accept), thalweg_kernel::Settled::Unknown, "it is no message");
-    assert_eq!(world.settle(client, 1, 3, true, Verdict::Accept), thalweg_kernel::Settled::Known);
+    assert_eq!(
+        world.settle(client, 1, 4, true, Verdict::Accept),
+        thalweg_kernel::Settled::Unknown,
+        "it is no message"
+    );
+    assert_eq!(
+        world.settle(client, 1, 3, true, Verdict::Accept),
+        thalweg_kernel::Settled::Known
+    );
     assert_eq!(world.kernels[0].totals().in_flight, 2);
 }
 
@@ -168,7 +238,15 @@ fn no_local_passes_over_what_the_session_itself_published() {
     let mut world = World::new();
     let (own, other) = (world.connect("own"), world.connect("other"));
     world.queue(own, "q", &Terms::default());
-    world.consume(own, "q", 1, Taking { no_local: true, ..Taking::default() });
+    world.consume(
+        own,
+        "q",
+        1,
+        Taking {
+            no_local: true,
+            ..Taking::default()
+        },
+    );
     world.put(own, "q", "mine");
     world.put(other, "q", "yours");
     assert_eq!(world.texts(own), ["yours"]);
@@ -184,9 +262,15 @@ fn one_message_is_taken_at_a_time() {
     assert_eq!(world.take(client, "q", true), Ok(Some(2)));
     assert_eq!(world.take(client, "q", false), Ok(Some(1)));
     let got = world.got(client);
-    let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.consumer, got.tag, got.settles)).collect();
+    let shown: Vec<_> = got
+        .iter()
+        .map(|got| (got.text.as_str(), got.consumer, got.tag, got.settles))
+        .collect();
     assert_eq!(shown, [("0", 0, 1, true), ("1", 0, 2, false)]);
-    assert_eq!(world.settle(client, 1, 2, false, Verdict::Accept), thalweg_kernel::Settled::Unknown);
+    assert_eq!(
+        world.settle(client, 1, 2, false, Verdict::Accept),
+        thalweg_kernel::Settled::Unknown
+    );
     world.requeue(client, 1);
     assert_eq!(world.drain_texts("q"), ["0", "2"]);
     assert_eq!(world.entries_written(), 0);
@@ -197,13 +281,19 @@ fn one_message_may_be_taken_whatever_the_credit_of_the_line() {
     let mut world = World::new();
     let client = world.connect("c");
     world.queue(client, "q", &Terms::default());
-    world.run(client.shard, |kernel, out, now| kernel.set_line_credit(client.session, 1, 1, now, out));
+    world.run(client.shard, |kernel, out, now| {
+        kernel.set_line_credit(client.session, 1, 1, now, out)
+    });
     fill(&mut world, "q", 3);
     world.take(client, "q", true).expect("it may");
     world.take(client, "q", true).expect("it may");
     assert_eq!(world.texts(client), ["0", "1"]);
     world.consume(client, "q", 1, Taking::default());
-    assert_eq!(world.texts(client), ["2"], "what was asked for one by one takes no credit");
+    assert_eq!(
+        world.texts(client),
+        ["2"],
+        "what was asked for one by one takes no credit"
+    );
 }
 
 #[test]
@@ -228,13 +318,25 @@ fn a_message_that_is_too_large_for_a_consumer_becomes_a_dead_letter() {
     let mut world = World::new();
     let client = world.connect("c");
     world.queue(client, "dead", &Terms::durable());
-    world.queue(client, "q", &Terms::durable().with(|limits| limits.dead_letter = crate::world::to_queue("dead")));
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.dead_letter = crate::world::to_queue("dead")),
+    );
     world.consume(client, "q", 1, Taking::default());
     world.set_bytes_max(client, 10);
     world.put(client, "q", "too large for this peer");
     world.put(client, "q", "small");
-    let shown: Vec<_> = world.got(client).iter().map(|got| (got.text.clone(), got.tag)).collect();
-    assert_eq!(shown, [("small".to_owned(), 1)], "a message that was not handed over has no tag");
+    let shown: Vec<_> = world
+        .got(client)
+        .iter()
+        .map(|got| (got.text.clone(), got.tag))
+        .collect();
+    assert_eq!(
+        shown,
+        [("small".to_owned(), 1)],
+        "a message that was not handed over has no tag"
+    );
     assert_eq!(world.drain_texts("dead"), ["too large for this peer"]);
 }
 
@@ -244,7 +346,9 @@ fn credit_is_never_exceeded() {
     for seed in 0..40 {
         let mut dice = Dice(seed);
         let mut world = World::new();
-        let clients: Vec<_> = (0..3).map(|number| world.connect(&format!("c{number}"))).collect();
+        let clients: Vec<_> = (0..3)
+            .map(|number| world.connect(&format!("c{number}")))
+            .collect();
         world.queue(clients[0], "a", &Terms::default());
         world.queue(clients[0], "b", &Terms::default());
         // By client and line: credit, and by consumer its credit; what each has.
@@ -262,7 +366,15 @@ fn credit_is_never_exceeded() {
                         let (number, max) = (consumers, dice.roll(4) as u32);
                         credit.insert((at, line, number), max);
                         let queue = ["a", "b"][dice.roll(2)];
-                        world.consume(who, queue, number, Taking { line, ..Taking::credit(max) });
+                        world.consume(
+                            who,
+                            queue,
+                            number,
+                            Taking {
+                                line,
+                                ..Taking::credit(max)
+                            },
+                        );
                     }
                 }
                 1 => {
@@ -270,10 +382,15 @@ fn credit_is_never_exceeded() {
                     let out = has.get(&(at, line)).map_or(0, Vec::len) as u32;
                     let max = [0, out + dice.roll(4) as u32][dice.roll(2)];
                     line_credit.insert((at, line), max);
-                    world.run(who.shard, |kernel, out, now| kernel.set_line_credit(who.session, line, max, now, out));
+                    world.run(who.shard, |kernel, out, now| {
+                        kernel.set_line_credit(who.session, line, max, now, out)
+                    });
                 }
                 2 => {
-                    let of = credit.keys().find(|(a, l, _)| (*a, *l) == (at, line)).copied();
+                    let of = credit
+                        .keys()
+                        .find(|(a, l, _)| (*a, *l) == (at, line))
+                        .copied();
                     if let Some(of @ (_, _, number)) = of {
                         credit.remove(&of);
                         assert!(world.cancel(who, line, number), "seed {seed}");
@@ -287,7 +404,8 @@ fn credit_is_never_exceeded() {
                         let (tag, _) = known[place];
                         let first = if multiple { 0 } else { place };
                         known.drain(first..=place);
-                        let verdict = [Verdict::Accept, Verdict::Reject, Verdict::Requeue][dice.roll(3)];
+                        let verdict =
+                            [Verdict::Accept, Verdict::Reject, Verdict::Requeue][dice.roll(3)];
                         world.settle(who, line, tag, multiple, verdict);
                     }
                 }
@@ -298,7 +416,9 @@ fn credit_is_never_exceeded() {
             }
             for (at, client) in clients.iter().enumerate() {
                 for got in world.got(*client) {
-                    has.entry((at, got.line)).or_default().push((got.tag, got.consumer));
+                    has.entry((at, got.line))
+                        .or_default()
+                        .push((got.tag, got.consumer));
                 }
             }
             for (&(at, line), known) in &has {
@@ -307,9 +427,18 @@ fn credit_is_never_exceeded() {
                     max == 0 || known.len() <= max as usize,
                     "seed {seed}: line {line} of {at} has {known:?}, not {max}"
                 );
-                for (&(_, _, number), &max) in credit.iter().filter(|((a, l, _), _)| (*a, *l) == (at, line)) {
-                    let count = known.iter().filter(|(_, consumer)| *consumer == number).count();
-                    assert!(max == 0 || count <= max as usize, "seed {seed}: consumer {number} has {count}, not {max}");
+                for (&(_, _, number), &max) in credit
+                    .iter()
+                    .filter(|((a, l, _), _)| (*a, *l) == (at, line))
+                {
+                    let count = known
+                        .iter()
+                        .filter(|(_, consumer)| *consumer == number)
+                        .count();
+                    assert!(
+                        max == 0 || count <= max as usize,
+                        "seed {seed}: consumer {number} has {count}, not {max}"
+                    );
                 }
             }
         }

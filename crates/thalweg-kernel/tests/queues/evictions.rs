@@ -2,14 +2,19 @@
 
 use crate::world::{Got, Taking, Who, World, draft, firm};
 use thalweg_kernel::access::{Access, Otherwise, Rules};
-use thalweg_kernel::{CloseReason, Draft, GroupStrategy, Limits, Settled, Settlement, Subscribed, Verdict};
+use thalweg_kernel::{
+    CloseReason, Draft, GroupStrategy, Limits, Settled, Settlement, Subscribed, Verdict,
+};
 use thalweg_model::{Reliability, Span};
 
 const MOMENT: Span = Span::from_millis(10);
 
 fn join(world: &mut World, name: &str, expiry: Span, reliability: Reliability) -> Who {
     let who = world.connect_with(0, name, Access::ALL, expiry);
-    assert_eq!(world.subscribe(who, "t", Some("g"), reliability), Subscribed::Granted(reliability));
+    assert_eq!(
+        world.subscribe(who, "t", Some("g"), reliability),
+        Subscribed::Granted(reliability)
+    );
     who
 }
 
@@ -18,7 +23,11 @@ fn number(text: &str) -> u32 {
 }
 
 fn world(strategy: GroupStrategy) -> World {
-    let limits = Limits { group_strategy: strategy, group_adaptive_eviction: true, ..Limits::default() };
+    let limits = Limits {
+        group_strategy: strategy,
+        group_adaptive_eviction: true,
+        ..Limits::default()
+    };
     World::without_prefixes(1, limits)
 }
 
@@ -34,7 +43,12 @@ fn in_turn_with_three_seconds() -> World {
 
 /// Publishes one message every 10 ms; everybody but the frozen settles within those. What the others settled, and when
 /// the frozen one's link ended.
-fn work(world: &mut World, frozen: Who, others: &[Who], steps: std::ops::Range<u32>) -> (Vec<Got>, Option<u32>) {
+fn work(
+    world: &mut World,
+    frozen: Who,
+    others: &[Who],
+    steps: std::ops::Range<u32>,
+) -> (Vec<Got>, Option<u32>) {
     let publisher = world.connect("publisher");
     let (mut settled, mut ended) = (Vec::new(), None);
     for step in steps {
@@ -57,17 +71,38 @@ fn work(world: &mut World, frozen: Who, others: &[Who], steps: std::ops::Range<u
 #[test]
 fn a_silent_members_link_ends_first_and_then_others_get_what_it_had_flagged_and_in_order() {
     let mut world = world(GroupStrategy::Adaptive);
-    let frozen = join(&mut world, "frozen", Span::FOREVER, Reliability::AtLeastOnce);
-    let others = ["a", "b"].map(|name| join(&mut world, name, Span::FOREVER, Reliability::AtLeastOnce));
+    let frozen = join(
+        &mut world,
+        "frozen",
+        Span::FOREVER,
+        Reliability::AtLeastOnce,
+    );
+    let others =
+        ["a", "b"].map(|name| join(&mut world, name, Span::FOREVER, Reliability::AtLeastOnce));
     let (settled, ended) = work(&mut world, frozen, &others, 0..230);
     assert_eq!(world.closed(frozen), Some(CloseReason::Stalled));
-    assert!(ended.is_some_and(|step| (200..220).contains(&step)), "{ended:?}: within 2.2 s");
+    assert!(
+        ended.is_some_and(|step| (200..220).contains(&step)),
+        "{ended:?}: within 2.2 s"
+    );
     let held = world.got(frozen);
     assert!((1..=2).contains(&held.len()), "{held:?}");
-    let again: Vec<&str> = settled.iter().filter(|got| got.deliveries > 0).map(|got| got.text.as_str()).collect();
-    assert_eq!(again, held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>());
+    let again: Vec<&str> = settled
+        .iter()
+        .filter(|got| got.deliveries > 0)
+        .map(|got| got.text.as_str())
+        .collect();
+    assert_eq!(
+        again,
+        held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>()
+    );
     // Nobody had a second copy while the first receiver was there.
-    let at = |text: &str| settled.iter().position(|got| got.text == text).expect("it came");
+    let at = |text: &str| {
+        settled
+            .iter()
+            .position(|got| got.text == text)
+            .expect("it came")
+    };
     assert!(at(&held[0].text) > at("190"), "not before the link ended");
     let late = world.settle_delivery(frozen, held[0].tag);
     assert_eq!(late, Settled::Unknown, "its word counts no more");
@@ -76,15 +111,27 @@ fn a_silent_members_link_ends_first_and_then_others_get_what_it_had_flagged_and_
 #[test]
 fn an_eviction_is_told_with_what_it_was_about() {
     let mut world = world(GroupStrategy::Adaptive);
-    let frozen = join(&mut world, "frozen", Span::FOREVER, Reliability::AtLeastOnce);
+    let frozen = join(
+        &mut world,
+        "frozen",
+        Span::FOREVER,
+        Reliability::AtLeastOnce,
+    );
     let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
     let (_, ended) = work(&mut world, frozen, &[other], 0..230);
     assert!(ended.is_some());
     let told: Vec<_> = world.run(0, |kernel, _, _| kernel.take_evicted().collect());
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((&*told[0].client, &*told[0].group, &*told[0].filter), ("frozen", "g", "t"));
+    assert_eq!(
+        (&*told[0].client, &*told[0].group, &*told[0].filter),
+        ("frozen", "g", "t")
+    );
     assert_eq!((told[0].returned, told[0].strikes), (1, 1));
-    assert_eq!(world.run(0, |kernel, _, _| kernel.take_evicted().count()), 0, "once");
+    assert_eq!(
+        world.run(0, |kernel, _, _| kernel.take_evicted().count()),
+        0,
+        "once"
+    );
 }
 
 #[test]
@@ -103,12 +150,17 @@ fn who_is_alone_keeps_what_it_has() {
 fn nobody_is_evicted_where_all_are_silent() {
     for strategy in [GroupStrategy::Adaptive, GroupStrategy::RoundRobin] {
         let mut world = world(strategy);
-        let members = ["a", "b", "c"].map(|name| join(&mut world, name, Span::FOREVER, Reliability::AtLeastOnce));
+        let members = ["a", "b", "c"]
+            .map(|name| join(&mut world, name, Span::FOREVER, Reliability::AtLeastOnce));
         work(&mut world, members[0], &[], 0..100);
         for _ in 0..100 {
             world.wait(Span::from_secs(1));
         }
-        assert_eq!(members.map(|who| world.closed(who)), [None; 3], "{strategy:?}");
+        assert_eq!(
+            members.map(|who| world.closed(who)),
+            [None; 3],
+            "{strategy:?}"
+        );
     }
 }
 
@@ -120,8 +172,16 @@ fn a_fixed_limit_holds_whatever_the_strategy() {
     let (settled, ended) = work(&mut world, frozen, &[other], 0..320);
     assert_eq!(world.closed(frozen), Some(CloseReason::Stalled));
     assert_eq!(ended, Some(299));
-    assert_eq!(settled.iter().filter(|got| got.deliveries > 0).count(), 150, "what it had been given in turn");
-    let again: Vec<u32> = settled.iter().filter(|got| got.deliveries > 0).map(|got| number(&got.text)).collect();
+    assert_eq!(
+        settled.iter().filter(|got| got.deliveries > 0).count(),
+        150,
+        "what it had been given in turn"
+    );
+    let again: Vec<u32> = settled
+        .iter()
+        .filter(|got| got.deliveries > 0)
+        .map(|got| number(&got.text))
+        .collect();
     assert!(again.is_sorted(), "{again:?}");
 }
 
@@ -135,7 +195,9 @@ fn a_slow_member_that_goes_on_is_not_silent() {
         world.publish(publisher, firm("t", &number.to_string()));
     }
     let (mine, theirs) = (world.got(slow), world.got(other));
-    theirs.iter().for_each(|got| assert_eq!(world.settle_delivery(other, got.tag), Settled::Known));
+    theirs
+        .iter()
+        .for_each(|got| assert_eq!(world.settle_delivery(other, got.tag), Settled::Known));
     // Two seconds each, one after the other: the last one is settled after twenty.
     for got in mine {
         world.wait(Span::from_secs(2));
@@ -166,12 +228,20 @@ fn one_delivery_that_is_never_settled_is_silence_though_others_are_settled() {
 
 #[test]
 fn who_may_not_have_the_message_is_no_reason_to_take_it_away() {
-    let limits = Limits { group_settle_timeout: Span::from_secs(3), ..Limits::default() };
+    let limits = Limits {
+        group_settle_timeout: Span::from_secs(3),
+        ..Limits::default()
+    };
     let mut world = World::without_prefixes(1, limits);
     let holder = join(&mut world, "holder", Span::ZERO, Reliability::AtLeastOnce);
     let other = join(&mut world, "other", Span::ZERO, Reliability::AtLeastOnce);
     world.run(0, |kernel, _, _| {
-        kernel.set_access(other.session, Rules::new(Vec::new(), Otherwise::Deny).expect("legal").compile("other", None))
+        kernel.set_access(
+            other.session,
+            Rules::new(Vec::new(), Otherwise::Deny)
+                .expect("legal")
+                .compile("other", None),
+        )
     });
     let publisher = world.connect("p");
     world.publish(publisher, firm("t", "m"));
@@ -183,16 +253,34 @@ fn who_may_not_have_the_message_is_no_reason_to_take_it_away() {
 
 #[test]
 fn who_comes_back_has_one_message_until_it_settles_it() {
-    for strategy in [GroupStrategy::Adaptive, GroupStrategy::RoundRobin, GroupStrategy::Sticky] {
-        let limits = Limits { group_strategy: strategy, group_settle_timeout: Span::from_secs(2), ..Limits::default() };
+    for strategy in [
+        GroupStrategy::Adaptive,
+        GroupStrategy::RoundRobin,
+        GroupStrategy::Sticky,
+    ] {
+        let limits = Limits {
+            group_strategy: strategy,
+            group_settle_timeout: Span::from_secs(2),
+            ..Limits::default()
+        };
         let mut world = World::without_prefixes(1, limits);
-        let frozen = join(&mut world, "frozen", Span::FOREVER, Reliability::AtLeastOnce);
+        let frozen = join(
+            &mut world,
+            "frozen",
+            Span::FOREVER,
+            Reliability::AtLeastOnce,
+        );
         let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
         let (_, ended) = work(&mut world, frozen, &[other], 0..230);
         assert!(ended.is_some(), "{strategy:?}");
         // The other one works no more: all that comes is for whoever is back.
         world.lose(other);
-        let back = join(&mut world, "frozen", Span::FOREVER, Reliability::AtLeastOnce);
+        let back = join(
+            &mut world,
+            "frozen",
+            Span::FOREVER,
+            Reliability::AtLeastOnce,
+        );
         let publisher = world.connect("p");
         for _ in 0..5 {
             world.publish(publisher, firm("t", "m"));
@@ -201,7 +289,10 @@ fn who_comes_back_has_one_message_until_it_settles_it() {
         assert_eq!(got.len(), 1, "{strategy:?}");
         world.settle_delivery(back, got[0].tag);
         let got = world.got(back);
-        assert!(!got.is_empty() && got.iter().all(|got| got.settles), "{strategy:?}: trusted again");
+        assert!(
+            !got.is_empty() && got.iter().all(|got| got.settles),
+            "{strategy:?}: trusted again"
+        );
         if strategy != GroupStrategy::Adaptive {
             assert!(got.len() >= 4, "{strategy:?}");
         }
@@ -213,7 +304,12 @@ fn from_the_second_time_on_it_waits_before_its_first_message_twice_as_long_each_
     let mut world = world(GroupStrategy::Adaptive);
     let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
     for pause in [0, 0, 1_000, 2_000, 4_000] {
-        let frozen = join(&mut world, "frozen", Span::FOREVER, Reliability::AtLeastOnce);
+        let frozen = join(
+            &mut world,
+            "frozen",
+            Span::FOREVER,
+            Reliability::AtLeastOnce,
+        );
         let (_, _) = work(&mut world, frozen, &[other], 0..pause / 10);
         assert_eq!(world.got(frozen).len(), 0, "after {pause} ms");
         let publisher = world.connect("p");
@@ -248,14 +344,23 @@ fn a_session_that_ends_with_its_link_is_remembered_by_its_name() {
 fn a_consumer_of_a_line_that_falls_silent_loses_its_link_and_what_it_had() {
     let mut world = world(GroupStrategy::Adaptive);
     let frozen = world.connect("frozen");
-    world.consume_from(frozen, "$g/g/t", 1, Taking::credit(10)).expect("it may");
+    world
+        .consume_from(frozen, "$g/g/t", 1, Taking::credit(10))
+        .expect("it may");
     let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
     let (settled, ended) = work(&mut world, frozen, &[other], 0..230);
     assert!(ended.is_some_and(|step| step < 220), "{ended:?}");
     let held = world.got(frozen);
     assert!((1..=2).contains(&held.len()), "{held:?}");
-    let again: Vec<&str> = settled.iter().filter(|got| got.deliveries > 0).map(|got| got.text.as_str()).collect();
-    assert_eq!(again, held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>());
+    let again: Vec<&str> = settled
+        .iter()
+        .filter(|got| got.deliveries > 0)
+        .map(|got| got.text.as_str())
+        .collect();
+    assert_eq!(
+        again,
+        held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -263,20 +368,37 @@ fn where_a_line_can_be_ended_alone_the_link_and_its_other_lines_go_on() {
     let mut world = world(GroupStrategy::Adaptive);
     let frozen = world.connect("frozen");
     world.let_lines_end(frozen);
-    world.consume_from(frozen, "$g/g/t", 1, Taking::credit(10)).expect("it may");
-    world.consume_from(frozen, "$g/g/other", 2, Taking::on(2)).expect("it may");
+    world
+        .consume_from(frozen, "$g/g/t", 1, Taking::credit(10))
+        .expect("it may");
+    world
+        .consume_from(frozen, "$g/g/other", 2, Taking::on(2))
+        .expect("it may");
     let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
     let (settled, _) = work(&mut world, frozen, &[other], 0..230);
-    assert_eq!((world.lines_ended(frozen), world.closed(frozen)), (vec![1], None));
+    assert_eq!(
+        (world.lines_ended(frozen), world.closed(frozen)),
+        (vec![1], None)
+    );
     let held = world.got(frozen);
-    let again: Vec<&str> = settled.iter().filter(|got| got.deliveries > 0).map(|got| got.text.as_str()).collect();
-    assert_eq!(again, held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>());
+    let again: Vec<&str> = settled
+        .iter()
+        .filter(|got| got.deliveries > 0)
+        .map(|got| got.text.as_str())
+        .collect();
+    assert_eq!(
+        again,
+        held.iter().map(|got| got.text.as_str()).collect::<Vec<_>>()
+    );
     // Its other line goes on, and a new one has one message until it settles that.
     let publisher = world.connect("p");
     world.publish(publisher, firm("other", "m"));
     let got = world.got(frozen);
     assert_eq!((got.len(), got[0].line), (1, 2));
-    assert_eq!(world.settle(frozen, 2, got[0].tag, false, Verdict::Accept), Settled::Known);
+    assert_eq!(
+        world.settle(frozen, 2, got[0].tag, false, Verdict::Accept),
+        Settled::Known
+    );
 }
 
 #[test]
@@ -298,7 +420,11 @@ fn a_lost_link_gives_its_copies_to_others_at_once_before_what_waits() {
         world.lose(lost);
         world.settle_delivery(other, second[0].tag);
         let third = world.got(other);
-        assert_eq!((third[0].text.as_str(), third[0].deliveries), (held[0].as_str(), 1), "before 3, 4 and 5");
+        assert_eq!(
+            (third[0].text.as_str(), third[0].deliveries),
+            (held[0].as_str(), 1),
+            "before 3, 4 and 5"
+        );
     }
 }
 
@@ -316,13 +442,19 @@ fn an_idle_member_gets_what_a_lost_one_had_in_the_same_turn() {
     world.lose(lost);
     let got = world.got(other);
     assert_eq!(
-        got.iter().map(|got| (got.text.as_str(), got.deliveries)).collect::<Vec<_>>(),
+        got.iter()
+            .map(|got| (got.text.as_str(), got.deliveries))
+            .collect::<Vec<_>>(),
         [("0", 1), ("2", 1), ("4", 1)]
     );
 }
 
 fn once(text: &str, ticket: u16) -> Draft<'_> {
-    Draft { reliability: Reliability::ExactlyOnce, ticket, ..firm("t", text) }
+    Draft {
+        reliability: Reliability::ExactlyOnce,
+        ticket,
+        ..firm("t", text)
+    }
 }
 
 #[test]
@@ -332,7 +464,9 @@ fn of_exactly_once_messages_a_member_holds_one_at_a_time() {
     let publisher = world.connect("p");
     // A far network and quick work: of others it would have several ahead.
     let far = (Span::from_millis(100), Span::ZERO);
-    world.run(0, |kernel, _, _| kernel.round_trip_measured(member.session, far.0, far.1));
+    world.run(0, |kernel, _, _| {
+        kernel.round_trip_measured(member.session, far.0, far.1)
+    });
     let mut most = 0;
     for number in 1..400_u16 {
         world.publish(publisher, once("m", number));
@@ -341,8 +475,12 @@ fn of_exactly_once_messages_a_member_holds_one_at_a_time() {
         most = most.max(got.len());
         for got in got {
             let (id, tag) = (member.session, got.tag as u16);
-            world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Received, now, out));
-            world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Settled, now, out));
+            world.run(0, |kernel, out, now| {
+                kernel.settle(id, tag, Settlement::Received, now, out)
+            });
+            world.run(0, |kernel, out, now| {
+                kernel.settle(id, tag, Settlement::Settled, now, out)
+            });
         }
     }
     assert_eq!(most, 1);
@@ -350,7 +488,10 @@ fn of_exactly_once_messages_a_member_holds_one_at_a_time() {
 
 #[test]
 fn an_exactly_once_message_stays_with_its_member_over_silence_and_a_new_link() {
-    let limits = Limits { group_settle_timeout: Span::from_secs(2), ..Limits::default() };
+    let limits = Limits {
+        group_settle_timeout: Span::from_secs(2),
+        ..Limits::default()
+    };
     let mut world = World::without_prefixes(1, limits);
     let first = join(&mut world, "first", Span::FOREVER, Reliability::ExactlyOnce);
     let publisher = world.connect("p");
@@ -362,12 +503,20 @@ fn an_exactly_once_message_stays_with_its_member_over_silence_and_a_new_link() {
         for got in world.got(other) {
             assert_eq!(got.text, "x");
             let (id, tag) = (other.session, got.tag as u16);
-            world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Received, now, out));
-            world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Settled, now, out));
+            world.run(0, |kernel, out, now| {
+                kernel.settle(id, tag, Settlement::Received, now, out)
+            });
+            world.run(0, |kernel, out, now| {
+                kernel.settle(id, tag, Settlement::Settled, now, out)
+            });
         }
         world.wait(MOMENT);
     }
-    assert_eq!(world.closed(first), None, "nobody else would have anything of it");
+    assert_eq!(
+        world.closed(first),
+        None,
+        "nobody else would have anything of it"
+    );
     world.lose(first);
     assert!(!world.texts(other).contains(&"m".into()));
     let back = world.connect_with(0, "first", Access::ALL, Span::FOREVER);
@@ -394,7 +543,12 @@ fn an_exactly_once_message_ends_with_its_members_session_and_is_counted_so() {
 
 #[test]
 fn an_exactly_once_message_that_was_sent_reaches_nobody_else_after_a_restart() {
-    for (expiry, waited) in [(Span::FOREVER, false), (Span::ZERO, false), (Span::FOREVER, true), (Span::ZERO, true)] {
+    for (expiry, waited) in [
+        (Span::FOREVER, false),
+        (Span::ZERO, false),
+        (Span::FOREVER, true),
+        (Span::ZERO, true),
+    ] {
         let mut world = world(GroupStrategy::Adaptive);
         let other = join(&mut world, "other", Span::FOREVER, Reliability::ExactlyOnce);
         world.lose(other);
@@ -435,11 +589,18 @@ fn an_output_that_is_full_leaves_its_messages_to_others() {
     for reliability in [Reliability::AtMostOnce, Reliability::AtLeastOnce] {
         for strategy in [GroupStrategy::Adaptive, GroupStrategy::RoundRobin] {
             let mut world = world(strategy);
-            let members = ["full", "free"].map(|name| join(&mut world, name, Span::ZERO, reliability));
+            let members =
+                ["full", "free"].map(|name| join(&mut world, name, Span::ZERO, reliability));
             world.set_room(members[0], 0);
             let publisher = world.connect("p");
             for number in 0..8 {
-                world.publish(publisher, Draft { reliability, ..draft("t", &number.to_string()) });
+                world.publish(
+                    publisher,
+                    Draft {
+                        reliability,
+                        ..draft("t", &number.to_string())
+                    },
+                );
                 world.wait(Span::ZERO);
                 if reliability > Reliability::AtMostOnce {
                     for got in world.got(members[1]) {
@@ -456,9 +617,13 @@ fn an_output_that_is_full_leaves_its_messages_to_others() {
 
 #[test]
 fn an_at_most_once_message_waits_in_the_group_while_all_outputs_are_full_up_to_its_bound() {
-    let limits = Limits { group_messages_max: 3, ..Limits::default() };
+    let limits = Limits {
+        group_messages_max: 3,
+        ..Limits::default()
+    };
     let mut world = World::without_prefixes(1, limits);
-    let members = ["a", "b"].map(|name| join(&mut world, name, Span::ZERO, Reliability::AtMostOnce));
+    let members =
+        ["a", "b"].map(|name| join(&mut world, name, Span::ZERO, Reliability::AtMostOnce));
     members.iter().for_each(|who| world.set_room(*who, 1));
     let publisher = world.connect("p");
     for number in 0..8 {

@@ -1,7 +1,9 @@
 //! What goes into which queue.
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
-use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed};
+use thalweg_kernel::{
+    DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed,
+};
 use thalweg_model::{PropertyValue, Reliability, RetainOp};
 
 /// A world with an exchange `e` of a kind and queues bound with these keys and named by them.
@@ -44,7 +46,9 @@ fn a_fanout_exchange_compares_nothing() {
 
 #[test]
 fn a_topic_exchange_compares_word_by_word_and_many_words_may_stand_anywhere() {
-    let keys = ["#", "*", "a.*", "a.#", "#.b", "a.#.b", "*.*", "a.b.c", "#.x.#", "", "*.#", "a..b"];
+    let keys = [
+        "#", "*", "a.*", "a.#", "#.b", "a.#.b", "*.*", "a.b.c", "#.x.#", "", "*.#", "a..b",
+    ];
     let (mut world, client) = with_bindings(ExchangeKind::Topic, &keys);
     for (key, expected) in [
         ("", &["#", "*", "", "*.#"][..]),
@@ -80,26 +84,43 @@ fn a_headers_exchange_compares_properties() {
     let client = world.connect("c");
     assert!(!world.kernels[0].compares_headers());
     for (queue, arguments) in [
-        ("all", vec![text("a", "1"), text("b", "2"), text("x-match", "all")]),
-        ("any", vec![text("a", "1"), text("b", "2"), text("x-match", "any")]),
+        (
+            "all",
+            vec![text("a", "1"), text("b", "2"), text("x-match", "all")],
+        ),
+        (
+            "any",
+            vec![text("a", "1"), text("b", "2"), text("x-match", "any")],
+        ),
         ("there", vec![("c".into(), PropertyValue::Nothing)]),
         ("default", vec![text("a", "1"), text("x-ignored", "yes")]),
     ] {
         world.queue(client, queue, &Terms::durable());
-        world.bind_with(client, "amq.headers", queue, "", &arguments).expect("it may");
+        world
+            .bind_with(client, "amq.headers", queue, "", &arguments)
+            .expect("it may");
     }
     assert!(world.kernels[0].compares_headers());
     for (said, expected) in [
-        (&[("a", "1"), ("b", "2")][..], &["all", "any", "default"][..]),
+        (
+            &[("a", "1"), ("b", "2")][..],
+            &["all", "any", "default"][..],
+        ),
         (&[("a", "1")], &["any", "default"]),
         (&[("b", "2"), ("c", "whatever")], &["any", "there"]),
         (&[("a", "2")], &[]),
     ] {
         let outcome = world.send_with(client, "amq.headers", "key", "m", Some(&headers(said)));
-        let arrived: Vec<_> =
-            ["all", "any", "there", "default"].into_iter().filter(|queue| !world.drain(queue).is_empty()).collect();
+        let arrived: Vec<_> = ["all", "any", "there", "default"]
+            .into_iter()
+            .filter(|queue| !world.drain(queue).is_empty())
+            .collect();
         assert_eq!(arrived, expected, "{said:?}");
-        assert_eq!(outcome == Outcome::Accepted, !expected.is_empty(), "{said:?}");
+        assert_eq!(
+            outcome == Outcome::Accepted,
+            !expected.is_empty(),
+            "{said:?}"
+        );
     }
     assert_eq!(world.send(client, "amq.headers", "", "m"), Outcome::NoMatch);
     let wrong = world.bind_with(client, "amq.headers", "all", "", &[text("x-match", "some")]);
@@ -118,13 +139,33 @@ fn the_plain_exchange_is_the_plain_addresses_both_ways() {
     world.bind(client, "amq.topic", "q", "a.*");
     let granted = world.subscribe(plain, "a/+", None, Reliability::AtMostOnce);
     assert_eq!(granted, Subscribed::Granted(Reliability::AtMostOnce));
-    assert_eq!(world.publish(plain, firm("a/b", "from outside")), Outcome::Accepted);
-    assert_eq!(world.send(client, "amq.topic", "a.c", "from inside"), Outcome::Accepted);
-    assert_eq!(world.send(client, "amq.topic", "b.c", "elsewhere"), Outcome::NoMatch);
-    let shown: Vec<_> = world.got(plain).into_iter().map(|got| (got.address, got.text)).collect();
-    let expected = [("a/b".to_owned(), "from outside".to_owned()), ("a/c".to_owned(), "from inside".to_owned())];
+    assert_eq!(
+        world.publish(plain, firm("a/b", "from outside")),
+        Outcome::Accepted
+    );
+    assert_eq!(
+        world.send(client, "amq.topic", "a.c", "from inside"),
+        Outcome::Accepted
+    );
+    assert_eq!(
+        world.send(client, "amq.topic", "b.c", "elsewhere"),
+        Outcome::NoMatch
+    );
+    let shown: Vec<_> = world
+        .got(plain)
+        .into_iter()
+        .map(|got| (got.address, got.text))
+        .collect();
+    let expected = [
+        ("a/b".to_owned(), "from outside".to_owned()),
+        ("a/c".to_owned(), "from inside".to_owned()),
+    ];
     assert_eq!(shown, expected);
-    let queued: Vec<_> = world.drain("q").into_iter().map(|got| (got.address, got.text)).collect();
+    let queued: Vec<_> = world
+        .drain("q")
+        .into_iter()
+        .map(|got| (got.address, got.text))
+        .collect();
     assert_eq!(queued, expected);
 }
 
@@ -172,13 +213,19 @@ fn an_exchange_leads_to_another_with_the_same_key() {
     world.exchange(client, "first", ExchangeKind::Topic);
     world.exchange(client, "second", ExchangeKind::Direct);
     world.queue(client, "q", &Terms::durable());
-    world.lead(client, "first", "second", "a.#", &[]).expect("it may");
+    world
+        .lead(client, "first", "second", "a.#", &[])
+        .expect("it may");
     world.bind(client, "second", "q", "a.b");
     assert_eq!(world.send(client, "first", "a.b", "m"), Outcome::Accepted);
     assert_eq!(world.send(client, "first", "a.c", "m"), Outcome::NoMatch);
     assert_eq!(world.send(client, "first", "b.b", "m"), Outcome::NoMatch);
     let got = world.drain("q");
-    assert_eq!((got.len(), got[0].address.as_str()), (1, "$x/first/a/b"), "it tells where it was published");
+    assert_eq!(
+        (got.len(), got[0].address.as_str()),
+        (1, "$x/first/a/b"),
+        "it tells where it was published"
+    );
 }
 
 #[test]
@@ -191,7 +238,13 @@ fn exchanges_may_lead_in_circles_and_each_queue_gets_one_copy() {
         world.queue(client, name, &Terms::durable());
         world.bind(client, name, name, "");
     }
-    for (from, to) in [("e0", "e1"), ("e1", "e2"), ("e2", "e0"), ("e0", "e2"), ("e1", "e1")] {
+    for (from, to) in [
+        ("e0", "e1"),
+        ("e1", "e2"),
+        ("e2", "e0"),
+        ("e0", "e2"),
+        ("e1", "e1"),
+    ] {
         world.lead(client, from, to, "", &[]).expect("it may");
     }
     world.send(client, "e1", "k", "m");
@@ -213,7 +266,9 @@ fn an_exchange_may_lead_to_many() {
         world.bind(client, &name, &name, "");
     }
     world.send(client, "e", "", "m");
-    let missing: Vec<_> = (0..50).filter(|number| world.waits(&format!("n{number}")) != 1).collect();
+    let missing: Vec<_> = (0..50)
+        .filter(|number| world.waits(&format!("n{number}")) != 1)
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
@@ -223,8 +278,12 @@ fn a_circle_through_plain_addresses_gives_a_subscriber_one_copy() {
     let (client, plain) = (world.connect("c"), world.connect("plain"));
     world.subscribe(plain, "a/b", None, Reliability::AtMostOnce);
     world.exchange(client, "e", ExchangeKind::Topic);
-    world.lead(client, "amq.topic", "e", "#", &[]).expect("it may");
-    world.lead(client, "e", "amq.topic", "#", &[]).expect("it may");
+    world
+        .lead(client, "amq.topic", "e", "#", &[])
+        .expect("it may");
+    world
+        .lead(client, "e", "amq.topic", "#", &[])
+        .expect("it may");
     world.publish(client, firm("a/b", "m"));
     assert_eq!(world.texts(plain), ["m"]);
     world.send(client, "e", "a.b", "n");
@@ -238,15 +297,28 @@ fn exchanges_that_compare_headers_may_lead_in_circles() {
     world.exchange(client, "h0", ExchangeKind::Headers);
     world.exchange(client, "h1", ExchangeKind::Headers);
     world.queue(client, "q", &Terms::durable());
-    world.bind_with(client, "h1", "q", "", &[text("a", "1")]).expect("it may");
+    world
+        .bind_with(client, "h1", "q", "", &[text("a", "1")])
+        .expect("it may");
     // Many ways from each to the other.
     for number in 0..12 {
-        let arguments = [text("a", "1"), text("x-match", "any"), text(&format!("n{number}"), "")];
-        world.lead(client, "h0", "h1", "", &arguments).expect("it may");
-        world.lead(client, "h1", "h0", "", &arguments).expect("it may");
+        let arguments = [
+            text("a", "1"),
+            text("x-match", "any"),
+            text(&format!("n{number}"), ""),
+        ];
+        world
+            .lead(client, "h0", "h1", "", &arguments)
+            .expect("it may");
+        world
+            .lead(client, "h1", "h0", "", &arguments)
+            .expect("it may");
     }
     let properties = headers(&[("a", "1")]);
-    assert_eq!(world.send_with(client, "h0", "", "m", Some(&properties)), Outcome::Accepted);
+    assert_eq!(
+        world.send_with(client, "h0", "", "m", Some(&properties)),
+        Outcome::Accepted
+    );
     assert_eq!(world.waits("q"), 1);
 }
 
@@ -258,11 +330,21 @@ fn what_nobody_wants_goes_to_the_alternate() {
     world.queue(client, "rest", &Terms::durable());
     world.bind(client, "rest", "rest", "");
     let rest = x("rest");
-    let middle = ExchangeSpec { alternate: Some(&rest), ..exchange_spec(ExchangeKind::Direct) };
-    world.declare_exchange(client, "middle", &middle).expect("it may");
+    let middle = ExchangeSpec {
+        alternate: Some(&rest),
+        ..exchange_spec(ExchangeKind::Direct)
+    };
+    world
+        .declare_exchange(client, "middle", &middle)
+        .expect("it may");
     let middle = x("middle");
-    let first = ExchangeSpec { alternate: Some(&middle), ..exchange_spec(ExchangeKind::Topic) };
-    world.declare_exchange(client, "first", &first).expect("it may");
+    let first = ExchangeSpec {
+        alternate: Some(&middle),
+        ..exchange_spec(ExchangeKind::Topic)
+    };
+    world
+        .declare_exchange(client, "first", &first)
+        .expect("it may");
     for (queue, exchange) in [("a", "first"), ("b", "middle")] {
         world.queue(client, queue, &Terms::durable());
         world.bind(client, exchange, queue, queue);
@@ -280,11 +362,16 @@ fn what_no_headers_binding_wants_goes_to_the_alternate() {
     let client = world.connect("c");
     world.exchange(client, "rest", ExchangeKind::Fanout);
     let rest = x("rest");
-    let spec = ExchangeSpec { alternate: Some(&rest), ..exchange_spec(ExchangeKind::Headers) };
+    let spec = ExchangeSpec {
+        alternate: Some(&rest),
+        ..exchange_spec(ExchangeKind::Headers)
+    };
     world.declare_exchange(client, "h", &spec).expect("it may");
     for (queue, exchange) in [("rest", "rest"), ("a", "h")] {
         world.queue(client, queue, &Terms::durable());
-        world.bind_with(client, exchange, queue, "", &[text("a", "1")]).expect("it may");
+        world
+            .bind_with(client, exchange, queue, "", &[text("a", "1")])
+            .expect("it may");
     }
     world.send_with(client, "h", "k", "one", Some(&headers(&[("a", "1")])));
     world.send_with(client, "h", "k", "two", Some(&headers(&[("a", "2")])));
@@ -298,7 +385,10 @@ fn an_alternate_that_is_not_there_is_no_fault() {
     let mut world = World::new();
     let client = world.connect("c");
     let nowhere = x("nowhere");
-    let spec = ExchangeSpec { alternate: Some(&nowhere), ..exchange_spec(ExchangeKind::Direct) };
+    let spec = ExchangeSpec {
+        alternate: Some(&nowhere),
+        ..exchange_spec(ExchangeKind::Direct)
+    };
     world.declare_exchange(client, "e", &spec).expect("it may");
     assert_eq!(world.send(client, "e", "k", "m"), Outcome::NoMatch);
     // Once it is there, it is used.
@@ -314,7 +404,10 @@ fn alternates_may_lead_in_circles() {
     let client = world.connect("c");
     for (name, alternate) in [("a", "b"), ("b", "a")] {
         let alternate = x(alternate);
-        let spec = ExchangeSpec { alternate: Some(&alternate), ..exchange_spec(ExchangeKind::Direct) };
+        let spec = ExchangeSpec {
+            alternate: Some(&alternate),
+            ..exchange_spec(ExchangeKind::Direct)
+        };
         world.declare_exchange(client, name, &spec).expect("it may");
     }
     assert_eq!(world.send(client, "a", "k", "m"), Outcome::NoMatch);
@@ -324,17 +417,33 @@ fn alternates_may_lead_in_circles() {
 fn an_internal_exchange_is_published_to_by_exchanges_only() {
     let mut world = World::new();
     let client = world.connect("c");
-    let spec = ExchangeSpec { internal: true, ..exchange_spec(ExchangeKind::Fanout) };
-    world.declare_exchange(client, "inner", &spec).expect("it may");
+    let spec = ExchangeSpec {
+        internal: true,
+        ..exchange_spec(ExchangeKind::Fanout)
+    };
+    world
+        .declare_exchange(client, "inner", &spec)
+        .expect("it may");
     world.exchange(client, "outer", ExchangeKind::Fanout);
     world.queue(client, "q", &Terms::default());
     world.bind(client, "inner", "q", "");
-    world.lead(client, "outer", "inner", "", &[]).expect("it may");
+    world
+        .lead(client, "outer", "inner", "", &[])
+        .expect("it may");
     let kernel = &world.kernels[0];
     let mut address = String::new();
-    assert_eq!(kernel.address_in(&x("inner"), "k", &mut address), Err(Refusal::Denied));
-    assert_eq!(kernel.address_in(&x("none"), "k", &mut address), Err(Refusal::NoExchange));
-    assert!(matches!(kernel.address_in(&x("outer"), &"k".repeat(70_000), &mut address), Err(Refusal::Invalid(_))));
+    assert_eq!(
+        kernel.address_in(&x("inner"), "k", &mut address),
+        Err(Refusal::Denied)
+    );
+    assert_eq!(
+        kernel.address_in(&x("none"), "k", &mut address),
+        Err(Refusal::NoExchange)
+    );
+    assert!(matches!(
+        kernel.address_in(&x("outer"), &"k".repeat(70_000), &mut address),
+        Err(Refusal::Invalid(_))
+    ));
     world.send(client, "outer", "", "m");
     assert_eq!(world.waits("q"), 1);
 }
@@ -349,11 +458,18 @@ fn what_is_unbound_comes_no_more() {
     world.bind(client, "e", "q", "x");
     world.send(client, "e", "a.b", "0");
     assert_eq!(world.unbind(client, "e", "q", "a.#.b"), Ok(()));
-    assert_eq!(world.unbind(client, "e", "q", "a.#.b"), Ok(()), "it is no fault if there is none");
+    assert_eq!(
+        world.unbind(client, "e", "q", "a.#.b"),
+        Ok(()),
+        "it is no fault if there is none"
+    );
     assert_eq!(world.send(client, "e", "a.b", "1"), Outcome::NoMatch);
     assert_eq!(world.send(client, "e", "x", "2"), Outcome::Accepted);
     assert_eq!(world.drain_texts("q"), ["0", "2"]);
-    assert_eq!(world.unbind(client, "none", "q", ""), Err(Refusal::NoExchange));
+    assert_eq!(
+        world.unbind(client, "none", "q", ""),
+        Err(Refusal::NoExchange)
+    );
     assert_eq!(world.unbind(client, "e", "none", ""), Err(Refusal::NoQueue));
 }
 
@@ -361,14 +477,23 @@ fn what_is_unbound_comes_no_more() {
 fn an_exchange_deletes_itself_with_its_last_binding() {
     let mut world = World::new();
     let client = world.connect("c");
-    let spec = ExchangeSpec { auto_delete: true, ..exchange_spec(ExchangeKind::Fanout) };
+    let spec = ExchangeSpec {
+        auto_delete: true,
+        ..exchange_spec(ExchangeKind::Fanout)
+    };
     for (round, exchange) in ["e0", "e1"].into_iter().enumerate() {
-        world.declare_exchange(client, exchange, &spec).expect("it may");
+        world
+            .declare_exchange(client, exchange, &spec)
+            .expect("it may");
         world.queue(client, "q", &Terms::durable());
         world.bind(client, exchange, "q", "a");
         world.bind(client, exchange, "q", "b");
         world.unbind(client, exchange, "q", "a").expect("it may");
-        assert!(world.kernels[0].inspect_exchange(client.session, &x(exchange)).is_ok());
+        assert!(
+            world.kernels[0]
+                .inspect_exchange(client.session, &x(exchange))
+                .is_ok()
+        );
         if round == 0 {
             world.unbind(client, exchange, "q", "b").expect("it may");
         }
@@ -393,12 +518,17 @@ fn a_deleted_exchange_takes_its_bindings_from_both_sides_along() {
     world.bind(client, "c", "q", "");
     world.bind(client, "b", "q", "");
     let delete = |world: &mut World, name: &str, unused| {
-        world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x(name), unused, out))
+        world.run(0, |kernel, out, _| {
+            kernel.delete_exchange(client.session, &x(name), unused, out)
+        })
     };
     assert_eq!(delete(&mut world, "b", true), Err(Refusal::InUse));
     assert_eq!(delete(&mut world, "b", false), Ok(()));
     assert_eq!(delete(&mut world, "b", false), Err(Refusal::NoExchange));
-    assert_eq!(delete(&mut world, "amq.topic", false), Err(Refusal::Reserved));
+    assert_eq!(
+        delete(&mut world, "amq.topic", false),
+        Err(Refusal::Reserved)
+    );
     assert_eq!(world.send(client, "a", "", "m"), Outcome::NoMatch);
     assert_eq!(world.send(client, "c", "", "m"), Outcome::Accepted);
     // Queue, two exchanges, one binding.
@@ -424,7 +554,9 @@ fn a_remembered_route_is_forgotten_when_a_binding_behind_it_changes() {
     world.unbind(client, "c", "c", "").expect("it may");
     assert_eq!(world.send(client, "a", "", "m"), Outcome::NoMatch);
     let plain = world.connect("plain");
-    world.lead(client, "c", "amq.topic", "", &[]).expect("it may");
+    world
+        .lead(client, "c", "amq.topic", "", &[])
+        .expect("it may");
     assert_eq!(world.send(client, "a", "k", "m"), Outcome::NoMatch);
     world.subscribe(plain, "k", None, Reliability::AtMostOnce);
     assert_eq!(world.send(client, "a", "k", "m"), Outcome::Accepted);
@@ -437,23 +569,49 @@ fn queues_are_found_under_their_own_addresses() {
     let client = world.connect("c");
     world.queue(client, "q", &Terms::default());
     world.consume(client, "q", 1, Taking::default());
-    assert_eq!(world.publish(client, draft(&q("q"), "m")), Outcome::Accepted);
+    assert_eq!(
+        world.publish(client, draft(&q("q"), "m")),
+        Outcome::Accepted
+    );
     assert_eq!(world.publish(client, draft(&q("Q"), "m")), Outcome::NoMatch);
     assert_eq!(world.texts(client), ["m"]);
 }
 
 #[test]
 fn no_way_leads_to_where_the_broker_alone_publishes() {
-    let mut world = World::with(1, Limits { presence: true, ..Limits::default() });
+    let mut world = World::with(
+        1,
+        Limits {
+            presence: true,
+            ..Limits::default()
+        },
+    );
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     world.bind(client, "amq.topic", "q", "$presence.#");
     world.exchange(client, "in", ExchangeKind::Topic);
-    world.lead(client, "in", "amq.topic", "#", &[]).expect("that is no address");
+    world
+        .lead(client, "in", "amq.topic", "#", &[])
+        .expect("that is no address");
     world.exchange(client, "compares", ExchangeKind::Headers);
-    world.lead(client, "compares", "amq.topic", "", &[text("x-match", "all")]).expect("nor is that");
-    let to = DeadLetter { exchange: x("amq.topic").into(), key: None };
-    world.queue(client, "dying", &Terms::durable().with(|limits| limits.dead_letter = Some(to)));
+    world
+        .lead(
+            client,
+            "compares",
+            "amq.topic",
+            "",
+            &[text("x-match", "all")],
+        )
+        .expect("nor is that");
+    let to = DeadLetter {
+        exchange: x("amq.topic").into(),
+        key: None,
+    };
+    world.queue(
+        client,
+        "dying",
+        &Terms::durable().with(|limits| limits.dead_letter = Some(to)),
+    );
     world.bind(client, "in", "dying", "$presence.pump");
     for exchange in ["in", "compares", "amq.topic"] {
         world.send(client, exchange, "$presence.pump", "online");
@@ -485,8 +643,9 @@ fn many_keys_of_one_queue_are_bound_and_unbound_without_looking_at_all_of_them()
     }
     assert_eq!(count(&world), KEYS);
     let address = q("q");
-    let deleted =
-        world.run(0, |kernel, out, now| kernel.delete_queue(client.session, &address, false, false, now, out));
+    let deleted = world.run(0, |kernel, out, now| {
+        kernel.delete_queue(client.session, &address, false, false, now, out)
+    });
     assert_eq!((deleted, count(&world)), (Ok(0), 0));
 }
 
@@ -497,13 +656,25 @@ fn last_values_come_into_a_queue_a_few_at_a_time() {
     world.queue(client, "q", &Terms::durable());
     for number in 0..VALUES {
         let address = format!("{}/v/{number}", x("e"));
-        let value = Draft { retain: RetainOp::Set, ..firm(&address, "m") };
+        let value = Draft {
+            retain: RetainOp::Set,
+            ..firm(&address, "m")
+        };
         world.publish(client, value);
     }
     let (queue, exchange) = (q("q"), x("e"));
     // Straight to the kernel: the world has it work until nothing is left.
     let recall = |world: &mut World| {
-        world.kernels[0].recall(client.session, &queue, &exchange, "#", world.now, &mut world.out).expect("it may")
+        world.kernels[0]
+            .recall(
+                client.session,
+                &queue,
+                &exchange,
+                "#",
+                world.now,
+                &mut world.out,
+            )
+            .expect("it may")
     };
     recall(&mut world);
     let mut came = vec![world.waits("q")];

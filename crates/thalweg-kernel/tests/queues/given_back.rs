@@ -53,8 +53,18 @@ struct Crew {
 
 fn world(shards: u16, strategy: GroupStrategy, order: Option<OrderKey>) -> World {
     let filter = Filter::new("t/#").expect("legal");
-    let policy = GroupPolicy { order, strategy: Some(strategy), ..GroupPolicy::new(filter) };
-    World::without_prefixes(shards, Limits { group_policies: Arc::new([policy]), ..Limits::default() })
+    let policy = GroupPolicy {
+        order,
+        strategy: Some(strategy),
+        ..GroupPolicy::new(filter)
+    };
+    World::without_prefixes(
+        shards,
+        Limits {
+            group_policies: Arc::new([policy]),
+            ..Limits::default()
+        },
+    )
 }
 
 impl Crew {
@@ -66,38 +76,76 @@ impl Crew {
                 Habit::Subscribes(_) => {
                     let shard = dice.roll(world.kernels.len());
                     let name = world.name_on(shard);
-                    let who = world.connect_with(shard, &name, thalweg_kernel::access::Access::ALL, Span::ZERO);
-                    assert_eq!(world.subscribe(who, filter, Some("g"), ONCE), Subscribed::Granted(ONCE));
+                    let who = world.connect_with(
+                        shard,
+                        &name,
+                        thalweg_kernel::access::Access::ALL,
+                        Span::ZERO,
+                    );
+                    assert_eq!(
+                        world.subscribe(who, filter, Some("g"), ONCE),
+                        Subscribed::Granted(ONCE)
+                    );
                     who
                 }
                 _ => {
                     let who = world.connect(&format!("c{}", hands.len()));
-                    world.consume_from(who, &format!("$g/g/{filter}"), 1, Taking::credit(credit)).expect("it may");
+                    world
+                        .consume_from(who, &format!("$g/g/{filter}"), 1, Taking::credit(credit))
+                        .expect("it may");
                     who
                 }
             };
-            hands.push(Hand { who, habit: *habit, holds: Vec::new() });
+            hands.push(Hand {
+                who,
+                habit: *habit,
+                holds: Vec::new(),
+            });
         }
         let hint = format!("seed {seed}, {filter}, credit {credit}, {habits:?}");
         let (refused, deliveries, done) = Default::default();
-        Crew { world, hands, dice, credit, refused, deliveries, done, hint }
+        Crew {
+            world,
+            hands,
+            dice,
+            credit,
+            refused,
+            deliveries,
+            done,
+            hint,
+        }
     }
 
     /// A member takes what came to it; `strictly`: none of it may have been with it while others had room.
     fn look(&mut self, at: usize, strictly: bool) {
         for got in self.world.got(self.hands[at].who) {
             let count = self.deliveries.entry(got.text.clone()).or_default();
-            assert_eq!(*count > 0, got.deliveries > 0, "{}: {} is flagged wrongly", self.hint, got.text);
+            assert_eq!(
+                *count > 0,
+                got.deliveries > 0,
+                "{}: {} is flagged wrongly",
+                self.hint,
+                got.text
+            );
             *count += 1;
-            let refused = self.refused.get(&got.text).map_or(&[][..], |refused| refused);
+            let refused = self
+                .refused
+                .get(&got.text)
+                .map_or(&[][..], |refused| refused);
             if strictly && refused.contains(&at) {
                 let has_room = |other: &usize| {
                     let hand = &self.hands[*other];
                     let is_bounded = !matches!(hand.habit, Habit::Subscribes(_));
                     *other != at && (!is_bounded || (hand.holds.len() as u32) < self.credit)
                 };
-                let other = (0..self.hands.len()).filter(|other| !refused.contains(other)).find(has_room);
-                assert_eq!(other, None, "{}: {} came again to {at}", self.hint, got.text);
+                let other = (0..self.hands.len())
+                    .filter(|other| !refused.contains(other))
+                    .find(has_room);
+                assert_eq!(
+                    other, None,
+                    "{}: {} came again to {at}",
+                    self.hint, got.text
+                );
             }
             let takes = match self.hands[at].habit {
                 Habit::Consumes(takes) | Habit::Subscribes(takes) => takes,
@@ -183,9 +231,22 @@ impl Crew {
             }
             self.step(strictly);
         }
-        assert_eq!(self.done.len(), messages, "{}: {:?}", self.hint, self.deliveries);
+        assert_eq!(
+            self.done.len(),
+            messages,
+            "{}: {:?}",
+            self.hint,
+            self.deliveries
+        );
         assert!(self.done.values().all(|count| *count == 1), "{}", self.hint);
-        assert_eq!(self.world.kernels.iter().map(|kernel| kernel.totals().in_flight).sum::<usize>(), 0);
+        assert_eq!(
+            self.world
+                .kernels
+                .iter()
+                .map(|kernel| kernel.totals().in_flight)
+                .sum::<usize>(),
+            0
+        );
         self.deliveries.values().copied().max().unwrap_or(0)
     }
 }
@@ -195,10 +256,16 @@ fn everywhere(habits: &[Habit], credit: u32, order: Option<OrderKey>, bound: usi
     for strategy in STRATEGIES {
         for shards in [1, 3] {
             for seed in 0..2 {
-                let mut crew = Crew::new(world(shards, strategy, order), seed, "t/+", credit, habits);
+                let mut crew =
+                    Crew::new(world(shards, strategy, order), seed, "t/+", credit, habits);
                 crew.hint = format!("{strategy:?}, {shards} shards, {order:?}, {}", crew.hint);
                 let most = crew.run(24, 20_000, false);
-                assert!(most <= bound, "{}: {most} deliveries, {:?}", crew.hint, crew.deliveries);
+                assert!(
+                    most <= bound,
+                    "{}: {most} deliveries, {:?}",
+                    crew.hint,
+                    crew.deliveries
+                );
             }
         }
     }
@@ -206,7 +273,12 @@ fn everywhere(habits: &[Habit], credit: u32, order: Option<OrderKey>, bound: usi
 
 #[test]
 fn one_of_two_gives_everything_back() {
-    for other in [Habit::Consumes(0), Habit::Consumes(4), Habit::Subscribes(0), Habit::Subscribes(4)] {
+    for other in [
+        Habit::Consumes(0),
+        Habit::Consumes(4),
+        Habit::Subscribes(0),
+        Habit::Subscribes(4),
+    ] {
         everywhere(&[Habit::Refuses, other], 20, None, 14);
         everywhere(&[other, Habit::Refuses], 1, None, 14);
     }
@@ -230,7 +302,12 @@ fn everybody_wants_other_messages() {
 fn order_is_kept_and_still_somebody_else_has_it_in_the_end() {
     for order in [OrderKey::Publisher, OrderKey::Address] {
         everywhere(&[Habit::Refuses, Habit::Consumes(1)], 5, Some(order), 40);
-        everywhere(&[Habit::Refuses, Habit::Subscribes(1), Habit::Refuses], 5, Some(order), 40);
+        everywhere(
+            &[Habit::Refuses, Habit::Subscribes(1), Habit::Refuses],
+            5,
+            Some(order),
+            40,
+        );
     }
 }
 
@@ -267,11 +344,19 @@ fn whoever_has_room_and_has_not_refused_it_comes_first() {
 fn who_is_alone_is_asked_again_ever_more_slowly() {
     for strategy in STRATEGIES {
         for shards in [1, 3] {
-            let mut crew = Crew::new(world(shards, strategy, None), 1, "t/+", 10, &[Habit::Refuses]);
+            let mut crew = Crew::new(
+                world(shards, strategy, None),
+                1,
+                "t/+",
+                10,
+                &[Habit::Refuses],
+            );
             let from = crew.world.connect("p");
             crew.publish(from, "t/0", 0);
             let after = [10, 1000, 10_000].map(|until| {
-                while crew.world.now < thalweg_model::Time::from_secs(1000) + Span::from_millis(until) {
+                while crew.world.now
+                    < thalweg_model::Time::from_secs(1000) + Span::from_millis(until)
+                {
                     crew.step(false);
                 }
                 crew.deliveries["0"]
@@ -283,7 +368,9 @@ fn who_is_alone_is_asked_again_ever_more_slowly() {
             assert!(after[2] >= 18 && after[2] <= 22, "{hint}");
             // Whoever comes gets it at once.
             let other = crew.world.connect("other");
-            crew.world.consume_from(other, "$g/g/t/+", 1, Taking::default()).expect("it may");
+            crew.world
+                .consume_from(other, "$g/g/t/+", 1, Taking::default())
+                .expect("it may");
             if crew.world.texts(other).is_empty() {
                 // The other has it just now.
                 crew.step(false);
@@ -299,10 +386,14 @@ fn others_take_what_is_behind_while_it_waits() {
     for strategy in [GroupStrategy::RoundRobin, GroupStrategy::Adaptive] {
         let mut world = world(1, strategy, None);
         let (refuser, full, from) = (world.connect("r"), world.connect("f"), world.connect("p"));
-        world.consume_from(full, "$g/g/t/+", 1, Taking::credit(1)).expect("it may");
+        world
+            .consume_from(full, "$g/g/t/+", 1, Taking::credit(1))
+            .expect("it may");
         world.publish(from, firm("t/0", "full"));
         assert_eq!(world.texts(full), ["full"]);
-        world.consume_from(refuser, "$g/g/t/+", 1, Taking::credit(1)).expect("it may");
+        world
+            .consume_from(refuser, "$g/g/t/+", 1, Taking::credit(1))
+            .expect("it may");
         world.publish(from, firm("t/0", "no"));
         // Nobody else has room: once at once, then after a pause.
         for tag in [1, 2] {
@@ -326,13 +417,19 @@ fn others_take_what_is_behind_while_it_waits() {
 fn who_leaves_has_refused_nothing() {
     let mut world = world(1, GroupStrategy::RoundRobin, None);
     let (one, other, from) = (world.connect("1"), world.connect("2"), world.connect("p"));
-    world.consume_from(one, "$g/g/t/+", 1, Taking::default()).expect("it may");
+    world
+        .consume_from(one, "$g/g/t/+", 1, Taking::default())
+        .expect("it may");
     world.publish(from, firm("t/0", "m"));
     assert_eq!(world.texts(one), ["m"]);
-    world.consume_from(other, "$g/g/t/+", 1, Taking::default()).expect("it may");
+    world
+        .consume_from(other, "$g/g/t/+", 1, Taking::default())
+        .expect("it may");
     world.lose(one);
     let back = world.connect("1");
-    world.consume_from(back, "$g/g/t/+", 1, Taking::default()).expect("it may");
+    world
+        .consume_from(back, "$g/g/t/+", 1, Taking::default())
+        .expect("it may");
     assert_eq!(world.texts(other), ["m"]);
     world.requeue(other, 1);
     assert_eq!(world.texts(back), ["m"]);
@@ -344,13 +441,17 @@ fn a_queue_offers_what_one_consumer_gave_back_to_the_next_and_to_groups() {
         for credit in [1, 3, 10] {
             let mut world = World::in_turns(1);
             let mut dice = Dice(seed);
-            let (refuser, worker, member) = (world.connect("r"), world.connect("w"), world.connect("m"));
+            let (refuser, worker, member) =
+                (world.connect("r"), world.connect("w"), world.connect("m"));
             world.queue(worker, "q", &Terms::durable());
             world.consume(refuser, "q", 1, Taking::credit(credit));
             let has_consumer = dice.roll(2) == 0;
             match has_consumer {
                 true => world.consume(worker, "q", 1, Taking::credit(credit)),
-                false => assert_eq!(world.subscribe(member, "$q/q", Some("q"), ONCE), Subscribed::Granted(ONCE)),
+                false => assert_eq!(
+                    world.subscribe(member, "$q/q", Some("q"), ONCE),
+                    Subscribed::Granted(ONCE)
+                ),
             }
             let (mut sent, mut done, mut refused) = (0, 0, 0);
             for _ in 0..600 {
@@ -381,7 +482,11 @@ fn a_queue_offers_what_one_consumer_gave_back_to_the_next_and_to_groups() {
                 world.wait(MILLI);
             }
             let hint = format!("seed {seed}, credit {credit}, {has_consumer}: {refused} refused");
-            assert_eq!((done, world.waits("q"), world.entries_written()), (60, 0, 0), "{hint}");
+            assert_eq!(
+                (done, world.waits("q"), world.entries_written()),
+                (60, 0, 0),
+                "{hint}"
+            );
             assert!(refused > 0, "{hint}");
             // In turns: about as many as were done.
             assert!(refused < 400, "{hint}");

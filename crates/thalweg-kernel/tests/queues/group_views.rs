@@ -4,18 +4,27 @@ use crate::world::{Taking, Who, World, draft, firm};
 use std::sync::Arc;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_kernel::{
-    Draft, GroupCounters, GroupMemberView, GroupPolicy, GroupStrategy, GroupView, Limits, LoadReport, OrderKey,
-    Settlement, Signal, Subscribed, Waits,
+    Draft, GroupCounters, GroupMemberView, GroupPolicy, GroupStrategy, GroupView, Limits,
+    LoadReport, OrderKey, Settlement, Signal, Subscribed, Waits,
 };
 use thalweg_model::{Filter, Reliability, Span};
 
 fn world(strategy: GroupStrategy) -> World {
-    World::without_prefixes(1, Limits { group_strategy: strategy, ..Limits::default() })
+    World::without_prefixes(
+        1,
+        Limits {
+            group_strategy: strategy,
+            ..Limits::default()
+        },
+    )
 }
 
 fn join(world: &mut World, name: &str, reliability: Reliability) -> Who {
     let who = world.connect_with(0, name, Access::ALL, Span::FOREVER);
-    assert_eq!(world.subscribe(who, "t", Some("g"), reliability), Subscribed::Granted(reliability));
+    assert_eq!(
+        world.subscribe(who, "t", Some("g"), reliability),
+        Subscribed::Granted(reliability)
+    );
     who
 }
 
@@ -27,7 +36,10 @@ fn view(world: &World) -> GroupView {
 }
 
 fn member<'a>(view: &'a GroupView, name: &str) -> &'a GroupMemberView {
-    view.seats.iter().find(|member| *member.client == *name).expect("it is a member")
+    view.seats
+        .iter()
+        .find(|member| *member.client == *name)
+        .expect("it is a member")
 }
 
 #[test]
@@ -41,14 +53,27 @@ fn what_waits_and_for_how_long_is_seen() {
         world.wait(Span::from_millis(100));
     }
     let seen = view(&world);
-    assert_eq!((seen.waiting, seen.oldest), (2, Some(Span::from_millis(200))));
+    assert_eq!(
+        (seen.waiting, seen.oldest),
+        (2, Some(Span::from_millis(200)))
+    );
     assert_eq!((&*seen.name, &*seen.filter, seen.members), ("g", "t", 1));
     assert_eq!(seen.strategy, GroupStrategy::Adaptive);
     let tag = world.got(who)[0].tag;
     world.settle_delivery(who, tag);
     let seen = view(&world);
-    assert_eq!((seen.waiting, seen.oldest), (1, Some(Span::from_millis(100))));
-    let GroupCounters { arrived, chosen, held, settled, wait, .. } = seen.counters;
+    assert_eq!(
+        (seen.waiting, seen.oldest),
+        (1, Some(Span::from_millis(100)))
+    );
+    let GroupCounters {
+        arrived,
+        chosen,
+        held,
+        settled,
+        wait,
+        ..
+    } = seen.counters;
     assert_eq!((arrived, chosen, held, settled), (3, 2, 2, 1));
     assert_eq!((wait.count(), wait.sum), (1, Span::from_millis(200)));
 }
@@ -56,10 +81,14 @@ fn what_waits_and_for_how_long_is_seen() {
 #[test]
 fn members_are_seen_with_what_they_have_and_had() {
     let mut world = world(GroupStrategy::Adaptive);
-    let (quick, slow) =
-        (join(&mut world, "quick", Reliability::AtLeastOnce), join(&mut world, "slow", Reliability::AtLeastOnce));
+    let (quick, slow) = (
+        join(&mut world, "quick", Reliability::AtLeastOnce),
+        join(&mut world, "slow", Reliability::AtLeastOnce),
+    );
     let (far, jitter) = (Span::from_millis(4), Span::ZERO);
-    world.run(0, |kernel, _, _| kernel.round_trip_measured(quick.session, far, jitter));
+    world.run(0, |kernel, _, _| {
+        kernel.round_trip_measured(quick.session, far, jitter)
+    });
     let publisher = world.connect("p");
     for _ in 0..60 {
         world.publish(publisher, firm("t", "m"));
@@ -70,16 +99,39 @@ fn members_are_seen_with_what_they_have_and_had() {
     }
     let seen = view(&world);
     let (first, second) = (member(&seen, "quick"), member(&seen, "slow"));
-    assert_eq!((first.online, first.signal, first.round_trip), (true, Some(Signal::Acknowledges), Some(far)));
+    assert_eq!(
+        (first.online, first.signal, first.round_trip),
+        (true, Some(Signal::Acknowledges), Some(far))
+    );
     let service = first.service.expect("it is known").nanos();
     assert!((16_000_000..=20_000_000).contains(&service), "{service}");
-    assert_eq!((first.settled, first.chosen, first.unsettled), (59, 59, 0), "{first:?}");
-    assert_eq!((second.settled, second.chosen, second.unsettled, second.round_trip), (0, 1, 1, None));
+    assert_eq!(
+        (first.settled, first.chosen, first.unsettled),
+        (59, 59, 0),
+        "{first:?}"
+    );
+    assert_eq!(
+        (
+            second.settled,
+            second.chosen,
+            second.unsettled,
+            second.round_trip
+        ),
+        (0, 1, 1, None)
+    );
     assert_eq!(seen.counters.chosen, 60);
     world.lose(slow);
     let seen = view(&world);
     let second = member(&seen, "slow");
-    assert_eq!((second.online, second.chosen, second.unsettled, second.signal), (false, 1, 0, None));
+    assert_eq!(
+        (
+            second.online,
+            second.chosen,
+            second.unsettled,
+            second.signal
+        ),
+        (false, 1, 0, None)
+    );
     assert_eq!((seen.counters.returned, seen.counters.chosen), (1, 61));
 }
 
@@ -95,14 +147,25 @@ fn a_strategy_that_does_not_look_counts_all_the_same() {
     world.settle_delivery(members[0], tag);
     let seen = view(&world);
     let first = member(&seen, "a");
-    assert_eq!((first.chosen, first.settled, first.unsettled, first.signal, first.service), (3, 1, 2, None, None));
+    assert_eq!(
+        (
+            first.chosen,
+            first.settled,
+            first.unsettled,
+            first.signal,
+            first.service
+        ),
+        (3, 1, 2, None, None)
+    );
 }
 
 #[test]
 fn a_consumer_of_a_line_is_seen_like_everybody() {
     let mut world = world(GroupStrategy::Adaptive);
     let who = world.connect("c");
-    world.consume_from(who, "$g/g/t", 1, Taking::credit(1)).expect("it may");
+    world
+        .consume_from(who, "$g/g/t", 1, Taking::credit(1))
+        .expect("it may");
     let publisher = world.connect("p");
     for _ in 0..3 {
         world.publish(publisher, firm("t", "m"));
@@ -119,25 +182,66 @@ fn a_consumer_of_a_line_is_seen_like_everybody() {
 fn reports_are_counted_and_those_that_cannot_be_true_apart() {
     let mut world = world(GroupStrategy::Adaptive);
     let who = join(&mut world, "m", Reliability::AtMostOnce);
-    let credible = LoadReport { waiting: 3.0, each_ms: 10.0, concurrency: None };
+    let credible = LoadReport {
+        waiting: 3.0,
+        each_ms: 10.0,
+        concurrency: None,
+    };
     let hostile = [
-        LoadReport { waiting: f64::NAN, ..credible },
-        LoadReport { waiting: -1.0, ..credible },
-        LoadReport { waiting: 1e300, ..credible },
-        LoadReport { each_ms: f64::INFINITY, ..credible },
-        LoadReport { each_ms: f64::NAN, ..credible },
-        LoadReport { each_ms: -0.5, ..credible },
+        LoadReport {
+            waiting: f64::NAN,
+            ..credible
+        },
+        LoadReport {
+            waiting: -1.0,
+            ..credible
+        },
+        LoadReport {
+            waiting: 1e300,
+            ..credible
+        },
+        LoadReport {
+            each_ms: f64::INFINITY,
+            ..credible
+        },
+        LoadReport {
+            each_ms: f64::NAN,
+            ..credible
+        },
+        LoadReport {
+            each_ms: -0.5,
+            ..credible
+        },
     ];
     for report in &hostile {
-        assert!(!world.run(0, |kernel, out, now| kernel.report_load(who.session, report, now, out)), "{report:?}");
+        assert!(
+            !world.run(0, |kernel, out, now| kernel.report_load(
+                who.session,
+                report,
+                now,
+                out
+            )),
+            "{report:?}"
+        );
     }
     for _ in 0..2 {
-        assert!(world.run(0, |kernel, out, now| kernel.report_load(who.session, &credible, now, out)));
+        assert!(world.run(0, |kernel, out, now| kernel.report_load(
+            who.session,
+            &credible,
+            now,
+            out
+        )));
     }
     let seen = view(&world);
     let only = member(&seen, "m");
-    assert_eq!((only.reports, only.reports_refused, only.signal), (2, 6, Some(Signal::Reports)));
-    assert_eq!((seen.counters.reports, seen.counters.reports_refused), (2, 6));
+    assert_eq!(
+        (only.reports, only.reports_refused, only.signal),
+        (2, 6, Some(Signal::Reports))
+    );
+    assert_eq!(
+        (seen.counters.reports, seen.counters.reports_refused),
+        (2, 6)
+    );
 }
 
 #[test]
@@ -156,8 +260,14 @@ fn who_always_says_that_it_is_idle_gets_at_most_three_times_its_share() {
             for (at, who) in members.into_iter().enumerate() {
                 // The others have some to do, as they truly say; the liar has nothing and took no time.
                 let (waiting, each_ms) = if at == 0 { (0.0, 0.001) } else { (2.0, 8.0) };
-                let report = LoadReport { waiting, each_ms, concurrency: None };
-                world.run(0, |kernel, out, now| kernel.report_load(who.session, &report, now, out));
+                let report = LoadReport {
+                    waiting,
+                    each_ms,
+                    concurrency: None,
+                };
+                world.run(0, |kernel, out, now| {
+                    kernel.report_load(who.session, &report, now, out)
+                });
             }
         }
         world.wait(Span::from_millis(1));
@@ -194,19 +304,30 @@ fn a_member_is_at_work_at_an_exactly_once_message_until_it_says_so_for_the_secon
     let who = join(&mut world, "m", Reliability::ExactlyOnce);
     let publisher = world.connect("p");
     for ticket in 1..4 {
-        world.publish(publisher, Draft { reliability: Reliability::ExactlyOnce, ticket, ..firm("t", "m") });
+        world.publish(
+            publisher,
+            Draft {
+                reliability: Reliability::ExactlyOnce,
+                ticket,
+                ..firm("t", "m")
+            },
+        );
     }
     let got = world.got(who);
     assert_eq!(got.len(), 1);
     let (id, tag) = (who.session, got[0].tag as u16);
-    world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Received, now, out));
+    world.run(0, |kernel, out, now| {
+        kernel.settle(id, tag, Settlement::Received, now, out)
+    });
     assert_eq!(world.got(who).len(), 0, "it may begin only now");
     assert_eq!(member(&view(&world), "m").unsettled, 1);
     // Also when its link was new in between.
     world.lose(who);
     let who = world.connect_with(0, "m", Access::ALL, Span::FOREVER);
     assert_eq!(world.got(who).len(), 0);
-    world.run(0, |kernel, out, now| kernel.settle(id, tag, Settlement::Settled, now, out));
+    world.run(0, |kernel, out, now| {
+        kernel.settle(id, tag, Settlement::Settled, now, out)
+    });
     assert_eq!(world.got(who).len(), 1);
     assert_eq!(member(&view(&world), "m").settled, 1);
 }
@@ -217,7 +338,14 @@ fn an_exactly_once_message_of_an_earlier_link_leaves_no_room_for_another() {
     let who = join(&mut world, "m", Reliability::ExactlyOnce);
     let publisher = world.connect("p");
     for ticket in 1..4 {
-        world.publish(publisher, Draft { reliability: Reliability::ExactlyOnce, ticket, ..firm("t", "m") });
+        world.publish(
+            publisher,
+            Draft {
+                reliability: Reliability::ExactlyOnce,
+                ticket,
+                ..firm("t", "m")
+            },
+        );
     }
     assert_eq!(world.got(who).len(), 1);
     world.lose(who);
@@ -252,22 +380,32 @@ fn it_is_explained_whom_a_message_would_go_to_or_why_it_waits() {
     let publisher = world.connect("p");
     let says = explained(&mut world, None);
     assert!(
-        says.starts_with("it goes to a: ") && says.ends_with("adaptive, 2 members here, 2 with a link, 0 waiting"),
+        says.starts_with("it goes to a: ")
+            && says.ends_with("adaptive, 2 members here, 2 with a link, 0 waiting"),
         "{says}"
     );
     // It was not done, only said.
-    assert_eq!((world.texts(members[0]).len(), view(&world).counters.chosen), (0, 0));
+    assert_eq!(
+        (world.texts(members[0]).len(), view(&world).counters.chosen),
+        (0, 0)
+    );
     world.publish(publisher, firm("t", "1"));
     assert_eq!(world.texts(members[0]), ["1"]);
     let says = explained(&mut world, None);
     assert!(says.starts_with("it goes to b: "), "{says}");
     world.publish(publisher, firm("t", "2"));
     let says = explained(&mut world, None);
-    assert!(says.starts_with("it waits: the members are at work"), "{says}");
+    assert!(
+        says.starts_with("it waits: the members are at work"),
+        "{says}"
+    );
     world.publish(publisher, firm("t", "3"));
     world.wait(Span::from_millis(50));
     let says = explained(&mut world, None);
-    assert!(says.starts_with("it waits behind 1 others, the first of them for 50 ms"), "{says}");
+    assert!(
+        says.starts_with("it waits behind 1 others, the first of them for 50 ms"),
+        "{says}"
+    );
     members.iter().for_each(|who| world.lose(*who));
     let says = explained(&mut world, None);
     assert!(says.contains("no member has a link"), "{says}");
@@ -281,17 +419,34 @@ fn what_keeps_everybody_from_a_message_is_explained() {
     world.set_room(who, 1);
     world.publish(publisher, firm("t", "1"));
     let says = explained(&mut world, Some("p"));
-    assert!(says.starts_with("it waits: the members' outputs are full"), "{says}");
-    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("legal").compile("a", None);
+    assert!(
+        says.starts_with("it waits: the members' outputs are full"),
+        "{says}"
+    );
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny)
+        .expect("legal")
+        .compile("a", None);
     world.run(0, |kernel, _, _| kernel.set_access(who.session, nothing));
     let says = explained(&mut world, Some("p"));
-    assert!(says.starts_with("it is dropped: no member may receive it"), "{says}");
+    assert!(
+        says.starts_with("it is dropped: no member may receive it"),
+        "{says}"
+    );
 }
 
 #[test]
 fn an_explanation_binds_no_key() {
-    let policy = GroupPolicy { order: Some(OrderKey::Address), ..GroupPolicy::new(Filter::new("t").expect("legal")) };
-    let mut world = World::without_prefixes(1, Limits { group_policies: Arc::new([policy]), ..Limits::default() });
+    let policy = GroupPolicy {
+        order: Some(OrderKey::Address),
+        ..GroupPolicy::new(Filter::new("t").expect("legal"))
+    };
+    let mut world = World::without_prefixes(
+        1,
+        Limits {
+            group_policies: Arc::new([policy]),
+            ..Limits::default()
+        },
+    );
     let members = ["a", "b"].map(|name| join(&mut world, name, Reliability::AtLeastOnce));
     let publisher = world.connect("p");
     let says = explained(&mut world, None);

@@ -1,21 +1,32 @@
 //! What is written down comes back.
 
-use crate::world::{Taking, Terms, World, draft, exchange_spec, firm, headers, q, text, to_queue, x};
+use crate::world::{
+    Taking, Terms, World, draft, exchange_spec, firm, headers, q, text, to_queue, x,
+};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueOverflow, Verdict};
+use thalweg_kernel::{
+    DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueOverflow, Verdict,
+};
 use thalweg_model::{PropertyValue, Reliability, Span};
 
 #[test]
 fn durable_queues_come_back_with_their_terms_and_others_do_not() {
     let mut world = World::new();
     let client = world.connect("c");
-    let terms = Terms { auto_delete: true, ..Terms::durable() }.with(|limits| {
+    let terms = Terms {
+        auto_delete: true,
+        ..Terms::durable()
+    }
+    .with(|limits| {
         limits.message_ttl = Some(Span::from_secs(60));
         limits.idle_expiry = Some(Span::from_secs(90));
         limits.messages_max = Some(10);
         limits.bytes_max = Some(1000);
         limits.overflow = QueueOverflow::RejectPublishDeadLetter;
-        limits.dead_letter = Some(DeadLetter { exchange: x("dlx").into(), key: Some("a\nkey=\u{0}%0A".into()) });
+        limits.dead_letter = Some(DeadLetter {
+            exchange: x("dlx").into(),
+            key: Some("a\nkey=\u{0}%0A".into()),
+        });
         limits.priority_max = 9;
         limits.single_active = true;
         limits.deliveries_max = Some(5);
@@ -24,11 +35,27 @@ fn durable_queues_come_back_with_their_terms_and_others_do_not() {
     world.queue(client, "full of terms", &terms);
     world.queue(client, "plain/with\nodd=name", &Terms::durable());
     world.queue(client, "transient", &Terms::default());
-    world.queue(client, "exclusive", &Terms { durable: true, ..Terms::exclusive() });
+    world.queue(
+        client,
+        "exclusive",
+        &Terms {
+            durable: true,
+            ..Terms::exclusive()
+        },
+    );
     world.restart();
     let client = world.connect("c");
-    for (name, terms) in [("full of terms", &terms), ("plain/with\nodd=name", &Terms::durable())] {
-        assert_eq!(world.declare(client, name, terms).map(|status| status.existed), Ok(true), "{name}");
+    for (name, terms) in [
+        ("full of terms", &terms),
+        ("plain/with\nodd=name", &Terms::durable()),
+    ] {
+        assert_eq!(
+            world
+                .declare(client, name, terms)
+                .map(|status| status.existed),
+            Ok(true),
+            "{name}"
+        );
     }
     assert!(world.view("transient").is_none());
     assert!(world.view("exclusive").is_none());
@@ -39,8 +66,17 @@ fn durable_queues_come_back_with_their_terms_and_others_do_not() {
 fn each_overflow_and_each_kind_comes_back_as_it_was() {
     let mut world = World::new();
     let client = world.connect("c");
-    let overflows = [QueueOverflow::DropHead, QueueOverflow::RejectPublish, QueueOverflow::RejectPublishDeadLetter];
-    let kinds = [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
+    let overflows = [
+        QueueOverflow::DropHead,
+        QueueOverflow::RejectPublish,
+        QueueOverflow::RejectPublishDeadLetter,
+    ];
+    let kinds = [
+        ExchangeKind::Direct,
+        ExchangeKind::Fanout,
+        ExchangeKind::Topic,
+        ExchangeKind::Headers,
+    ];
     let of = |overflow| Terms::durable().with(|limits| limits.overflow = overflow);
     let alternate = x("elsewhere");
     let spec_of = |kind| ExchangeSpec {
@@ -55,7 +91,11 @@ fn each_overflow_and_each_kind_comes_back_as_it_was() {
             assert_eq!(declared.map(|status| status.existed), Ok(round == 1));
         }
         for (at, kind) in kinds.into_iter().enumerate() {
-            assert_eq!(world.declare_exchange(client, &format!("e{at}"), &spec_of(kind)), Ok(()), "round {round}");
+            assert_eq!(
+                world.declare_exchange(client, &format!("e{at}"), &spec_of(kind)),
+                Ok(()),
+                "round {round}"
+            );
         }
         if round == 0 {
             world.restart();
@@ -73,7 +113,11 @@ fn persistent_messages_come_back_in_order_and_what_was_settled_does_not() {
     for number in 0..6 {
         let address = q("q");
         let text = number.to_string();
-        let draft = if number == 3 { draft(&address, &text) } else { firm(&address, &text) };
+        let draft = if number == 3 {
+            draft(&address, &text)
+        } else {
+            firm(&address, &text)
+        };
         assert_eq!(world.publish(client, draft), Outcome::Accepted);
     }
     world.consume(client, "q", 1, Taking::credit(3));
@@ -85,7 +129,11 @@ fn persistent_messages_come_back_in_order_and_what_was_settled_does_not() {
     let texts: Vec<_> = got.iter().map(|got| got.text.as_str()).collect();
     assert_eq!(texts, ["0", "2", "4", "5"]);
     let flagged: Vec<_> = got.iter().map(|got| got.deliveries > 0).collect();
-    assert_eq!(flagged, [true, true, true, false], "three had left, of which one was settled, and the next might have");
+    assert_eq!(
+        flagged,
+        [true, true, true, false],
+        "three had left, of which one was settled, and the next might have"
+    );
     assert_eq!(world.kernels[0].ledger().restored, 4);
     world.settle(client, 1, 0, true, Verdict::Accept);
     world.restart();
@@ -97,13 +145,19 @@ fn persistent_messages_come_back_in_order_and_what_was_settled_does_not() {
 fn flags(world: &mut World, queue: &str) -> Vec<(String, bool)> {
     let client = world.connect("reader");
     world.consume(client, queue, 1, Taking::default());
-    let got = world.got(client).into_iter().map(|got| (got.text, got.deliveries > 0)).collect();
+    let got = world
+        .got(client)
+        .into_iter()
+        .map(|got| (got.text, got.deliveries > 0))
+        .collect();
     world.lose(client);
     got
 }
 
 fn expected(texts: std::ops::Range<u32>, flagged: &[u32]) -> Vec<(String, bool)> {
-    texts.map(|number| (number.to_string(), flagged.contains(&number))).collect()
+    texts
+        .map(|number| (number.to_string(), flagged.contains(&number)))
+        .collect()
 }
 
 #[test]
@@ -119,7 +173,10 @@ fn a_start_flags_what_was_delivered_and_nothing_else() {
         world.was_held(consumer);
         world.consume(consumer, "q", 1, Taking::credit(credit));
         assert_eq!(world.got(consumer).len(), credit as usize);
-        assert!(world.was_held(consumer), "it has nothing before that is written down");
+        assert!(
+            world.was_held(consumer),
+            "it has nothing before that is written down"
+        );
         if orderly {
             world.lose(consumer);
         }
@@ -130,8 +187,14 @@ fn a_start_flags_what_was_delivered_and_nothing_else() {
         let flagged: Vec<u32> = (0..100).filter(|at| got[*at as usize].1).collect();
         assert_eq!(got, expected(0..100, &flagged), "all of them, in order");
         let most = if orderly { credit } else { 2 * credit };
-        assert!(flagged.starts_with(&(0..credit).collect::<Vec<_>>()), "{credit} were delivered: {flagged:?}");
-        assert!(flagged.len() <= most as usize, "{credit} were delivered, orderly {orderly}: {flagged:?}");
+        assert!(
+            flagged.starts_with(&(0..credit).collect::<Vec<_>>()),
+            "{credit} were delivered: {flagged:?}"
+        );
+        assert!(
+            flagged.len() <= most as usize,
+            "{credit} were delivered, orderly {orderly}: {flagged:?}"
+        );
     }
 }
 
@@ -147,7 +210,10 @@ fn a_message_that_was_delivered_as_it_came_is_flagged_and_what_waits_behind_it_i
         for number in 0..3 {
             world.put(client, "q", &number.to_string());
         }
-        assert!(!world.was_held(consumer), "nothing is written down before it leaves");
+        assert!(
+            !world.was_held(consumer),
+            "nothing is written down before it leaves"
+        );
         if orderly {
             world.lose(consumer);
         }
@@ -160,11 +226,21 @@ fn a_message_that_was_delivered_as_it_came_is_flagged_and_what_waits_behind_it_i
 fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
     let mut world = World::new();
     let client = world.connect("c");
-    world.queue(client, "q", &Terms::durable().with(|limits| limits.priority_max = 9));
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.priority_max = 9),
+    );
     for number in 0..6_u32 {
         let address = q("q");
         let priority = u8::from(number % 2 == 1);
-        world.publish(client, Draft { priority, ..firm(&address, &number.to_string()) });
+        world.publish(
+            client,
+            Draft {
+                priority,
+                ..firm(&address, &number.to_string())
+            },
+        );
     }
     let consumer = world.connect("consumer");
     world.consume(consumer, "q", 1, Taking::credit(2));
@@ -175,7 +251,10 @@ fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
     got.sort();
     assert_eq!(got, expected(0..6, &[1, 3]));
     world.restart();
-    assert!(flags(&mut world, "q").iter().all(|(_, flagged)| *flagged), "all have been delivered now");
+    assert!(
+        flags(&mut world, "q").iter().all(|(_, flagged)| *flagged),
+        "all have been delivered now"
+    );
 }
 
 /// Who takes apart is not made to wait for the mark of its queue, so the mark of the life before must do.
@@ -214,7 +293,9 @@ fn a_publish_is_held_back_until_it_is_written_down() {
     assert!(!world.was_held(client));
     world.bind(client, "amq.direct", "q", "k");
     assert!(world.was_held(client));
-    world.unbind(client, "amq.direct", "q", "k").expect("it may");
+    world
+        .unbind(client, "amq.direct", "q", "k")
+        .expect("it may");
     assert!(world.was_held(client));
     world.delete_queue(client, "q").expect("it may");
     assert!(world.was_held(client));
@@ -226,13 +307,20 @@ fn bindings_and_exchanges_come_back() {
     let client = world.connect("c");
     world.exchange(client, "first", ExchangeKind::Topic);
     world.exchange(client, "second", ExchangeKind::Headers);
-    let transient = ExchangeSpec { durable: false, ..exchange_spec(ExchangeKind::Fanout) };
-    world.declare_exchange(client, "transient", &transient).expect("it may");
+    let transient = ExchangeSpec {
+        durable: false,
+        ..exchange_spec(ExchangeKind::Fanout)
+    };
+    world
+        .declare_exchange(client, "transient", &transient)
+        .expect("it may");
     for name in ["a", "b", "c"] {
         world.queue(client, name, &Terms::durable());
     }
     world.bind(client, "first", "a", "x.#.y");
-    world.lead(client, "first", "second", "#", &[]).expect("it may");
+    world
+        .lead(client, "first", "second", "#", &[])
+        .expect("it may");
     let arguments = [
         text("x-match", "any"),
         text("t", "text"),
@@ -242,7 +330,9 @@ fn bindings_and_exchanges_come_back() {
         ("e".into(), PropertyValue::Bytes([0, 255, 10].into())),
         ("v".into(), PropertyValue::Nothing),
     ];
-    world.bind_with(client, "second", "b", "", &arguments).expect("it may");
+    world
+        .bind_with(client, "second", "b", "", &arguments)
+        .expect("it may");
     world.bind(client, "transient", "c", "");
     world.bind(client, "amq.topic", "c", "a.*");
     world.restart();
@@ -250,7 +340,11 @@ fn bindings_and_exchanges_come_back() {
     world.send(client, "first", "x.1.y", "m");
     assert_eq!(world.drain_texts("a"), ["m"]);
     for (name, value) in &arguments[1..] {
-        let value = if *value == PropertyValue::Nothing { PropertyValue::Integer(1) } else { value.clone() };
+        let value = if *value == PropertyValue::Nothing {
+            PropertyValue::Integer(1)
+        } else {
+            value.clone()
+        };
         let mut properties = headers(&[]);
         properties.user.push((name.clone(), value));
         let outcome = world.send_with(client, "first", "k", name, Some(&properties));
@@ -278,8 +372,16 @@ fn what_was_deleted_stays_so() {
     world.put(client, "b", "m");
     world.delete_queue(client, "a").expect("it may");
     world.unbind(client, "b", "b", "").expect("it may");
-    world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x("a"), false, out)).expect("it may");
-    world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q("b"), now, out)).expect("it may");
+    world
+        .run(0, |kernel, out, _| {
+            kernel.delete_exchange(client.session, &x("a"), false, out)
+        })
+        .expect("it may");
+    world
+        .run(0, |kernel, out, now| {
+            kernel.purge_queue(client.session, &q("b"), now, out)
+        })
+        .expect("it may");
     world.restart();
     let client = world.connect("c");
     assert!(world.view("a").is_none());
@@ -298,18 +400,40 @@ fn what_a_message_says_of_itself_comes_back() {
     let mut world = World::new();
     let client = world.connect("c");
     world.queue(client, "dead", &Terms::durable());
-    world.queue(client, "q", &Terms::durable().with(|limits| limits.dead_letter = to_queue("dead")));
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.dead_letter = to_queue("dead")),
+    );
     let properties = headers(&[("a", "1")]);
     let expires_in = Some(Span::from_secs(50));
-    world.publish(client, Draft { properties: Some(&properties), priority: 7, expires_in, ..firm(&q("q"), "m") });
+    world.publish(
+        client,
+        Draft {
+            properties: Some(&properties),
+            priority: 7,
+            expires_in,
+            ..firm(&q("q"), "m")
+        },
+    );
     world.consume(client, "q", 1, Taking::default());
     world.reject(client, 1);
     let before = world.now;
     world.wait(Span::from_secs(10));
     world.restart();
     let got = world.drain("dead");
-    assert_eq!((got.len(), got[0].priority, got[0].address.as_str()), (1, 7, "$q/dead"));
-    assert_eq!((got[0].deaths.len(), &*got[0].deaths[0].queue, got[0].deaths[0].count), (1, &*q("q"), 1));
+    assert_eq!(
+        (got.len(), got[0].priority, got[0].address.as_str()),
+        (1, 7, "$q/dead")
+    );
+    assert_eq!(
+        (
+            got[0].deaths.len(),
+            &*got[0].deaths[0].queue,
+            got[0].deaths[0].count
+        ),
+        (1, &*q("q"), 1)
+    );
     let left = got[0].expires_in.expect("it expires").secs_ceil();
     assert_eq!(left, 50 - world.now.since(before).secs());
 }
@@ -318,7 +442,11 @@ fn what_a_message_says_of_itself_comes_back() {
 fn expiry_goes_on_over_a_restart() {
     let mut world = World::new();
     let client = world.connect("c");
-    world.queue(client, "q", &Terms::durable().with(|limits| limits.message_ttl = Some(Span::from_secs(10))));
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.message_ttl = Some(Span::from_secs(10))),
+    );
     world.put(client, "q", "0");
     world.wait(Span::from_secs(6));
     world.put(client, "q", "1");
@@ -335,9 +463,19 @@ fn expiry_goes_on_over_a_restart() {
 fn priorities_and_places_come_back() {
     let mut world = World::new();
     let client = world.connect("c");
-    world.queue(client, "q", &Terms::durable().with(|limits| limits.priority_max = 9));
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.priority_max = 9),
+    );
     for (text, priority) in [("0", 0), ("1", 9), ("2", 4), ("3", 9), ("4", 0)] {
-        world.publish(client, Draft { priority, ..firm(&q("q"), text) });
+        world.publish(
+            client,
+            Draft {
+                priority,
+                ..firm(&q("q"), text)
+            },
+        );
     }
     world.consume(client, "q", 1, Taking::credit(2));
     world.restart();
@@ -350,7 +488,14 @@ fn a_message_in_several_queues_is_settled_in_each() {
     let client = world.connect("c");
     for name in ["a", "b", "c"] {
         let durable = name != "c";
-        world.queue(client, name, &Terms { durable, ..Terms::default() });
+        world.queue(
+            client,
+            name,
+            &Terms {
+                durable,
+                ..Terms::default()
+            },
+        );
         world.bind(client, "amq.fanout", name, "");
     }
     world.send(client, "amq.fanout", "k", "m");
@@ -373,21 +518,42 @@ fn a_copy_that_is_led_elsewhere_does_not_change_the_one_in_the_queue() {
     world.lose(plain);
     world.exchange(client, "h", ExchangeKind::Headers);
     world.queue(client, "q", &Terms::durable());
-    world.bind_with(client, "h", "q", "", &[text("a", "1")]).expect("it may");
-    world.lead(client, "h", "amq.topic", "", &[text("a", "1")]).expect("it may");
+    world
+        .bind_with(client, "h", "q", "", &[text("a", "1")])
+        .expect("it may");
+    world
+        .lead(client, "h", "amq.topic", "", &[text("a", "1")])
+        .expect("it may");
     world.send_with(client, "h", "k", "m", Some(&headers(&[("a", "1")])));
     assert_eq!(world.entries_written(), 2);
     world.restart();
     let plain = world.connect_with(0, "plain", Access::ALL, stays);
-    assert_eq!(world.got(plain).iter().map(|got| got.address.as_str()).collect::<Vec<_>>(), ["k"]);
-    assert_eq!(world.drain("q").iter().map(|got| got.address.as_str()).collect::<Vec<_>>(), ["$x/h/k"]);
+    assert_eq!(
+        world
+            .got(plain)
+            .iter()
+            .map(|got| got.address.as_str())
+            .collect::<Vec<_>>(),
+        ["k"]
+    );
+    assert_eq!(
+        world
+            .drain("q")
+            .iter()
+            .map(|got| got.address.as_str())
+            .collect::<Vec<_>>(),
+        ["$x/h/k"]
+    );
 }
 
 #[test]
 fn what_a_member_that_stays_has_of_a_queue_goes_back_after_a_restart() {
     let mut world = World::in_turns(1);
     let stays = Span::from_secs(3600);
-    let (member, client) = (world.connect_with(0, "m", Access::ALL, stays), world.connect("c"));
+    let (member, client) = (
+        world.connect_with(0, "m", Access::ALL, stays),
+        world.connect("c"),
+    );
     world.subscribe(member, &q("q"), Some("q"), Reliability::AtLeastOnce);
     for number in 0..4 {
         world.put(client, "q", &number.to_string());
@@ -397,7 +563,10 @@ fn what_a_member_that_stays_has_of_a_queue_goes_back_after_a_restart() {
     world.restart();
     assert_eq!(world.waits("q"), 3, "its link is lost");
     let got = world.drain("q");
-    assert_eq!(got.iter().map(|got| got.text.as_str()).collect::<Vec<_>>(), ["0", "2", "3"]);
+    assert_eq!(
+        got.iter().map(|got| got.text.as_str()).collect::<Vec<_>>(),
+        ["0", "2", "3"]
+    );
     let client = world.connect("c");
     world.put(client, "q", "4");
     let member = world.connect_with(0, "m", Access::ALL, stays);
@@ -420,7 +589,13 @@ fn what_a_passing_member_has_of_a_queue_is_there_after_a_restart() {
 
 /// The queue is long, so that most of it is on disk only.
 fn long() -> World {
-    World::without_prefixes(1, Limits { named_queue_memory_bytes_max: 3000, ..Limits::default() })
+    World::without_prefixes(
+        1,
+        Limits {
+            named_queue_memory_bytes_max: 3000,
+            ..Limits::default()
+        },
+    )
 }
 
 #[test]
@@ -465,7 +640,10 @@ fn a_long_queue_comes_back_and_gives_its_messages_one_by_one_too() {
         world.put(client, "q", &number.to_string());
     }
     assert_eq!(world.waits("q"), 309);
-    let expected: Vec<_> = (0..310).filter(|number| *number != 2).map(|number| number.to_string()).collect();
+    let expected: Vec<_> = (0..310)
+        .filter(|number| *number != 2)
+        .map(|number| number.to_string())
+        .collect();
     assert_eq!(world.drain_texts("q"), expected);
     assert_eq!(world.entries_written(), 0);
 }
@@ -484,7 +662,10 @@ fn what_comes_back_into_a_long_queue_comes_first() {
     world.ack(other, 50);
     world.lose(other);
     world.consume(client, "q", 1, Taking::default());
-    let expected: Vec<_> = (0..300).filter(|number| *number != 49).map(|number| number.to_string()).collect();
+    let expected: Vec<_> = (0..300)
+        .filter(|number| *number != 49)
+        .map(|number| number.to_string())
+        .collect();
     assert_eq!(world.texts(client), expected);
 }
 
@@ -499,7 +680,9 @@ fn a_long_queue_is_purged_and_deleted_whole() {
         }
         match round {
             0 => {
-                let purged = world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q("q"), now, out));
+                let purged = world.run(0, |kernel, out, now| {
+                    kernel.purge_queue(client.session, &q("q"), now, out)
+                });
                 assert_eq!(purged, Ok(300));
                 world.put(client, "q", "after");
                 assert_eq!(world.drain_texts("q"), ["after"]);
@@ -515,8 +698,17 @@ fn a_long_queue_is_purged_and_deleted_whole() {
 fn a_queue_that_was_written_down_as_classic_is_of_the_usual_kind() {
     let mut world = World::new();
     let client = world.connect("c");
-    world.queue(client, "old", &Terms::durable().with(|limits| limits.label = "classic".into()));
+    world.queue(
+        client,
+        "old",
+        &Terms::durable().with(|limits| limits.label = "classic".into()),
+    );
     world.restart();
     let client = world.connect("c");
-    assert_eq!(world.declare(client, "old", &Terms::durable()).map(|status| status.existed), Ok(true));
+    assert_eq!(
+        world
+            .declare(client, "old", &Terms::durable())
+            .map(|status| status.existed),
+        Ok(true)
+    );
 }

@@ -3,8 +3,8 @@
 use crate::world::{Terms, Who, World, exchange_spec, q, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Closing, ExchangeKind, Grants, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure, Refusal, Subscribed,
-    Will,
+    Closing, ExchangeKind, Grants, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure,
+    Refusal, Subscribed, Will,
 };
 use thalweg_model::{Reliability, RetainOp, Span};
 
@@ -13,7 +13,10 @@ const BUDGET: usize = 1 << 20;
 fn limited(shards: u16) -> World {
     let mut world = World::with(shards, thalweg_kernel::Limits::default());
     for kernel in &mut world.kernels {
-        kernel.set_memory(MemoryView { budget: BUDGET, ..MemoryView::default() });
+        kernel.set_memory(MemoryView {
+            budget: BUDGET,
+            ..MemoryView::default()
+        });
     }
     world
 }
@@ -68,10 +71,16 @@ fn filters_have_half_of_the_memory_on_every_shard_and_short_ones_are_let_in() {
     let (hoarder, worker) = (world.connect("hoarder"), world.connect("worker"));
     let long = |number: usize| format!("{number}/{}", "x".repeat(10_000));
     let granted = (0..1_000).take_while(|number| {
-        matches!(world.subscribe(hoarder, &long(*number), None, Reliability::AtLeastOnce), Subscribed::Granted(_))
+        matches!(
+            world.subscribe(hoarder, &long(*number), None, Reliability::AtLeastOnce),
+            Subscribed::Granted(_)
+        )
     });
     let granted = granted.count();
-    assert!((10..30).contains(&granted), "half of a MiB holds {granted} of 10 KB, here twice and there once");
+    assert!(
+        (10..30).contains(&granted),
+        "half of a MiB holds {granted} of 10 KB, here twice and there once"
+    );
     let everywhere: usize = world.kernels.iter().map(Kernel::kept_beside).sum();
     // Nobody sums up the shards here, so what the other one keeps is not known.
     assert!(everywhere <= BUDGET / 4 * 3, "{everywhere}");
@@ -79,16 +88,26 @@ fn filters_have_half_of_the_memory_on_every_shard_and_short_ones_are_let_in() {
         kernel.set_pressure(Pressure::DropWaiting);
     }
     assert!(
-        matches!(world.subscribe(worker, "jobs/+", None, Reliability::AtLeastOnce), Subscribed::Granted(_)),
+        matches!(
+            world.subscribe(worker, "jobs/+", None, Reliability::AtLeastOnce),
+            Subscribed::Granted(_)
+        ),
         "who takes messages away comes in"
     );
-    assert_eq!(world.subscribe(worker, &long(0), None, Reliability::AtLeastOnce), Subscribed::TooMany);
+    assert_eq!(
+        world.subscribe(worker, &long(0), None, Reliability::AtLeastOnce),
+        Subscribed::TooMany
+    );
     for who in [hoarder, worker] {
         world.lose(who);
     }
     for kernel in &world.kernels {
         assert_eq!(
-            [kept(kernel, Kept::Subscriptions), kept(kernel, Kept::Interest), kept(kernel, Kept::Sessions)],
+            [
+                kept(kernel, Kept::Subscriptions),
+                kept(kernel, Kept::Interest),
+                kept(kernel, Kept::Sessions)
+            ],
             [0; 3]
         );
     }
@@ -111,13 +130,24 @@ fn wills_have_half_of_the_memory_and_a_short_one_keeps_nobody_out() {
     };
     assert_eq!(refused, None, "a will that was published is kept no more");
     let before = kept(&world.kernels[0], Kept::Sessions);
-    let delayed = |payload| will(payload).map(|will| Box::new(Will { delay: Span::from_secs(30), ..*will }));
-    let opened = (0..1_000).take_while(|number| open(&mut world, who, &format!("d{number}"), delayed(50_000)).is_ok());
+    let delayed = |payload| {
+        will(payload).map(|will| {
+            Box::new(Will {
+                delay: Span::from_secs(30),
+                ..*will
+            })
+        })
+    };
+    let opened = (0..1_000)
+        .take_while(|number| open(&mut world, who, &format!("d{number}"), delayed(50_000)).is_ok());
     let opened = opened.count();
     assert!(opened <= 10, "{opened} of 50 KB in half of a MiB");
     world.kernels[0].set_pressure(Pressure::DropWaiting);
     assert!(open(&mut world, who, "worker", delayed(1_000)).is_ok());
-    assert_eq!(open(&mut world, who, "another", delayed(5_000)), Err(OpenRefusal::Overloaded));
+    assert_eq!(
+        open(&mut world, who, "another", delayed(5_000)),
+        Err(OpenRefusal::Overloaded)
+    );
     assert!(kept(&world.kernels[0], Kept::Sessions) > before);
     world.wait(Span::from_secs(3_600));
     let left = kept(&world.kernels[0], Kept::Sessions);
@@ -130,8 +160,13 @@ fn messages_alone_keep_nobody_out_and_sessions_do() {
     let who = world.connect("first");
     world.kernels[0].set_pressure(Pressure::RefuseSessions);
     assert!(open(&mut world, who, "consumer", None).is_ok());
-    let opened = (0..10_000).take_while(|number| open(&mut world, who, &number.to_string(), None).is_ok()).count();
-    assert!((10..1_000).contains(&opened), "an eighth of a MiB holds {opened} sessions");
+    let opened = (0..10_000)
+        .take_while(|number| open(&mut world, who, &number.to_string(), None).is_ok())
+        .count();
+    assert!(
+        (10..1_000).contains(&opened),
+        "an eighth of a MiB holds {opened} sessions"
+    );
 }
 
 #[test]
@@ -146,14 +181,33 @@ fn queues_and_bindings_count_and_are_refused_by_name() {
     let before = kept(&world.kernels[0], Kept::Topology);
     world.bind(client, "e", "q", "key");
     assert!(kept(&world.kernels[0], Kept::Topology) > before + 100);
-    let view = MemoryView { pressure: Pressure::RefuseSessions, budget: BUDGET, beside_elsewhere: BUDGET };
+    let view = MemoryView {
+        pressure: Pressure::RefuseSessions,
+        budget: BUDGET,
+        beside_elsewhere: BUDGET,
+    };
     world.kernels[0].set_memory(view);
-    assert_eq!(world.bind_with(client, "e", "q", "other", &[]), Err(Refusal::Short));
-    assert_eq!(world.declare_exchange(client, "another", &exchange_spec(ExchangeKind::Fanout)), Err(Refusal::Short));
+    assert_eq!(
+        world.bind_with(client, "e", "q", "other", &[]),
+        Err(Refusal::Short)
+    );
+    assert_eq!(
+        world.declare_exchange(client, "another", &exchange_spec(ExchangeKind::Fanout)),
+        Err(Refusal::Short)
+    );
     let address = q("q");
-    let deleted =
-        world.run(0, |kernel, out, now| kernel.delete_queue(client.session, &address, false, false, now, out));
-    assert_eq!((deleted, kept(&world.kernels[0], Kept::Topology)), (Ok(0), exchange));
-    let deleted = world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x("e"), false, out));
-    assert_eq!((deleted, kept(&world.kernels[0], Kept::Topology)), (Ok(()), 0));
+    let deleted = world.run(0, |kernel, out, now| {
+        kernel.delete_queue(client.session, &address, false, false, now, out)
+    });
+    assert_eq!(
+        (deleted, kept(&world.kernels[0], Kept::Topology)),
+        (Ok(0), exchange)
+    );
+    let deleted = world.run(0, |kernel, out, _| {
+        kernel.delete_exchange(client.session, &x("e"), false, out)
+    });
+    assert_eq!(
+        (deleted, kept(&world.kernels[0], Kept::Topology)),
+        (Ok(()), 0)
+    );
 }

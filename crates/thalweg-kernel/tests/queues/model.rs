@@ -32,7 +32,16 @@ struct Model {
 impl Model {
     fn publish(&mut self, queue: &'static str, firm: bool) -> String {
         self.last += 1;
-        self.alive.insert(self.last, Known { queue, firm, given: 0, flagged: false, survived: false });
+        self.alive.insert(
+            self.last,
+            Known {
+                queue,
+                firm,
+                given: 0,
+                flagged: false,
+                survived: false,
+            },
+        );
         self.last.to_string()
     }
 
@@ -45,23 +54,44 @@ impl Model {
         all.sort_unstable_by_key(|(_, got)| got.order);
         for (at, got) in all {
             let number: u32 = got.text.parse().expect("a number");
-            let held = self.with.values().any(|with| with.values().any(|known| *known == number));
+            let held = self
+                .with
+                .values()
+                .any(|with| with.values().any(|known| *known == number));
             assert!(!held, "seed {seed}: {number} is with somebody else");
-            let known = self.alive.get_mut(&number).unwrap_or_else(|| panic!("seed {seed}: {number} is gone"));
+            let known = self
+                .alive
+                .get_mut(&number)
+                .unwrap_or_else(|| panic!("seed {seed}: {number} is gone"));
             let is_flagged = got.deliveries > 0;
-            assert!(is_flagged || !known.flagged, "seed {seed}: {number} is not flagged");
-            assert!(!is_flagged || known.flagged || known.survived, "seed {seed}: {number} is flagged");
+            assert!(
+                is_flagged || !known.flagged,
+                "seed {seed}: {number} is not flagged"
+            );
+            assert!(
+                !is_flagged || known.flagged || known.survived,
+                "seed {seed}: {number} is flagged"
+            );
             known.given += 1;
             // What waits before it in its queue would have gone first.
             let earlier = self.alive.iter().find(|(other, it)| {
                 **other < number
                     && it.queue == self.alive[&number].queue
                     && it.queue != "dead"
-                    && !self.with.values().any(|with| with.values().any(|held| held == *other))
+                    && !self
+                        .with
+                        .values()
+                        .any(|with| with.values().any(|held| held == *other))
             });
-            assert!(earlier.is_none(), "seed {seed}: {number} overtook {earlier:?}");
+            assert!(
+                earlier.is_none(),
+                "seed {seed}: {number} overtook {earlier:?}"
+            );
             if got.settles {
-                self.with.entry((at, got.line)).or_default().insert(got.tag, number);
+                self.with
+                    .entry((at, got.line))
+                    .or_default()
+                    .insert(got.tag, number);
                 self.alive.get_mut(&number).expect("it is there").flagged = true;
             } else {
                 self.alive.remove(&number);
@@ -70,7 +100,9 @@ impl Model {
     }
 
     fn settle(&mut self, number: u32, verdict: Verdict) {
-        let Some(known) = self.alive.get_mut(&number) else { return };
+        let Some(known) = self.alive.get_mut(&number) else {
+            return;
+        };
         match verdict {
             Verdict::Requeue => {}
             Verdict::Reject if known.queue == "kept" => {
@@ -82,14 +114,23 @@ impl Model {
     }
 
     fn leave(&mut self, at: usize, line: Option<u16>) {
-        self.with.retain(|(client, of), _| *client != at || line.is_some_and(|line| line != *of));
+        self.with
+            .retain(|(client, of), _| *client != at || line.is_some_and(|line| line != *of));
     }
 }
 
 fn declare(world: &mut World, who: Who) {
     for (name, durable) in QUEUES {
-        let dead_letter = if name == "kept" { to_queue("dead") } else { None };
-        let terms = Terms { durable, ..Terms::default() }.with(|limits| limits.dead_letter = dead_letter);
+        let dead_letter = if name == "kept" {
+            to_queue("dead")
+        } else {
+            None
+        };
+        let terms = Terms {
+            durable,
+            ..Terms::default()
+        }
+        .with(|limits| limits.dead_letter = dead_letter);
         world.declare(who, name, &terms).expect("it may");
     }
 }
@@ -111,12 +152,23 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
                 let is_firm = dice.roll(4) > 0 || on_disk;
                 let text = model.publish(queue, is_firm && is_durable);
                 let address = q(queue);
-                world.publish(who, if is_firm { firm(&address, &text) } else { draft(&address, &text) });
+                world.publish(
+                    who,
+                    if is_firm {
+                        firm(&address, &text)
+                    } else {
+                        draft(&address, &text)
+                    },
+                );
             }
             7..=8 if consumers.len() < 6 => {
                 number_last += 1;
                 let settles = dice.roll(4) > 0;
-                let taking = Taking { line, settles, ..Taking::credit(1 + dice.roll(5) as u32) };
+                let taking = Taking {
+                    line,
+                    settles,
+                    ..Taking::credit(1 + dice.roll(5) as u32)
+                };
                 consumers.insert((at, line, number_last));
                 world.consume(who, QUEUES[dice.roll(3)].0, number_last, taking);
             }
@@ -127,7 +179,9 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
                 }
             }
             10 => {
-                world.run(who.shard, |kernel, out, now| kernel.close_line(who.session, line, now, out));
+                world.run(who.shard, |kernel, out, now| {
+                    kernel.close_line(who.session, line, now, out)
+                });
                 consumers.retain(|(client, of, _)| *client != at || *of != line);
                 model.leave(at, Some(line));
             }
@@ -154,15 +208,23 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
                 world.make_room(who, room);
             }
             14..=15 => {
-                world.take(who, QUEUES[dice.roll(3)].0, dice.roll(2) == 0).expect("it may");
+                world
+                    .take(who, QUEUES[dice.roll(3)].0, dice.roll(2) == 0)
+                    .expect("it may");
             }
             16 => world.wait(Span::from_secs(1)),
             _ => {
                 let with = model.with.entry((at, line)).or_default();
-                let Some(&tag) = with.keys().nth(dice.roll(with.len().max(1))) else { continue };
+                let Some(&tag) = with.keys().nth(dice.roll(with.len().max(1))) else {
+                    continue;
+                };
                 let multiple = dice.roll(2) == 0;
                 let verdict = [Verdict::Accept, Verdict::Requeue, Verdict::Reject][dice.roll(3)];
-                let tags: Vec<_> = with.keys().copied().filter(|it| *it == tag || (multiple && *it < tag)).collect();
+                let tags: Vec<_> = with
+                    .keys()
+                    .copied()
+                    .filter(|it| *it == tag || (multiple && *it < tag))
+                    .collect();
                 let numbers: Vec<_> = tags.iter().filter_map(|tag| with.remove(tag)).collect();
                 for number in numbers {
                     model.settle(number, verdict);
@@ -174,7 +236,12 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
         let in_flight: usize = model.with.values().map(BTreeMap::len).sum();
         let totals = world.kernels[0].totals();
         assert_eq!(totals.in_flight, in_flight, "seed {seed}: unsettled");
-        assert_eq!(totals.waiting, model.alive.len() - in_flight, "seed {seed}: {:?}", model.alive);
+        assert_eq!(
+            totals.waiting,
+            model.alive.len() - in_flight,
+            "seed {seed}: {:?}",
+            model.alive
+        );
         let written = model.alive.values().filter(|known| known.firm).count();
         assert_eq!(world.entries_written(), written, "seed {seed}: written");
     }
@@ -185,9 +252,17 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
         world.lose(who);
     }
     for (queue, _) in QUEUES {
-        let mut left: Vec<u32> = world.drain_texts(queue).iter().map(|text| text.parse().expect("a number")).collect();
-        let mut expected: Vec<u32> =
-            model.alive.iter().filter(|(_, known)| known.queue == queue).map(|(number, _)| *number).collect();
+        let mut left: Vec<u32> = world
+            .drain_texts(queue)
+            .iter()
+            .map(|text| text.parse().expect("a number"))
+            .collect();
+        let mut expected: Vec<u32> = model
+            .alive
+            .iter()
+            .filter(|(_, known)| known.queue == queue)
+            .map(|(number, _)| *number)
+            .collect();
         if queue == "dead" {
             left.sort_unstable();
             expected.sort_unstable();
@@ -205,7 +280,10 @@ fn random_commands_lose_nothing_repeat_nothing_and_keep_the_order() {
 
 #[test]
 fn so_they_do_where_queues_are_on_disk() {
-    let limits = thalweg_kernel::Limits { named_queue_memory_bytes_max: 600, ..Default::default() };
+    let limits = thalweg_kernel::Limits {
+        named_queue_memory_bytes_max: 600,
+        ..Default::default()
+    };
     for seed in 1_000..1_100 {
         play(seed, World::without_prefixes(1, limits.clone()), true);
     }

@@ -4,19 +4,26 @@ use crate::world::{Dice, Got, Taking, Who, World, draft, firm};
 use std::collections::BTreeMap;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_kernel::{
-    CloseReason, Closing, Draft, DropReason, GroupPolicy, GroupStrategy, Limits, LoadReport, OrderKey, Settled,
-    Subscribed, home,
+    CloseReason, Closing, Draft, DropReason, GroupPolicy, GroupStrategy, Limits, LoadReport,
+    OrderKey, Settled, Subscribed, home,
 };
 use thalweg_model::{Filter, Reliability, Span};
 
 const HOUR: Span = Span::from_secs(3600);
 
 fn adaptive() -> Limits {
-    Limits { group_strategy: GroupStrategy::Adaptive, group_adaptive_eviction: true, ..Limits::default() }
+    Limits {
+        group_strategy: GroupStrategy::Adaptive,
+        group_adaptive_eviction: true,
+        ..Limits::default()
+    }
 }
 
 fn in_turns() -> Limits {
-    Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() }
+    Limits {
+        group_strategy: GroupStrategy::RoundRobin,
+        ..Limits::default()
+    }
 }
 
 /// The shard that owns `$share/g/t`, and the two others.
@@ -29,7 +36,10 @@ fn places() -> (usize, usize, usize) {
 fn member(world: &mut World, shard: usize, expiry: Span, reliability: Reliability) -> Who {
     let name = world.name_on(shard);
     let who = world.connect_with(shard, &name, Access::ALL, expiry);
-    assert_eq!(world.subscribe(who, "t", Some("g"), reliability), Subscribed::Granted(reliability));
+    assert_eq!(
+        world.subscribe(who, "t", Some("g"), reliability),
+        Subscribed::Granted(reliability)
+    );
     who
 }
 
@@ -72,10 +82,21 @@ fn work(world: &mut World, members: &[Who], takes: &[u32], every: u32, lasts: u3
 fn who_is_faster_gets_more_on_whichever_shard_it_is() {
     for turn in 0..3 {
         let mut world = World::without_prefixes(3, adaptive());
-        let members: Vec<Who> =
-            (0..3).map(|at| member(&mut world, (at + turn) % 3, Span::ZERO, Reliability::AtLeastOnce)).collect();
+        let members: Vec<Who> = (0..3)
+            .map(|at| {
+                member(
+                    &mut world,
+                    (at + turn) % 3,
+                    Span::ZERO,
+                    Reliability::AtLeastOnce,
+                )
+            })
+            .collect();
         let got = work(&mut world, &members, &[10, 10, 40], 5, 4_000);
-        assert!(got[0] > 3 * got[2] && got[1] > 3 * got[2] && got[2] > 20, "{got:?}");
+        assert!(
+            got[0] > 3 * got[2] && got[1] > 3 * got[2] && got[2] > 20,
+            "{got:?}"
+        );
         assert!(got.iter().sum::<usize>() >= 790, "{got:?}");
     }
 }
@@ -85,8 +106,10 @@ fn shards_with_few_members_and_with_many_are_not_told_apart() {
     let mut world = World::without_prefixes(3, adaptive());
     let (_, next, last) = places();
     let shards = [next, last, last, last, last];
-    let members: Vec<Who> =
-        shards.iter().map(|shard| member(&mut world, *shard, Span::ZERO, Reliability::AtLeastOnce)).collect();
+    let members: Vec<Who> = shards
+        .iter()
+        .map(|shard| member(&mut world, *shard, Span::ZERO, Reliability::AtLeastOnce))
+        .collect();
     // The one that is alone on its shard is as fast as all others together.
     let got = work(&mut world, &members, &[4, 16, 16, 16, 16], 3, 3_000);
     let rest: usize = got[1..].iter().sum();
@@ -117,7 +140,8 @@ fn messages_wait_at_the_owner_and_whoever_joins_elsewhere_has_work_at_once() {
 #[test]
 fn turns_go_round_all_shards() {
     let mut world = World::with(3, in_turns());
-    let members = [0, 0, 1, 2].map(|shard| member(&mut world, shard, Span::ZERO, Reliability::AtMostOnce));
+    let members =
+        [0, 0, 1, 2].map(|shard| member(&mut world, shard, Span::ZERO, Reliability::AtMostOnce));
     let publishers = [0, 1, 2].map(|shard| publisher(&mut world, shard));
     for number in 0..40 {
         world.publish(publishers[number % 3], draft("t", "m"));
@@ -127,7 +151,13 @@ fn turns_go_round_all_shards() {
 
 #[test]
 fn a_strategy_that_binds_finds_the_same_member_from_every_shard() {
-    let mut world = World::with(3, Limits { group_strategy: GroupStrategy::HashAddress, ..Limits::default() });
+    let mut world = World::with(
+        3,
+        Limits {
+            group_strategy: GroupStrategy::HashAddress,
+            ..Limits::default()
+        },
+    );
     let members: Vec<Who> = (0..6)
         .map(|at| {
             let who = {
@@ -143,7 +173,11 @@ fn a_strategy_that_binds_finds_the_same_member_from_every_shard() {
         for publisher in publishers {
             world.publish(publisher, firm(address, "m"));
         }
-        let got: Vec<usize> = members.iter().map(|who| world.got(*who).len()).filter(|count| *count > 0).collect();
+        let got: Vec<usize> = members
+            .iter()
+            .map(|who| world.got(*who).len())
+            .filter(|count| *count > 0)
+            .collect();
         assert_eq!(got, [3], "{address}");
     }
 }
@@ -163,8 +197,15 @@ fn what_a_link_leaves_goes_to_others_in_order_and_flagged() {
         let second = member(&mut world, last, expiry, Reliability::AtLeastOnce);
         world.lose(first);
         let got = world.got(second);
-        let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.deliveries)).collect();
-        assert_eq!(shown, [("0", 1), ("2", 1), ("3", 1), ("4", 1)], "{expiry:?}");
+        let shown: Vec<_> = got
+            .iter()
+            .map(|got| (got.text.as_str(), got.deliveries))
+            .collect();
+        assert_eq!(
+            shown,
+            [("0", 1), ("2", 1), ("3", 1), ("4", 1)],
+            "{expiry:?}"
+        );
         for got in got {
             assert_eq!(world.settle_delivery(second, got.tag), Settled::Known);
         }
@@ -178,7 +219,14 @@ fn an_exactly_once_copy_stays_with_its_member() {
     let (_, next, last) = places();
     let first = member(&mut world, next, HOUR, Reliability::ExactlyOnce);
     let publisher = publisher(&mut world, last);
-    world.publish(publisher, Draft { reliability: Reliability::ExactlyOnce, ticket: 1, ..firm("t", "0") });
+    world.publish(
+        publisher,
+        Draft {
+            reliability: Reliability::ExactlyOnce,
+            ticket: 1,
+            ..firm("t", "0")
+        },
+    );
     assert_eq!(world.texts(first), ["0"]);
     let second = member(&mut world, last, HOUR, Reliability::ExactlyOnce);
     world.lose(first);
@@ -213,18 +261,29 @@ fn rights_of_members_elsewhere_count_and_may_change() {
     let second = member(&mut world, last, Span::ZERO, Reliability::AtLeastOnce);
     let publisher = publisher(&mut world, next);
     let blind = || {
-        let rules = Rules::new(vec![Rule::deny(Permission::Receive, "t")], Otherwise::Allow).expect("legal");
+        let rules = Rules::new(vec![Rule::deny(Permission::Receive, "t")], Otherwise::Allow)
+            .expect("legal");
         rules.compile("", None)
     };
-    world.run(next, |kernel, _, _| kernel.set_access(first.session, blind()));
+    world.run(next, |kernel, _, _| {
+        kernel.set_access(first.session, blind())
+    });
     for number in 0..4 {
         world.publish(publisher, firm("t", &number.to_string()));
     }
     assert_eq!((world.got(first).len(), world.got(second).len()), (0, 4));
-    world.run(last, |kernel, _, _| kernel.set_access(second.session, blind()));
+    world.run(last, |kernel, _, _| {
+        kernel.set_access(second.session, blind())
+    });
     world.publish(publisher, firm("t", "4"));
-    assert_eq!(world.dropped(DropReason::AccessDenied), 1, "nobody may have it");
-    world.run(next, |kernel, _, _| kernel.set_access(first.session, Access::ALL));
+    assert_eq!(
+        world.dropped(DropReason::AccessDenied),
+        1,
+        "nobody may have it"
+    );
+    world.run(next, |kernel, _, _| {
+        kernel.set_access(first.session, Access::ALL)
+    });
     world.publish(publisher, firm("t", "5"));
     assert_eq!(world.texts(first), ["5"]);
 }
@@ -233,7 +292,8 @@ fn rights_of_members_elsewhere_count_and_may_change() {
 fn a_report_reaches_the_owner() {
     let mut world = World::without_prefixes(3, adaptive());
     let (_, next, last) = places();
-    let members = [next, last].map(|shard| member(&mut world, shard, Span::ZERO, Reliability::AtMostOnce));
+    let members =
+        [next, last].map(|shard| member(&mut world, shard, Span::ZERO, Reliability::AtMostOnce));
     let publisher = publisher(&mut world, next);
     let mut got = [0; 2];
     for step in 0..4_000_u32 {
@@ -243,8 +303,17 @@ fn a_report_reaches_the_owner() {
         if step % 500 == 0 {
             for (at, who) in members.into_iter().enumerate() {
                 let waiting = if at == 0 { 0.0 } else { 50.0 };
-                let report = LoadReport { waiting, each_ms: 8.0, concurrency: None };
-                assert!(world.run(who.shard, |kernel, out, now| kernel.report_load(who.session, &report, now, out)));
+                let report = LoadReport {
+                    waiting,
+                    each_ms: 8.0,
+                    concurrency: None,
+                };
+                assert!(world.run(who.shard, |kernel, out, now| kernel.report_load(
+                    who.session,
+                    &report,
+                    now,
+                    out
+                )));
             }
         }
         world.wait(Span::from_millis(1));
@@ -260,10 +329,14 @@ fn a_consumer_of_a_line_is_a_member_of_a_group_that_is_owned_elsewhere() {
     let mut world = World::with(3, in_turns());
     let queues = world.home();
     // A name whose group is owned by another shard than that of lines.
-    let name = (0..).map(|n| format!("g{n}")).find(|name| usize::from(home(&format!("{name}/t"), 3).0) != queues);
+    let name = (0..)
+        .map(|n| format!("g{n}"))
+        .find(|name| usize::from(home(&format!("{name}/t"), 3).0) != queues);
     let name = name.expect("some name");
     let here = world.connect("here");
-    world.consume_from(here, &format!("$g/{name}/t"), 1, Taking::credit(2)).expect("it may");
+    world
+        .consume_from(here, &format!("$g/{name}/t"), 1, Taking::credit(2))
+        .expect("it may");
     let away = {
         let client = world.name_on((queues + 1) % 3);
         world.connect_with((queues + 1) % 3, &client, Access::ALL, HOUR)
@@ -278,7 +351,13 @@ fn a_consumer_of_a_line_is_a_member_of_a_group_that_is_owned_elsewhere() {
     // What it gives back is somebody else's.
     world.requeue(here, line[0].tag);
     let again: Vec<Got> = [world.got(here), world.got(away)].concat();
-    assert_eq!(again.iter().map(|got| (got.text.as_str(), got.deliveries)).collect::<Vec<_>>(), [("0", 1)]);
+    assert_eq!(
+        again
+            .iter()
+            .map(|got| (got.text.as_str(), got.deliveries))
+            .collect::<Vec<_>>(),
+        [("0", 1)]
+    );
     world.lose(here);
     world.lose(away);
     world.restart();
@@ -311,14 +390,22 @@ fn a_group_ends_with_its_last_member_wherever_that_is() {
     }
     world.unsubscribe(second, "t", Some("g"));
     assert_eq!((world.entries_written(), world.groups_written()), (0, 0));
-    assert_eq!(world.kernels.iter().map(|kernel| kernel.totals().groups).sum::<usize>(), 0);
+    assert_eq!(
+        world
+            .kernels
+            .iter()
+            .map(|kernel| kernel.totals().groups)
+            .sum::<usize>(),
+        0
+    );
 }
 
 #[test]
 fn a_member_that_freezes_loses_its_link_and_what_it_has_goes_to_another_shard() {
     let mut world = World::without_prefixes(3, adaptive());
     let (_, next, last) = places();
-    let members = [next, last, last].map(|shard| member(&mut world, shard, HOUR, Reliability::AtLeastOnce));
+    let members =
+        [next, last, last].map(|shard| member(&mut world, shard, HOUR, Reliability::AtLeastOnce));
     let publisher = publisher(&mut world, next);
     let (mut held, mut again) = (Vec::new(), Vec::new());
     for step in 0..500 {
@@ -340,7 +427,10 @@ fn a_member_that_freezes_loses_its_link_and_what_it_has_goes_to_another_shard() 
     }
     assert!(!held.is_empty() && held.len() <= 3, "{held:?}");
     assert_eq!(world.closed(members[0]), Some(CloseReason::Stalled));
-    assert_eq!(again, held.iter().map(|got| got.text.clone()).collect::<Vec<_>>());
+    assert_eq!(
+        again,
+        held.iter().map(|got| got.text.clone()).collect::<Vec<_>>()
+    );
     let evicted: Vec<_> = world.kernels[next].take_evicted().collect();
     assert_eq!(evicted.len(), 1);
     assert_eq!((evicted[0].returned, &*evicted[0].group), (held.len(), "g"));
@@ -360,7 +450,10 @@ fn a_member_that_freezes_loses_its_link_and_what_it_has_goes_to_another_shard() 
 
 #[test]
 fn whoever_does_not_settle_in_time_loses_its_link_whatever_the_strategy() {
-    let limits = Limits { group_settle_timeout: Span::from_secs(5), ..in_turns() };
+    let limits = Limits {
+        group_settle_timeout: Span::from_secs(5),
+        ..in_turns()
+    };
     let mut world = World::without_prefixes(3, limits);
     let (_, next, last) = places();
     let first = member(&mut world, next, HOUR, Reliability::AtLeastOnce);
@@ -434,8 +527,13 @@ fn what_is_under_way_to_a_member_is_in_the_journal_until_it_has_arrived_though_n
 
 #[test]
 fn whatever_the_order_in_which_shards_hear_of_each_other_nothing_is_lost_or_had_twice() {
-    let runs = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(250);
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let runs = std::env::var("RUNS")
+        .ok()
+        .and_then(|runs| runs.parse().ok())
+        .unwrap_or(250);
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse::<u64>().ok());
     for seed in seed.map_or(1..runs + 1, |seed| seed..seed + 1) {
         println!("SEED={seed}");
         Run::new(seed).play();
@@ -481,7 +579,13 @@ impl Run {
         let is_ordered = dice.roll(3) == 0;
         let order = is_ordered.then_some(OrderKey::Address);
         let filter = Filter::new("t/#").expect("legal");
-        let policy = GroupPolicy { filter, strategy: None, order, settle_timeout: None, upgrade_reliability: None };
+        let policy = GroupPolicy {
+            filter,
+            strategy: None,
+            order,
+            settle_timeout: None,
+            upgrade_reliability: None,
+        };
         let limits = Limits {
             group_strategy,
             in_flight_max: [1, 3, 100][dice.roll(3)],
@@ -493,7 +597,13 @@ impl Run {
             let shard = dice.roll(world.kernels.len());
             // One is always there to say what is promised.
             let durable = number == 0 || dice.roll(2) == 0;
-            Worker { name: world.name_on(shard), shard, durable, who: None, has: Vec::new() }
+            Worker {
+                name: world.name_on(shard),
+                shard,
+                durable,
+                who: None,
+                has: Vec::new(),
+            }
         });
         let workers: Vec<Worker> = workers.collect();
         let mut run = Run {
@@ -518,9 +628,12 @@ impl Run {
             return;
         }
         let expiry = if worker.durable { HOUR } else { Span::ZERO };
-        let who = self.world.connect_with(worker.shard, &worker.name.clone(), Access::ALL, expiry);
+        let who = self
+            .world
+            .connect_with(worker.shard, &worker.name.clone(), Access::ALL, expiry);
         worker.who = Some(who);
-        self.world.ask_to_join(who, "t/#", "g", Reliability::AtLeastOnce);
+        self.world
+            .ask_to_join(who, "t/#", "g", Reliability::AtLeastOnce);
     }
 
     fn go(&mut self, at: usize) {
@@ -534,10 +647,16 @@ impl Run {
     }
 
     fn look(&mut self, at: usize) {
-        let Some(who) = self.workers[at].who else { return };
+        let Some(who) = self.workers[at].who else {
+            return;
+        };
         for got in self.world.got(who) {
             let seen = self.seen.entry(got.text.clone()).or_default();
-            assert!(*seen == 0 || got.deliveries > 0 || self.crashed, "{} comes again as if it were new", got.text);
+            assert!(
+                *seen == 0 || got.deliveries > 0 || self.crashed,
+                "{} comes again as if it were new",
+                got.text
+            );
             *seen += 1;
             self.workers[at].has.push(got);
         }
@@ -550,7 +669,9 @@ impl Run {
 
     fn settle(&mut self, at: usize) {
         self.look(at);
-        let Some(who) = self.workers[at].who else { return };
+        let Some(who) = self.workers[at].who else {
+            return;
+        };
         if self.workers[at].has.is_empty() {
             return;
         }
@@ -565,9 +686,14 @@ impl Run {
         self.published += 1;
         let key = self.dice.roll(3);
         // Those of one address come from one place.
-        let shard = if self.is_ordered { key } else { self.dice.roll(9) } % self.world.kernels.len();
+        let shard = if self.is_ordered {
+            key
+        } else {
+            self.dice.roll(9)
+        } % self.world.kernels.len();
         let publisher = publisher(&mut self.world, shard);
-        self.world.publish(publisher, firm(&format!("t/{key}"), &text));
+        self.world
+            .publish(publisher, firm(&format!("t/{key}"), &text));
         self.world.lose(publisher);
         // It is promised when what is under way has been written.
         let mails = self.world.mails_sent();
@@ -585,11 +711,18 @@ impl Run {
                 assert_eq!(holder, at, "two have messages of {}", got.address);
             }
             let numbers = |address: &str| -> Vec<usize> {
-                let of = self.workers[at].has.iter().filter(|got| *got.address == *address && got.deliveries == 0);
+                let of = self.workers[at]
+                    .has
+                    .iter()
+                    .filter(|got| *got.address == *address && got.deliveries == 0);
                 of.filter_map(|got| got.text.parse().ok()).collect()
             };
             for address in ["t/0", "t/1", "t/2"] {
-                assert!(numbers(address).is_sorted(), "{address}: {:?}", numbers(address));
+                assert!(
+                    numbers(address).is_sorted(),
+                    "{address}: {:?}",
+                    numbers(address)
+                );
             }
         }
     }
@@ -605,7 +738,11 @@ impl Run {
             self.workers[at].has.clear();
         }
         self.world.is_slow = false;
-        let shards = if self.dice.roll(2) == 0 { self.world.kernels.len() } else { 1 + self.dice.roll(4) };
+        let shards = if self.dice.roll(2) == 0 {
+            self.world.kernels.len()
+        } else {
+            1 + self.dice.roll(4)
+        };
         self.world.restart_as(shards as u16);
         self.world.slow.promises = vec![0; self.promised.len()];
         for worker in &mut self.workers {
@@ -660,7 +797,11 @@ impl Run {
             assert!(times >= 1, "{text} was promised and nobody has had it");
         }
         if !self.crashed {
-            let twice: Vec<_> = self.settled.iter().filter(|(_, times)| **times > 1).collect();
+            let twice: Vec<_> = self
+                .settled
+                .iter()
+                .filter(|(_, times)| **times > 1)
+                .collect();
             assert!(twice.is_empty(), "settled twice: {twice:?}");
         }
         assert_eq!(self.world.entries_written(), 0, "all is settled");

@@ -6,10 +6,20 @@ use thalweg_kernel::{Closing, OpenRefusal, OpenSession};
 use thalweg_model::{Reliability, Span};
 
 fn may(pattern: &str) -> Access {
-    Rules::new(vec![Rule::allow(Permissions::ALL, pattern)], Otherwise::Deny).expect("legal").compile("phone", None)
+    Rules::new(
+        vec![Rule::allow(Permissions::ALL, pattern)],
+        Otherwise::Deny,
+    )
+    .expect("legal")
+    .compile("phone", None)
 }
 
-fn open(world: &mut World, like: Who, user: Option<&str>, access: Access) -> Result<Who, OpenRefusal> {
+fn open(
+    world: &mut World,
+    like: Who,
+    user: Option<&str>,
+    access: Access,
+) -> Result<Who, OpenRefusal> {
     let open = OpenSession {
         client: "phone",
         link: like.link,
@@ -27,7 +37,10 @@ fn open(world: &mut World, like: Who, user: Option<&str>, access: Access) -> Res
     world.run(like.shard, |kernel, out, now| {
         let opened = kernel.open_session(open, now, out)?;
         kernel.start(opened.session, now, out);
-        Ok(Who { session: opened.session, ..like })
+        Ok(Who {
+            session: opened.session,
+            ..like
+        })
     })
 }
 

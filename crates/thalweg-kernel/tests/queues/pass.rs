@@ -19,14 +19,31 @@ struct Seen {
 
 fn story(mut world: World, taking: Taking) -> Seen {
     let client = world.connect("c");
-    let limits = QueueLimits { message_ttl: Some(Span::from_secs(5)), ..QueueLimits::default() };
-    world.queue(client, "q", &Terms { limits, ..Terms::durable() });
+    let limits = QueueLimits {
+        message_ttl: Some(Span::from_secs(5)),
+        ..QueueLimits::default()
+    };
+    world.queue(
+        client,
+        "q",
+        &Terms {
+            limits,
+            ..Terms::durable()
+        },
+    );
     world.consume(client, "q", 7, taking);
     let address = q("q");
-    let mut outcomes = vec![world.publish(client, draft(&address, "a")), world.publish(client, firm(&address, "b"))];
+    let mut outcomes = vec![
+        world.publish(client, draft(&address, "a")),
+        world.publish(client, firm(&address, "b")),
+    ];
     for seconds in [2, 9] {
         let expires_in = Some(Span::from_secs(seconds));
-        let dear = Draft { expires_in, priority: 3, ..firm(&address, "dear") };
+        let dear = Draft {
+            expires_in,
+            priority: 3,
+            ..firm(&address, "dear")
+        };
         outcomes.push(world.publish(client, dear));
     }
     world.set_bytes_max(client, 4);
@@ -48,8 +65,17 @@ fn story(mut world: World, taking: Taking) -> Seen {
     got.iter_mut().for_each(|got| got.order = 0);
     let view = world.view("q").expect("it is there");
     let queue = (view.messages, view.unsettled, view.came, view.went);
-    let held = (world.entries_written(), world.kernels[0].totals().queued_bytes);
-    Seen { got, outcomes, ledger: world.kernels[0].ledger().clone(), queue, held }
+    let held = (
+        world.entries_written(),
+        world.kernels[0].totals().queued_bytes,
+    );
+    Seen {
+        got,
+        outcomes,
+        ledger: world.kernels[0].ledger().clone(),
+        queue,
+        held,
+    }
 }
 
 fn both_ways(taking: fn() -> Taking) -> Seen {
@@ -62,7 +88,12 @@ fn both_ways(taking: fn() -> Taking) -> Seen {
 #[test]
 fn what_goes_straight_through_to_be_settled_looks_as_if_it_had_waited() {
     let passed = both_ways(Taking::default);
-    assert!(passed.got.iter().all(|got| got.settles || got.consumer == 1));
+    assert!(
+        passed
+            .got
+            .iter()
+            .all(|got| got.settles || got.consumer == 1)
+    );
     assert_eq!(passed.queue, (0, 9, 11, 2));
     assert_eq!(passed.held.0, 8, "the first is at most once");
 }
@@ -81,20 +112,44 @@ fn what_goes_straight_through_costs_credit() {
 
 #[test]
 fn what_goes_straight_through_looks_as_if_it_had_been_kept() {
-    let taking: fn() -> Taking = || Taking { line: 3, ..Taking::blindly() };
+    let taking: fn() -> Taking = || Taking {
+        line: 3,
+        ..Taking::blindly()
+    };
     let passed = both_ways(taking);
-    let texts: Vec<_> = passed.got.iter().map(|got| (got.text.as_str(), got.tag)).collect();
-    let expected =
-        [("a", 1), ("b", 2), ("dear", 3), ("dear", 4), ("c", 5), ("d", 6), ("e", 7), ("f", 8), ("g", 9), ("h", 1)];
+    let texts: Vec<_> = passed
+        .got
+        .iter()
+        .map(|got| (got.text.as_str(), got.tag))
+        .collect();
+    let expected = [
+        ("a", 1),
+        ("b", 2),
+        ("dear", 3),
+        ("dear", 4),
+        ("c", 5),
+        ("d", 6),
+        ("e", 7),
+        ("f", 8),
+        ("g", 9),
+        ("h", 1),
+    ];
     assert_eq!(texts, expected);
-    let lives: Vec<_> = passed.got.iter().map(|got| got.expires_in.map(Span::secs)).collect();
+    let lives: Vec<_> = passed
+        .got
+        .iter()
+        .map(|got| got.expires_in.map(Span::secs))
+        .collect();
     assert_eq!(&lives[..4], [Some(5), Some(5), Some(2), Some(5)]);
     assert_eq!((passed.queue, passed.held), ((0, 0, 11, 11), (0, 0)));
 }
 
 #[test]
 fn what_its_own_consumer_does_not_want_does_not_go_straight_through() {
-    let taking = || Taking { no_local: true, ..Taking::blindly() };
+    let taking = || Taking {
+        no_local: true,
+        ..Taking::blindly()
+    };
     let mut world = World::without_prefixes(1, Limits::default());
     let client = world.connect("c");
     world.queue(client, "q", &Terms::default());

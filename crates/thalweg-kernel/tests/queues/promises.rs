@@ -3,7 +3,8 @@
 use crate::world::{Terms, Who, World, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    DeadLetter, Draft, ExchangeKind, ExchangeSpec, GroupStrategy, Limits, Outcome, QueueOverflow, Will,
+    DeadLetter, Draft, ExchangeKind, ExchangeSpec, GroupStrategy, Limits, Outcome, QueueOverflow,
+    Will,
 };
 use thalweg_model::{Reliability, Span, Stamp};
 
@@ -65,22 +66,35 @@ struct Case {
 const HOUR: Span = Span::from_secs(3600);
 
 fn world(shards: u16) -> World {
-    let limits = Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() };
+    let limits = Limits {
+        group_strategy: GroupStrategy::RoundRobin,
+        ..Limits::default()
+    };
     World::with(shards, limits)
 }
 
 /// A queue that keeps nothing.
 fn gives_everything_up(durable: bool) -> Terms {
-    Terms { durable, ..Terms::default() }.with(|limits| {
+    Terms {
+        durable,
+        ..Terms::default()
+    }
+    .with(|limits| {
         limits.messages_max = Some(0);
-        limits.dead_letter = Some(DeadLetter { exchange: x("end").into(), key: None });
+        limits.dead_letter = Some(DeadLetter {
+            exchange: x("end").into(),
+            key: None,
+        });
     })
 }
 
 /// The way, and the address to publish to.
 fn lay(world: &mut World, maker: Who, way: Way) -> String {
     world.exchange(maker, "end", ExchangeKind::Fanout);
-    let dead_letter = Some(DeadLetter { exchange: x("end").into(), key: None });
+    let dead_letter = Some(DeadLetter {
+        exchange: x("end").into(),
+        key: None,
+    });
     match way {
         Way::Direct => format!("{}/k", x("end")),
         Way::ExchangeToExchange => {
@@ -92,18 +106,25 @@ fn lay(world: &mut World, maker: Who, way: Way) -> String {
             world.exchange(maker, "in", ExchangeKind::Fanout);
             world.exchange(maker, "middle", ExchangeKind::Direct);
             world.lead(maker, "in", "middle", "", &[]).expect("it may");
-            world.lead(maker, "middle", "end", "k", &[]).expect("it may");
+            world
+                .lead(maker, "middle", "end", "k", &[])
+                .expect("it may");
             format!("{}/k", x("in"))
         }
         Way::Alternate => {
             let end = x("end");
-            let spec = ExchangeSpec { alternate: Some(&end), ..exchange_spec(ExchangeKind::Direct) };
+            let spec = ExchangeSpec {
+                alternate: Some(&end),
+                ..exchange_spec(ExchangeKind::Direct)
+            };
             world.declare_exchange(maker, "in", &spec).expect("it may");
             format!("{}/k", x("in"))
         }
         Way::Headers => {
             world.exchange(maker, "in", ExchangeKind::Headers);
-            world.lead(maker, "in", "end", "", &[text("a", "1")]).expect("it may");
+            world
+                .lead(maker, "in", "end", "", &[text("a", "1")])
+                .expect("it may");
             format!("{}/k", x("in"))
         }
         Way::DeadLetter(durable) => {
@@ -126,11 +147,27 @@ fn lay(world: &mut World, maker: Who, way: Way) -> String {
 /// Publishes with everything that a front says; whether the acknowledgement waits for all of it.
 fn publish(world: &mut World, who: Who, case: &Case, address: &str) -> bool {
     let properties = headers(&[("a", "1")]);
-    let stamp = case.is_stamped.then_some(Stamp { publisher: 7, sequence: 1 });
-    let text = if matches!(case.way, Way::DropHead) { "second" } else { "m" };
+    let stamp = case.is_stamped.then_some(Stamp {
+        publisher: 7,
+        sequence: 1,
+    });
+    let text = if matches!(case.way, Way::DropHead) {
+        "second"
+    } else {
+        "m"
+    };
     let (reliability, properties) = (case.reliability, Some(&properties));
     world.was_held(who);
-    let outcome = world.publish(who, Draft { reliability, ticket: 1, stamp, properties, ..firm(address, text) });
+    let outcome = world.publish(
+        who,
+        Draft {
+            reliability,
+            ticket: 1,
+            stamp,
+            properties,
+            ..firm(address, text)
+        },
+    );
     assert_eq!(outcome, Outcome::Accepted, "{case:?}");
     world.was_held_behind_all(who)
 }
@@ -160,7 +197,12 @@ fn try_case(case: Case) {
             name = world.name_on(shard);
             let who = world.connect_with(shard, &name, Access::ALL, HOUR);
             let group = matches!(case.wants, Wants::Group(_)).then_some("g");
-            world.subscribe(who, &format!("{}/#", x("end")), group, Reliability::ExactlyOnce);
+            world.subscribe(
+                who,
+                &format!("{}/#", x("end")),
+                group,
+                Reliability::ExactlyOnce,
+            );
             world.lose(who);
         }
     }
@@ -168,7 +210,10 @@ fn try_case(case: Case) {
     let publisher = world.connect_with(case.publisher, &publisher_name, Access::ALL, HOUR);
 
     world.is_slow = true;
-    assert!(publish(&mut world, publisher, &case, &address), "it waits for all that follows: {case:?}");
+    assert!(
+        publish(&mut world, publisher, &case, &address),
+        "it waits for all that follows: {case:?}"
+    );
     if case.ends != Ends::BeforeMail {
         world.carry_all_from(case.publisher);
     }
@@ -191,7 +236,10 @@ fn try_case(case: Case) {
     }
     if matches!(case.way, Way::DropHead) {
         let kept = world.drain_texts("in");
-        assert!(kept.iter().chain(&came).any(|text| text == "second"), "lost: {case:?}");
+        assert!(
+            kept.iter().chain(&came).any(|text| text == "second"),
+            "lost: {case:?}"
+        );
     }
 }
 
@@ -216,7 +264,15 @@ fn nothing_acknowledged_is_lost_on_any_way_to_any_receiver() {
                         (Reliability::ExactlyOnce, false),
                         (Reliability::AtLeastOnce, true),
                     ] {
-                        try_case(Case { shards, publisher, way, wants, reliability, is_stamped, ends });
+                        try_case(Case {
+                            shards,
+                            publisher,
+                            way,
+                            wants,
+                            reliability,
+                            is_stamped,
+                            ends,
+                        });
                         cases += 1;
                     }
                 }
@@ -247,7 +303,10 @@ fn what_nobody_can_repeat_is_in_one_place_or_the_other_at_every_moment() {
                 world.exchange(maker, "end", ExchangeKind::Fanout);
                 world.exchange(maker, "middle", ExchangeKind::Fanout);
                 world.lead(maker, "middle", "end", "", &[]).expect("it may");
-                let dead_letter = Some(DeadLetter { exchange: x("middle").into(), key: None });
+                let dead_letter = Some(DeadLetter {
+                    exchange: x("middle").into(),
+                    key: None,
+                });
                 let terms = Terms::durable().with(|limits| {
                     limits.dead_letter = dead_letter;
                     limits.message_ttl = Some(Span::from_secs(1));
@@ -255,7 +314,12 @@ fn what_nobody_can_repeat_is_in_one_place_or_the_other_at_every_moment() {
                 world.queue(maker, "in", &terms);
                 let name = world.name_on(receiver);
                 let who = world.connect_with(receiver, &name, Access::ALL, HOUR);
-                world.subscribe(who, &format!("{}/#", x("end")), is_group.then_some("g"), Reliability::AtLeastOnce);
+                world.subscribe(
+                    who,
+                    &format!("{}/#", x("end")),
+                    is_group.then_some("g"),
+                    Reliability::AtLeastOnce,
+                );
                 world.lose(who);
                 let device = world.name_on(shards - 1);
                 let middle = format!("{}/k", x("middle"));

@@ -23,7 +23,10 @@ fn numbers(count: usize) -> Vec<String> {
 #[test]
 fn one_message_is_settled_alone() {
     let (mut world, client) = with_unsettled(3);
-    assert_eq!(world.settle(client, 1, 2, false, Verdict::Accept), Settled::Known);
+    assert_eq!(
+        world.settle(client, 1, 2, false, Verdict::Accept),
+        Settled::Known
+    );
     assert_eq!(world.kernels[0].totals().in_flight, 2);
     assert_eq!(world.entries_written(), 2);
     world.lose(client);
@@ -34,7 +37,10 @@ fn one_message_is_settled_alone() {
 fn many_are_settled_up_to_one() {
     let (mut world, client) = with_unsettled(5);
     world.ack(client, 2);
-    assert_eq!(world.settle(client, 1, 4, true, Verdict::Accept), Settled::Known);
+    assert_eq!(
+        world.settle(client, 1, 4, true, Verdict::Accept),
+        Settled::Known
+    );
     world.lose(client);
     assert_eq!(world.drain_texts("q"), ["4"]);
 }
@@ -42,10 +48,21 @@ fn many_are_settled_up_to_one() {
 #[test]
 fn many_up_to_zero_are_all() {
     let (mut world, client) = with_unsettled(5);
-    assert_eq!(world.settle(client, 1, 0, true, Verdict::Accept), Settled::Known);
+    assert_eq!(
+        world.settle(client, 1, 0, true, Verdict::Accept),
+        Settled::Known
+    );
     assert_eq!(world.entries_written(), 0);
-    assert_eq!(world.settle(client, 1, 0, true, Verdict::Accept), Settled::Known, "also if there are none");
-    assert_eq!(world.settle(client, 9, 0, true, Verdict::Accept), Settled::Known, "on a line that has had none");
+    assert_eq!(
+        world.settle(client, 1, 0, true, Verdict::Accept),
+        Settled::Known,
+        "also if there are none"
+    );
+    assert_eq!(
+        world.settle(client, 9, 0, true, Verdict::Accept),
+        Settled::Known,
+        "on a line that has had none"
+    );
     world.lose(client);
     assert_eq!(world.waits("q"), 0);
 }
@@ -53,12 +70,30 @@ fn many_up_to_zero_are_all() {
 #[test]
 fn what_is_unknown_is_said_to_be_so_and_changes_nothing() {
     let (mut world, client) = with_unsettled(3);
-    for (line, tag, multiple) in [(1, 0, false), (1, 4, false), (1, 4, true), (2, 1, false), (2, 1, true)] {
-        assert_eq!(world.settle(client, line, tag, multiple, Verdict::Accept), Settled::Unknown, "{line} {tag}");
+    for (line, tag, multiple) in [
+        (1, 0, false),
+        (1, 4, false),
+        (1, 4, true),
+        (2, 1, false),
+        (2, 1, true),
+    ] {
+        assert_eq!(
+            world.settle(client, line, tag, multiple, Verdict::Accept),
+            Settled::Unknown,
+            "{line} {tag}"
+        );
     }
     world.ack(client, 1);
-    assert_eq!(world.settle(client, 1, 1, false, Verdict::Accept), Settled::Unknown, "it is settled");
-    assert_eq!(world.settle(client, 1, 1, true, Verdict::Reject), Settled::Unknown, "it is settled");
+    assert_eq!(
+        world.settle(client, 1, 1, false, Verdict::Accept),
+        Settled::Unknown,
+        "it is settled"
+    );
+    assert_eq!(
+        world.settle(client, 1, 1, true, Verdict::Reject),
+        Settled::Unknown,
+        "it is settled"
+    );
     assert_eq!(world.kernels[0].totals().in_flight, 2);
 }
 
@@ -70,7 +105,10 @@ fn what_is_requeued_takes_its_old_place_and_is_flagged() {
     world.requeue(client, 3);
     world.requeue(client, 1);
     let got = world.drain("q");
-    let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.deliveries)).collect();
+    let shown: Vec<_> = got
+        .iter()
+        .map(|got| (got.text.as_str(), got.deliveries))
+        .collect();
     assert_eq!(shown, [("0", 1), ("2", 1), ("4", 0)]);
     world.lose(client);
     assert_eq!(world.drain_texts("q"), ["1", "3"]);
@@ -82,7 +120,10 @@ fn what_is_requeued_comes_again_with_a_new_tag_and_a_count() {
     for round in 1..=3 {
         world.requeue(client, u64::from(round));
         let got = world.got(client);
-        assert_eq!((got.len(), got[0].tag, got[0].deliveries), (1, u64::from(round) + 1, round));
+        assert_eq!(
+            (got.len(), got[0].tag, got[0].deliveries),
+            (1, u64::from(round) + 1, round)
+        );
     }
     assert_eq!(world.kernels[0].ledger().redelivered, 3);
     assert_eq!(world.entries_written(), 1);
@@ -99,10 +140,18 @@ fn many_that_are_requeued_come_again_in_their_order() {
 #[test]
 fn what_a_line_recovers_comes_again() {
     let (mut world, client) = with_unsettled(3);
-    world.run(client.shard, |kernel, out, now| kernel.recover_line(client.session, 1, now, out));
+    world.run(client.shard, |kernel, out, now| {
+        kernel.recover_line(client.session, 1, now, out)
+    });
     let got = world.got(client);
-    assert!(got.iter().all(|got| got.deliveries == 1 && got.tag > 3), "{got:?}");
-    assert_eq!(got.into_iter().map(|got| got.text).collect::<Vec<_>>(), numbers(3));
+    assert!(
+        got.iter().all(|got| got.deliveries == 1 && got.tag > 3),
+        "{got:?}"
+    );
+    assert_eq!(
+        got.into_iter().map(|got| got.text).collect::<Vec<_>>(),
+        numbers(3)
+    );
 }
 
 #[test]
@@ -112,11 +161,18 @@ fn a_thousand_unsettled_come_back_in_order_and_flagged_when_their_consumer_dies(
         world.ack(client, tag);
     }
     world.lose(client);
-    let expected: Vec<_> = (0..1_500).filter(|number| *number >= 1_000 || number % 2 == 1).collect();
+    let expected: Vec<_> = (0..1_500)
+        .filter(|number| *number >= 1_000 || number % 2 == 1)
+        .collect();
     let got = world.drain("q");
     assert_eq!(got.len(), 1_000);
     assert!(got.iter().all(|got| got.deliveries == 1));
-    assert_eq!(got.iter().map(|got| got.text.parse().expect("a number")).collect::<Vec<usize>>(), expected);
+    assert_eq!(
+        got.iter()
+            .map(|got| got.text.parse().expect("a number"))
+            .collect::<Vec<usize>>(),
+        expected
+    );
     assert_eq!(world.entries_written(), 0);
 }
 
@@ -146,24 +202,66 @@ fn a_closed_line_gives_back_what_it_has_and_the_others_keep_theirs() {
     let mut world = World::new();
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
-    world.consume(client, "q", 1, Taking { line: 1, ..Taking::credit(2) });
-    world.consume(client, "q", 2, Taking { line: 2, ..Taking::credit(2) });
+    world.consume(
+        client,
+        "q",
+        1,
+        Taking {
+            line: 1,
+            ..Taking::credit(2)
+        },
+    );
+    world.consume(
+        client,
+        "q",
+        2,
+        Taking {
+            line: 2,
+            ..Taking::credit(2)
+        },
+    );
     for number in 0..6 {
         world.put(client, "q", &number.to_string());
     }
-    let lines: Vec<_> = world.got(client).iter().map(|got| (got.text.clone(), got.line)).collect();
-    assert_eq!(lines.iter().map(|(_, line)| *line).collect::<Vec<_>>(), [1, 2, 1, 2]);
-    world.run(client.shard, |kernel, out, now| kernel.close_line(client.session, 1, now, out));
-    assert_eq!(world.texts(client), [""; 0], "line 2 has no credit, line 1 is closed");
+    let lines: Vec<_> = world
+        .got(client)
+        .iter()
+        .map(|got| (got.text.clone(), got.line))
+        .collect();
+    assert_eq!(
+        lines.iter().map(|(_, line)| *line).collect::<Vec<_>>(),
+        [1, 2, 1, 2]
+    );
+    world.run(client.shard, |kernel, out, now| {
+        kernel.close_line(client.session, 1, now, out)
+    });
+    assert_eq!(
+        world.texts(client),
+        [""; 0],
+        "line 2 has no credit, line 1 is closed"
+    );
     assert_eq!(world.waits("q"), 4);
     world.settle(client, 2, 0, true, Verdict::Accept);
     let got = world.got(client);
-    let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.line, got.deliveries)).collect();
+    let shown: Vec<_> = got
+        .iter()
+        .map(|got| (got.text.as_str(), got.line, got.deliveries))
+        .collect();
     assert_eq!(shown, [("0", 2, 1), ("2", 2, 1)]);
-    assert_eq!(world.settle(client, 1, 1, false, Verdict::Accept), Settled::Unknown);
+    assert_eq!(
+        world.settle(client, 1, 1, false, Verdict::Accept),
+        Settled::Unknown
+    );
     // The number may be used again, and its tags begin anew.
     world.consume(client, "q", 1, Taking::default());
-    assert_eq!(world.got(client).iter().map(|got| got.tag).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(
+        world
+            .got(client)
+            .iter()
+            .map(|got| got.tag)
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
 }
 
 #[test]
@@ -185,7 +283,10 @@ fn a_message_that_always_comes_back_is_given_up() {
     assert_eq!(world.texts(client), [""; 0]);
     assert_eq!(world.dropped(DropReason::DeliveryLimit), 1);
     let got = world.drain("dead");
-    assert_eq!(got[0].deaths[0].reason, thalweg_model::DeathReason::DeliveryLimit);
+    assert_eq!(
+        got[0].deaths[0].reason,
+        thalweg_model::DeathReason::DeliveryLimit
+    );
     assert_eq!(world.entries_written(), 0);
 }
 

@@ -38,18 +38,30 @@ fn a_publish_elsewhere_comes_into_the_queue_and_is_held_back_until_it_is_written
 #[test]
 fn a_publish_elsewhere_goes_through_exchanges() {
     let (mut world, here, away) = apart();
-    for (name, kind) in [("t", ExchangeKind::Topic), ("h", ExchangeKind::Headers), ("f", ExchangeKind::Fanout)] {
+    for (name, kind) in [
+        ("t", ExchangeKind::Topic),
+        ("h", ExchangeKind::Headers),
+        ("f", ExchangeKind::Fanout),
+    ] {
         world.exchange(here, name, kind);
         world.queue(here, name, &Terms::durable());
     }
     world.bind(here, "t", "t", "a.#.b");
-    world.bind_with(here, "h", "h", "", &[text("a", "1")]).expect("it may");
+    world
+        .bind_with(here, "h", "h", "", &[text("a", "1")])
+        .expect("it may");
     world.lead(here, "t", "f", "#", &[]).expect("it may");
     world.bind(here, "f", "f", "");
     world.bind(here, "amq.topic", "t", "x.*");
     world.send(away, "t", "a.x.b", "0");
     world.send(away, "t", "c", "1");
-    world.send_with(away, "h", "", "2", Some(&crate::world::headers(&[("a", "1")])));
+    world.send_with(
+        away,
+        "h",
+        "",
+        "2",
+        Some(&crate::world::headers(&[("a", "1")])),
+    );
     world.publish(away, firm("x/y", "3"));
     assert_eq!(world.drain_texts("t"), ["0", "3"]);
     assert_eq!(world.drain_texts("h"), ["2"]);
@@ -113,7 +125,10 @@ fn what_a_member_elsewhere_leaves_goes_back_into_the_queue() {
         assert_eq!(world.waits("q"), 2, "{expiry:?}");
         world.consume(here, "q", 1, Taking::default());
         let got = world.got(here);
-        let shown: Vec<_> = got.iter().map(|got| (got.text.as_str(), got.deliveries)).collect();
+        let shown: Vec<_> = got
+            .iter()
+            .map(|got| (got.text.as_str(), got.deliveries))
+            .collect();
         assert_eq!(shown, [("0", 1), ("2", 1)], "{expiry:?}");
         world.settle(here, 1, 0, true, Verdict::Accept);
         assert_eq!(world.entries_written(), 0, "{expiry:?}");
@@ -146,7 +161,10 @@ fn queues_come_back_on_another_number_of_shards() {
         let somewhere = usize::from(shards) - 1;
         let name = world.name_on(somewhere);
         let client = world.connect_with(somewhere, &name, Access::ALL, Span::ZERO);
-        assert_eq!(world.publish(client, firm("a/b", &shards.to_string())), Outcome::Accepted);
+        assert_eq!(
+            world.publish(client, firm("a/b", &shards.to_string())),
+            Outcome::Accepted
+        );
     }
     assert_eq!(world.drain_texts("q"), ["0", "1", "2", "5"]);
 }

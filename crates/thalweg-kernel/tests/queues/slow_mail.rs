@@ -28,9 +28,19 @@ impl World {
                 self.kernels[usize::from(to.0)].on_shard(from, mail, self.now, &mut self.out);
             } else if let Some((shard, fetch)) = self.out.fetches.pop() {
                 self.out.shard = shard;
-                let messages = fetch.places.iter().map(|(place, len)| self.disk.read(*place, *len)).collect();
+                let messages = fetch
+                    .places
+                    .iter()
+                    .map(|(place, len)| self.disk.read(*place, *len))
+                    .collect();
                 let kernel = &mut self.kernels[usize::from(shard)];
-                kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, &mut self.out);
+                kernel.on_fetched(
+                    fetch.holder,
+                    fetch.question,
+                    messages,
+                    self.now,
+                    &mut self.out,
+                );
             } else if let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
                 // The end of its turn.
                 self.out.shard = shard as u16;
@@ -60,18 +70,27 @@ impl World {
 
     /// The oldest mail from one shard to another arrives, and what it has the shard do is written.
     pub fn carry(&mut self, from: usize, to: usize) {
-        let is = |mail: &(ShardId, ShardId, ShardMessage)| (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to);
-        let Some(at) = self.out.mails.iter().position(is) else { return };
-        let Some((from, to, mail)) = self.out.mails.remove(at) else { return };
+        let is = |mail: &(ShardId, ShardId, ShardMessage)| {
+            (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to)
+        };
+        let Some(at) = self.out.mails.iter().position(is) else {
+            return;
+        };
+        let Some((from, to, mail)) = self.out.mails.remove(at) else {
+            return;
+        };
         self.slow.under_way.remove(at);
-        self.run(usize::from(to.0), |kernel, out, now| kernel.on_shard(from, mail, now, out));
+        self.run(usize::from(to.0), |kernel, out, now| {
+            kernel.on_shard(from, mail, now, out)
+        });
     }
 
     /// All mail that one shard has sent so far arrives.
     pub fn carry_all_from(&mut self, from: usize) {
         for to in 0..self.kernels.len() {
-            let is =
-                |mail: &&(ShardId, ShardId, ShardMessage)| (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to);
+            let is = |mail: &&(ShardId, ShardId, ShardMessage)| {
+                (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to)
+            };
             for _ in 0..self.out.mails.iter().filter(is).count() {
                 self.carry(from, to);
             }
@@ -86,7 +105,11 @@ impl World {
     /// How many promises of the first must be kept: what was under way when they were made has arrived.
     pub fn promises_kept(&self) -> usize {
         let first = self.slow.under_way.front().copied().unwrap_or(u64::MAX);
-        self.slow.promises.iter().take_while(|sent| **sent < first).count()
+        self.slow
+            .promises
+            .iter()
+            .take_while(|sent| **sent < first)
+            .count()
     }
 
     /// Asks without waiting for the answer.
@@ -100,6 +123,8 @@ impl World {
             last_values: LastValueWish::Never,
             id: 0,
         };
-        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.subscribe(who.session, 1, &[wish], now, out)
+        });
     }
 }

@@ -13,22 +13,30 @@ fn put(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> boo
 }
 
 fn gather(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> Gathered {
-    world.run(who.shard, |kernel, _, now| kernel.publish_in(who.session, number, &firm(&q(queue), text), &[], 0, now))
+    world.run(who.shard, |kernel, _, now| {
+        kernel.publish_in(who.session, number, &firm(&q(queue), text), &[], 0, now)
+    })
 }
 
 fn settle(world: &mut World, who: Who, number: u32, tag: u64, verdict: Verdict) -> Settled {
-    world.run(who.shard, |kernel, _, _| kernel.settle_in(who.session, number, 1, tag, false, verdict))
+    world.run(who.shard, |kernel, _, _| {
+        kernel.settle_in(who.session, number, 1, tag, false, verdict)
+    })
 }
 
 fn commit(world: &mut World, who: Who, number: u32) -> Option<Vec<Outcome>> {
     // From here on nothing is held any more.
     world.has_transaction = false;
-    world.run(who.shard, |kernel, out, now| kernel.commit(who.session, number, now, out))
+    world.run(who.shard, |kernel, out, now| {
+        kernel.commit(who.session, number, now, out)
+    })
 }
 
 fn abort(world: &mut World, who: Who, number: u32) -> bool {
     world.has_transaction = false;
-    world.run(who.shard, |kernel, out, now| kernel.abort(who.session, number, now, out))
+    world.run(who.shard, |kernel, out, now| {
+        kernel.abort(who.session, number, now, out)
+    })
 }
 
 #[test]
@@ -45,7 +53,10 @@ fn publishes_come_with_the_commit_and_in_their_order() {
     assert_eq!((world.waits("q"), world.entries_written()), (0, 0));
     world.was_held(client);
     let outcomes = commit(&mut world, client, 7);
-    assert_eq!(outcomes, Some(vec![Outcome::Accepted, Outcome::Accepted, Outcome::NoMatch]));
+    assert_eq!(
+        outcomes,
+        Some(vec![Outcome::Accepted, Outcome::Accepted, Outcome::NoMatch])
+    );
     assert!(world.was_held(client), "the answer waits for the journal");
     assert_eq!(world.entries_written(), 2);
     assert_eq!(world.drain_texts("q"), ["0", "1"]);
@@ -61,8 +72,15 @@ fn an_aborted_transaction_was_never_there() {
     world.consume(client, "q", 1, Taking::default());
     begin(&mut world, client, 1);
     put(&mut world, client, 1, "q", "1");
-    assert_eq!(settle(&mut world, client, 1, 1, Verdict::Accept), Settled::Known);
-    assert_eq!(settle(&mut world, client, 1, 1, Verdict::Accept), Settled::Unknown, "once");
+    assert_eq!(
+        settle(&mut world, client, 1, 1, Verdict::Accept),
+        Settled::Known
+    );
+    assert_eq!(
+        settle(&mut world, client, 1, 1, Verdict::Accept),
+        Settled::Unknown,
+        "once"
+    );
     assert!(abort(&mut world, client, 1));
     assert!(!abort(&mut world, client, 1));
     assert_eq!(world.entries_written(), 1);
@@ -90,7 +108,11 @@ fn settlements_hold_from_the_commit_on() {
     assert_eq!(commit(&mut world, client, 1), Some(vec![]));
     assert_eq!(world.texts(client), ["2"]);
     assert_eq!(world.entries_written(), 2);
-    assert_eq!(settle(&mut world, client, 1, 4, Verdict::Accept), Settled::Unknown, "there is no transaction");
+    assert_eq!(
+        settle(&mut world, client, 1, 4, Verdict::Accept),
+        Settled::Unknown,
+        "there is no transaction"
+    );
 }
 
 #[test]
@@ -128,7 +150,12 @@ fn a_dying_session_takes_its_transactions_back() {
     world.has_transaction = false;
     world.lose(client);
     let got = world.drain("q");
-    assert_eq!(got.iter().map(|got| (got.text.as_str(), got.deliveries)).collect::<Vec<_>>(), [("0", 1), ("1", 1)]);
+    assert_eq!(
+        got.iter()
+            .map(|got| (got.text.as_str(), got.deliveries))
+            .collect::<Vec<_>>(),
+        [("0", 1), ("1", 1)]
+    );
     assert_eq!(world.entries_written(), 0);
 }
 
@@ -142,9 +169,15 @@ fn a_line_that_closes_takes_its_settlements_out_of_transactions() {
     begin(&mut world, client, 40);
     settle(&mut world, client, 40, 1, Verdict::Accept);
     put(&mut world, client, 40, "q", "1");
-    world.run(client.shard, |kernel, out, now| kernel.close_line(client.session, 1, now, out));
+    world.run(client.shard, |kernel, out, now| {
+        kernel.close_line(client.session, 1, now, out)
+    });
     assert_eq!(world.kernels[0].totals().in_flight, 0);
-    assert_eq!(commit(&mut world, client, 40), Some(vec![Outcome::Accepted]), "what it publishes is no line's");
+    assert_eq!(
+        commit(&mut world, client, 40),
+        Some(vec![Outcome::Accepted]),
+        "what it publishes is no line's"
+    );
     assert_eq!(world.drain_texts("q"), ["0", "1"]);
     assert_eq!(world.entries_written(), 0);
 }
@@ -157,26 +190,48 @@ fn a_line_that_closes_leaves_a_transaction_alone_that_has_its_number() {
     world.consume(client, "q", 1, Taking::on(5));
     begin(&mut world, client, 5);
     put(&mut world, client, 5, "q", "m");
-    world.run(client.shard, |kernel, out, now| kernel.close_line(client.session, 5, now, out));
+    world.run(client.shard, |kernel, out, now| {
+        kernel.close_line(client.session, 5, now, out)
+    });
     assert_eq!(commit(&mut world, client, 5), Some(vec![Outcome::Accepted]));
 }
 
 #[test]
 fn a_transaction_has_a_bound_and_what_is_beyond_it_is_not_added() {
-    let mut world = World::with(1, Limits { transaction_bytes_max: 1000, ..Limits::default() });
+    let mut world = World::with(
+        1,
+        Limits {
+            transaction_bytes_max: 1000,
+            ..Limits::default()
+        },
+    );
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     begin(&mut world, client, 1);
-    let added = (0..100).take_while(|number| put(&mut world, client, 1, "q", &number.to_string())).count();
+    let added = (0..100)
+        .take_while(|number| put(&mut world, client, 1, "q", &number.to_string()))
+        .count();
     assert!((1..100).contains(&added));
-    assert_eq!(commit(&mut world, client, 1).map(|outcomes| outcomes.len()), Some(added));
+    assert_eq!(
+        commit(&mut world, client, 1).map(|outcomes| outcomes.len()),
+        Some(added)
+    );
     assert_eq!(world.waits("q"), added);
-    assert!(!put(&mut world, client, 2, "q", "m"), "there is no such transaction");
+    assert!(
+        !put(&mut world, client, 2, "q", "m"),
+        "there is no such transaction"
+    );
 }
 
 #[test]
 fn the_bound_is_that_of_all_transactions_of_a_session() {
-    let mut world = World::with(1, Limits { transaction_bytes_max: 10_000, ..Limits::default() });
+    let mut world = World::with(
+        1,
+        Limits {
+            transaction_bytes_max: 10_000,
+            ..Limits::default()
+        },
+    );
     let (one, other) = (world.connect("c"), world.connect("d"));
     world.queue(one, "q", &Terms::durable());
     let text = "x".repeat(2_000);
@@ -187,7 +242,11 @@ fn the_bound_is_that_of_all_transactions_of_a_session() {
     begin(&mut world, one, 5);
     assert_eq!(gather(&mut world, one, 5, "q", &text), Gathered::TooLarge);
     begin(&mut world, other, 1);
-    assert_eq!(gather(&mut world, other, 1, "q", &text), Gathered::In, "another session has its own");
+    assert_eq!(
+        gather(&mut world, other, 1, "q", &text),
+        Gathered::In,
+        "another session has its own"
+    );
     world.run(0, |kernel, out, now| kernel.abort(one.session, 1, now, out));
     assert_eq!(gather(&mut world, one, 5, "q", &text), Gathered::In);
 }
@@ -198,7 +257,10 @@ fn transactions_count_as_memory_and_have_a_quarter_of_it_together() {
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     let gathered = |world: &World| world.kernels[0].kept_bytes()[Kept::Transactions as usize];
-    world.kernels[0].set_memory(MemoryView { budget: 40_000, ..MemoryView::default() });
+    world.kernels[0].set_memory(MemoryView {
+        budget: 40_000,
+        ..MemoryView::default()
+    });
     let text = "x".repeat(1_000);
     let mut number = 0;
     let refused = loop {
@@ -210,11 +272,23 @@ fn transactions_count_as_memory_and_have_a_quarter_of_it_together() {
         }
     };
     assert_eq!((refused, number), (Gathered::Short, 9));
-    assert!((8_000..=10_000).contains(&gathered(&world)), "{}", gathered(&world));
+    assert!(
+        (8_000..=10_000).contains(&gathered(&world)),
+        "{}",
+        gathered(&world)
+    );
     world.run(0, |kernel, _, _| kernel.set_pressure(Pressure::DropWaiting));
-    assert_eq!(gather(&mut world, client, 1, "q", "m"), Gathered::Short, "nor any while memory is short");
+    assert_eq!(
+        gather(&mut world, client, 1, "q", "m"),
+        Gathered::Short,
+        "nor any while memory is short"
+    );
     for number in 1..=8 {
-        assert_eq!(commit(&mut world, client, number), Some(vec![Outcome::Accepted]), "it takes no more than it did");
+        assert_eq!(
+            commit(&mut world, client, number),
+            Some(vec![Outcome::Accepted]),
+            "it takes no more than it did"
+        );
     }
     assert_eq!(gathered(&world), 0);
     assert_eq!(world.waits("q"), 8);
@@ -242,7 +316,9 @@ fn what_was_not_meant_to_be_written_down_is_not_in_a_transaction_either() {
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     begin(&mut world, client, 1);
-    world.run(0, |kernel, _, now| kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), &[], 0, now));
+    world.run(0, |kernel, _, now| {
+        kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), &[], 0, now)
+    });
     commit(&mut world, client, 1);
     assert_eq!((world.waits("q"), world.entries_written()), (1, 0));
 }

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
-    ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession,
-    Outcome, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement,
-    ShardId, ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Will, Wish,
+    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft,
+    Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel,
+    LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, QueueLimits, QueueSpec,
+    QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
+    ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Will, Wish,
     exchange_address, home, queue_address,
 };
 use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
@@ -80,7 +81,11 @@ impl Link {
         }
         self.room -= 1;
         self.got.push_back(got);
-        if self.room == 0 { Sent::Congested } else { Sent::Room }
+        if self.room == 0 {
+            Sent::Congested
+        } else {
+            Sent::Room
+        }
     }
 }
 
@@ -150,7 +155,9 @@ impl Effects for Out {
 
     fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
         let message = handover.message;
-        let details = message.properties().and_then(|properties| properties.details.as_deref());
+        let details = message
+            .properties()
+            .and_then(|properties| properties.details.as_deref());
         let got = Got {
             text: String::from_utf8_lossy(message.payload()).into_owned(),
             address: message.address().into(),
@@ -176,13 +183,21 @@ impl Effects for Out {
     fn persist(&mut self, record: &Record<'_>, _: Safety) -> Spot {
         let offset = self.batch.len() as u32;
         record.encode(&mut self.batch);
-        Spot { batch: self.number, offset, len: self.batch.len() as u32 - offset }
+        Spot {
+            batch: self.number,
+            offset,
+            len: self.batch.len() as u32 - offset,
+        }
     }
 
     fn pin(&mut self) {}
 
     fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
-        let record = if tag == 0 { Record::Removed { queue, serial } } else { Record::Settled { queue, tag } };
+        let record = if tag == 0 {
+            Record::Removed { queue, serial }
+        } else {
+            Record::Settled { queue, tag }
+        };
         record.encode(&mut self.batch);
     }
 
@@ -259,15 +274,24 @@ pub struct Terms {
 
 impl Terms {
     pub fn durable() -> Terms {
-        Terms { durable: true, ..Terms::default() }
+        Terms {
+            durable: true,
+            ..Terms::default()
+        }
     }
 
     pub fn exclusive() -> Terms {
-        Terms { exclusive: true, ..Terms::default() }
+        Terms {
+            exclusive: true,
+            ..Terms::default()
+        }
     }
 
     pub fn auto_delete() -> Terms {
-        Terms { auto_delete: true, ..Terms::default() }
+        Terms {
+            auto_delete: true,
+            ..Terms::default()
+        }
     }
 
     /// With a change to the limits.
@@ -290,26 +314,45 @@ pub struct Taking {
 
 impl Default for Taking {
     fn default() -> Self {
-        Taking { line: 1, credit: 0, settles: true, exclusive: false, priority: 0, no_local: false }
+        Taking {
+            line: 1,
+            credit: 0,
+            settles: true,
+            exclusive: false,
+            priority: 0,
+            no_local: false,
+        }
     }
 }
 
 impl Taking {
     pub fn credit(credit: u32) -> Taking {
-        Taking { credit, ..Taking::default() }
+        Taking {
+            credit,
+            ..Taking::default()
+        }
     }
 
     /// Settled when sent.
     pub fn blindly() -> Taking {
-        Taking { settles: false, ..Taking::default() }
+        Taking {
+            settles: false,
+            ..Taking::default()
+        }
     }
 
     pub fn on(line: u16) -> Taking {
-        Taking { line, ..Taking::default() }
+        Taking {
+            line,
+            ..Taking::default()
+        }
     }
 
     pub fn priority(priority: i32) -> Taking {
-        Taking { priority, ..Taking::default() }
+        Taking {
+            priority,
+            ..Taking::default()
+        }
     }
 }
 
@@ -331,7 +374,10 @@ pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
 
 /// One that is written down in durable queues.
 pub fn firm<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
-    Draft { reliability: Reliability::AtLeastOnce, ..draft(address, text) }
+    Draft {
+        reliability: Reliability::AtLeastOnce,
+        ..draft(address, text)
+    }
 }
 
 /// `$q/name`.
@@ -346,7 +392,10 @@ pub fn x(name: &str) -> String {
 
 /// A dead letter goes to this queue.
 pub fn to_queue(name: &str) -> Option<DeadLetter> {
-    Some(DeadLetter { exchange: "".into(), key: Some(name.into()) })
+    Some(DeadLetter {
+        exchange: "".into(),
+        key: Some(name.into()),
+    })
 }
 
 pub fn text(name: &str, value: &str) -> (Box<str>, PropertyValue) {
@@ -354,7 +403,10 @@ pub fn text(name: &str, value: &str) -> (Box<str>, PropertyValue) {
 }
 
 pub fn headers(user: &[(&str, &str)]) -> Properties {
-    Properties { user: user.iter().map(|(name, value)| text(name, value)).collect(), ..Properties::default() }
+    Properties {
+        user: user.iter().map(|(name, value)| text(name, value)).collect(),
+        ..Properties::default()
+    }
 }
 
 impl World {
@@ -364,17 +416,34 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits) -> World {
-        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k", "t", "x"].map(Into::into).into();
-        World::without_prefixes(shards, Limits { ledger_prefixes, ..limits })
+        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k", "t", "x"]
+            .map(Into::into)
+            .into();
+        World::without_prefixes(
+            shards,
+            Limits {
+                ledger_prefixes,
+                ..limits
+            },
+        )
     }
 
     pub fn in_turns(shards: u16) -> World {
-        World::with(shards, Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() })
+        World::with(
+            shards,
+            Limits {
+                group_strategy: GroupStrategy::RoundRobin,
+                ..Limits::default()
+            },
+        )
     }
 
     /// Long queues are on disk only where no books are kept by prefix.
     pub fn without_prefixes(shards: u16, limits: Limits) -> World {
-        let limits = Limits { journal: true, ..limits };
+        let limits = Limits {
+            journal: true,
+            ..limits
+        };
         let kernels = kernels(&limits, shards);
         let now = Time::from_secs(1_000);
         World {
@@ -393,7 +462,10 @@ impl World {
 
     /// The shard of all queues.
     pub fn home(&self) -> usize {
-        self.kernels.iter().position(Kernel::has_queues).expect("one has them")
+        self.kernels
+            .iter()
+            .position(Kernel::has_queues)
+            .expect("one has them")
     }
 
     /// Does something on a shard, and all that follows from it; then the books must balance.
@@ -418,13 +490,28 @@ impl World {
 
     /// What every command must leave behind.
     pub fn check(&self) {
-        let sum = |of: fn(&Ledger) -> u64| self.kernels.iter().map(|kernel| of(kernel.ledger())).sum::<u64>();
+        let sum = |of: fn(&Ledger) -> u64| {
+            self.kernels
+                .iter()
+                .map(|kernel| of(kernel.ledger()))
+                .sum::<u64>()
+        };
         let totals: Vec<_> = self.kernels.iter().map(Kernel::totals).collect();
-        let waiting = totals.iter().map(|totals| totals.waiting as u64).sum::<u64>();
-        let in_flight = totals.iter().map(|totals| totals.in_flight as u64).sum::<u64>();
+        let waiting = totals
+            .iter()
+            .map(|totals| totals.waiting as u64)
+            .sum::<u64>();
+        let in_flight = totals
+            .iter()
+            .map(|totals| totals.in_flight as u64)
+            .sum::<u64>();
         let came = sum(|ledger| ledger.routed + ledger.restored);
         let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
-        assert_eq!(came, gone + waiting + in_flight, "copies: {waiting} wait, {in_flight} unsettled");
+        assert_eq!(
+            came,
+            gone + waiting + in_flight,
+            "copies: {waiting} wait, {in_flight} unsettled"
+        );
         for kernel in &self.kernels {
             let ledger = kernel.ledger();
             let published = ledger.received + ledger.own;
@@ -441,8 +528,11 @@ impl World {
             }
         }
         // The books by prefix cover all addresses that are used here.
-        let outstanding: u64 =
-            self.kernels.iter().flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding())).sum();
+        let outstanding: u64 = self
+            .kernels
+            .iter()
+            .flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding()))
+            .sum();
         // What an earlier run left on disk is booked by prefix only when its address is known.
         if !self.limits.ledger_prefixes.is_empty() && sum(|ledger| ledger.restored) == 0 {
             assert_eq!(outstanding, waiting + in_flight, "the books by prefix");
@@ -466,7 +556,14 @@ impl World {
     }
 
     pub fn connect_with_will(&mut self, shard: usize, name: &str, will: Will) -> Who {
-        self.open(shard, "", name, Access::ALL, Span::from_secs(3600), Some(will))
+        self.open(
+            shard,
+            "",
+            name,
+            Access::ALL,
+            Span::from_secs(3600),
+            Some(will),
+        )
     }
 
     fn open(
@@ -498,7 +595,11 @@ impl World {
             kernel.start(opened.session, now, out);
             opened
         });
-        Who { shard, session: opened.session, link }
+        Who {
+            shard,
+            session: opened.session,
+            link,
+        }
     }
 
     /// A name whose home is that shard.
@@ -537,7 +638,13 @@ impl World {
         });
     }
 
-    pub fn subscribe(&mut self, who: Who, filter: &str, group: Option<&str>, reliability: Reliability) -> Subscribed {
+    pub fn subscribe(
+        &mut self,
+        who: Who,
+        filter: &str,
+        group: Option<&str>,
+        reliability: Reliability,
+    ) -> Subscribed {
         let wish = Wish {
             filter,
             group,
@@ -547,7 +654,9 @@ impl World {
             last_values: LastValueWish::Never,
             id: 0,
         };
-        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.subscribe(who.session, 1, &[wish], now, out)
+        });
         match self.out.link(who.link).answers.pop() {
             Some(Answer::Subscribed(outcomes)) => outcomes[0],
             other => panic!("{other:?} instead of an answer"),
@@ -556,25 +665,50 @@ impl World {
 
     /// Settles what came through a subscription.
     pub fn settle_delivery(&mut self, who: Who, tag: u64) -> Settled {
-        self.run(who.shard, |kernel, out, now| kernel.settle(who.session, tag as Tag, Settlement::Settled, now, out))
+        self.run(who.shard, |kernel, out, now| {
+            kernel.settle(who.session, tag as Tag, Settlement::Settled, now, out)
+        })
     }
 
     pub fn unsubscribe(&mut self, who: Who, filter: &str, group: Option<&str>) {
-        self.run(who.shard, |kernel, out, now| kernel.unsubscribe(who.session, 1, &[(filter, group)], now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.unsubscribe(who.session, 1, &[(filter, group)], now, out)
+        });
     }
 
     // --- queues and exchanges
 
     pub fn declare(&mut self, who: Who, name: &str, terms: &Terms) -> Result<QueueStatus, Refusal> {
-        let Terms { durable, exclusive, auto_delete, limits } = terms.clone();
-        let spec = QueueSpec { address: &q(name), durable, exclusive, is_named_by_broker: false, auto_delete, limits };
-        self.run(who.shard, |kernel, out, now| kernel.declare_queue(who.session, &spec, now, out))
+        let Terms {
+            durable,
+            exclusive,
+            auto_delete,
+            limits,
+        } = terms.clone();
+        let spec = QueueSpec {
+            address: &q(name),
+            durable,
+            exclusive,
+            is_named_by_broker: false,
+            auto_delete,
+            limits,
+        };
+        self.run(who.shard, |kernel, out, now| {
+            kernel.declare_queue(who.session, &spec, now, out)
+        })
     }
 
     /// A queue that must be new.
     pub fn queue(&mut self, who: Who, name: &str, terms: &Terms) {
         let status = self.declare(who, name, terms).expect("it may be declared");
-        assert_eq!(status, QueueStatus { existed: false, messages: 0, consumers: 0 });
+        assert_eq!(
+            status,
+            QueueStatus {
+                existed: false,
+                messages: 0,
+                consumers: 0
+            }
+        );
     }
 
     pub fn inspect(&self, who: Who, name: &str) -> Result<QueueStatus, Refusal> {
@@ -598,18 +732,30 @@ impl World {
 
     pub fn exchange(&mut self, who: Who, name: &str, kind: ExchangeKind) {
         let spec = exchange_spec(kind);
-        self.declare_exchange(who, name, &spec).expect("it may be declared");
+        self.declare_exchange(who, name, &spec)
+            .expect("it may be declared");
     }
 
     /// The spec's address is replaced.
-    pub fn declare_exchange(&mut self, who: Who, name: &str, spec: &ExchangeSpec<'_>) -> Result<(), Refusal> {
+    pub fn declare_exchange(
+        &mut self,
+        who: Who,
+        name: &str,
+        spec: &ExchangeSpec<'_>,
+    ) -> Result<(), Refusal> {
         let address = x(name);
-        let spec = ExchangeSpec { address: &address, ..spec.clone() };
-        self.run(who.shard, |kernel, out, _| kernel.declare_exchange(who.session, &spec, out))
+        let spec = ExchangeSpec {
+            address: &address,
+            ..spec.clone()
+        };
+        self.run(who.shard, |kernel, out, _| {
+            kernel.declare_exchange(who.session, &spec, out)
+        })
     }
 
     pub fn bind(&mut self, who: Who, exchange: &str, queue: &str, key: &str) {
-        self.bind_with(who, exchange, queue, key, &[]).expect("it may be bound");
+        self.bind_with(who, exchange, queue, key, &[])
+            .expect("it may be bound");
     }
 
     pub fn bind_with(
@@ -621,14 +767,34 @@ impl World {
         arguments: &[(Box<str>, PropertyValue)],
     ) -> Result<(), Refusal> {
         let (exchange, queue) = (x(exchange), q(queue));
-        let spec = BindSpec { exchange: &exchange, to: BindTo::Queue(&queue), key, arguments };
-        self.run(who.shard, |kernel, out, _| kernel.bind(who.session, &spec, out))
+        let spec = BindSpec {
+            exchange: &exchange,
+            to: BindTo::Queue(&queue),
+            key,
+            arguments,
+        };
+        self.run(who.shard, |kernel, out, _| {
+            kernel.bind(who.session, &spec, out)
+        })
     }
 
-    pub fn unbind(&mut self, who: Who, exchange: &str, queue: &str, key: &str) -> Result<(), Refusal> {
+    pub fn unbind(
+        &mut self,
+        who: Who,
+        exchange: &str,
+        queue: &str,
+        key: &str,
+    ) -> Result<(), Refusal> {
         let (exchange, queue) = (x(exchange), q(queue));
-        let spec = BindSpec { exchange: &exchange, to: BindTo::Queue(&queue), key, arguments: &[] };
-        self.run(who.shard, |kernel, out, _| kernel.unbind(who.session, &spec, out))
+        let spec = BindSpec {
+            exchange: &exchange,
+            to: BindTo::Queue(&queue),
+            key,
+            arguments: &[],
+        };
+        self.run(who.shard, |kernel, out, _| {
+            kernel.unbind(who.session, &spec, out)
+        })
     }
 
     /// From exchange to exchange.
@@ -641,18 +807,29 @@ impl World {
         arguments: &[(Box<str>, PropertyValue)],
     ) -> Result<(), Refusal> {
         let (from, to) = (x(from), x(to));
-        let spec = BindSpec { exchange: &from, to: BindTo::Exchange(&to), key, arguments };
-        self.run(who.shard, |kernel, out, _| kernel.bind(who.session, &spec, out))
+        let spec = BindSpec {
+            exchange: &from,
+            to: BindTo::Exchange(&to),
+            key,
+            arguments,
+        };
+        self.run(who.shard, |kernel, out, _| {
+            kernel.bind(who.session, &spec, out)
+        })
     }
 
     pub fn delete_queue(&mut self, who: Who, name: &str) -> Result<u64, Refusal> {
-        self.run(who.shard, |kernel, out, now| kernel.delete_queue(who.session, &q(name), false, false, now, out))
+        self.run(who.shard, |kernel, out, now| {
+            kernel.delete_queue(who.session, &q(name), false, false, now, out)
+        })
     }
 
     // --- messages
 
     pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
-        self.run(who.shard, |kernel, out, now| kernel.publish(who.session, draft, now, out).outcome)
+        self.run(who.shard, |kernel, out, now| {
+            kernel.publish(who.session, draft, now, out).outcome
+        })
     }
 
     /// At least once, into a queue.
@@ -675,52 +852,111 @@ impl World {
     ) -> Outcome {
         let mut address = String::new();
         // The exchanges are where the queues are.
-        self.kernels[self.home()].address_in(&x(exchange), key, &mut address).expect("an address");
-        self.publish(who, Draft { properties, ..firm(&address, text) })
+        self.kernels[self.home()]
+            .address_in(&x(exchange), key, &mut address)
+            .expect("an address");
+        self.publish(
+            who,
+            Draft {
+                properties,
+                ..firm(&address, text)
+            },
+        )
     }
 
     pub fn consume(&mut self, who: Who, queue: &str, number: u32, taking: Taking) {
-        self.consume_from(who, &q(queue), number, taking).expect("it may consume");
+        self.consume_from(who, &q(queue), number, taking)
+            .expect("it may consume");
     }
 
-    pub fn consume_from(&mut self, who: Who, source: &str, number: u32, taking: Taking) -> Result<(), Refusal> {
-        let Taking { line, credit, settles, exclusive, priority, no_local } = taking;
-        let spec = ConsumeSpec { source, line, consumer: number, credit, settles, exclusive, priority, no_local };
-        self.run(who.shard, |kernel, out, now| kernel.consume(who.session, &spec, now, out))
+    pub fn consume_from(
+        &mut self,
+        who: Who,
+        source: &str,
+        number: u32,
+        taking: Taking,
+    ) -> Result<(), Refusal> {
+        let Taking {
+            line,
+            credit,
+            settles,
+            exclusive,
+            priority,
+            no_local,
+        } = taking;
+        let spec = ConsumeSpec {
+            source,
+            line,
+            consumer: number,
+            credit,
+            settles,
+            exclusive,
+            priority,
+            no_local,
+        };
+        self.run(who.shard, |kernel, out, now| {
+            kernel.consume(who.session, &spec, now, out)
+        })
     }
 
     pub fn cancel(&mut self, who: Who, line: u16, consumer: u32) -> bool {
-        self.run(who.shard, |kernel, out, now| kernel.cancel(who.session, line, consumer, now, out))
+        self.run(who.shard, |kernel, out, now| {
+            kernel.cancel(who.session, line, consumer, now, out)
+        })
     }
 
-    pub fn settle(&mut self, who: Who, line: u16, tag: u64, multiple: bool, verdict: Verdict) -> Settled {
-        self.run(who.shard, |kernel, out, now| kernel.settle_line(who.session, line, tag, multiple, verdict, now, out))
+    pub fn settle(
+        &mut self,
+        who: Who,
+        line: u16,
+        tag: u64,
+        multiple: bool,
+        verdict: Verdict,
+    ) -> Settled {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.settle_line(who.session, line, tag, multiple, verdict, now, out)
+        })
     }
 
     /// Settles one of line 1.
     pub fn ack(&mut self, who: Who, tag: u64) {
-        assert_eq!(self.settle(who, 1, tag, false, Verdict::Accept), Settled::Known, "tag {tag}");
+        assert_eq!(
+            self.settle(who, 1, tag, false, Verdict::Accept),
+            Settled::Known,
+            "tag {tag}"
+        );
     }
 
     /// One of line 1 is not wanted.
     pub fn reject(&mut self, who: Who, tag: u64) {
-        assert_eq!(self.settle(who, 1, tag, false, Verdict::Reject), Settled::Known, "tag {tag}");
+        assert_eq!(
+            self.settle(who, 1, tag, false, Verdict::Reject),
+            Settled::Known,
+            "tag {tag}"
+        );
     }
 
     /// One of line 1 is to come again.
     pub fn requeue(&mut self, who: Who, tag: u64) {
-        assert_eq!(self.settle(who, 1, tag, false, Verdict::Requeue), Settled::Known, "tag {tag}");
+        assert_eq!(
+            self.settle(who, 1, tag, false, Verdict::Requeue),
+            Settled::Known,
+            "tag {tag}"
+        );
     }
 
     /// Asks for one message on line 1.
     pub fn take(&mut self, who: Who, queue: &str, settles: bool) -> Result<Option<u64>, Refusal> {
-        self.run(who.shard, |kernel, out, now| kernel.take_one(who.session, 1, &q(queue), settles, now, out))
+        self.run(who.shard, |kernel, out, now| {
+            kernel.take_one(who.session, 1, &q(queue), settles, now, out)
+        })
     }
 
     /// Takes one message by itself, from any shard.
     pub fn take_apart(&mut self, who: Who, queue: &str) -> Result<Option<Apart>, Refusal> {
-        let asked =
-            self.run(who.shard, |kernel, out, now| kernel.take_apart(who.session, who.link, 7, &q(queue), now, out));
+        let asked = self.run(who.shard, |kernel, out, now| {
+            kernel.take_apart(who.session, who.link, 7, &q(queue), now, out)
+        });
         match (asked, self.taken(who)) {
             (Ok(()), Some((7, taken))) => taken,
             (Err(refusal), None) => Err(refusal),
@@ -730,8 +966,9 @@ impl World {
 
     /// Has a queue made if there is none, from any shard.
     pub fn make_queue(&mut self, who: Who, queue: &str) -> Result<(), Refusal> {
-        let asked =
-            self.run(who.shard, |kernel, out, now| kernel.make_queue(who.session, who.link, 6, &q(queue), now, out));
+        let asked = self.run(who.shard, |kernel, out, now| {
+            kernel.make_queue(who.session, who.link, 6, &q(queue), now, out)
+        });
         match (asked, self.out.link(who.link).made.pop_front()) {
             (Ok(()), Some((6, made))) => made,
             (Err(refusal), None) => Err(refusal),
@@ -745,7 +982,9 @@ impl World {
     }
 
     pub fn settle_taken(&mut self, who: Who, taken: &Apart, verdict: Verdict) {
-        self.run(who.shard, |kernel, out, now| kernel.settle_taken(taken.id, verdict, now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.settle_taken(taken.id, verdict, now, out)
+        });
     }
 
     /// What came since this was asked last.
@@ -805,7 +1044,9 @@ impl World {
     /// The output has room for so many more, and the kernel is told.
     pub fn make_room(&mut self, who: Who, room: usize) {
         self.set_room(who, room);
-        self.run(who.shard, |kernel, out, now| kernel.link_writable(who.session, who.link, now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.link_writable(who.session, who.link, now, out)
+        });
     }
 
     /// The peer takes no longer messages.
@@ -845,7 +1086,13 @@ impl World {
         for (shard, part) in parts.into_iter().enumerate() {
             self.out.shard = shard as u16;
             let (disk, kernel) = (&self.disk, &mut self.kernels[shard]);
-            kernel.restore(part, &mut |place, len| disk.read(place, len), &self.access, self.now, &mut self.out);
+            kernel.restore(
+                part,
+                &mut |place, len| disk.read(place, len),
+                &self.access,
+                self.now,
+                &mut self.out,
+            );
         }
         self.write();
         self.deliver_mails();
@@ -856,7 +1103,8 @@ impl World {
     /// The rules have changed.
     pub fn renew(&mut self, access: fn(&str, Option<&str>) -> Access) {
         self.access = access;
-        (0..self.kernels.len()).for_each(|shard| self.run(shard, |kernel, _, _| kernel.renew_access(access)));
+        (0..self.kernels.len())
+            .for_each(|shard| self.run(shard, |kernel, _, _| kernel.renew_access(access)));
     }
 
     /// How many entries the journal has.
@@ -877,20 +1125,34 @@ impl World {
     /// How many messages wait in groups.
     pub fn waiting_in_groups(&self) -> usize {
         let mut waiting = 0;
-        self.kernels.iter().for_each(|kernel| kernel.for_each_group(self.now, |group| waiting += group.waiting));
+        self.kernels
+            .iter()
+            .for_each(|kernel| kernel.for_each_group(self.now, |group| waiting += group.waiting));
         waiting
     }
 
     pub fn dropped(&self, reason: thalweg_kernel::DropReason) -> u64 {
-        self.kernels.iter().map(|kernel| kernel.ledger().dropped[reason as usize]).sum()
+        self.kernels
+            .iter()
+            .map(|kernel| kernel.ledger().dropped[reason as usize])
+            .sum()
     }
 }
 
 fn kernels(limits: &Limits, shards: u16) -> Vec<Kernel> {
-    (0..shards).map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7)).collect()
+    (0..shards)
+        .map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7))
+        .collect()
 }
 
 /// A durable exchange of a kind; its address is filled in later.
 pub fn exchange_spec(kind: ExchangeKind) -> ExchangeSpec<'static> {
-    ExchangeSpec { address: "", kind, durable: true, auto_delete: false, internal: false, alternate: None }
+    ExchangeSpec {
+        address: "",
+        kind,
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        alternate: None,
+    }
 }

@@ -5,8 +5,14 @@ use thalweg_kernel::{Draft, Limits, Outcome};
 use thalweg_model::{Filter, Span};
 
 fn keeping(filters: &[&str]) -> Limits {
-    let kept_filters = filters.iter().map(|filter| Filter::new(filter).expect("a filter")).collect();
-    Limits { kept_filters, ..Limits::default() }
+    let kept_filters = filters
+        .iter()
+        .map(|filter| Filter::new(filter).expect("a filter"))
+        .collect();
+    Limits {
+        kept_filters,
+        ..Limits::default()
+    }
 }
 
 #[test]
@@ -16,7 +22,10 @@ fn every_publish_to_a_kept_address_is_remembered() {
         let address = address_at(home, 3);
         for shard in 0..3 {
             let (reader, writer) = (world.connect((shard + 1) % 3), world.connect(shard));
-            assert_eq!(world.say(writer, &address, &shard.to_string()), Outcome::NoMatch);
+            assert_eq!(
+                world.say(writer, &address, &shard.to_string()),
+                Outcome::NoMatch
+            );
             assert_eq!(world.read(reader, &address), Some(Some(shard.to_string())));
         }
     }
@@ -36,14 +45,22 @@ fn the_newest_is_read_whether_it_was_retained_or_not() {
         assert_eq!(read(&mut world), Some("1".into()));
         world.say(writer, &address, "2");
         assert_eq!(read(&mut world), Some("2".into()));
-        assert_eq!(world.list(reader, "a/#", 9), Some((vec![format!("{address}=2")], true)));
+        assert_eq!(
+            world.list(reader, "a/#", 9),
+            Some((vec![format!("{address}=2")], true))
+        );
         world.publish(writer, retained(&address, "3"));
         assert_eq!(read(&mut world), Some("3".into()));
         world.say(writer, &address, "4");
         world.publish(writer, clear(&address));
         assert_eq!(read(&mut world), None);
         assert_eq!(world.list(reader, "a/#", 9), Some((vec![], true)));
-        assert!(world.kernels.iter().all(|kernel| kernel.totals().kept_values == 0));
+        assert!(
+            world
+                .kernels
+                .iter()
+                .all(|kernel| kernel.totals().kept_values == 0)
+        );
     }
 }
 
@@ -55,7 +72,10 @@ fn subscribers_are_not_given_what_is_only_remembered() {
     world.say(writer, "a/1", "remembered");
     world.say(writer, "a/2", "remembered");
     world.subscribe(reader, "a/#");
-    assert_eq!(world.events(reader), [Event::Delivered("retained".into(), true)]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Delivered("retained".into(), true)]
+    );
 }
 
 #[test]
@@ -101,7 +121,14 @@ fn a_wildcard_keeps_no_address_of_the_brokers_own() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_refusals_are_counted() {
-    let mut world = World::with(1, Limits { kept_messages_max: 2, kept_addresses_max: 2, ..keeping(&["#"]) });
+    let mut world = World::with(
+        1,
+        Limits {
+            kept_messages_max: 2,
+            kept_addresses_max: 2,
+            ..keeping(&["#"])
+        },
+    );
     let (reader, writer) = (world.connect(0), world.connect(0));
     for address in ["a/1", "a/2", "a/3", "a/1"] {
         world.say(writer, address, "1");
@@ -118,8 +145,14 @@ fn what_is_remembered_is_bounded_and_refusals_are_counted() {
 #[test]
 fn the_store_of_retained_messages_may_be_full_or_closed() {
     for limits in [
-        Limits { retained_messages_max: 0, ..keeping(&["a/#"]) },
-        Limits { retain_enabled: false, ..keeping(&["a/#"]) },
+        Limits {
+            retained_messages_max: 0,
+            ..keeping(&["a/#"])
+        },
+        Limits {
+            retain_enabled: false,
+            ..keeping(&["a/#"])
+        },
     ] {
         for home in 0..2 {
             let mut world = World::with(2, limits.clone());
@@ -137,7 +170,13 @@ fn the_store_of_retained_messages_may_be_full_or_closed() {
 fn what_is_remembered_expires() {
     let mut world = World::with(1, keeping(&["a"]));
     let (reader, writer) = (world.connect(0), world.connect(0));
-    world.publish(writer, Draft { expires_in: Some(Span::from_secs(10)), ..draft("a", "1") });
+    world.publish(
+        writer,
+        Draft {
+            expires_in: Some(Span::from_secs(10)),
+            ..draft("a", "1")
+        },
+    );
     assert!(world.kernels[0].poll_timeout() < world.now + Span::from_secs(60));
     world.now += Span::from_secs(11);
     assert_eq!(world.read(reader, "a"), Some(None));
@@ -153,5 +192,8 @@ fn settings_that_keep_less_forget_the_rest() {
     world.say(writer, "b/1", "1");
     world.kernels[0].set_limits(keeping(&["b/#"]));
     world.say(writer, "a/1", "2");
-    assert_eq!(world.list(reader, "#", 9), Some((vec!["b/1=1".into()], true)));
+    assert_eq!(
+        world.list(reader, "#", 9),
+        Some((vec!["b/1=1".into()], true))
+    );
 }

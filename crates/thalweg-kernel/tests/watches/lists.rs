@@ -16,7 +16,8 @@ fn a_list_comes_from_all_shards_in_the_order_of_addresses() {
         for shard in 0..usize::from(shards) {
             let reader = world.connect(shard);
             let (values, complete) = world.list(reader, "a/+/x", 1000).expect("it may");
-            let expected: Vec<String> = (0..50).map(|number| format!("a/{number:02}/x=1")).collect();
+            let expected: Vec<String> =
+                (0..50).map(|number| format!("a/{number:02}/x=1")).collect();
             assert_eq!((values, complete), (expected, true), "{shards} shards");
         }
     }
@@ -25,15 +26,27 @@ fn a_list_comes_from_all_shards_in_the_order_of_addresses() {
 #[test]
 fn a_bounded_list_holds_the_first() {
     for shards in 1..4 {
-        let mut world = World::with(shards, Limits { list_max: 20, ..Limits::default() });
+        let mut world = World::with(
+            shards,
+            Limits {
+                list_max: 20,
+                ..Limits::default()
+            },
+        );
         let (writer, reader) = (world.connect(0), world.connect(0));
         for number in 0..30 {
             world.publish(writer, retained(&format!("a/{number:02}"), "1"));
         }
         for (asked, expected) in [(0, 0), (1, 1), (7, 7), (20, 20), (25, 20)] {
             let (values, complete) = world.list(reader, "a/#", asked).expect("it may");
-            let first: Vec<String> = (0..expected).map(|number| format!("a/{number:02}=1")).collect();
-            assert_eq!((values, complete), (first, false), "{asked} on {shards} shards");
+            let first: Vec<String> = (0..expected)
+                .map(|number| format!("a/{number:02}=1"))
+                .collect();
+            assert_eq!(
+                (values, complete),
+                (first, false),
+                "{asked} on {shards} shards"
+            );
         }
         let (values, complete) = world.list(reader, "a/+", 20).expect("it may");
         assert_eq!((values.len(), complete), (20, false));
@@ -60,7 +73,13 @@ fn a_list_that_is_exactly_full_is_complete() {
 #[test]
 fn a_long_list_is_put_together_over_several_turns() {
     let kept_filters = [Filter::new("a/#").expect("a filter")].into();
-    let mut world = World::with(2, Limits { kept_filters, ..Limits::default() });
+    let mut world = World::with(
+        2,
+        Limits {
+            kept_filters,
+            ..Limits::default()
+        },
+    );
     let (writer, reader) = (world.connect(0), world.connect(0));
     for number in 0..6_000 {
         let address = format!("a/{number:04}/{}", number % 3);
@@ -84,7 +103,10 @@ fn wildcards_list_no_address_of_the_brokers_own() {
     world.publish(writer, retained("a", "1"));
     assert_eq!(world.list(reader, "#", 9), Some((vec!["a=1".into()], true)));
     assert_eq!(world.list(reader, "+/a", 9), Some((vec![], true)));
-    assert_eq!(world.list(reader, "$own/#", 9), Some((vec!["$own/a=1".into()], true)));
+    assert_eq!(
+        world.list(reader, "$own/#", 9),
+        Some((vec!["$own/a=1".into()], true))
+    );
 }
 
 #[test]
@@ -93,10 +115,16 @@ fn too_many_lists_at_once_are_answered_with_nothing() {
     let reader = world.connect(0);
     world.mail_is_slow = true;
     for ticket in 0..300 {
-        world.run(0, |kernel, out, now| kernel.list_last_values(reader.session, reader.link, ticket, "#", 9, now, out));
+        world.run(0, |kernel, out, now| {
+            kernel.list_last_values(reader.session, reader.link, ticket, "#", 9, now, out)
+        });
     }
-    let incomplete =
-        |events: Vec<Event>| events.iter().filter(|event| matches!(event, Event::Listed(_, _, false))).count();
+    let incomplete = |events: Vec<Event>| {
+        events
+            .iter()
+            .filter(|event| matches!(event, Event::Listed(_, _, false)))
+            .count()
+    };
     assert_eq!(incomplete(world.events(reader)), 44);
     world.deliver_mails();
     assert_eq!(world.events(reader).len(), 256);
@@ -110,7 +138,9 @@ fn a_list_is_forgotten_when_its_reader_leaves() {
         world.publish(writer, retained(&format!("a/{number}"), "1"));
     }
     world.mail_is_slow = true;
-    world.run(0, |kernel, out, now| kernel.list_last_values(reader.session, reader.link, 1, "#", 9_000, now, out));
+    world.run(0, |kernel, out, now| {
+        kernel.list_last_values(reader.session, reader.link, 1, "#", 9_000, now, out)
+    });
     world.leave(reader);
     world.deliver_mails();
     for _ in 0..10 {

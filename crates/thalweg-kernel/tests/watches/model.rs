@@ -34,10 +34,20 @@ fn run(seed: u64, publishers: usize) {
     let mut dice = Dice(seed);
     let shards = 1 + dice.roll(3) as u16;
     let kept_filters = [Filter::new("a/#").expect("a filter")].into();
-    let mut world = World::with(shards, Limits { kept_filters, ..Limits::default() });
+    let mut world = World::with(
+        shards,
+        Limits {
+            kept_filters,
+            ..Limits::default()
+        },
+    );
     let address = address_at(dice.roll(usize::from(shards)) as u16, shards);
-    let writers: Vec<Who> = (0..shards).map(|shard| world.connect(usize::from(shard))).collect();
-    let readers: Vec<Who> = (0..shards).map(|shard| world.connect(usize::from(shard))).collect();
+    let writers: Vec<Who> = (0..shards)
+        .map(|shard| world.connect(usize::from(shard)))
+        .collect();
+    let readers: Vec<Who> = (0..shards)
+        .map(|shard| world.connect(usize::from(shard)))
+        .collect();
     world.clock_stands = publishers == 1;
     let mut published = vec![0; usize::from(shards)];
     let mut seen: Vec<Seen> = Vec::new();
@@ -47,13 +57,23 @@ fn run(seed: u64, publishers: usize) {
             0 => {
                 let (reader, depth) = (readers[dice.roll(readers.len())], [1, 1000][dice.roll(2)]);
                 let watch = world.watch(reader, &address, depth);
-                seen.push(Seen { watch, depth, values: Vec::new(), is_ready: false, since: Vec::new() });
+                seen.push(Seen {
+                    watch,
+                    depth,
+                    values: Vec::new(),
+                    is_ready: false,
+                    since: Vec::new(),
+                });
             }
             1..=3 => {
                 let number = dice.roll(writers.len().min(publishers));
                 published[number] += 1;
                 let text = format!("{number}:{}", published[number]);
-                let draft = if dice.roll(2) == 0 { draft(&address, &text) } else { retained(&address, &text) };
+                let draft = if dice.roll(2) == 0 {
+                    draft(&address, &text)
+                } else {
+                    retained(&address, &text)
+                };
                 world.publish(writers[number], draft);
             }
             4 => {
@@ -88,7 +108,9 @@ fn hear(world: &mut World, readers: &[Who], seen: &mut [Seen], published: &[u32]
         for event in world.events(*reader) {
             match event {
                 Event::Ready(cookie, value) => {
-                    let Some(it) = seen.iter_mut().find(|it| it.watch.cookie == cookie) else { continue };
+                    let Some(it) = seen.iter_mut().find(|it| it.watch.cookie == cookie) else {
+                        continue;
+                    };
                     assert!(!it.is_ready, "seed {seed}: ready twice");
                     it.is_ready = true;
                     it.since = published.to_vec();
@@ -104,7 +126,10 @@ fn hear(world: &mut World, readers: &[Who], seen: &mut [Seen], published: &[u32]
 fn take(world: &mut World, seen: &mut [Seen], seed: u64) {
     for it in seen {
         let values = world.take_all(it.watch);
-        assert!(values.is_empty() || it.is_ready, "seed {seed}: changed before it was ready");
+        assert!(
+            values.is_empty() || it.is_ready,
+            "seed {seed}: changed before it was ready"
+        );
         it.values.extend(values);
     }
 }
@@ -113,27 +138,54 @@ fn judge(seen: &Seen, published: &[u32], seed: u64) {
     assert!(seen.is_ready, "seed {seed}: never ready");
     let parsed: Vec<(usize, u32)> = seen.values.iter().map(|value| parse(value)).collect();
     for (publisher, last) in published.iter().enumerate() {
-        let numbers: Vec<u32> = parsed.iter().filter(|(by, _)| *by == publisher).map(|(_, number)| *number).collect();
-        assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}: {publisher} out of order: {:?}", seen.values);
+        let numbers: Vec<u32> = parsed
+            .iter()
+            .filter(|(by, _)| *by == publisher)
+            .map(|(_, number)| *number)
+            .collect();
+        assert!(
+            numbers.is_sorted_by(|a, b| a < b),
+            "seed {seed}: {publisher} out of order: {:?}",
+            seen.values
+        );
         if seen.depth > 1 {
             let all = seen.since[publisher] + 1..=*last;
             for number in all {
-                assert!(numbers.contains(&number), "seed {seed}: {publisher}:{number} missed: {:?}", seen.values);
+                assert!(
+                    numbers.contains(&number),
+                    "seed {seed}: {publisher}:{number} missed: {:?}",
+                    seen.values
+                );
             }
         }
     }
     let total: u32 = published.iter().sum();
     if published.len() == 1 || published.iter().filter(|count| **count > 0).count() == 1 {
-        let publisher = published.iter().position(|count| *count == total).unwrap_or_default();
+        let publisher = published
+            .iter()
+            .position(|count| *count == total)
+            .unwrap_or_default();
         let last = (total > 0).then_some((publisher, total));
-        assert_eq!(parsed.last().copied(), last, "seed {seed}: in the end: {:?}", seen.values);
+        assert_eq!(
+            parsed.last().copied(),
+            last,
+            "seed {seed}: in the end: {:?}",
+            seen.values
+        );
     } else if total > 0 {
         let (publisher, number) = *parsed.last().expect("something was published");
-        assert_eq!(number, published[publisher], "seed {seed}: in the end: {:?}", seen.values);
+        assert_eq!(
+            number, published[publisher],
+            "seed {seed}: in the end: {:?}",
+            seen.values
+        );
     }
 }
 
 fn parse(value: &str) -> (usize, u32) {
     let (publisher, number) = value.split_once(':').expect("a value");
-    (publisher.parse().expect("a publisher"), number.parse().expect("a number"))
+    (
+        publisher.parse().expect("a publisher"),
+        number.parse().expect("a number"),
+    )
 }

@@ -12,11 +12,18 @@ fn world() -> World {
 }
 
 fn limits() -> Limits {
-    Limits { presence: true, ..Limits::default() }
+    Limits {
+        presence: true,
+        ..Limits::default()
+    }
 }
 
 fn named(name: &str) -> Option<KnownAs<'_>> {
-    Some(KnownAs { tenant: "", name, claimed_in: None })
+    Some(KnownAs {
+        tenant: "",
+        name,
+        claimed_in: None,
+    })
 }
 
 /// What was delivered: the state, and why it was left.
@@ -45,12 +52,21 @@ fn listener(world: &mut World, shard: usize, filter: &str) -> Who {
 
 #[test]
 fn coming_and_going_is_told_on_every_shard_with_the_reason() {
-    for how in [Closing::Clean, Closing::CleanWithWill, Closing::Lost, Closing::Silent, Closing::Cut] {
+    for how in [
+        Closing::Clean,
+        Closing::CleanWithWill,
+        Closing::Lost,
+        Closing::Silent,
+        Closing::Cut,
+    ] {
         for at in 0..usize::from(SHARDS) {
             let mut world = world();
-            let listeners: Vec<Who> =
-                (0..usize::from(SHARDS)).map(|shard| listener(&mut world, shard, "$presence/+")).collect();
-            let pump = world.open(at, "pump", named("pump"), true, Span::ZERO).expect("there is room");
+            let listeners: Vec<Who> = (0..usize::from(SHARDS))
+                .map(|shard| listener(&mut world, shard, "$presence/+"))
+                .collect();
+            let pump = world
+                .open(at, "pump", named("pump"), true, Span::ZERO)
+                .expect("there is room");
             world.close(pump, how);
             let why = match how {
                 Closing::Clean | Closing::CleanWithWill => "goodbye",
@@ -59,7 +75,10 @@ fn coming_and_going_is_told_on_every_shard_with_the_reason() {
                 Closing::Cut => "cut",
             };
             for who in listeners {
-                assert_eq!(told(&mut world, who), ["online".to_owned(), format!("offline {why}")]);
+                assert_eq!(
+                    told(&mut world, who),
+                    ["online".to_owned(), format!("offline {why}")]
+                );
             }
         }
     }
@@ -69,12 +88,21 @@ fn coming_and_going_is_told_on_every_shard_with_the_reason() {
 fn the_message_says_what_it_speaks_and_since_when() {
     let mut world = world();
     let who = listener(&mut world, 0, "$presence/pump");
-    let pump = world.open(1, "c", named("pump"), true, Span::ZERO).expect("there is room");
+    let pump = world
+        .open(1, "c", named("pump"), true, Span::ZERO)
+        .expect("there is room");
     let since = world.now.nanos() / 1_000_000;
     world.close(pump, Closing::Lost);
     let online = format!(r#"{{"state":"online","protocol":"none","since_ms":{since}}}"#);
-    let offline = format!(r#"{{"state":"offline","protocol":"none","since_ms":{since},"why":"lost"}}"#);
-    assert_eq!(world.events(who), [Event::Delivered(online, false), Event::Delivered(offline, false)]);
+    let offline =
+        format!(r#"{{"state":"offline","protocol":"none","since_ms":{since},"why":"lost"}}"#);
+    assert_eq!(
+        world.events(who),
+        [
+            Event::Delivered(online, false),
+            Event::Delivered(offline, false)
+        ]
+    );
 }
 
 #[test]
@@ -83,9 +111,17 @@ fn who_takes_a_session_over_was_never_gone() {
         for expiry in [Span::ZERO, Span::from_secs(60)] {
             let mut world = world();
             let who = listener(&mut world, 1, "$presence/#");
-            let first = world.open(0, "pump", named("pump"), false, expiry).expect("there is room");
-            let second = world.open(0, "pump", named("pump"), fresh, expiry).expect("there is room");
-            assert_eq!(told(&mut world, who), ["online", "online"], "fresh {fresh}, {expiry:?}");
+            let first = world
+                .open(0, "pump", named("pump"), false, expiry)
+                .expect("there is room");
+            let second = world
+                .open(0, "pump", named("pump"), fresh, expiry)
+                .expect("there is room");
+            assert_eq!(
+                told(&mut world, who),
+                ["online", "online"],
+                "fresh {fresh}, {expiry:?}"
+            );
             // The first link's end is nothing to anybody.
             world.close(first, Closing::Lost);
             assert!(told(&mut world, who).is_empty());
@@ -99,12 +135,21 @@ fn who_takes_a_session_over_was_never_gone() {
 fn a_name_is_here_as_long_as_anybody_has_it() {
     let mut world = world();
     let who = listener(&mut world, 2, "$presence/#");
-    let one = world.open(0, "a", named("gateway"), true, Span::ZERO).expect("there is room");
-    let other = world.open(1, "b", named("gateway"), true, Span::ZERO).expect("there is room");
-    let third = world.open(2, "c", named("gateway"), true, Span::ZERO).expect("there is room");
+    let one = world
+        .open(0, "a", named("gateway"), true, Span::ZERO)
+        .expect("there is room");
+    let other = world
+        .open(1, "b", named("gateway"), true, Span::ZERO)
+        .expect("there is room");
+    let third = world
+        .open(2, "c", named("gateway"), true, Span::ZERO)
+        .expect("there is room");
     assert_eq!(told(&mut world, who), ["online", "online", "online"]);
     world.close(one, Closing::Lost);
-    assert!(told(&mut world, who).is_empty(), "what was told still holds");
+    assert!(
+        told(&mut world, who).is_empty(),
+        "what was told still holds"
+    );
     world.close(third, Closing::Lost);
     assert_eq!(told(&mut world, who), ["online"], "as the one that is left");
     world.close(other, Closing::Clean);
@@ -114,34 +159,68 @@ fn a_name_is_here_as_long_as_anybody_has_it() {
 #[test]
 fn a_name_that_is_only_claimed_is_told_apart_from_those_that_somebody_has() {
     let mut world = world();
-    let (owned, claimed) = (listener(&mut world, 2, "$presence/+"), listener(&mut world, 1, "$presence/wire/#"));
+    let (owned, claimed) = (
+        listener(&mut world, 2, "$presence/+"),
+        listener(&mut world, 1, "$presence/wire/#"),
+    );
     let names = ["pump", "pump", "pump", "pump:1", "pump:1:2"];
-    let users = [None, Some("mallory"), Some("pump"), Some("pump"), Some("pump")];
+    let users = [
+        None,
+        Some("mallory"),
+        Some("pump"),
+        Some("pump"),
+        Some("pump"),
+    ];
     let mut seen = Vec::new();
     for (number, (name, user)) in names.into_iter().zip(users).enumerate() {
-        let known_as = KnownAs { tenant: "", name, claimed_in: Some("wire") };
+        let known_as = KnownAs {
+            tenant: "",
+            name,
+            claimed_in: Some("wire"),
+        };
         let client = format!("auto-{number}");
-        world.open_as(user, number % 3, &client, Some(known_as), true, Span::ZERO).expect("there is room");
-        seen.push((told(&mut world, owned).len(), told(&mut world, claimed).len()));
+        world
+            .open_as(user, number % 3, &client, Some(known_as), true, Span::ZERO)
+            .expect("there is room");
+        seen.push((
+            told(&mut world, owned).len(),
+            told(&mut world, claimed).len(),
+        ));
     }
     // Nobody's, another's; its own, and what begins with it; another's, whose name is longer.
     assert_eq!(seen, [(0, 1), (0, 1), (1, 0), (1, 0), (0, 1)]);
     // What is found by its name is the bearer's.
-    world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
-    assert_eq!((told(&mut world, owned).len(), told(&mut world, claimed).len()), (1, 0));
+    world
+        .open(0, "pump", named("pump"), true, Span::ZERO)
+        .expect("there is room");
+    assert_eq!(
+        (
+            told(&mut world, owned).len(),
+            told(&mut world, claimed).len()
+        ),
+        (1, 0)
+    );
 }
 
 #[test]
 fn who_comes_later_finds_who_is_here_and_who_left_lately() {
     let mut world = world();
-    let gone = world.open(0, "gone", named("gone"), true, Span::ZERO).expect("there is room");
-    world.open(1, "here", named("here"), true, Span::ZERO).expect("there is room");
+    let gone = world
+        .open(0, "gone", named("gone"), true, Span::ZERO)
+        .expect("there is room");
+    world
+        .open(1, "here", named("here"), true, Span::ZERO)
+        .expect("there is room");
     world.connect(2);
     world.close(gone, Closing::Silent);
     let who = listener(&mut world, 2, "$presence/+");
     let mut found = told(&mut world, who);
     found.sort();
-    assert_eq!(found, ["offline silent", "online"], "and nothing of whoever has no name");
+    assert_eq!(
+        found,
+        ["offline silent", "online"],
+        "and nothing of whoever has no name"
+    );
     world.now += Span::from_secs(3600);
     let who = listener(&mut world, 2, "$presence/+");
     assert_eq!(told(&mut world, who), ["online"]);
@@ -149,17 +228,31 @@ fn who_comes_later_finds_who_is_here_and_who_left_lately() {
 
 #[test]
 fn names_that_come_once_do_not_add_up() {
-    let mut world = World::with(1, Limits { presence_offline_max: 10, ..limits() });
+    let mut world = World::with(
+        1,
+        Limits {
+            presence_offline_max: 10,
+            ..limits()
+        },
+    );
     let live = listener(&mut world, 0, "$presence/+");
     for round in 0..100 {
         let name = format!("n{round}");
-        let one = world.open(0, &name, named(&name), true, Span::ZERO).expect("there is room");
+        let one = world
+            .open(0, &name, named(&name), true, Span::ZERO)
+            .expect("there is room");
         world.close(one, Closing::Lost);
     }
-    assert_eq!(told(&mut world, live).len(), 200, "whoever listens hears of all");
+    assert_eq!(
+        told(&mut world, live).len(),
+        200,
+        "whoever listens hears of all"
+    );
     assert_eq!(world.kernels[0].totals().retained, 10);
     world.now += Span::from_secs(3600);
-    let one = world.open(0, "late", named("late"), true, Span::ZERO).expect("there is room");
+    let one = world
+        .open(0, "late", named("late"), true, Span::ZERO)
+        .expect("there is room");
     world.close(one, Closing::Lost);
     let who = listener(&mut world, 0, "$presence/+");
     assert_eq!(told(&mut world, who), ["offline lost"], "time makes room");
@@ -167,22 +260,39 @@ fn names_that_come_once_do_not_add_up() {
 
 #[test]
 fn nothing_stays_of_who_left_where_that_is_wished() {
-    let mut world = World::with(SHARDS, Limits { presence_offline: Span::ZERO, ..limits() });
-    let one = world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
+    let mut world = World::with(
+        SHARDS,
+        Limits {
+            presence_offline: Span::ZERO,
+            ..limits()
+        },
+    );
+    let one = world
+        .open(0, "pump", named("pump"), true, Span::ZERO)
+        .expect("there is room");
     world.close(one, Closing::Lost);
     let who = listener(&mut world, 1, "$presence/#");
     assert!(told(&mut world, who).is_empty());
-    assert!(world.kernels.iter().all(|kernel| kernel.totals().retained == 0));
+    assert!(
+        world
+            .kernels
+            .iter()
+            .all(|kernel| kernel.totals().retained == 0)
+    );
 }
 
 #[test]
 fn a_session_that_waits_is_offline_and_its_end_is_not_told() {
     let mut world = world();
     let who = listener(&mut world, 1, "$presence/#");
-    let pump = world.open(0, "pump", named("pump"), false, Span::from_secs(60)).expect("there is room");
+    let pump = world
+        .open(0, "pump", named("pump"), false, Span::from_secs(60))
+        .expect("there is room");
     world.close(pump, Closing::Lost);
     assert_eq!(told(&mut world, who), ["online", "offline lost"]);
-    let pump = world.open(0, "pump", named("pump"), false, Span::from_secs(60)).expect("there is room");
+    let pump = world
+        .open(0, "pump", named("pump"), false, Span::from_secs(60))
+        .expect("there is room");
     assert_eq!(told(&mut world, who), ["online"]);
     world.close(pump, Closing::Clean);
     world.now += Span::from_secs(61);
@@ -195,7 +305,9 @@ fn a_session_that_waits_is_offline_and_its_end_is_not_told() {
 fn an_operator_cuts() {
     let mut world = world();
     let who = listener(&mut world, 1, "$presence/#");
-    world.open(0, "pump", named("pump"), false, Span::from_secs(60)).expect("there is room");
+    world
+        .open(0, "pump", named("pump"), false, Span::from_secs(60))
+        .expect("there is room");
     world.run(0, |kernel, out, now| {
         assert!(kernel.kick("pump", thalweg_kernel::CloseReason::Kicked, true, now, out));
     });
@@ -206,12 +318,22 @@ fn an_operator_cuts() {
 fn whoever_is_refused_while_taking_over_has_left() {
     let mut world = world();
     let who = listener(&mut world, 1, "$presence/#");
-    world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
+    world
+        .open(0, "pump", named("pump"), true, Span::ZERO)
+        .expect("there is room");
     world.run(0, |kernel, _, _| {
         let pressure = thalweg_kernel::Pressure::RefuseSessions;
-        kernel.set_memory(thalweg_kernel::MemoryView { pressure, budget: 10_000, beside_elsewhere: 2_000 });
+        kernel.set_memory(thalweg_kernel::MemoryView {
+            pressure,
+            budget: 10_000,
+            beside_elsewhere: 2_000,
+        });
     });
-    assert!(world.open(0, "pump", named("pump"), true, Span::ZERO).is_none());
+    assert!(
+        world
+            .open(0, "pump", named("pump"), true, Span::ZERO)
+            .is_none()
+    );
     assert_eq!(told(&mut world, who), ["online", "offline cut"]);
 }
 
@@ -225,7 +347,17 @@ fn a_tenants_clients_are_told_of_apart() {
     let tenant = world.connect_in("blue", 1, Access::ALL, Span::ZERO);
     world.subscribe(tenant, "$t@blue/#");
     world
-        .open(2, "c", Some(KnownAs { tenant: "blue", name: "pump", claimed_in: None }), true, Span::ZERO)
+        .open(
+            2,
+            "c",
+            Some(KnownAs {
+                tenant: "blue",
+                name: "pump",
+                claimed_in: None,
+            }),
+            true,
+            Span::ZERO,
+        )
         .expect("there is room");
     assert_eq!(told(&mut world, apart), ["online"]);
     assert!(told(&mut world, plain).is_empty() && told(&mut world, tenant).is_empty());
@@ -233,15 +365,37 @@ fn a_tenants_clients_are_told_of_apart() {
 
 #[test]
 fn nobody_publishes_there_whatever_the_rules_say() {
-    let all = Rules::new(vec![Rule::allow(Permission::Publish, "$presence/#")], Otherwise::Allow).expect("legal");
+    let all = Rules::new(
+        vec![Rule::allow(Permission::Publish, "$presence/#")],
+        Otherwise::Allow,
+    )
+    .expect("legal");
     for presence in [true, false] {
-        let mut world = World::with(SHARDS, Limits { presence, ..Limits::default() });
+        let mut world = World::with(
+            SHARDS,
+            Limits {
+                presence,
+                ..Limits::default()
+            },
+        );
         for access in [Access::ALL, all.compile("", None)] {
             let liar = world.connect_with(0, access);
-            for address in ["$presence/pump", "$presence", "$presence@blue/pump", "$presence/a/b"] {
-                assert_eq!(world.publish(liar, draft(address, "online")), Outcome::Denied, "{address}");
+            for address in [
+                "$presence/pump",
+                "$presence",
+                "$presence@blue/pump",
+                "$presence/a/b",
+            ] {
+                assert_eq!(
+                    world.publish(liar, draft(address, "online")),
+                    Outcome::Denied,
+                    "{address}"
+                );
             }
-            assert_ne!(world.publish(liar, draft("$presences", "x")), Outcome::Denied);
+            assert_ne!(
+                world.publish(liar, draft("$presences", "x")),
+                Outcome::Denied
+            );
         }
     }
 }
@@ -249,20 +403,41 @@ fn nobody_publishes_there_whatever_the_rules_say() {
 #[test]
 fn rules_say_who_may_know() {
     let mut world = world();
-    let rules = Rules::new(vec![Rule::allow(thalweg_kernel::access::Permissions::ALL, "#")], Otherwise::Deny);
+    let rules = Rules::new(
+        vec![Rule::allow(thalweg_kernel::access::Permissions::ALL, "#")],
+        Otherwise::Deny,
+    );
     let access = rules.expect("legal").compile("", None);
     let curious = world.connect_with(0, access);
-    assert_eq!(world.try_watch(curious, "$presence/pump", 1).err(), Some(WatchRefused::Denied));
+    assert_eq!(
+        world.try_watch(curious, "$presence/pump", 1).err(),
+        Some(WatchRefused::Denied)
+    );
     let wildcard = listener(&mut world, 0, "#");
-    world.open(2, "pump", named("pump"), true, Span::ZERO).expect("there is room");
-    assert!(told(&mut world, wildcard).is_empty(), "a wildcard at the root does not reach there");
+    world
+        .open(2, "pump", named("pump"), true, Span::ZERO)
+        .expect("there is room");
+    assert!(
+        told(&mut world, wildcard).is_empty(),
+        "a wildcard at the root does not reach there"
+    );
 }
 
 #[test]
 fn where_nothing_is_told_nobody_waits_for_it() {
     let mut world = World::new(SHARDS);
     let who = world.connect(0);
-    assert_eq!(world.try_watch(who, "$presence/pump", 1).err(), Some(WatchRefused::Denied));
-    world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
-    assert!(world.kernels.iter().all(|kernel| kernel.totals().retained == 0 && kernel.ledger().own == 0));
+    assert_eq!(
+        world.try_watch(who, "$presence/pump", 1).err(),
+        Some(WatchRefused::Denied)
+    );
+    world
+        .open(0, "pump", named("pump"), true, Span::ZERO)
+        .expect("there is room");
+    assert!(
+        world
+            .kernels
+            .iter()
+            .all(|kernel| kernel.totals().retained == 0 && kernel.ledger().own == 0)
+    );
 }

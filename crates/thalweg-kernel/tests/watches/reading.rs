@@ -31,7 +31,11 @@ fn what_nobody_retained_is_not_read() {
         world.begin(reader, &address, 1);
         world.say(writer, &address, "2");
         world.events(reader);
-        assert_eq!(world.read(reader, &address), Some(Some("1".into())), "home {home}");
+        assert_eq!(
+            world.read(reader, &address),
+            Some(Some("1".into())),
+            "home {home}"
+        );
     }
 }
 
@@ -59,7 +63,13 @@ fn an_expired_value_is_not_read() {
         let (reader, writer) = (world.connect(0), world.connect(1));
         let address = address_at(home, 2);
         world.begin(reader, &address, 1);
-        world.publish(writer, Draft { expires_in: Some(Span::from_secs(10)), ..retained(&address, "1") });
+        world.publish(
+            writer,
+            Draft {
+                expires_in: Some(Span::from_secs(10)),
+                ..retained(&address, "1")
+            },
+        );
         world.events(reader);
         world.now += Span::from_secs(9);
         assert_eq!(world.read(reader, &address), Some(Some("1".into())));
@@ -74,15 +84,18 @@ fn an_answer_finds_nobody_when_the_reader_has_left() {
     let reader = world.connect(0);
     let address = address_at(1, 2);
     world.mail_is_slow = true;
-    assert!(
-        world.run(0, |kernel, out, now| { kernel.read_last_value(reader.session, reader.link, 1, &address, now, out) })
-    );
+    assert!(world.run(0, |kernel, out, now| {
+        kernel.read_last_value(reader.session, reader.link, 1, &address, now, out)
+    }));
     world.leave(reader);
     // It gets the same number.
     let other = world.connect(0);
     assert_eq!(other.session, reader.session);
     world.deliver_mails();
-    assert_eq!((world.events(reader), world.events(other)), (vec![], vec![]));
+    assert_eq!(
+        (world.events(reader), world.events(other)),
+        (vec![], vec![])
+    );
 }
 
 #[test]
@@ -104,7 +117,9 @@ fn a_reader_of_its_own_publish_reads_that() {
     let address = address_at(1, 2);
     world.mail_is_slow = true;
     world.publish(writer, retained(&address, "1"));
-    world.run(0, |kernel, out, now| kernel.read_last_value(writer.session, writer.link, 1, &address, now, out));
+    world.run(0, |kernel, out, now| {
+        kernel.read_last_value(writer.session, writer.link, 1, &address, now, out)
+    });
     world.say(writer, "b", "nobody wants this");
     let _ = draft("b", "");
     world.deliver_mails();

@@ -11,9 +11,18 @@ fn an_answer_finds_the_one_who_asked_on_another_shard() {
         let (asks, answers) = (world.connect(here), world.connect(away));
         world.subscribe(answers, "rpc/sum");
         world.subscribe(asks, "$reply/17");
-        let properties = Properties { reply_to: Some("$reply/17".into()), ..Properties::default() };
-        assert_eq!(world.say_with(asks, "rpc/sum", "1 + 1", &properties), Outcome::Accepted);
-        assert_eq!(world.events(answers), [Event::Delivered("1 + 1".into(), false)]);
+        let properties = Properties {
+            reply_to: Some("$reply/17".into()),
+            ..Properties::default()
+        };
+        assert_eq!(
+            world.say_with(asks, "rpc/sum", "1 + 1", &properties),
+            Outcome::Accepted
+        );
+        assert_eq!(
+            world.events(answers),
+            [Event::Delivered("1 + 1".into(), false)]
+        );
         assert_eq!(world.say(answers, "$reply/17", "2"), Outcome::Accepted);
         assert_eq!(world.events(asks), [Event::Delivered("2".into(), false)]);
     }

@@ -3,19 +3,26 @@
 use crate::world::{Event, World, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_kernel::{
-    BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, QueueLimits, QueueSpec, WatchEnd,
-    WatchRefused,
+    BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, QueueLimits,
+    QueueSpec, WatchEnd, WatchRefused,
 };
 
 fn access(rules: Vec<Rule>) -> Access {
-    Rules::new(rules, Otherwise::Deny).expect("patterns").compile("client", None)
+    Rules::new(rules, Otherwise::Deny)
+        .expect("patterns")
+        .compile("client", None)
 }
 
 #[test]
 fn watching_and_reading_need_the_right_to_subscribe_and_to_receive() {
-    let see = Permissions::NONE.with(Permission::Subscribe).with(Permission::Receive);
-    for (permissions, may) in [(see, true), (Permission::Subscribe.into(), false), (Permission::Receive.into(), false)]
-    {
+    let see = Permissions::NONE
+        .with(Permission::Subscribe)
+        .with(Permission::Receive);
+    for (permissions, may) in [
+        (see, true),
+        (Permission::Subscribe.into(), false),
+        (Permission::Receive.into(), false),
+    ] {
         let mut world = World::new(1);
         let reader = world.connect_with(0, access(vec![Rule::allow(permissions, "a")]));
         let writer = world.connect(0);
@@ -25,7 +32,10 @@ fn watching_and_reading_need_the_right_to_subscribe_and_to_receive() {
             Ok(_) => assert!(may, "{permissions:?}"),
             Err(why) => assert!(!may && why == WatchRefused::Denied, "{permissions:?}"),
         }
-        assert_eq!(world.try_watch(reader, "b", 1).unwrap_err(), WatchRefused::Denied);
+        assert_eq!(
+            world.try_watch(reader, "b", 1).unwrap_err(),
+            WatchRefused::Denied
+        );
     }
 }
 
@@ -40,13 +50,22 @@ fn a_watch_ends_when_its_session_may_not_see_the_address_any_more() {
     world.events(reader);
     let rules = access(vec![Rule::allow(Permissions::ALL, "b")]);
     world.run(0, |kernel, _, _| {
-        kernel.renew_access(|client, _| if client == "client-0" { rules.clone() } else { Access::ALL })
+        kernel.renew_access(|client, _| {
+            if client == "client-0" {
+                rules.clone()
+            } else {
+                Access::ALL
+            }
+        })
     });
     // Before anybody has looked, nothing comes out any more.
     assert_eq!(world.take_all(denied), [""; 0]);
     assert!(world.kernels[0].has_work());
     world.run(0, |kernel, out, now| kernel.work(now, out));
-    assert_eq!(world.events(reader), [Event::Ended(denied.cookie, WatchEnd::NotAuthorized)]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Ended(denied.cookie, WatchEnd::NotAuthorized)]
+    );
     assert_eq!(world.dropped(DropReason::AccessDenied), 1);
     assert_eq!(world.take_all(allowed), ["1"]);
     assert_eq!(world.kernels[0].totals().watches, 1);
@@ -57,15 +76,23 @@ fn nothing_comes_to_a_watch_whose_session_has_just_lost_the_right() {
     let mut world = World::new(1);
     let (reader, writer) = (world.connect(0), world.connect(0));
     let (watch, _) = world.begin(reader, "a", 1);
-    world.run(0, |kernel, _, _| kernel.set_access(reader.session, access(Vec::new())));
+    world.run(0, |kernel, _, _| {
+        kernel.set_access(reader.session, access(Vec::new()))
+    });
     world.publish(writer, retained("a", "1"));
-    assert_eq!(world.events(reader), [Event::Ended(watch.cookie, WatchEnd::NotAuthorized)]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Ended(watch.cookie, WatchEnd::NotAuthorized)]
+    );
 }
 
 #[test]
 fn a_list_is_full_of_what_its_reader_may_receive() {
     let mut world = World::new(2);
-    let rules = vec![Rule::allow(Permission::Subscribe, "a/#"), Rule::allow(Permission::Receive, "a/+/open")];
+    let rules = vec![
+        Rule::allow(Permission::Subscribe, "a/#"),
+        Rule::allow(Permission::Receive, "a/+/open"),
+    ];
     let reader = world.connect_with(0, access(rules));
     let writer = world.connect(1);
     for number in 0..60 {
@@ -74,7 +101,11 @@ fn a_list_is_full_of_what_its_reader_may_receive() {
     }
     for (max, complete) in [(3, false), (19, false), (20, true), (21, true)] {
         let (values, is_complete) = world.list(reader, "a/#", max).expect("it may");
-        assert_eq!((values.len(), is_complete), (max.min(20), complete), "{max}");
+        assert_eq!(
+            (values.len(), is_complete),
+            (max.min(20), complete),
+            "{max}"
+        );
         assert_eq!(values[0], "a/40/open=x");
     }
 }
@@ -82,7 +113,10 @@ fn a_list_is_full_of_what_its_reader_may_receive() {
 #[test]
 fn a_list_holds_only_what_its_reader_may_receive() {
     let mut world = World::new(2);
-    let rules = vec![Rule::allow(Permission::Subscribe, "a/#"), Rule::allow(Permission::Receive, "a/+/open")];
+    let rules = vec![
+        Rule::allow(Permission::Subscribe, "a/#"),
+        Rule::allow(Permission::Receive, "a/+/open"),
+    ];
     let reader = world.connect_with(0, access(rules));
     let writer = world.connect(1);
     for address in ["a/1/open", "a/2/secret", "a/3/open"] {
@@ -98,12 +132,20 @@ fn a_list_holds_only_what_its_reader_may_receive() {
 
 /// May see where messages are led to, and of what is led there what began at `a/public`.
 fn narrow() -> Access {
-    access(["$x/to/#", "kept", "a/public"].map(|filter| Rule::allow(Permissions::ALL, filter)).into())
+    access(
+        ["$x/to/#", "kept", "a/public"]
+            .map(|filter| Rule::allow(Permissions::ALL, filter))
+            .into(),
+    )
 }
 
 /// Messages of `a/…` are led to the exchange `to`, and `b/…` die and come to the address `kept`.
 fn lay(world: &mut World) {
-    let home = world.kernels.iter().position(Kernel::has_queues).expect("one has them");
+    let home = world
+        .kernels
+        .iter()
+        .position(Kernel::has_queues)
+        .expect("one has them");
     let admin = world.connect(home).session;
     let exchange = ExchangeSpec {
         address: "$x/to",
@@ -113,20 +155,39 @@ fn lay(world: &mut World) {
         internal: false,
         alternate: None,
     };
-    let dead_letter = Some(DeadLetter { exchange: "$x/amq.topic".into(), key: Some("kept".into()) });
+    let dead_letter = Some(DeadLetter {
+        exchange: "$x/amq.topic".into(),
+        key: Some("kept".into()),
+    });
     let queue = QueueSpec {
         address: "$q/tmp",
         durable: false,
         exclusive: false,
         is_named_by_broker: false,
         auto_delete: false,
-        limits: QueueLimits { dead_letter, messages_max: Some(0), ..QueueLimits::default() },
+        limits: QueueLimits {
+            dead_letter,
+            messages_max: Some(0),
+            ..QueueLimits::default()
+        },
     };
     world.run(home, |kernel, out, now| {
-        kernel.declare_exchange(admin, &exchange, out).expect("it may");
-        kernel.declare_queue(admin, &queue, now, out).expect("it may");
-        for (to, key) in [(BindTo::Exchange("$x/to"), "a.*"), (BindTo::Queue("$q/tmp"), "b.*")] {
-            let spec = BindSpec { exchange: "$x/amq.topic", to, key, arguments: &[] };
+        kernel
+            .declare_exchange(admin, &exchange, out)
+            .expect("it may");
+        kernel
+            .declare_queue(admin, &queue, now, out)
+            .expect("it may");
+        for (to, key) in [
+            (BindTo::Exchange("$x/to"), "a.*"),
+            (BindTo::Queue("$q/tmp"), "b.*"),
+        ] {
+            let spec = BindSpec {
+                exchange: "$x/amq.topic",
+                to,
+                key,
+                arguments: &[],
+            };
             kernel.bind(admin, &spec, out).expect("it may");
         }
     });
@@ -174,7 +235,11 @@ fn a_value_is_read_only_by_those_who_may_receive_from_where_it_began() {
             world.say(writer, "kept", "open");
             assert_eq!(world.read(reader, "kept"), Some(Some("open".into())));
             world.say(writer, "b/secret", "hidden");
-            assert_eq!(world.read(reader, "kept"), Some(None), "{shard} of {shards}");
+            assert_eq!(
+                world.read(reader, "kept"),
+                Some(None),
+                "{shard} of {shards}"
+            );
             assert_eq!(world.read(other, "kept"), Some(Some("hidden".into())));
         }
     }

@@ -36,7 +36,10 @@ fn what_was_published_on_its_way_home_is_not_missed() {
     }
     assert_eq!(world.events(reader), []);
     world.deliver_mails();
-    assert_eq!(world.events(reader), [Event::Ready(watch.cookie, Some("1".into()))]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Ready(watch.cookie, Some("1".into()))]
+    );
 }
 
 #[test]
@@ -47,21 +50,39 @@ fn what_is_published_meanwhile_is_what_a_watch_begins_with() {
         let address = address_at(home, 2);
         world.publish(writer, retained(&address, "1"));
         world.mail_is_slow = true;
-        let (watch, deep) = (world.watch(reader, &address, 1), world.watch(reader, &address, 9));
+        let (watch, deep) = (
+            world.watch(reader, &address, 1),
+            world.watch(reader, &address, 9),
+        );
         world.deliver_mail((0, 1));
         world.publish(writer, retained(&address, "2"));
         world.publish(writer, retained(&address, "3"));
         world.deliver_mails();
         world.mail_is_slow = false;
         let events = world.events(reader);
-        let ready: Vec<_> = events.iter().filter(|event| matches!(event, Event::Ready(..))).collect();
+        let ready: Vec<_> = events
+            .iter()
+            .filter(|event| matches!(event, Event::Ready(..)))
+            .collect();
         // As it is at the one moment, or as it is at the other.
         match (&ready[..], world.take_all(watch), world.take_all(deep)) {
             ([Event::Ready(_, Some(a)), Event::Ready(_, Some(b))], newest, all) => {
-                let seen: Vec<&str> = [a.as_str()].into_iter().chain(newest.iter().map(String::as_str)).collect();
-                assert!(seen.is_sorted() && seen.last() == Some(&"3"), "home {home}: {seen:?}");
-                let seen: Vec<&str> = [b.as_str()].into_iter().chain(all.iter().map(String::as_str)).collect();
-                assert!([&["1", "2", "3"][..], &["2", "3"], &["3"]].contains(&&seen[..]), "home {home}: {seen:?}");
+                let seen: Vec<&str> = [a.as_str()]
+                    .into_iter()
+                    .chain(newest.iter().map(String::as_str))
+                    .collect();
+                assert!(
+                    seen.is_sorted() && seen.last() == Some(&"3"),
+                    "home {home}: {seen:?}"
+                );
+                let seen: Vec<&str> = [b.as_str()]
+                    .into_iter()
+                    .chain(all.iter().map(String::as_str))
+                    .collect();
+                assert!(
+                    [&["1", "2", "3"][..], &["2", "3"], &["3"]].contains(&&seen[..]),
+                    "home {home}: {seen:?}"
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -90,7 +111,10 @@ fn what_the_home_said_is_not_told_again_when_it_comes_by_itself() {
         Event::Ready(_, value) => Some(value.clone().unwrap_or_default()),
         _ => None,
     });
-    let mut seen: Vec<String> = begins.into_iter().filter(|value| !value.is_empty()).collect();
+    let mut seen: Vec<String> = begins
+        .into_iter()
+        .filter(|value| !value.is_empty())
+        .collect();
     seen.extend(world.take_all(watch));
     assert_eq!(seen.last().map(String::as_str), Some("3"));
     assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
@@ -112,7 +136,10 @@ fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
     for way in [(1, 2), (1, 2), (0, 2), (2, 0), (2, 0), (2, 0), (1, 0)] {
         world.deliver_mail(way);
     }
-    assert_eq!(world.events(reader), [Event::Ready(watch.cookie, Some("1".into()))]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Ready(watch.cookie, Some("1".into()))]
+    );
     world.deliver_mails();
     assert_eq!(world.take_all(watch), ["2"]);
 }
@@ -193,7 +220,10 @@ fn other_shards_forget_an_address_with_its_last_watcher() {
     let (third, _) = world.begin(reader, "a", 1);
     world.unwatch(third);
     world.say(writer, "a", "4");
-    assert_eq!(world.events(reader).last(), Some(&Event::Delivered("4".into(), false)));
+    assert_eq!(
+        world.events(reader).last(),
+        Some(&Event::Delivered("4".into(), false))
+    );
 }
 
 #[test]

@@ -111,11 +111,23 @@ fn what_has_expired_is_not_taken() {
     let (deep, _) = world.begin(reader, "a", 5);
     let expires_in = Some(Span::from_secs(10));
     for text in ["1", "2"] {
-        world.publish(writer, thalweg_kernel::Draft { expires_in, ..draft("a", text) });
+        world.publish(
+            writer,
+            thalweg_kernel::Draft {
+                expires_in,
+                ..draft("a", text)
+            },
+        );
     }
     world.wait(Span::from_secs(9));
     assert_eq!(world.take_all(watch), ["2"]);
-    world.publish(writer, thalweg_kernel::Draft { expires_in, ..draft("a", "3") });
+    world.publish(
+        writer,
+        thalweg_kernel::Draft {
+            expires_in,
+            ..draft("a", "3")
+        },
+    );
     world.wait(Span::from_secs(5));
     assert_eq!(world.take_all(deep), ["3"]);
     world.wait(Span::from_secs(5));
@@ -153,7 +165,10 @@ fn watches_end_with_their_link() {
     world.leave(reader);
     let events = world.events(reader);
     for cookie in [watch.cookie, deep.cookie] {
-        assert!(events.contains(&Event::Ended(cookie, WatchEnd::SessionEnded)), "{events:?}");
+        assert!(
+            events.contains(&Event::Ended(cookie, WatchEnd::SessionEnded)),
+            "{events:?}"
+        );
     }
     assert_eq!(world.dropped(DropReason::SessionEnded), 2);
     assert_eq!(world.kernels[0].totals().watches, 1);
@@ -164,30 +179,57 @@ fn watches_end_with_their_link() {
 #[test]
 fn watches_end_with_their_link_though_the_session_goes_on() {
     let mut world = World::new(1);
-    let reader = world.connect_for(0, thalweg_kernel::access::Access::ALL, Span::from_secs(3600));
+    let reader = world.connect_for(
+        0,
+        thalweg_kernel::access::Access::ALL,
+        Span::from_secs(3600),
+    );
     let (watch, _) = world.begin(reader, "a", 1);
     world.leave(reader);
-    assert_eq!(world.events(reader), [Event::Ended(watch.cookie, WatchEnd::SessionEnded)]);
+    assert_eq!(
+        world.events(reader),
+        [Event::Ended(watch.cookie, WatchEnd::SessionEnded)]
+    );
     assert_eq!(world.kernels[0].totals().watches, 0);
 }
 
 #[test]
 fn the_number_of_watches_is_bounded() {
-    let mut world = World::with(1, Limits { watches_max: 2, ..Limits::default() });
+    let mut world = World::with(
+        1,
+        Limits {
+            watches_max: 2,
+            ..Limits::default()
+        },
+    );
     let reader = world.connect(0);
     let first = world.watch(reader, "a", 1);
     world.watch(reader, "b", 1);
-    assert_eq!(world.try_watch(reader, "a", 1).unwrap_err(), WatchRefused::TooMany);
+    assert_eq!(
+        world.try_watch(reader, "a", 1).unwrap_err(),
+        WatchRefused::TooMany
+    );
     world.unwatch(first);
     world.watch(reader, "a", 1);
 }
 
 #[test]
 fn only_addresses_are_watched() {
-    let mut world = World::with(1, Limits { levels_max: 3, address_bytes_max: 10, ..Limits::default() });
+    let mut world = World::with(
+        1,
+        Limits {
+            levels_max: 3,
+            address_bytes_max: 10,
+            ..Limits::default()
+        },
+    );
     let reader = world.connect(0);
     for address in ["", "a/+", "#", "a/b/c/d", "a-very-long-address", "a\0b"] {
-        assert_eq!(world.try_watch(reader, address, 1).unwrap_err(), WatchRefused::BadAddress, "{address}");
+        assert_eq!(
+            world.try_watch(reader, address, 1).unwrap_err(),
+            WatchRefused::BadAddress,
+            "{address}"
+        );
     }
 }
 
@@ -204,7 +246,10 @@ fn short_memory_leaves_the_newest_only_and_then_refuses_new_watches() {
     assert_eq!(world.take_all(watch), ["3"]);
     assert_eq!(world.dropped(DropReason::Memory), 2);
     world.kernels[0].set_pressure(Pressure::RefuseSessions);
-    assert_eq!(world.try_watch(reader, "b", 1).unwrap_err(), WatchRefused::Overloaded);
+    assert_eq!(
+        world.try_watch(reader, "b", 1).unwrap_err(),
+        WatchRefused::Overloaded
+    );
 }
 
 #[test]
@@ -239,7 +284,14 @@ fn operators_see_who_watches() {
     world.begin(reader, "a", 5);
     world.begin(reader, "b", 1);
     let explained = world.kernels[0].explain("a", None, Time::ZERO);
-    assert_eq!((explained.watches, explained.is_kept, explained.has_last_value), (2, false, false));
+    assert_eq!(
+        (
+            explained.watches,
+            explained.is_kept,
+            explained.has_last_value
+        ),
+        (2, false, false)
+    );
     assert_eq!(world.kernels[0].explain("c", None, Time::ZERO).watches, 0);
     assert_eq!(world.kernels[0].totals().watches, 3);
 }
@@ -268,7 +320,11 @@ fn watches_of_many_come_and_go_in_any_order() {
             for watch in &watches {
                 assert_eq!(world.take_all(*watch), ["1"], "seed {seed}");
             }
-            assert_eq!(world.kernels[0].totals().watches, watches.len(), "seed {seed}");
+            assert_eq!(
+                world.kernels[0].totals().watches,
+                watches.len(),
+                "seed {seed}"
+            );
         }
         for watch in watches {
             world.unwatch(watch);

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, Change, CloseReason, Closing, Delivery, Draft, DropReason, Effects, Fetch, Grants, Handover, Kernel,
-    KnownAs, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, Refusal, Safety, Sent, SessionId, ShardId,
-    ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd, WatchId, WatchRefused, Wish, home,
+    Answer, Change, CloseReason, Closing, Delivery, Draft, DropReason, Effects, Fetch, Grants,
+    Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
+    Refusal, Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
+    WatchId, WatchRefused, Wish, home,
 };
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -60,7 +61,10 @@ impl Effects for Out {
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
 
     fn send(&mut self, shard: ShardId, message: ShardMessage) {
-        self.mails.entry((self.shard, shard.0)).or_default().push_back(message);
+        self.mails
+            .entry((self.shard, shard.0))
+            .or_default()
+            .push_back(message);
     }
 
     fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
@@ -85,8 +89,17 @@ impl Effects for Out {
         self.tell(link, Event::Read(ticket, value.map(text)));
     }
 
-    fn last_values_listed(&mut self, link: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool) {
-        let shown = values.iter().map(|value| format!("{}={}", value.address(), text(value))).collect();
+    fn last_values_listed(
+        &mut self,
+        link: LinkId,
+        ticket: Ticket,
+        values: Vec<Message>,
+        complete: bool,
+    ) {
+        let shown = values
+            .iter()
+            .map(|value| format!("{}={}", value.address(), text(value)))
+            .collect();
         self.tell(link, Event::Listed(ticket, shown, complete));
     }
 
@@ -137,12 +150,18 @@ pub struct World {
 
 /// A draft that becomes the last value.
 pub fn retained<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
-    Draft { retain: RetainOp::Set, ..draft(address, text) }
+    Draft {
+        retain: RetainOp::Set,
+        ..draft(address, text)
+    }
 }
 
 /// One that clears it.
 pub fn clear(address: &str) -> Draft<'_> {
-    Draft { retain: RetainOp::Clear, ..draft(address, "") }
+    Draft {
+        retain: RetainOp::Clear,
+        ..draft(address, "")
+    }
 }
 
 pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
@@ -166,8 +185,13 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits) -> World {
-        let limits = Limits { ledger_prefixes: ["a".into(), "b".into()].into(), ..limits };
-        let kernels = (0..shards).map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7)).collect();
+        let limits = Limits {
+            ledger_prefixes: ["a".into(), "b".into()].into(),
+            ..limits
+        };
+        let kernels = (0..shards)
+            .map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7))
+            .collect();
         World {
             now: Time::from_secs(1_000),
             kernels,
@@ -199,12 +223,19 @@ impl World {
 
     /// Pairs of shards between which something is under way.
     pub fn ways(&self) -> Vec<(u16, u16)> {
-        self.out.mails.iter().filter(|(_, mails)| !mails.is_empty()).map(|(way, _)| *way).collect()
+        self.out
+            .mails
+            .iter()
+            .filter(|(_, mails)| !mails.is_empty())
+            .map(|(way, _)| *way)
+            .collect()
     }
 
     /// Delivers the oldest mail between two shards.
     pub fn deliver_mail(&mut self, way: (u16, u16)) {
-        let Some(mail) = self.out.mails.get_mut(&way).and_then(VecDeque::pop_front) else { return };
+        let Some(mail) = self.out.mails.get_mut(&way).and_then(VecDeque::pop_front) else {
+            return;
+        };
         self.tick();
         self.out.shard = way.1;
         self.kernels[usize::from(way.1)].on_shard(ShardId(way.0), mail, self.now, &mut self.out);
@@ -219,17 +250,40 @@ impl World {
 
     /// What every command must leave behind.
     pub fn check(&self) {
-        let sum = |of: fn(&Ledger) -> u64| self.kernels.iter().map(|kernel| of(kernel.ledger())).sum::<u64>();
-        let waiting = self.kernels.iter().map(|kernel| kernel.totals().waiting as u64).sum::<u64>();
-        let in_flight = self.kernels.iter().map(|kernel| kernel.totals().in_flight as u64).sum::<u64>();
+        let sum = |of: fn(&Ledger) -> u64| {
+            self.kernels
+                .iter()
+                .map(|kernel| of(kernel.ledger()))
+                .sum::<u64>()
+        };
+        let waiting = self
+            .kernels
+            .iter()
+            .map(|kernel| kernel.totals().waiting as u64)
+            .sum::<u64>();
+        let in_flight = self
+            .kernels
+            .iter()
+            .map(|kernel| kernel.totals().in_flight as u64)
+            .sum::<u64>();
         let came = sum(|ledger| ledger.routed + ledger.restored);
         let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
-        assert_eq!(came, gone + waiting + in_flight, "copies: {waiting} wait, {in_flight} unsettled");
+        assert_eq!(
+            came,
+            gone + waiting + in_flight,
+            "copies: {waiting} wait, {in_flight} unsettled"
+        );
         for kernel in &self.kernels {
             let ledger = kernel.ledger();
             let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
-            assert_eq!(ledger.received + ledger.own, became, "publishes: {ledger:?}");
-            if kernel.totals().watches == 0 && kernel.totals().retained + kernel.totals().kept_values == 0 {
+            assert_eq!(
+                ledger.received + ledger.own,
+                became,
+                "publishes: {ledger:?}"
+            );
+            if kernel.totals().watches == 0
+                && kernel.totals().retained + kernel.totals().kept_values == 0
+            {
                 assert_eq!(kernel.bytes_held(), 0, "bytes of nothing");
             }
         }
@@ -274,7 +328,11 @@ impl World {
             kernel.start(opened.session, now, out);
             opened
         });
-        Who { shard, session: opened.session, link }
+        Who {
+            shard,
+            session: opened.session,
+            link,
+        }
     }
 
     /// A session of this name, whose peer is known by another one; nothing if it is refused.
@@ -319,7 +377,11 @@ impl World {
             kernel.start(opened.session, now, out);
             Some(opened)
         });
-        Some(Who { shard, session: opened?.session, link })
+        Some(Who {
+            shard,
+            session: opened?.session,
+            link,
+        })
     }
 
     pub fn leave(&mut self, who: Who) {
@@ -327,7 +389,9 @@ impl World {
     }
 
     pub fn close(&mut self, who: Who, how: Closing) {
-        self.run(who.shard, |kernel, out, now| kernel.close_link(who.session, who.link, how, None, now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.close_link(who.session, who.link, how, None, now, out)
+        });
     }
 
     pub fn subscribe(&mut self, who: Who, filter: &str) {
@@ -340,16 +404,23 @@ impl World {
             last_values: LastValueWish::Always,
             id: 0,
         };
-        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+        self.run(who.shard, |kernel, out, now| {
+            kernel.subscribe(who.session, 1, &[wish], now, out)
+        });
     }
 
     /// How many of its subscriptions were answered since this was asked last.
     pub fn answers(&mut self, who: Who) -> usize {
-        self.out.answered.extract_if(.., |link| *link == who.link).count()
+        self.out
+            .answered
+            .extract_if(.., |link| *link == who.link)
+            .count()
     }
 
     pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
-        self.run(who.shard, |kernel, out, now| kernel.publish(who.session, draft, now, out).outcome)
+        self.run(who.shard, |kernel, out, now| {
+            kernel.publish(who.session, draft, now, out).outcome
+        })
     }
 
     /// Not retained.
@@ -357,17 +428,35 @@ impl World {
         self.publish(who, draft(address, text))
     }
 
-    pub fn say_with(&mut self, who: Who, address: &str, text: &str, properties: &Properties) -> Outcome {
-        self.publish(who, Draft { properties: Some(properties), ..draft(address, text) })
+    pub fn say_with(
+        &mut self,
+        who: Who,
+        address: &str,
+        text: &str,
+        properties: &Properties,
+    ) -> Outcome {
+        self.publish(
+            who,
+            Draft {
+                properties: Some(properties),
+                ..draft(address, text)
+            },
+        )
     }
 
     // --- watches
 
-    pub fn try_watch(&mut self, who: Who, address: &str, depth: u16) -> Result<Watch, WatchRefused> {
+    pub fn try_watch(
+        &mut self,
+        who: Who,
+        address: &str,
+        depth: u16,
+    ) -> Result<Watch, WatchRefused> {
         self.cookies += 1;
         let cookie = self.cookies;
-        let id = self
-            .run(who.shard, |kernel, out, now| kernel.watch(who.session, who.link, cookie, address, depth, now, out))?;
+        let id = self.run(who.shard, |kernel, out, now| {
+            kernel.watch(who.session, who.link, cookie, address, depth, now, out)
+        })?;
         Ok(Watch { who, id, cookie })
     }
 
@@ -385,7 +474,9 @@ impl World {
     }
 
     pub fn take(&mut self, watch: Watch) -> Option<Change> {
-        let change = self.run(watch.who.shard, |kernel, _, now| kernel.take_watched(watch.id, now));
+        let change = self.run(watch.who.shard, |kernel, _, now| {
+            kernel.take_watched(watch.id, now)
+        });
         self.check();
         change
     }
@@ -403,7 +494,9 @@ impl World {
     }
 
     pub fn unwatch(&mut self, watch: Watch) {
-        self.run(watch.who.shard, |kernel, out, now| kernel.unwatch(watch.id, now, out));
+        self.run(watch.who.shard, |kernel, out, now| {
+            kernel.unwatch(watch.id, now, out)
+        });
     }
 
     /// What came to a link since this was asked last.
@@ -415,8 +508,9 @@ impl World {
 
     /// Nothing if it may not.
     pub fn read(&mut self, who: Who, address: &str) -> Option<Option<String>> {
-        let may =
-            self.run(who.shard, |kernel, out, now| kernel.read_last_value(who.session, who.link, 9, address, now, out));
+        let may = self.run(who.shard, |kernel, out, now| {
+            kernel.read_last_value(who.session, who.link, 9, address, now, out)
+        });
         match &self.events(who)[..] {
             [Event::Read(9, value)] if may => Some(value.clone()),
             [] if !may => None,
@@ -456,12 +550,17 @@ impl World {
     }
 
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.kernels.iter().map(|kernel| kernel.ledger().dropped[reason as usize]).sum()
+        self.kernels
+            .iter()
+            .map(|kernel| kernel.ledger().dropped[reason as usize])
+            .sum()
     }
 }
 
 /// An address whose home is that shard.
 pub fn address_at(shard: u16, shards: u16) -> String {
     let all = (0..).map(|number| format!("a/{number}"));
-    all.into_iter().find(|address| home(address, shards) == ShardId(shard)).expect("one of them is")
+    all.into_iter()
+        .find(|address| home(address, shards) == ShardId(shard))
+        .expect("one of them is")
 }

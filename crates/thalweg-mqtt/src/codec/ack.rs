@@ -41,8 +41,14 @@ impl PropertySource for Info<'_> {
 /// What may be said in a packet besides what must: first everything, then without user properties, then nothing; the
 /// first that fits so many bytes. [MQTT-3.4.2-2] [MQTT-3.4.2-3]
 pub(crate) fn fitting<'a>(info: &Info<'a>, mut fits: impl FnMut(&Info<'a>) -> bool) -> Info<'a> {
-    let terse = Info { user: None, ..*info };
-    [*info, terse].into_iter().find(|info| fits(info)).unwrap_or_default()
+    let terse = Info {
+        user: None,
+        ..*info
+    };
+    [*info, terse]
+        .into_iter()
+        .find(|info| fits(info))
+        .unwrap_or_default()
 }
 
 /// Decodes the body.
@@ -55,7 +61,11 @@ pub(crate) fn decode<'b>(
 ) -> Result<(u16, ReasonCode, Properties<'b>), PeerFault> {
     if let [high, low] = body {
         let id = u16::from_be_bytes([*high, *low]);
-        return if id == 0 { Err(PeerFault::PACKET_ID_ZERO) } else { Ok((id, ReasonCode::Success, Properties::EMPTY)) };
+        return if id == 0 {
+            Err(PeerFault::PACKET_ID_ZERO)
+        } else {
+            Ok((id, ReasonCode::Success, Properties::EMPTY))
+        };
     }
     decode_long(body, packet, sender, v5)
 }
@@ -75,13 +85,28 @@ fn decode_long<'b>(
         return Err(PeerFault::PACKET_ID_ZERO);
     }
     let reason = ReasonCode::received(r.u8().ok_or(PeerFault::TRUNCATED)?, packet, sender)?;
-    let properties = if r.is_empty() { Properties::EMPTY } else { Properties::decode(&mut r, Place::Ack)? };
-    if r.is_empty() { Ok((id, reason, properties)) } else { Err(PeerFault::TRAILING) }
+    let properties = if r.is_empty() {
+        Properties::EMPTY
+    } else {
+        Properties::decode(&mut r, Place::Ack)?
+    };
+    if r.is_empty() {
+        Ok((id, reason, properties))
+    } else {
+        Err(PeerFault::TRAILING)
+    }
 }
 
 /// Appends an acknowledgement, if it fits `bytes_max`.
 #[inline]
-pub(crate) fn encode(packet: PacketType, id: u16, reason: ReasonCode, v5: bool, bytes_max: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    packet: PacketType,
+    id: u16,
+    reason: ReasonCode,
+    v5: bool,
+    bytes_max: u32,
+    out: &mut Vec<u8>,
+) {
     if !v5 || reason == ReasonCode::Success {
         if bytes_max >= 4 {
             let [high, low] = id.to_be_bytes();
@@ -102,12 +127,19 @@ pub(crate) fn encode_with(
     out: &mut Vec<u8>,
 ) {
     let body = |info: &Info<'_>| {
-        let block = if info.is_empty() { Some(0) } else { block_size(info).map(|block| packet_size(block) - 1) };
+        let block = if info.is_empty() {
+            Some(0)
+        } else {
+            block_size(info).map(|block| packet_size(block) - 1)
+        };
         block.map(|block| 3 + block)
     };
-    let fits = |info: &Info<'_>| body(info).is_some_and(|body| packet_size(body) <= bytes_max as usize);
+    let fits =
+        |info: &Info<'_>| body(info).is_some_and(|body| packet_size(body) <= bytes_max as usize);
     let info = fitting(info, fits);
-    let Some(len) = body(&info).filter(|body| packet_size(*body) <= bytes_max as usize) else { return };
+    let Some(len) = body(&info).filter(|body| packet_size(*body) <= bytes_max as usize) else {
+        return;
+    };
     put_header(packet.first_byte(), len, out);
     out.extend_from_slice(&id.to_be_bytes());
     out.push(reason.byte());

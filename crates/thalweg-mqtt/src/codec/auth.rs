@@ -26,18 +26,31 @@ pub struct Auth<'b> {
 }
 
 /// Decodes the body; `method` is the one of CONNECT.
-pub(crate) fn decode<'b>(body: &'b [u8], sender: Sender, method: Option<&str>) -> Result<Auth<'b>, PeerFault> {
+pub(crate) fn decode<'b>(
+    body: &'b [u8],
+    sender: Sender,
+    method: Option<&str>,
+) -> Result<Auth<'b>, PeerFault> {
     let method = method.ok_or(PeerFault::AUTH_UNASKED)?;
     let mut r = Reader::new(body);
     let reason = ReasonCode::received(r.u8().unwrap_or(0), PacketType::Auth, sender)?;
-    let properties = if r.is_empty() { Properties::EMPTY } else { Properties::decode(&mut r, Place::Auth)? };
+    let properties = if r.is_empty() {
+        Properties::EMPTY
+    } else {
+        Properties::decode(&mut r, Place::Auth)?
+    };
     if !r.is_empty() {
         return Err(PeerFault::TRAILING);
     }
     match properties.auth_method() {
         None => Err(PeerFault::AUTH_METHOD_MISSING),
         Some(other) if other != method => Err(PeerFault::AUTH_METHOD_CHANGED),
-        Some(method) => Ok(Auth { reason, method, data: properties.auth_data(), properties }),
+        Some(method) => Ok(Auth {
+            reason,
+            method,
+            data: properties.auth_data(),
+            properties,
+        }),
     }
 }
 
@@ -67,12 +80,18 @@ pub(crate) fn encode(
     out: &mut Vec<u8>,
 ) {
     let size = |info: &Info<'_>| {
-        let block = block_size(&AuthOut { method, data, info: *info })?;
+        let block = block_size(&AuthOut {
+            method,
+            data,
+            info: *info,
+        })?;
         let body = 1 + varint::size(block as u32) + block;
         (packet_size(body) <= bytes_max as usize).then_some((body, block))
     };
     let info = fitting(info, |info| size(info).is_some());
-    let Some((body, block)) = size(&info) else { return };
+    let Some((body, block)) = size(&info) else {
+        return;
+    };
     put_header(PacketType::Auth.first_byte(), body, out);
     out.push(reason.byte());
     put_block(&AuthOut { method, data, info }, block, out);

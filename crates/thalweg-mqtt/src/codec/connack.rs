@@ -101,14 +101,26 @@ impl PropertySource for ConnAck<'_> {
         some(self.response_information.map(Property::ResponseInformation));
         some(self.server_reference.map(Property::ServerReference));
         some((self.receive_max != u16::MAX).then_some(Property::ReceiveMaximum(self.receive_max)));
-        some((self.topic_alias_max != 0).then_some(Property::TopicAliasMaximum(self.topic_alias_max)));
-        some((self.maximum_qos != QoS::ExactlyOnce).then_some(Property::MaximumQos(self.maximum_qos as u8)));
+        some(
+            (self.topic_alias_max != 0)
+                .then_some(Property::TopicAliasMaximum(self.topic_alias_max)),
+        );
+        some(
+            (self.maximum_qos != QoS::ExactlyOnce)
+                .then_some(Property::MaximumQos(self.maximum_qos as u8)),
+        );
         some((!self.retain_available).then_some(Property::RetainAvailable(false)));
         some(self.packet_bytes_max.map(Property::MaximumPacketSize));
         some((!self.wildcard_available).then_some(Property::WildcardAvailable(false)));
-        some((!self.subscription_ids_available).then_some(Property::SubscriptionIdsAvailable(false)));
+        some(
+            (!self.subscription_ids_available).then_some(Property::SubscriptionIdsAvailable(false)),
+        );
         some((!self.shared_available).then_some(Property::SharedAvailable(false)));
-        Info { reason_string: self.reason_string, user: self.user }.each(sink);
+        Info {
+            reason_string: self.reason_string,
+            user: self.user,
+        }
+        .each(sink);
     }
 }
 
@@ -133,7 +145,11 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<(ConnAck<'_>, Properties<'
     if flags == 1 && reason.is_error() {
         return Err(PeerFault::SESSION_PRESENT_WITH_ERROR);
     }
-    let mut a = ConnAck { session_present: flags == 1, reason, ..ConnAck::default() };
+    let mut a = ConnAck {
+        session_present: flags == 1,
+        reason,
+        ..ConnAck::default()
+    };
     let properties = match v5 && !(code == 1 && r.is_empty()) {
         true => Properties::decode(&mut r, Place::ConnAck)?,
         false => Properties::EMPTY,
@@ -166,21 +182,56 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<(ConnAck<'_>, Properties<'
 }
 
 /// Appends CONNACK; reason string and user properties give way to `bytes_max`. [MQTT-3.2.2-19] [MQTT-3.2.2-20]
-pub(crate) fn encode(a: &ConnAck<'_>, v5: bool, session_present: bool, bytes_max: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    a: &ConnAck<'_>,
+    v5: bool,
+    session_present: bool,
+    bytes_max: u32,
+    out: &mut Vec<u8>,
+) {
     if !v5 {
-        out.extend_from_slice(&[0x20, 2, u8::from(session_present), a.reason.v3_return_code()]);
+        out.extend_from_slice(&[
+            0x20,
+            2,
+            u8::from(session_present),
+            a.reason.v3_return_code(),
+        ]);
         return;
     }
     let with = |info: &Info<'_>| {
-        let a = ConnAck { reason_string: info.reason_string, user: info.user, ..*a };
+        let a = ConnAck {
+            reason_string: info.reason_string,
+            user: info.user,
+            ..*a
+        };
         let block = block_size(&a)?;
         let body = 2 + varint::size(block as u32) + block;
         (packet_size(body) <= bytes_max as usize).then_some((body, block))
     };
-    let info = fitting(&Info { reason_string: a.reason_string, user: a.user }, |info| with(info).is_some());
-    let Some((body, block)) = with(&info) else { return };
+    let info = fitting(
+        &Info {
+            reason_string: a.reason_string,
+            user: a.user,
+        },
+        |info| with(info).is_some(),
+    );
+    let Some((body, block)) = with(&info) else {
+        return;
+    };
     put_header(PacketType::ConnAck.first_byte(), body, out);
     out.push(u8::from(session_present));
-    out.push(a.reason.fitted_to(PacketType::ConnAck, Sender::Server).byte());
-    put_block(&ConnAck { reason_string: info.reason_string, user: info.user, ..*a }, block, out);
+    out.push(
+        a.reason
+            .fitted_to(PacketType::ConnAck, Sender::Server)
+            .byte(),
+    );
+    put_block(
+        &ConnAck {
+            reason_string: info.reason_string,
+            user: info.user,
+            ..*a
+        },
+        block,
+        out,
+    );
 }

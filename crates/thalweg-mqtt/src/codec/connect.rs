@@ -163,7 +163,11 @@ pub(crate) struct Refused {
 /// Decodes CONNECT.
 pub(crate) fn decode(frame: Frame<'_>) -> Result<Connect<'_>, Refused> {
     let mut r = Reader::new(frame.body);
-    let unversioned = |fault| Refused { fault, version: None, level: 0 };
+    let unversioned = |fault| Refused {
+        fault,
+        version: None,
+        level: 0,
+    };
     let name = r.bytes16().ok_or(unversioned(PeerFault::TRUNCATED))?;
     if name != b"MQTT" && name != b"MQIsdp" {
         return Err(unversioned(PeerFault::PROTOCOL_NAME));
@@ -176,9 +180,19 @@ pub(crate) fn decode(frame: Frame<'_>) -> Result<Connect<'_>, Refused> {
         // Bridges of mosquitto and others mark themselves by the top bit in MQTT 3.
         (b"MQIsdp", l) if l == BRIDGE | 3 => (Version::V31, true),
         (b"MQTT", l) if l == BRIDGE | 4 => (Version::V311, true),
-        _ => return Err(Refused { fault: PeerFault::PROTOCOL_LEVEL, version: None, level }),
+        _ => {
+            return Err(Refused {
+                fault: PeerFault::PROTOCOL_LEVEL,
+                version: None,
+                level,
+            });
+        }
     };
-    decode_rest(&frame, r, version, bridge).map_err(|fault| Refused { fault, version: Some(version), level })
+    decode_rest(&frame, r, version, bridge).map_err(|fault| Refused {
+        fault,
+        version: Some(version),
+        level,
+    })
 }
 
 fn decode_rest<'b>(
@@ -218,11 +232,17 @@ fn decode_rest<'b>(
     }
     c.client_id = text::string(&mut r)?;
     // MQTT 3.1 knows no empty identifier, 3.1.1 only one without a session. [MQTT3-3.1.3-7] [MQTT3-3.1.3-8]
-    if c.client_id.is_empty() && (version == Version::V31 || (version == Version::V311 && !clean_start)) {
+    if c.client_id.is_empty()
+        && (version == Version::V31 || (version == Version::V311 && !clean_start))
+    {
         return Err(PeerFault::CLIENT_ID_EMPTY);
     }
     if flags & WILL != 0 {
-        let properties = if v5 { Properties::decode(&mut r, Place::Will)? } else { Properties::EMPTY };
+        let properties = if v5 {
+            Properties::decode(&mut r, Place::Will)?
+        } else {
+            Properties::EMPTY
+        };
         let topic = text::string(&mut r)?;
         if topic.is_empty() || text::contains_nul_or_wildcard(topic.as_bytes()) {
             return Err(PeerFault::WILL_TOPIC_INVALID);
@@ -244,7 +264,11 @@ fn decode_rest<'b>(
     if flags & PASSWORD != 0 && !(may_lack && r.is_empty()) {
         c.password = Some(text::binary(&mut r)?);
     }
-    if r.is_empty() { Ok(c) } else { Err(PeerFault::TRAILING) }
+    if r.is_empty() {
+        Ok(c)
+    } else {
+        Err(PeerFault::TRAILING)
+    }
 }
 
 fn check_flags(flags: u8, version: Version) -> Result<(), PeerFault> {
@@ -306,10 +330,22 @@ impl PropertySource for ConnectOut<'_> {
         some(self.auth_method.map(Property::AuthMethod));
         some(self.auth_data.map(Property::AuthData));
         some((!self.request_problem_info).then_some(Property::RequestProblemInfo(false)));
-        some(self.request_response_info.then_some(Property::RequestResponseInfo(true)));
-        some((self.receive_max != u16::MAX).then_some(Property::ReceiveMaximum(self.receive_max.max(1))));
-        some((self.topic_alias_max != 0).then_some(Property::TopicAliasMaximum(self.topic_alias_max)));
-        some(self.packet_bytes_max.map(|max| Property::MaximumPacketSize(max.max(1))));
+        some(
+            self.request_response_info
+                .then_some(Property::RequestResponseInfo(true)),
+        );
+        some(
+            (self.receive_max != u16::MAX)
+                .then_some(Property::ReceiveMaximum(self.receive_max.max(1))),
+        );
+        some(
+            (self.topic_alias_max != 0)
+                .then_some(Property::TopicAliasMaximum(self.topic_alias_max)),
+        );
+        some(
+            self.packet_bytes_max
+                .map(|max| Property::MaximumPacketSize(max.max(1))),
+        );
         each_user(self.user, sink);
     }
 }
@@ -325,19 +361,31 @@ impl PropertySource for WillOut<'_> {
 
 impl<'a> WillOut<'a> {
     fn message_properties(&self) -> crate::PublishOut<'a> {
-        crate::PublishOut { subscription_ids: &[], ..self.message }
+        crate::PublishOut {
+            subscription_ids: &[],
+            ..self.message
+        }
     }
 }
 
 /// Appends CONNECT. `Err`: a string is longer than 65,535 bytes.
 pub(crate) fn encode(c: &ConnectOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
     let v5 = c.version.is_v5();
-    let too_large = |packet_bytes| TooLarge { packet_bytes, packet_bytes_max: varint::VARINT_MAX };
+    let too_large = |packet_bytes| TooLarge {
+        packet_bytes,
+        packet_bytes_max: varint::VARINT_MAX,
+    };
     let block_of = |source: &dyn PropertySource| {
         let block = if v5 { block_size(source) } else { Some(0) };
         block.ok_or(too_large(usize::MAX))
     };
-    let prefixed = |block: usize| if v5 { varint::size(block as u32) + block } else { 0 };
+    let prefixed = |block: usize| {
+        if v5 {
+            varint::size(block as u32) + block
+        } else {
+            0
+        }
+    };
     let strings = [
         Some(c.client_id.as_bytes()),
         c.will.map(|will| will.message.topic.as_bytes()),
@@ -365,9 +413,12 @@ pub(crate) fn encode(c: &ConnectOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLar
     out.push(c.version.level());
     let mut flags = if c.clean_start { CLEAN_START } else { 0 };
     if let Some(will) = &c.will {
-        flags |= WILL | (will.message.qos as u8) << 3 | if will.message.retain { WILL_RETAIN } else { 0 };
+        flags |= WILL
+            | (will.message.qos as u8) << 3
+            | if will.message.retain { WILL_RETAIN } else { 0 };
     }
-    flags |= if c.username.is_some() { USER_NAME } else { 0 } | if c.password.is_some() { PASSWORD } else { 0 };
+    flags |= if c.username.is_some() { USER_NAME } else { 0 }
+        | if c.password.is_some() { PASSWORD } else { 0 };
     out.push(flags);
     out.extend_from_slice(&c.keep_alive.to_be_bytes());
     if v5 {
@@ -381,7 +432,10 @@ pub(crate) fn encode(c: &ConnectOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLar
         put16(will.message.topic.as_bytes(), out);
         put16(will.message.payload, out);
     }
-    for s in [c.username.map(str::as_bytes), c.password].into_iter().flatten() {
+    for s in [c.username.map(str::as_bytes), c.password]
+        .into_iter()
+        .flatten()
+    {
         put16(s, out);
     }
     Ok(())
@@ -415,14 +469,20 @@ pub fn peek_connect(bytes: &[u8], limit: usize) -> Peek<'_> {
     }
     let header = match varint::decode(bytes.get(1..).unwrap_or_default()) {
         Varint::Value(_, len) => 1 + len,
-        Varint::Incomplete => return Peek::NeedMore { want: bytes.len() + 1 },
+        Varint::Incomplete => {
+            return Peek::NeedMore {
+                want: bytes.len() + 1,
+            };
+        }
         Varint::Malformed => return Peek::NotMqtt,
     };
     let whole = frame_len(bytes).unwrap_or(usize::MAX);
     if whole > limit {
         return Peek::TooLarge;
     }
-    let known = bytes.get(header..bytes.len().min(whole)).unwrap_or_default();
+    let known = bytes
+        .get(header..bytes.len().min(whole))
+        .unwrap_or_default();
     if !plausible(known) {
         return Peek::NotMqtt;
     }
@@ -436,7 +496,9 @@ pub fn peek_connect(bytes: &[u8], limit: usize) -> Peek<'_> {
 
 /// The version of the CONNECT that begins with `bytes`; `None` if too few are there to tell.
 pub(crate) fn version_of(bytes: &[u8]) -> Option<Result<Version, PeerFault>> {
-    let Varint::Value(_, len) = varint::decode(bytes.get(1..)?) else { return None };
+    let Varint::Value(_, len) = varint::decode(bytes.get(1..)?) else {
+        return None;
+    };
     let body = bytes.get(1 + len..)?;
     if !plausible(body) {
         return Some(Err(PeerFault::PROTOCOL_NAME));
@@ -444,7 +506,9 @@ pub(crate) fn version_of(bytes: &[u8]) -> Option<Result<Version, PeerFault>> {
     let mut r = Reader::new(body);
     r.bytes16()?;
     let level = r.u8()? & !BRIDGE;
-    let known = [Version::V31, Version::V311, Version::V5].into_iter().find(|version| version.level() == level);
+    let known = [Version::V31, Version::V311, Version::V5]
+        .into_iter()
+        .find(|version| version.level() == level);
     Some(known.ok_or(PeerFault::PROTOCOL_LEVEL))
 }
 
@@ -452,7 +516,11 @@ pub(crate) fn version_of(bytes: &[u8]) -> Option<Result<Version, PeerFault>> {
 fn plausible(body: &[u8]) -> bool {
     [&b"\x00\x04MQTT"[..], &b"\x00\x06MQIsdp"[..]]
         .iter()
-        .any(|name| body.iter().zip(name.iter()).all(|(got, expected)| got == expected))
+        .any(|name| {
+            body.iter()
+                .zip(name.iter())
+                .all(|(got, expected)| got == expected)
+        })
 }
 
 enum Missing {
@@ -471,7 +539,11 @@ fn client_id(body: &[u8]) -> Result<&str, Missing> {
     r.take(3).ok_or(Missing::Bytes)?;
     if level == Version::V5.level() {
         let Varint::Value(len, prefix) = varint::decode(r.rest()) else {
-            return Err(if r.remaining() < 4 { Missing::Bytes } else { Missing::Sense });
+            return Err(if r.remaining() < 4 {
+                Missing::Bytes
+            } else {
+                Missing::Sense
+            });
         };
         r.take(prefix + len as usize).ok_or(Missing::Bytes)?;
     }

@@ -50,12 +50,21 @@ pub(crate) fn decode(body: &[u8], sender: Sender, v5: bool) -> Result<Disconnect
         Sender::Client => Place::DisconnectToServer,
         Sender::Server => Place::DisconnectToClient,
     };
-    let properties = if r.is_empty() { Properties::EMPTY } else { Properties::decode(&mut r, place)? };
+    let properties = if r.is_empty() {
+        Properties::EMPTY
+    } else {
+        Properties::decode(&mut r, place)?
+    };
     if !r.is_empty() {
         return Err(PeerFault::TRAILING);
     }
     let session_expiry = properties.session_expiry();
-    Ok(Disconnect { reason, session_expiry, server_reference: properties.server_reference(), properties })
+    Ok(Disconnect {
+        reason,
+        session_expiry,
+        server_reference: properties.server_reference(),
+        properties,
+    })
 }
 
 struct DisconnectOut<'a> {
@@ -76,7 +85,12 @@ impl PropertySource for DisconnectOut<'_> {
 }
 
 /// Appends DISCONNECT of MQTT 5, if it fits `bytes_max`. [MQTT-3.14.2-3] [MQTT-3.14.2-4]
-pub(crate) fn encode(reason: ReasonCode, props: &DisconnectProps<'_>, bytes_max: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    reason: ReasonCode,
+    props: &DisconnectProps<'_>,
+    bytes_max: u32,
+    out: &mut Vec<u8>,
+) {
     let size = |info: &Info<'_>| {
         let block = block_size(&DisconnectOut { props, info: *info })?;
         let body = match (block, reason) {
@@ -86,9 +100,14 @@ pub(crate) fn encode(reason: ReasonCode, props: &DisconnectProps<'_>, bytes_max:
         };
         (packet_size(body) <= bytes_max as usize).then_some((body, block))
     };
-    let info = Info { reason_string: props.reason_string, user: props.user };
+    let info = Info {
+        reason_string: props.reason_string,
+        user: props.user,
+    };
     let info = fitting(&info, |info| size(info).is_some());
-    let Some((body, block)) = size(&info) else { return };
+    let Some((body, block)) = size(&info) else {
+        return;
+    };
     put_header(PacketType::Disconnect.first_byte(), body, out);
     if body > 0 {
         out.push(reason.byte());

@@ -24,8 +24,14 @@ impl<'b> Frame<'b> {
     /// The packet at the start of `bytes`, or `None` if it is incomplete. A packet of more than `bytes_max` bytes is a
     /// fault as soon as its header is seen. Only MQTT 5 wants the shortest encoding of the length. [MQTT-1.5.5-1]
     #[inline]
-    pub(crate) fn split(bytes: &'b [u8], bytes_max: u32, shortest: bool) -> Result<Option<Frame<'b>>, PeerFault> {
-        let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
+    pub(crate) fn split(
+        bytes: &'b [u8],
+        bytes_max: u32,
+        shortest: bool,
+    ) -> Result<Option<Frame<'b>>, PeerFault> {
+        let Some((&first, rest)) = bytes.split_first() else {
+            return Ok(None);
+        };
         let (body_len, length_len) = match varint::decode(rest) {
             Varint::Value(value, len) => (value as usize, len),
             Varint::Incomplete => return Ok(None),
@@ -38,7 +44,9 @@ impl<'b> Frame<'b> {
         if len > bytes_max as usize {
             return Err(PeerFault::PACKET_TOO_LARGE);
         }
-        let Some(whole) = bytes.get(..len) else { return Ok(None) };
+        let Some(whole) = bytes.get(..len) else {
+            return Ok(None);
+        };
         let body = whole.get(1 + length_len..).unwrap_or_default();
         Ok(Some(Frame { first, whole, body }))
     }
@@ -60,7 +68,11 @@ pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
 /// Bytes of a packet with so long a body.
 #[inline]
 pub(crate) const fn packet_size(body: usize) -> usize {
-    if body < 0x80 { 2 + body } else { 1 + varint::size(body as u32) + body }
+    if body < 0x80 {
+        2 + body
+    } else {
+        1 + varint::size(body as u32) + body
+    }
 }
 
 /// Appends a fixed header. `body` must not exceed [`varint::VARINT_MAX`].

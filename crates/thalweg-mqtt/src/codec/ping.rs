@@ -50,13 +50,22 @@ fn read(body: &[u8]) -> Result<PingReq, Refusal> {
         [b'{', second, ..] if *second != 0x26 => (body, Unit::Unsaid),
         _ => {
             let mut r = Reader::new(body);
-            let properties = Properties::decode(&mut r, Place::PingReq).map_err(|_| Refusal::Properties)?;
-            let named = properties.user_properties().find(|(name, _)| *name == UNIT_PROPERTY);
-            let unit = named.map_or(Ok(Unit::Unsaid), |(_, unit)| Unit::named(unit).ok_or(Refusal::Unit))?;
+            let properties =
+                Properties::decode(&mut r, Place::PingReq).map_err(|_| Refusal::Properties)?;
+            let named = properties
+                .user_properties()
+                .find(|(name, _)| *name == UNIT_PROPERTY);
+            let unit = named.map_or(Ok(Unit::Unsaid), |(_, unit)| {
+                Unit::named(unit).ok_or(Refusal::Unit)
+            })?;
             (r.rest(), unit)
         }
     };
-    if json.is_empty() { Ok(PingReq::Plain) } else { Report::from_json(json, unit).map(PingReq::Report) }
+    if json.is_empty() {
+        Ok(PingReq::Plain)
+    } else {
+        Report::from_json(json, unit).map(PingReq::Report)
+    }
 }
 
 /// Appends a PINGREQ or PINGRESP, if it fits `bytes_max`.

@@ -15,7 +15,9 @@ use thalweg_wire::Reader;
 
 use super::frame::{Frame, packet_size};
 use crate::alias::{InboundAliases, OutboundAliases};
-use crate::properties::{Place, Property, PropertySource, bit, block_size, each_user, id, put_block};
+use crate::properties::{
+    Place, Property, PropertySource, bit, block_size, each_user, id, put_block,
+};
 use crate::text::{self, fits16};
 use crate::{PeerFault, PublishProperties, QoS, TextPairs, TooLarge, varint};
 
@@ -134,13 +136,22 @@ impl<'b> Fields<'b> {
         } else if frame.first & DUP != 0 {
             return Err(PeerFault::DUP_WITH_QOS_0);
         }
-        let properties = if v5 { PublishProperties::decode(&mut r, place)? } else { PublishProperties::EMPTY };
+        let properties = if v5 {
+            PublishProperties::decode(&mut r, place)?
+        } else {
+            PublishProperties::EMPTY
+        };
         let topic = if name.is_empty() || properties.has_any(bit(id::TOPIC_ALIAS)) {
             resolve(name, &properties, aliases)?
         } else {
             TopicRef::Borrowed(name)
         };
-        Ok(Fields { topic, id: packet_id, properties, payload: r.rest() })
+        Ok(Fields {
+            topic,
+            id: packet_id,
+            properties,
+            payload: r.rest(),
+        })
     }
 
     /// The packet.
@@ -248,25 +259,47 @@ impl PublishOut<'_> {
     #[inline]
     fn check(&self, body: usize, bytes_max: u32) -> Result<(), TooLarge> {
         let packet_bytes = packet_size(body);
-        if packet_bytes > bytes_max as usize || !fits16(self.topic.len()) || body > varint::VARINT_MAX as usize {
-            return Err(TooLarge { packet_bytes, packet_bytes_max: bytes_max });
+        if packet_bytes > bytes_max as usize
+            || !fits16(self.topic.len())
+            || body > varint::VARINT_MAX as usize
+        {
+            return Err(TooLarge {
+                packet_bytes,
+                packet_bytes_max: bytes_max,
+            });
         }
         Ok(())
     }
 
     /// With properties or a topic alias (MQTT 5).
-    fn encode_rich(&self, aliases: &mut OutboundAliases, bytes_max: u32, out: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let own = block_size(self).ok_or(TooLarge { packet_bytes: usize::MAX, packet_bytes_max: bytes_max })?;
+    fn encode_rich(
+        &self,
+        aliases: &mut OutboundAliases,
+        bytes_max: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
+        let own = block_size(self).ok_or(TooLarge {
+            packet_bytes: usize::MAX,
+            packet_bytes_max: bytes_max,
+        })?;
         let id_len = if self.qos == QoS::AtMostOnce { 0 } else { 2 };
-        let body =
-            |topic: usize, block: usize| 2 + topic + id_len + varint::size(block as u32) + block + self.payload.len();
-        let known = if self.allow_alias && aliases.wants(self.topic) { aliases.find(self.topic) } else { None };
+        let body = |topic: usize, block: usize| {
+            2 + topic + id_len + varint::size(block as u32) + block + self.payload.len()
+        };
+        let known = if self.allow_alias && aliases.wants(self.topic) {
+            aliases.find(self.topic)
+        } else {
+            None
+        };
         let (topic, alias, len) = if known.is_some() {
             ("", known, body(0, own + 3))
         } else {
             let with_new = body(self.topic.len(), own + 3);
             // An alias is only defined by a packet that is really sent.
-            if self.allow_alias && aliases.wants(self.topic) && self.check(with_new, bytes_max).is_ok() {
+            if self.allow_alias
+                && aliases.wants(self.topic)
+                && self.check(with_new, bytes_max).is_ok()
+            {
                 (self.topic, Some(aliases.assign(self.topic)), with_new)
             } else {
                 (self.topic, None, body(self.topic.len(), own))
@@ -280,7 +313,14 @@ impl PublishOut<'_> {
         }
         match alias {
             None => put_block(self, own, out),
-            Some(alias) => put_block(&Aliased { alias, message: self }, own + 3, out),
+            Some(alias) => put_block(
+                &Aliased {
+                    alias,
+                    message: self,
+                },
+                own + 3,
+                out,
+            ),
         }
         out.extend_from_slice(self.payload);
         Ok(())

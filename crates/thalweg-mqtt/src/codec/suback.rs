@@ -27,7 +27,9 @@ pub struct SubAck<'b> {
 impl<'b> SubAck<'b> {
     /// One outcome per filter, in the order of the request; none for an UNSUBACK of MQTT 3.
     pub fn codes(&self) -> impl ExactSizeIterator<Item = ReasonCode> + use<'b> {
-        self.codes.iter().map(|byte| ReasonCode::from_byte(*byte).unwrap_or(ReasonCode::Unspecified))
+        self.codes
+            .iter()
+            .map(|byte| ReasonCode::from_byte(*byte).unwrap_or(ReasonCode::Unspecified))
     }
 }
 
@@ -38,7 +40,11 @@ pub(crate) fn decode(body: &[u8], packet: PacketType, v5: bool) -> Result<SubAck
     if id == 0 {
         return Err(PeerFault::PACKET_ID_ZERO);
     }
-    let properties = if v5 { Properties::decode(&mut r, Place::Ack)? } else { Properties::EMPTY };
+    let properties = if v5 {
+        Properties::decode(&mut r, Place::Ack)?
+    } else {
+        Properties::EMPTY
+    };
     let codes = r.rest();
     for code in codes {
         ReasonCode::received(*code, packet, Sender::Server)?;
@@ -53,7 +59,11 @@ pub(crate) fn decode(body: &[u8], packet: PacketType, v5: bool) -> Result<SubAck
         (_, _, true) => return Err(PeerFault::TRUNCATED),
         _ => {}
     }
-    Ok(SubAck { id, properties, codes })
+    Ok(SubAck {
+        id,
+        properties,
+        codes,
+    })
 }
 
 /// Appends a SUBACK or UNSUBACK, if it fits `bytes_max`. A failure becomes 0x80 in MQTT 3. [MQTT3-3.9.3-2]
@@ -66,20 +76,39 @@ pub(crate) fn encode(
     bytes_max: u32,
     out: &mut Vec<u8>,
 ) {
-    let codes = if !v5 && packet == PacketType::UnsubAck { &[] } else { codes };
+    let codes = if !v5 && packet == PacketType::UnsubAck {
+        &[]
+    } else {
+        codes
+    };
     let size = |info: &Info<'_>| {
         let block = if v5 { block_size(info)? } else { 0 };
-        let body = 2 + if v5 { varint::size(block as u32) + block } else { 0 } + codes.len();
+        let body =
+            2 + if v5 {
+                varint::size(block as u32) + block
+            } else {
+                0
+            } + codes.len();
         (packet_size(body) <= bytes_max as usize).then_some((body, block))
     };
     let info = fitting(info, |info| size(info).is_some());
-    let Some((body, block)) = size(&info) else { return };
+    let Some((body, block)) = size(&info) else {
+        return;
+    };
     put_header(packet.first_byte(), body, out);
     out.extend_from_slice(&id.to_be_bytes());
     if v5 {
         put_block(&info, block, out);
-        out.extend(codes.iter().map(|code| code.fitted_to(packet, Sender::Server).byte()));
+        out.extend(
+            codes
+                .iter()
+                .map(|code| code.fitted_to(packet, Sender::Server).byte()),
+        );
     } else {
-        out.extend(codes.iter().map(|code| if code.is_error() { 0x80 } else { code.byte() }));
+        out.extend(
+            codes
+                .iter()
+                .map(|code| if code.is_error() { 0x80 } else { code.byte() }),
+        );
     }
 }

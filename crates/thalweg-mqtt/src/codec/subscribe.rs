@@ -31,7 +31,10 @@ pub struct Subscribe<'b> {
 impl<'b> Subscribe<'b> {
     /// The filters and their options, in the order of the packet.
     pub fn filters(&self) -> SubscribeFilters<'b> {
-        SubscribeFilters { bytes: self.filters, v5: self.v5 }
+        SubscribeFilters {
+            bytes: self.filters,
+            v5: self.v5,
+        }
     }
 }
 
@@ -117,8 +120,9 @@ impl SubscribeOptions {
 
     /// The byte on the wire; MQTT 3 knows only the QoS.
     fn byte(self, v5: bool) -> u8 {
-        let extra =
-            u8::from(self.no_local) << 2 | u8::from(self.retain_as_published) << 3 | (self.retain_handling as u8) << 4;
+        let extra = u8::from(self.no_local) << 2
+            | u8::from(self.retain_as_published) << 3
+            | (self.retain_handling as u8) << 4;
         self.qos as u8 | if v5 { extra } else { 0 }
     }
 }
@@ -130,7 +134,11 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Subscribe<'_>, PeerFault> 
     if id == 0 {
         return Err(PeerFault::PACKET_ID_ZERO);
     }
-    let properties = if v5 { Properties::decode(&mut r, Place::Subscribe)? } else { Properties::EMPTY };
+    let properties = if v5 {
+        Properties::decode(&mut r, Place::Subscribe)?
+    } else {
+        Properties::EMPTY
+    };
     let filters = r.rest();
     if filters.is_empty() {
         return Err(PeerFault::SUBSCRIBE_EMPTY);
@@ -142,7 +150,13 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Subscribe<'_>, PeerFault> 
             return Err(PeerFault::NO_LOCAL_SHARED);
         }
     }
-    Ok(Subscribe { id, subscription_id: properties.subscription_id(), properties, filters, v5 })
+    Ok(Subscribe {
+        id,
+        subscription_id: properties.subscription_id(),
+        properties,
+        filters,
+        v5,
+    })
 }
 
 impl PropertySource for SubscribeOut<'_> {
@@ -162,17 +176,29 @@ pub(crate) fn encode(
     out: &mut Vec<u8>,
 ) -> Result<(), TooLarge> {
     let v5 = version.is_v5();
-    let block = if v5 { block_size(s) } else { Some(0) }
-        .ok_or(TooLarge { packet_bytes: usize::MAX, packet_bytes_max: bytes_max })?;
-    let mut body = 2 + if v5 { varint::size(block as u32) + block } else { 0 };
+    let block = if v5 { block_size(s) } else { Some(0) }.ok_or(TooLarge {
+        packet_bytes: usize::MAX,
+        packet_bytes_max: bytes_max,
+    })?;
+    let mut body = 2 + if v5 {
+        varint::size(block as u32) + block
+    } else {
+        0
+    };
     for (filter, _) in s.filters {
         if !fits16(filter.len()) {
-            return Err(TooLarge { packet_bytes: filter.len(), packet_bytes_max: bytes_max });
+            return Err(TooLarge {
+                packet_bytes: filter.len(),
+                packet_bytes_max: bytes_max,
+            });
         }
         body += 3 + filter.len();
     }
     if packet_size(body) > bytes_max as usize {
-        return Err(TooLarge { packet_bytes: packet_size(body), packet_bytes_max: bytes_max });
+        return Err(TooLarge {
+            packet_bytes: packet_size(body),
+            packet_bytes_max: bytes_max,
+        });
     }
     put_header(PacketType::Subscribe.first_byte(), body, out);
     out.extend_from_slice(&s.id.to_be_bytes());

@@ -27,7 +27,9 @@ pub struct Unsubscribe<'b> {
 impl<'b> Unsubscribe<'b> {
     /// The filters in the order of the packet.
     pub fn filters(&self) -> UnsubscribeFilters<'b> {
-        UnsubscribeFilters { bytes: self.filters }
+        UnsubscribeFilters {
+            bytes: self.filters,
+        }
     }
 }
 
@@ -65,7 +67,11 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Unsubscribe<'_>, PeerFault
     if id == 0 {
         return Err(PeerFault::PACKET_ID_ZERO);
     }
-    let properties = if v5 { Properties::decode(&mut r, Place::Unsubscribe)? } else { Properties::EMPTY };
+    let properties = if v5 {
+        Properties::decode(&mut r, Place::Unsubscribe)?
+    } else {
+        Properties::EMPTY
+    };
     let filters = r.rest();
     if filters.is_empty() {
         return Err(PeerFault::UNSUBSCRIBE_EMPTY);
@@ -73,7 +79,11 @@ pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Unsubscribe<'_>, PeerFault
     while !r.is_empty() {
         text::string(&mut r)?;
     }
-    Ok(Unsubscribe { id, properties, filters })
+    Ok(Unsubscribe {
+        id,
+        properties,
+        filters,
+    })
 }
 
 impl PropertySource for UnsubscribeOut<'_> {
@@ -90,17 +100,29 @@ pub(crate) fn encode(
     out: &mut Vec<u8>,
 ) -> Result<(), TooLarge> {
     let v5 = version.is_v5();
-    let block = if v5 { block_size(u) } else { Some(0) }
-        .ok_or(TooLarge { packet_bytes: usize::MAX, packet_bytes_max: bytes_max })?;
-    let mut body = 2 + if v5 { varint::size(block as u32) + block } else { 0 };
+    let block = if v5 { block_size(u) } else { Some(0) }.ok_or(TooLarge {
+        packet_bytes: usize::MAX,
+        packet_bytes_max: bytes_max,
+    })?;
+    let mut body = 2 + if v5 {
+        varint::size(block as u32) + block
+    } else {
+        0
+    };
     for filter in u.filters {
         if !fits16(filter.len()) {
-            return Err(TooLarge { packet_bytes: filter.len(), packet_bytes_max: bytes_max });
+            return Err(TooLarge {
+                packet_bytes: filter.len(),
+                packet_bytes_max: bytes_max,
+            });
         }
         body += 2 + filter.len();
     }
     if packet_size(body) > bytes_max as usize {
-        return Err(TooLarge { packet_bytes: packet_size(body), packet_bytes_max: bytes_max });
+        return Err(TooLarge {
+            packet_bytes: packet_size(body),
+            packet_bytes_max: bytes_max,
+        });
     }
     put_header(PacketType::Unsubscribe.first_byte(), body, out);
     out.extend_from_slice(&u.id.to_be_bytes());

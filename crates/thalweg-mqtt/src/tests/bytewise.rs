@@ -5,11 +5,17 @@ use thalweg_wire::testkit::{Side, feed_bytewise, feed_whole, parse_transcript};
 use super::*;
 
 /// What a server hears, and what is left over.
-fn server_hears(limits: ServerLimits, input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
+fn server_hears(
+    limits: ServerLimits,
+    input: &[u8],
+    bytewise: bool,
+) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut server = ServerSide::new(limits);
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = server.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = server.handle_input(bytes)? else {
+            return Ok(None);
+        };
         heard.push(format!("{event:?}"));
         if let Event::Connect(_) = event {
             server.connack(&ConnAck::default(), &mut Vec::new());
@@ -17,7 +23,11 @@ fn server_hears(limits: ServerLimits, input: &[u8], bytewise: bool) -> (Vec<Stri
         settle(&mut server, &event);
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     (heard, left)
 }
 
@@ -32,18 +42,31 @@ fn settle(server: &mut ServerSide, event: &Event<'_>) {
 }
 
 /// What a client hears, and what is left over.
-fn client_hears(connect: &[u8], input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
+fn client_hears(
+    connect: &[u8],
+    input: &[u8],
+    bytewise: bool,
+) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut client = ClientSide::new(1 << 20);
     let mut server = ServerSide::new(limits());
-    let (_, event) = server.handle_input(connect).expect("valid").expect("complete");
+    let (_, event) = server
+        .handle_input(connect)
+        .expect("valid")
+        .expect("complete");
     mirror::by_client(&event, &mut client, &mut Vec::new());
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = client.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = client.handle_input(bytes)? else {
+            return Ok(None);
+        };
         heard.push(format!("{event:?}"));
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     (heard, left)
 }
 
@@ -53,13 +76,21 @@ fn one_byte_at_a_time_says_the_same_as_all_at_once() {
     for (name, text) in transcripts::ALL {
         let lines = parse_transcript(text).expect("it parses");
         let of = |side: Side| -> Vec<u8> {
-            lines.iter().filter(|line| line.side == side).flat_map(|line| line.bytes.clone()).collect()
+            lines
+                .iter()
+                .filter(|line| line.side == side)
+                .flat_map(|line| line.bytes.clone())
+                .collect()
         };
         // The session ends once; what came before it is repeated to make it long.
         let mut input = of(Side::Client);
         let whole = server_hears(transcripts::limits_of(name), &input, false);
         assert!(!whole.0.is_empty() || whole.1.is_err(), "{name}");
-        assert_eq!(whole, server_hears(transcripts::limits_of(name), &input, true), "{name}");
+        assert_eq!(
+            whole,
+            server_hears(transcripts::limits_of(name), &input, true),
+            "{name}"
+        );
         let extra = bytes("30 [ 'a/b' [] \"x\" ] C0 00 32 [ 'a/b' 0001 [] ]");
         input.extend(extra.repeat(100));
         assert_eq!(

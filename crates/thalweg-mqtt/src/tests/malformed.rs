@@ -64,7 +64,12 @@ const FROM_CLIENT: &[(Version, &str, u8, &str)] = &[
     (V5, "30 [ 't' [ 03 0002 C328 ] ]", 0x81, "MQTT-1.5.4-1"),
     (V5, "30 [ 't' [ 26 'k' 0001 00 ] ]", 0x81, "MQTT-1.5.4-2"),
     (V5, "30 [ 't' [ 01 00 01 00 ] ]", 0x82, "§2.2.2.2"),
-    (V5, "30 [ 't' [ 02 00000001 02 00000001 ] ]", 0x82, "§2.2.2.2"),
+    (
+        V5,
+        "30 [ 't' [ 02 00000001 02 00000001 ] ]",
+        0x82,
+        "§2.2.2.2",
+    ),
     (V5, "30 [ 't' [ 03 'a' 03 'a' ] ]", 0x82, "§2.2.2.2"),
     (V5, "30 [ 't' [ 08 'a' 08 'a' ] ]", 0x82, "§2.2.2.2"),
     (V5, "30 [ 't' [ 09 'a' 09 'a' ] ]", 0x82, "§2.2.2.2"),
@@ -140,7 +145,11 @@ fn each_malformed_packet_of_a_client_is_answered_by_its_clause() {
         let (_, mut server) = plain_pair(*version);
         let input = bytes(text);
         let fault = server.handle_input(&input).expect_err(text);
-        assert_eq!((fault.reason.byte(), fault.clause), (*reason, *clause), "{version} {text}: {fault}");
+        assert_eq!(
+            (fault.reason.byte(), fault.clause),
+            (*reason, *clause),
+            "{version} {text}: {fault}"
+        );
         // MQTT 5 hears why [MQTT-4.13.1-1] [MQTT-3.14.1-1], MQTT 3 is only closed. [MQTT3-4.8.0-1]
         let mut out = Vec::new();
         server.fault(&fault, &mut out);
@@ -148,7 +157,11 @@ fn each_malformed_packet_of_a_client_is_answered_by_its_clause() {
             V5 => assert_eq!((out[0], out[2]), (0xE0, *reason), "{text}"),
             _ => assert!(out.is_empty(), "{text}"),
         }
-        assert_eq!(server.handle_input(&bytes("C0 00")), Ok(None), "nothing is read after a fault");
+        assert_eq!(
+            server.handle_input(&bytes("C0 00")),
+            Ok(None),
+            "nothing is read after a fault"
+        );
     }
 }
 
@@ -164,76 +177,297 @@ const CONNECTS: &[(&str, u8, &str, &str)] = &[
     // Protocol name and level. [MQTT-3.1.2-1] [MQTT-3.1.2-2] [MQTT3-3.1.2-1] [MQTT3-3.1.2-2]
     ("10 [ 'mqtt' 05 02 003c [] 'c' ]", 0x84, "MQTT-3.1.2-1", ""),
     ("10 [ 'MQT' 05 02 003c [] 'c' ]", 0x84, "MQTT-3.1.2-1", ""),
-    ("10 [ 'MQTT' 06 02 003c [] 'c' ]", 0x84, "MQTT-3.1.2-2", "20 [ 00 84 [] ]"),
-    ("10 [ 'MQTT' 03 02 003c 'c' ]", 0x84, "MQTT-3.1.2-2", "20 [ 00 01 ]"),
-    ("10 [ 'MQTT' 00 02 003c 'c' ]", 0x84, "MQTT-3.1.2-2", "20 [ 00 01 ]"),
-    ("10 [ 'MQIsdp' 04 02 003c 'c' ]", 0x84, "MQTT-3.1.2-2", "20 [ 00 01 ]"),
+    (
+        "10 [ 'MQTT' 06 02 003c [] 'c' ]",
+        0x84,
+        "MQTT-3.1.2-2",
+        "20 [ 00 84 [] ]",
+    ),
+    (
+        "10 [ 'MQTT' 03 02 003c 'c' ]",
+        0x84,
+        "MQTT-3.1.2-2",
+        "20 [ 00 01 ]",
+    ),
+    (
+        "10 [ 'MQTT' 00 02 003c 'c' ]",
+        0x84,
+        "MQTT-3.1.2-2",
+        "20 [ 00 01 ]",
+    ),
+    (
+        "10 [ 'MQIsdp' 04 02 003c 'c' ]",
+        0x84,
+        "MQTT-3.1.2-2",
+        "20 [ 00 01 ]",
+    ),
     ("10 [ 'MQTT' ]", 0x81, "MQTT-4.13.1-1", ""),
-    ("10 [ 'MQTT' 85 02 003c [] 'c' ]", 0x84, "MQTT-3.1.2-2", "20 [ 00 84 [] ]"),
+    (
+        "10 [ 'MQTT' 85 02 003c [] 'c' ]",
+        0x84,
+        "MQTT-3.1.2-2",
+        "20 [ 00 84 [] ]",
+    ),
     // Flags. [MQTT-3.1.2-3] [MQTT-3.1.2-11] [MQTT-3.1.2-12] [MQTT-3.1.2-13] [MQTT3-3.1.2-3] [MQTT3-3.1.2-13]
     // [MQTT3-3.1.2-14] [MQTT3-3.1.2-15] [MQTT3-3.1.2-22] [MQTT3-3.1.4-1] [MQTT-3.1.4-1]
-    ("10 [ 'MQTT' 05 03 003c [] 'c' ]", 0x81, "MQTT-3.1.2-3", "81"),
+    (
+        "10 [ 'MQTT' 05 03 003c [] 'c' ]",
+        0x81,
+        "MQTT-3.1.2-3",
+        "81",
+    ),
     ("10 [ 'MQTT' 04 03 003c 'c' ]", 0x81, "MQTT-3.1.2-3", ""),
-    ("10 [ 'MQTT' 05 0A 003c [] 'c' ]", 0x81, "MQTT-3.1.2-11", "81"),
+    (
+        "10 [ 'MQTT' 05 0A 003c [] 'c' ]",
+        0x81,
+        "MQTT-3.1.2-11",
+        "81",
+    ),
     ("10 [ 'MQTT' 04 0A 003c 'c' ]", 0x81, "MQTT-3.1.2-11", ""),
-    ("10 [ 'MQTT' 05 1E 003c [] 'c' [] 'w' 'x' ]", 0x81, "MQTT-3.1.2-12", "81"),
-    ("10 [ 'MQTT' 04 1E 003c 'c' 'w' 'x' ]", 0x81, "MQTT-3.1.2-12", ""),
-    ("10 [ 'MQTT' 05 22 003c [] 'c' ]", 0x81, "MQTT-3.1.2-13", "81"),
+    (
+        "10 [ 'MQTT' 05 1E 003c [] 'c' [] 'w' 'x' ]",
+        0x81,
+        "MQTT-3.1.2-12",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 04 1E 003c 'c' 'w' 'x' ]",
+        0x81,
+        "MQTT-3.1.2-12",
+        "",
+    ),
+    (
+        "10 [ 'MQTT' 05 22 003c [] 'c' ]",
+        0x81,
+        "MQTT-3.1.2-13",
+        "81",
+    ),
     ("10 [ 'MQTT' 04 22 003c 'c' ]", 0x81, "MQTT-3.1.2-13", ""),
-    ("10 [ 'MQTT' 04 42 003c 'c' 'pw' ]", 0x81, "MQTT3-3.1.2-22", ""),
-    ("10 [ 'MQIsdp' 03 42 003c 'c' 'pw' ]", 0x81, "MQTT3-3.1.2-22", ""),
+    (
+        "10 [ 'MQTT' 04 42 003c 'c' 'pw' ]",
+        0x81,
+        "MQTT3-3.1.2-22",
+        "",
+    ),
+    (
+        "10 [ 'MQIsdp' 03 42 003c 'c' 'pw' ]",
+        0x81,
+        "MQTT3-3.1.2-22",
+        "",
+    ),
     // Presence and order of fields. [MQTT-3.1.2-9] [MQTT-3.1.2-16] [MQTT-3.1.2-17] [MQTT-3.1.2-18] [MQTT-3.1.2-19]
     // [MQTT-3.1.3-1] [MQTT-3.1.3-3] [MQTT3-3.1.2-18] [MQTT3-3.1.2-19] [MQTT3-3.1.2-20] [MQTT3-3.1.2-21]
     ("10 [ 'MQTT' 05 02 003c [] ]", 0x81, "MQTT-4.13.1-1", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' ]", 0x81, "MQTT-4.13.1-1", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [] 'w' ]", 0x81, "MQTT-4.13.1-1", "81"),
-    ("10 [ 'MQTT' 05 82 003c [] 'c' ]", 0x81, "MQTT-4.13.1-1", "81"),
-    ("10 [ 'MQTT' 05 42 003c [] 'c' ]", 0x81, "MQTT-4.13.1-1", "81"),
-    ("10 [ 'MQTT' 05 02 003c [] 'c' 'extra' ]", 0x81, "MQTT-4.13.1-1", "81"),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [] 'w' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 82 003c [] 'c' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 42 003c [] 'c' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [] 'c' 'extra' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "81",
+    ),
     ("10 [ 'MQTT' 04 82 003c 'c' ]", 0x81, "MQTT-4.13.1-1", ""),
-    ("10 [ 'MQTT' 04 C2 003c 'c' 'u' ]", 0x81, "MQTT-4.13.1-1", ""),
-    ("10 [ 'MQTT' 04 02 003c 'c' 'extra' ]", 0x81, "MQTT-4.13.1-1", ""),
+    (
+        "10 [ 'MQTT' 04 C2 003c 'c' 'u' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "",
+    ),
+    (
+        "10 [ 'MQTT' 04 02 003c 'c' 'extra' ]",
+        0x81,
+        "MQTT-4.13.1-1",
+        "",
+    ),
     ("10 [ 'MQTT' 05 02 00 ]", 0x81, "MQTT-4.13.1-1", "81"),
     // Strings. [MQTT-3.1.3-4] [MQTT-3.1.3-11] [MQTT-3.1.3-12] [MQTT3-3.1.3-4] [MQTT3-3.1.3-10] [MQTT3-3.1.3-11]
-    ("10 [ 'MQTT' 05 02 003c [] 0001 FF ]", 0x81, "MQTT-1.5.4-1", "81"),
-    ("10 [ 'MQTT' 05 02 003c [] 0001 00 ]", 0x81, "MQTT-1.5.4-2", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [] 0001 FF 'x' ]", 0x81, "MQTT-1.5.4-1", "81"),
-    ("10 [ 'MQTT' 05 82 003c [] 'c' 0001 FF ]", 0x81, "MQTT-1.5.4-1", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [] 'w/#' 'x' ]", 0x90, "MQTT-4.7.0-1", "90"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [] '' 'x' ]", 0x90, "MQTT-4.7.0-1", "90"),
-    ("10 [ 'MQTT' 04 06 003c 'c' 'w/+' 'x' ]", 0x90, "MQTT-4.7.0-1", ""),
+    (
+        "10 [ 'MQTT' 05 02 003c [] 0001 FF ]",
+        0x81,
+        "MQTT-1.5.4-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [] 0001 00 ]",
+        0x81,
+        "MQTT-1.5.4-2",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [] 0001 FF 'x' ]",
+        0x81,
+        "MQTT-1.5.4-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 82 003c [] 'c' 0001 FF ]",
+        0x81,
+        "MQTT-1.5.4-1",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [] 'w/#' 'x' ]",
+        0x90,
+        "MQTT-4.7.0-1",
+        "90",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [] '' 'x' ]",
+        0x90,
+        "MQTT-4.7.0-1",
+        "90",
+    ),
+    (
+        "10 [ 'MQTT' 04 06 003c 'c' 'w/+' 'x' ]",
+        0x90,
+        "MQTT-4.7.0-1",
+        "",
+    ),
     // Client identifiers. [MQTT-3.1.3-8] [MQTT3-3.1.3-7] [MQTT3-3.1.3-8] [MQTT3-3.1.3-9]
-    ("10 [ 'MQTT' 04 00 003c '' ]", 0x85, "MQTT3-3.1.3-8", "20 [ 00 02 ]"),
-    ("10 [ 'MQIsdp' 03 02 003c '' ]", 0x85, "MQTT3-3.1.3-8", "20 [ 00 02 ]"),
-    ("10 [ 'MQTT' 04 02 003c '0123456789012345678901234567890' ]", 0x85, "MQTT-3.1.3-8", "20 [ 00 02 ]"),
-    ("10 [ 'MQTT' 05 02 003c [] '0123456789012345678901234567890' ]", 0x85, "MQTT-3.1.3-8", "85"),
+    (
+        "10 [ 'MQTT' 04 00 003c '' ]",
+        0x85,
+        "MQTT3-3.1.3-8",
+        "20 [ 00 02 ]",
+    ),
+    (
+        "10 [ 'MQIsdp' 03 02 003c '' ]",
+        0x85,
+        "MQTT3-3.1.3-8",
+        "20 [ 00 02 ]",
+    ),
+    (
+        "10 [ 'MQTT' 04 02 003c '0123456789012345678901234567890' ]",
+        0x85,
+        "MQTT-3.1.3-8",
+        "20 [ 00 02 ]",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [] '0123456789012345678901234567890' ]",
+        0x85,
+        "MQTT-3.1.3-8",
+        "85",
+    ),
     // Properties.
-    ("10 [ 'MQTT' 05 02 003c [ 21 0000 ] 'c' ]", 0x82, "§3.1.2.11.3", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 27 00000000 ] 'c' ]", 0x82, "§3.1.2.11.4", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 19 02 ] 'c' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 17 02 ] 'c' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 11 00000001 11 00000001 ] 'c' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 22 0001 22 0001 ] 'c' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 15 'a' 15 'a' ] 'c' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 16 'a' ] 'c' ]", 0x82, "§3.1.2.11.10", "82"),
-    ("10 [ 'MQTT' 05 02 003c [ 24 01 ] 'c' ]", 0x81, "§2.2.2.2", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [ 11 00000001 ] 'w' 'x' ]", 0x81, "§2.2.2.2", "81"),
-    ("10 [ 'MQTT' 05 06 003c [] 'c' [ 18 00000001 18 00000001 ] 'w' 'x' ]", 0x82, "§2.2.2.2", "82"),
-    ("10 90 00 'MQTT' 05 02 003c [] 'abc'", 0x81, "MQTT-1.5.5-1", "81"),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 21 0000 ] 'c' ]",
+        0x82,
+        "§3.1.2.11.3",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 27 00000000 ] 'c' ]",
+        0x82,
+        "§3.1.2.11.4",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 19 02 ] 'c' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 17 02 ] 'c' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 11 00000001 11 00000001 ] 'c' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 22 0001 22 0001 ] 'c' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 15 'a' 15 'a' ] 'c' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 16 'a' ] 'c' ]",
+        0x82,
+        "§3.1.2.11.10",
+        "82",
+    ),
+    (
+        "10 [ 'MQTT' 05 02 003c [ 24 01 ] 'c' ]",
+        0x81,
+        "§2.2.2.2",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [ 11 00000001 ] 'w' 'x' ]",
+        0x81,
+        "§2.2.2.2",
+        "81",
+    ),
+    (
+        "10 [ 'MQTT' 05 06 003c [] 'c' [ 18 00000001 18 00000001 ] 'w' 'x' ]",
+        0x82,
+        "§2.2.2.2",
+        "82",
+    ),
+    (
+        "10 90 00 'MQTT' 05 02 003c [] 'abc'",
+        0x81,
+        "MQTT-1.5.5-1",
+        "81",
+    ),
 ];
 
 #[test]
 fn each_malformed_first_packet_is_answered_by_its_clause() {
     for (text, reason, clause, answer) in CONNECTS {
-        let mut server = ServerSide::new(ServerLimits { client_id_bytes_max: 30, ..limits() });
+        let mut server = ServerSide::new(ServerLimits {
+            client_id_bytes_max: 30,
+            ..limits()
+        });
         let input = bytes(text);
         let fault = server.handle_input(&input).expect_err(text);
-        assert_eq!((fault.reason.byte(), fault.clause), (*reason, *clause), "{text}: {fault}");
+        assert_eq!(
+            (fault.reason.byte(), fault.clause),
+            (*reason, *clause),
+            "{text}: {fault}"
+        );
         let mut out = Vec::new();
         server.fault(&fault, &mut out);
         if answer.len() == 2 {
             // CONNACK of MQTT 5 with this code, no session [MQTT-3.2.2-6], and a reason in words.
-            assert_eq!((out[0], out[2], out[3]), (0x20, 0, bytes(answer)[0]), "{text}");
+            assert_eq!(
+                (out[0], out[2], out[3]),
+                (0x20, 0, bytes(answer)[0]),
+                "{text}"
+            );
         } else {
             assert_eq!(out, bytes(answer), "{text}");
         }
@@ -245,7 +479,10 @@ fn each_malformed_first_packet_is_answered_by_its_clause() {
 #[test]
 fn a_connect_above_its_limit_is_refused_before_it_is_awaited() {
     let refusal = |first: &[u8]| {
-        let mut server = ServerSide::new(ServerLimits { connect_bytes_max: 64, ..limits() });
+        let mut server = ServerSide::new(ServerLimits {
+            connect_bytes_max: 64,
+            ..limits()
+        });
         for cut in 0..first.len() {
             assert_eq!(server.handle_input(&first[..cut]), Ok(None), "cut at {cut}");
         }
@@ -259,19 +496,37 @@ fn a_connect_above_its_limit_is_refused_before_it_is_awaited() {
     assert_eq!(fault, PeerFault::CONNECT_TOO_LARGE);
     assert_eq!((out[0], out[2], out[3]), (0x20, 0, 0x95));
     // MQTT 3 has no return code for it.
-    assert_eq!(refusal(&bytes("10 7F 'MQTT' 04")), (PeerFault::CONNECT_TOO_LARGE, Vec::new()));
-    assert_eq!(refusal(&bytes("10 7F 'MQIsdp' 03")), (PeerFault::CONNECT_TOO_LARGE, Vec::new()));
-    assert_eq!(refusal(&bytes("10 7F 'MQTT' 09")), (PeerFault::PROTOCOL_LEVEL, Vec::new()));
+    assert_eq!(
+        refusal(&bytes("10 7F 'MQTT' 04")),
+        (PeerFault::CONNECT_TOO_LARGE, Vec::new())
+    );
+    assert_eq!(
+        refusal(&bytes("10 7F 'MQIsdp' 03")),
+        (PeerFault::CONNECT_TOO_LARGE, Vec::new())
+    );
+    assert_eq!(
+        refusal(&bytes("10 7F 'MQTT' 09")),
+        (PeerFault::PROTOCOL_LEVEL, Vec::new())
+    );
     assert_eq!(refusal(&bytes("10 7F 'MQTA'")).0, PeerFault::PROTOCOL_NAME);
 }
 
 /// What comes between CONNECT and CONNACK is of somebody unknown, too.
 #[test]
 fn an_auth_packet_above_the_limit_of_a_connect_is_refused_before_connack() {
-    let mut server = ServerSide::new(ServerLimits { connect_bytes_max: 64, ..limits() });
+    let mut server = ServerSide::new(ServerLimits {
+        connect_bytes_max: 64,
+        ..limits()
+    });
     let connect = bytes("10 [ 'MQTT' 05 02 003c [ 15 'X' ] 'c' ]");
-    assert!(matches!(server.handle_input(&connect), Ok(Some((_, Event::Connect(_))))));
-    assert_eq!(server.handle_input(&bytes("F0 7F 18")), Err(PeerFault::PACKET_TOO_LARGE));
+    assert!(matches!(
+        server.handle_input(&connect),
+        Ok(Some((_, Event::Connect(_))))
+    ));
+    assert_eq!(
+        server.handle_input(&bytes("F0 7F 18")),
+        Err(PeerFault::PACKET_TOO_LARGE)
+    );
     server.connack(&ConnAck::default(), &mut Vec::new());
     assert_eq!(server.handle_input(&bytes("F0 7F 18")), Ok(None));
 }
@@ -314,7 +569,11 @@ fn each_malformed_packet_of_a_server_is_answered_by_its_clause() {
                 Err(fault) => break fault,
             }
         };
-        assert_eq!((fault.reason.byte(), fault.clause), (*reason, *clause), "{version} {text}: {fault}");
+        assert_eq!(
+            (fault.reason.byte(), fault.clause),
+            (*reason, *clause),
+            "{version} {text}: {fault}"
+        );
     }
 }
 
@@ -338,7 +597,16 @@ fn a_client_takes_nothing_but_a_valid_connack_first() {
     ] {
         let mut client = ClientSide::new(1 << 20);
         let mut out = Vec::new();
-        client.connect(&ConnectOut { version, client_id: "c", ..ConnectOut::default() }, &mut out).expect("fits");
+        client
+            .connect(
+                &ConnectOut {
+                    version,
+                    client_id: "c",
+                    ..ConnectOut::default()
+                },
+                &mut out,
+            )
+            .expect("fits");
         let input = bytes(text);
         match client.handle_input(&input) {
             Err(fault) => assert_eq!(fault.clause, clause, "{version} {text}"),
@@ -353,7 +621,10 @@ fn a_client_takes_nothing_but_a_valid_connack_first() {
 fn mqtt31_has_its_own_liberties() {
     let (_, mut server) = plain_pair(V31);
     for text in ["8A [ 0001 'a' 00 ]", "AA [ 0001 'a' ]", "6A [ 0001 ]"] {
-        assert!(matches!(server.handle_input(&bytes(text)), Ok(Some(_))), "{text}");
+        assert!(
+            matches!(server.handle_input(&bytes(text)), Ok(Some(_))),
+            "{text}"
+        );
     }
     for text in [
         "10 [ 'MQIsdp' 03 03 003c 'c' ]",
@@ -362,7 +633,13 @@ fn mqtt31_has_its_own_liberties() {
         "10 [ 'MQIsdp' 03 02 003c 'a-name-of-more-than-twenty-three-bytes' ]",
     ] {
         let mut server = ServerSide::new(limits());
-        assert!(matches!(server.handle_input(&bytes(text)), Ok(Some((_, Event::Connect(_))))), "{text}");
+        assert!(
+            matches!(
+                server.handle_input(&bytes(text)),
+                Ok(Some((_, Event::Connect(_))))
+            ),
+            "{text}"
+        );
     }
 }
 
@@ -370,7 +647,13 @@ fn mqtt31_has_its_own_liberties() {
 fn every_fault_has_a_clause_and_a_sentence() {
     for fault in PeerFault::ALL {
         assert!(fault.reason.is_error(), "{fault}");
-        assert!(fault.clause.starts_with("MQTT") || fault.clause.starts_with('§'), "{fault}");
-        assert!(fault.to_string().contains("the peer is at fault"), "{fault}");
+        assert!(
+            fault.clause.starts_with("MQTT") || fault.clause.starts_with('§'),
+            "{fault}"
+        );
+        assert!(
+            fault.to_string().contains("the peer is at fault"),
+            "{fault}"
+        );
     }
 }

@@ -30,7 +30,10 @@ fn ack_out(
     out: &mut Vec<u8>,
 ) {
     let user = load.map(|load| [(load::ACK_PROPERTY, load.expect("a report").text())]);
-    let info = Info { user: user.as_ref().map(|user| user as &dyn TextPairs), ..Info::default() };
+    let info = Info {
+        user: user.as_ref().map(|user| user as &dyn TextPairs),
+        ..Info::default()
+    };
     client.ack_with(packet, id, reason, &info, out);
 }
 
@@ -76,19 +79,36 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
             client.connect(&connect, out).expect("it fits");
         }
         Event::Publish(p) => client.publish(&publish_out(p, &[]), out).expect("it fits"),
-        Event::PubAck { id, reason, load } => ack_out(PacketType::PubAck, *id, *reason, load, client, out),
-        Event::PubRec { id, reason, load } => ack_out(PacketType::PubRec, *id, *reason, load, client, out),
-        Event::PubRel { id, reason } => client.ack_with(PacketType::PubRel, *id, *reason, &none, out),
-        Event::PubComp { id, reason } => client.ack_with(PacketType::PubComp, *id, *reason, &none, out),
+        Event::PubAck { id, reason, load } => {
+            ack_out(PacketType::PubAck, *id, *reason, load, client, out)
+        }
+        Event::PubRec { id, reason, load } => {
+            ack_out(PacketType::PubRec, *id, *reason, load, client, out)
+        }
+        Event::PubRel { id, reason } => {
+            client.ack_with(PacketType::PubRel, *id, *reason, &none, out)
+        }
+        Event::PubComp { id, reason } => {
+            client.ack_with(PacketType::PubComp, *id, *reason, &none, out)
+        }
         Event::Subscribe(s) => {
             let filters: Vec<_> = s.filters().collect();
             let user = Some(&s.properties as &dyn TextPairs);
-            let s = SubscribeOut { id: s.id, filters: &filters, subscription_id: s.subscription_id, user };
+            let s = SubscribeOut {
+                id: s.id,
+                filters: &filters,
+                subscription_id: s.subscription_id,
+                user,
+            };
             client.subscribe(&s, out).expect("it fits");
         }
         Event::Unsubscribe(u) => {
             let filters: Vec<_> = u.filters().collect();
-            let u = UnsubscribeOut { id: u.id, filters: &filters, user: Some(&u.properties) };
+            let u = UnsubscribeOut {
+                id: u.id,
+                filters: &filters,
+                user: Some(&u.properties),
+            };
             client.unsubscribe(&u, out).expect("it fits");
         }
         Event::PingReq(PingReq::Report(report)) => assert!(client.ping_with(report, out)),
@@ -110,8 +130,12 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
 /// Repeats what the client heard, as the server would say it.
 pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &mut Vec<u8>) {
     let mut ack = |packet: PacketType, ack: &Ack<'_>| {
-        let user = (ack.properties.user_properties().next().is_some()).then_some(&ack.properties as &dyn TextPairs);
-        let info = Info { reason_string: ack.properties.reason_string(), user };
+        let user = (ack.properties.user_properties().next().is_some())
+            .then_some(&ack.properties as &dyn TextPairs);
+        let info = Info {
+            reason_string: ack.properties.reason_string(),
+            user,
+        };
         server.ack_with(packet, ack.id, ack.reason, &info, out);
     };
     match event {
@@ -119,19 +143,31 @@ pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &
         ClientEvent::PubRec(a) => ack(PacketType::PubRec, a),
         ClientEvent::PubRel(a) => ack(PacketType::PubRel, a),
         ClientEvent::PubComp(a) => ack(PacketType::PubComp, a),
-        ClientEvent::ConnAck(c) => server.connack(&ConnAck { user: Some(&c.properties), ..c.values }, out),
+        ClientEvent::ConnAck(c) => server.connack(
+            &ConnAck {
+                user: Some(&c.properties),
+                ..c.values
+            },
+            out,
+        ),
         ClientEvent::Publish(p) => {
             let ids: Vec<u32> = p.properties.subscription_ids().collect();
             server.publish(&publish_out(p, &ids), out).expect("it fits");
         }
         ClientEvent::SubAck(s) => {
             let codes: Vec<_> = s.codes().collect();
-            let info = Info { reason_string: s.properties.reason_string(), user: Some(&s.properties) };
+            let info = Info {
+                reason_string: s.properties.reason_string(),
+                user: Some(&s.properties),
+            };
             server.suback_with(s.id, &codes, &info, out);
         }
         ClientEvent::UnsubAck(s) => {
             let codes: Vec<_> = s.codes().collect();
-            let info = Info { reason_string: s.properties.reason_string(), user: Some(&s.properties) };
+            let info = Info {
+                reason_string: s.properties.reason_string(),
+                user: Some(&s.properties),
+            };
             server.unsuback_with(s.id, &codes, &info, out);
         }
         ClientEvent::PingResp => server.pingresp(out),

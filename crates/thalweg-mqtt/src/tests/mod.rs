@@ -38,12 +38,18 @@ fn pair(connect: &ConnectOut<'_>, limits: ServerLimits) -> (ClientSide, ServerSi
     let mut server = ServerSide::new(limits);
     let mut wire = Vec::new();
     client.connect(connect, &mut wire).expect("CONNECT fits");
-    let (consumed, event) = server.handle_input(&wire).expect("CONNECT is valid").expect("CONNECT is complete");
+    let (consumed, event) = server
+        .handle_input(&wire)
+        .expect("CONNECT is valid")
+        .expect("CONNECT is complete");
     assert_eq!(consumed, wire.len());
     assert!(matches!(event, Event::Connect(_)));
     let mut back = Vec::new();
     server.connack(&ConnAck::default(), &mut back);
-    let (consumed, event) = client.handle_input(&back).expect("CONNACK is valid").expect("CONNACK is complete");
+    let (consumed, event) = client
+        .handle_input(&back)
+        .expect("CONNACK is valid")
+        .expect("CONNACK is complete");
     assert_eq!(consumed, back.len());
     assert!(matches!(event, ClientEvent::ConnAck(_)));
     (client, server)
@@ -51,19 +57,32 @@ fn pair(connect: &ConnectOut<'_>, limits: ServerLimits) -> (ClientSide, ServerSi
 
 /// A plain connection.
 fn plain_pair(version: Version) -> (ClientSide, ServerSide) {
-    pair(&ConnectOut { version, client_id: "c", ..ConnectOut::default() }, limits())
+    pair(
+        &ConnectOut {
+            version,
+            client_id: "c",
+            ..ConnectOut::default()
+        },
+        limits(),
+    )
 }
 
 /// The only event in these bytes.
 fn server_event<'b>(server: &mut ServerSide, bytes: &'b [u8]) -> Event<'b> {
-    let (consumed, event) = server.handle_input(bytes).expect("valid").expect("complete");
+    let (consumed, event) = server
+        .handle_input(bytes)
+        .expect("valid")
+        .expect("complete");
     assert_eq!(consumed, bytes.len());
     event
 }
 
 /// The only event in these bytes.
 fn client_event<'b>(client: &mut ClientSide, bytes: &'b [u8]) -> ClientEvent<'b> {
-    let (consumed, event) = client.handle_input(bytes).expect("valid").expect("complete");
+    let (consumed, event) = client
+        .handle_input(bytes)
+        .expect("valid")
+        .expect("complete");
     assert_eq!(consumed, bytes.len());
     event
 }

@@ -25,7 +25,11 @@ fn damage(packet: &mut Vec<u8>, dice: &mut Dice) {
             3 => packet.push(byte),
             _ => {
                 if let Some(old) = packet.get_mut(at) {
-                    *old = if dice.below(2) == 0 { byte } else { *old ^ 1 << dice.below(8) };
+                    *old = if dice.below(2) == 0 {
+                        byte
+                    } else {
+                        *old ^ 1 << dice.below(8)
+                    };
                 }
             }
         }
@@ -111,15 +115,30 @@ fn damaged_packets_are_faults_or_events_and_never_a_panic() {
         if line.side == Side::Client && packet.first().is_some_and(|first| first >> 4 == 1) {
             feed_server(&mut ServerSide::new(limits()), &packet);
         } else {
-            let limits = ServerLimits { load_reports: round % 2 == 0, ..limits() };
-            let connect = ConnectOut { version, client_id: "c", ..ConnectOut::default() };
+            let limits = ServerLimits {
+                load_reports: round % 2 == 0,
+                ..limits()
+            };
+            let connect = ConnectOut {
+                version,
+                client_id: "c",
+                ..ConnectOut::default()
+            };
             let (mut client, mut server) = pair(&connect, limits);
             feed_server(&mut server, &packet);
             feed_client(&mut client, &packet);
         }
         if line.side == Side::Server && packet.first().is_some_and(|first| first >> 4 == 2) {
             let mut client = ClientSide::new(1 << 20);
-            client.connect(&ConnectOut { version, ..ConnectOut::default() }, &mut Vec::new()).expect("fits");
+            client
+                .connect(
+                    &ConnectOut {
+                        version,
+                        ..ConnectOut::default()
+                    },
+                    &mut Vec::new(),
+                )
+                .expect("fits");
             feed_client(&mut client, &packet);
         }
     }

@@ -40,8 +40,11 @@ const TABLE: [(u8, &str, &str); 27] = [
 fn meets(place: char, properties: &str) -> Option<PeerFault> {
     let method = if place == 'X' { "15 'x'" } else { "" };
     // AUTH needs its method; do not say it twice where it is what is tested.
-    let properties =
-        if properties.contains("15 'x'") { properties.to_owned() } else { format!("{method} {properties}") };
+    let properties = if properties.contains("15 'x'") {
+        properties.to_owned()
+    } else {
+        format!("{method} {properties}")
+    };
     let text = match place {
         'C' => format!("10 [ 'MQTT' 05 02 003c [ {properties} ] 'c' ]"),
         'W' => format!("10 [ 'MQTT' 05 06 003c [] 'c' [ {properties} ] 'w' 'x' ]"),
@@ -107,5 +110,9 @@ fn only_user_properties_and_the_subscription_identifiers_of_a_delivery_may_repea
             assert_eq!(twice, expected, "property 0x{id:02x} in {place}");
         }
     }
-    assert_eq!(meets('C', "15 'x' 16 'data'"), None, "Authentication Data beside its method");
+    assert_eq!(
+        meets('C', "15 'x' 16 'data'"),
+        None,
+        "Authentication Data beside its method"
+    );
 }

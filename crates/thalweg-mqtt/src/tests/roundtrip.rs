@@ -21,7 +21,11 @@ fn version() -> impl Strategy<Value = Version> {
 }
 
 fn qos() -> impl Strategy<Value = QoS> {
-    prop_oneof![Just(QoS::AtMostOnce), Just(QoS::AtLeastOnce), Just(QoS::ExactlyOnce)]
+    prop_oneof![
+        Just(QoS::AtMostOnce),
+        Just(QoS::AtLeastOnce),
+        Just(QoS::ExactlyOnce)
+    ]
 }
 
 fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
@@ -78,16 +82,30 @@ impl Message {
             content_type: self.content_type.as_deref(),
             response_topic: self.response_topic.as_deref(),
             correlation_data: self.correlation_data.as_deref(),
-            user: if self.user.is_empty() { None } else { Some(&self.user) },
+            user: if self.user.is_empty() {
+                None
+            } else {
+                Some(&self.user)
+            },
             subscription_ids: &self.subscription_ids,
             allow_alias: self.allow_alias,
         }
     }
 
     fn is(&self, p: &Publish<'_>, v5: bool, to_client: bool) {
-        assert_eq!((p.qos, p.retain, p.topic.as_str()), (self.qos, self.retain, self.topic.as_str()));
+        assert_eq!(
+            (p.qos, p.retain, p.topic.as_str()),
+            (self.qos, self.retain, self.topic.as_str())
+        );
         assert_eq!(p.dup, self.dup && self.qos != QoS::AtMostOnce);
-        assert_eq!(p.id, if self.qos == QoS::AtMostOnce { 0 } else { self.id });
+        assert_eq!(
+            p.id,
+            if self.qos == QoS::AtMostOnce {
+                0
+            } else {
+                self.id
+            }
+        );
         assert_eq!(p.payload, self.payload);
         let props = &p.properties;
         if v5 {
@@ -96,9 +114,17 @@ impl Message {
             assert_eq!(props.content_type(), self.content_type.as_deref());
             assert_eq!(props.response_topic(), self.response_topic.as_deref());
             assert_eq!(props.correlation_data(), self.correlation_data.as_deref());
-            let user: Vec<_> = self.user.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            let user: Vec<_> = self
+                .user
+                .iter()
+                .map(|(k, v)| (k.as_str(), v.as_str()))
+                .collect();
             assert_eq!(props.user_properties().collect::<Vec<_>>(), user);
-            let ids = if to_client { self.subscription_ids.clone() } else { Vec::new() };
+            let ids = if to_client {
+                self.subscription_ids.clone()
+            } else {
+                Vec::new()
+            };
             assert_eq!(props.subscription_ids().collect::<Vec<_>>(), ids);
         } else {
             assert!(props.is_empty());

@@ -9,16 +9,34 @@ pub(super) const ALL: &[(&str, &str)] = &[
     ("mqtt31", include_str!("../../transcripts/mqtt31.txt")),
     ("mqtt311", include_str!("../../transcripts/mqtt311.txt")),
     ("mqtt5", include_str!("../../transcripts/mqtt5.txt")),
-    ("mqtt5-auth", include_str!("../../transcripts/mqtt5-auth.txt")),
-    ("mqtt5-goodbye", include_str!("../../transcripts/mqtt5-goodbye.txt")),
-    ("mqtt5-refused", include_str!("../../transcripts/mqtt5-refused.txt")),
-    ("mqtt5-load", include_str!("../../transcripts/mqtt5-load.txt")),
-    ("mqtt311-refused", include_str!("../../transcripts/mqtt311-refused.txt")),
+    (
+        "mqtt5-auth",
+        include_str!("../../transcripts/mqtt5-auth.txt"),
+    ),
+    (
+        "mqtt5-goodbye",
+        include_str!("../../transcripts/mqtt5-goodbye.txt"),
+    ),
+    (
+        "mqtt5-refused",
+        include_str!("../../transcripts/mqtt5-refused.txt"),
+    ),
+    (
+        "mqtt5-load",
+        include_str!("../../transcripts/mqtt5-load.txt"),
+    ),
+    (
+        "mqtt311-refused",
+        include_str!("../../transcripts/mqtt311-refused.txt"),
+    ),
 ];
 
 /// Limits of the server in this transcript.
 pub(super) fn limits_of(name: &str) -> ServerLimits {
-    ServerLimits { load_reports: name == "mqtt5-load", ..limits() }
+    ServerLimits {
+        load_reports: name == "mqtt5-load",
+        ..limits()
+    }
 }
 
 fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {

@@ -46,8 +46,17 @@ pub struct AclFile {
 impl AclFile {
     /// Reads a file. `subscribe_needs_read`: see the head of this module. `otherwise` holds where no line speaks;
     /// mosquitto knows only [`Otherwise::Deny`].
-    pub fn read(path: &Path, subscribe_needs_read: bool, otherwise: Otherwise) -> Result<Self, Vec<AccessError>> {
-        Self::parse(&read_text(path).map_err(|error| vec![error])?, path, subscribe_needs_read, otherwise)
+    pub fn read(
+        path: &Path,
+        subscribe_needs_read: bool,
+        otherwise: Otherwise,
+    ) -> Result<Self, Vec<AccessError>> {
+        Self::parse(
+            &read_text(path).map_err(|error| vec![error])?,
+            path,
+            subscribe_needs_read,
+            otherwise,
+        )
     }
 
     /// Reads a file's text; `path` is only named in errors.
@@ -68,11 +77,20 @@ impl AclFile {
         }
         let common = (!subscribe_needs_read).then(|| Rule::allow(Permission::Subscribe, "#"));
         let lower = |own: &[Rule]| {
-            let rules = own.iter().chain(&sections.patterns).chain(&common).cloned().collect();
+            let rules = own
+                .iter()
+                .chain(&sections.patterns)
+                .chain(&common)
+                .cloned()
+                .collect();
             let rules = Rules::new(rules, otherwise);
             // Every line was checked alone; this is said for the case that the kernel becomes stricter than that.
             rules.map(Arc::new).map_err(|(_, error)| {
-                vec![AccessError::file(path, format!("the rules do not compile: {error}"), "simplify the topics")]
+                vec![AccessError::file(
+                    path,
+                    format!("the rules do not compile: {error}"),
+                    "simplify the topics",
+                )]
             })
         };
         Ok(AclFile {
@@ -113,7 +131,11 @@ impl Sections {
         }
     }
 
-    fn take_line(&mut self, line: &str, subscribe_needs_read: bool) -> Result<(), (String, String)> {
+    fn take_line(
+        &mut self,
+        line: &str,
+        subscribe_needs_read: bool,
+    ) -> Result<(), (String, String)> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
@@ -121,7 +143,10 @@ impl Sections {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim_start();
         match word {
-            "user" if rest.is_empty() => Err(("the user name is missing".into(), "write `user NAME`".into())),
+            "user" if rest.is_empty() => Err((
+                "the user name is missing".into(),
+                "write `user NAME`".into(),
+            )),
             "user" => {
                 // A second section of the same user goes on with the first.
                 self.users.entry(rest.into()).or_default();
@@ -131,7 +156,9 @@ impl Sections {
             "vhost" => {
                 let (access, name) = access_and_vhost(rest)?;
                 let section = self.section();
-                trees_of(name).iter().for_each(|tree| access.lower(tree, subscribe_needs_read, section));
+                trees_of(name)
+                    .iter()
+                    .for_each(|tree| access.lower(tree, subscribe_needs_read, section));
                 Ok(())
             }
             "topic" => {
@@ -150,9 +177,10 @@ impl Sections {
                 access.lower(topic, subscribe_needs_read, &mut self.patterns);
                 Ok(())
             }
-            _ => {
-                Err((format!("\"{word}\" begins no ACL line"), "use `topic`, `vhost`, `user`, `pattern` or `#`".into()))
-            }
+            _ => Err((
+                format!("\"{word}\" begins no ACL line"),
+                "use `topic`, `vhost`, `user`, `pattern` or `#`".into(),
+            )),
         }
     }
 }
@@ -218,28 +246,41 @@ impl AccessWord {
 
 /// Whether a tree is that of the queues or exchanges of a tenant: what is in there is each somebody's.
 fn is_of_queues(tree: &str) -> bool {
-    ["$q", "$x"].iter().any(|kind| tree.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('@')))
+    ["$q", "$x"].iter().any(|kind| {
+        tree.strip_prefix(kind)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
+    })
 }
 
 /// Splits what stands behind `topic` or `pattern`. As in mosquitto the first word is the access word if another
 /// follows, and the topic itself if none does.
-fn access_and_topic<'a>(keyword: &str, rest: &'a str) -> Result<(AccessWord, &'a str), (String, String)> {
+fn access_and_topic<'a>(
+    keyword: &str,
+    rest: &'a str,
+) -> Result<(AccessWord, &'a str), (String, String)> {
     let (access, topic) = match rest.split_once(char::is_whitespace) {
         None => (AccessWord::ReadWrite, rest),
         Some((word, topic)) => {
             let access = AccessWord::parse(word).ok_or_else(|| {
-                let mend = format!("use read, write, readwrite or deny, or `{keyword} readwrite {rest}`");
+                let mend =
+                    format!("use read, write, readwrite or deny, or `{keyword} readwrite {rest}`");
                 (format!("\"{word}\" is not an access word"), mend)
             })?;
             (access, topic.trim_start())
         }
     };
     if topic.is_empty() || (rest == topic && AccessWord::parse(topic).is_some()) {
-        return Err(("the topic is missing".into(), format!("write `{keyword} read some/topic`")));
+        return Err((
+            "the topic is missing".into(),
+            format!("write `{keyword} read some/topic`"),
+        ));
     }
     match Filter::check(topic) {
         Ok(()) => Ok((access, topic)),
-        Err(error) => Err((format!("\"{topic}\" is not a topic filter: {error}"), "correct the topic".into())),
+        Err(error) => Err((
+            format!("\"{topic}\" is not a topic filter: {error}"),
+            "correct the topic".into(),
+        )),
     }
 }
 
@@ -273,7 +314,11 @@ topic write more
     fn check(user: Option<&str>, permission: Permission, target: &str, expected: bool) {
         let file = AclFile::parse(FILE, Path::new("acl"), false, Otherwise::Deny).expect("legal");
         let access = file.rules(user).compile("c1", user);
-        assert_eq!(access.allows(permission, target), expected, "{user:?} {permission:?} {target}");
+        assert_eq!(
+            access.allows(permission, target),
+            expected,
+            "{user:?} {permission:?} {target}"
+        );
     }
 
     #[test]
@@ -331,7 +376,12 @@ topic write more
         check(None, Subscribe, "$SYS/broker/+", true);
         let strict = AclFile::parse(FILE, Path::new("acl"), true, Otherwise::Deny).expect("legal");
         let roger = strict.rules(Some("roger")).compile("c1", Some("roger"));
-        for (filter, expected) in [("foo/bar/+", true), ("foo/#", false), ("#", false), ("with space/#", true)] {
+        for (filter, expected) in [
+            ("foo/bar/+", true),
+            ("foo/#", false),
+            ("#", false),
+            ("with space/#", true),
+        ] {
             assert_eq!(roger.allows(Subscribe, filter), expected, "{filter}");
         }
     }
@@ -350,19 +400,30 @@ topic write more
             (Configure, &["$q/a"]),
         ] {
             for address in ["$q/a", "$q/b", "$q/r", "$q/w", "$x/e/k", "$x/f/k"] {
-                assert_eq!(access.allows(permission, address), allowed.contains(&address), "{permission:?} {address}");
+                assert_eq!(
+                    access.allows(permission, address),
+                    allowed.contains(&address),
+                    "{permission:?} {address}"
+                );
             }
             let configures = ["$q/a", "$q/rw"];
-            assert!(configures.iter().all(|queue| access.may_configure(queue)) && !access.may_configure("$q/r"));
+            assert!(
+                configures.iter().all(|queue| access.may_configure(queue))
+                    && !access.may_configure("$q/r")
+            );
             for filter in ["$q/#", "$x/#"] {
-                assert!(!access.covers(permission, filter) && !access.allows(Subscribe, filter), "{permission:?}");
+                assert!(
+                    !access.covers(permission, filter) && !access.allows(Subscribe, filter),
+                    "{permission:?}"
+                );
             }
         }
     }
 
     #[test]
     fn an_empty_file_denies_everything() {
-        let file = AclFile::parse("# nothing\n\n", Path::new("acl"), false, Otherwise::Deny).expect("legal");
+        let file = AclFile::parse("# nothing\n\n", Path::new("acl"), false, Otherwise::Deny)
+            .expect("legal");
         for user in [None, Some("roger")] {
             let access = file.rules(user).compile("c1", user);
             assert!(!access.allows(Publish, "a") && !access.allows(Receive, "a"));
@@ -379,21 +440,34 @@ topic write more
                 "topic foo bar",
                 "\"foo\" is not an access word; use read, write, readwrite or deny, or `topic readwrite foo bar`",
             ),
-            ("topic read a/#/b", "is not a topic filter: # must stand alone in the last level"),
+            (
+                "topic read a/#/b",
+                "is not a topic filter: # must stand alone in the last level",
+            ),
             ("topic a+", "+ must stand alone"),
             ("topic read home/%u", "write `pattern` instead of `topic`"),
             ("user", "the user name is missing"),
             ("pattern", "write `pattern read some/topic`"),
         ];
         for (line, expected) in table {
-            let errors =
-                AclFile::parse(&format!("\n{line}\n"), Path::new("acl"), false, Otherwise::Deny).expect_err(line);
+            let errors = AclFile::parse(
+                &format!("\n{line}\n"),
+                Path::new("acl"),
+                false,
+                Otherwise::Deny,
+            )
+            .expect_err(line);
             let text = errors[0].to_string();
-            assert!(text.starts_with("acl:2: ") && text.contains(expected), "{line}: {text}");
+            assert!(
+                text.starts_with("acl:2: ") && text.contains(expected),
+                "{line}: {text}"
+            );
         }
         let all: String = table.iter().map(|(line, _)| format!("{line}\n")).collect();
         assert_eq!(
-            AclFile::parse(&all, Path::new("acl"), false, Otherwise::Deny).expect_err("faulty").len(),
+            AclFile::parse(&all, Path::new("acl"), false, Otherwise::Deny)
+                .expect_err("faulty")
+                .len(),
             table.len()
         );
     }
@@ -413,7 +487,11 @@ vhost deny /
 vhost blue
 ";
         let file = AclFile::parse(text, Path::new("acl"), false, Otherwise::Deny).expect("legal");
-        let of = |user: &str, vhost: &str| file.rules(Some(user)).compile("c", Some(user)).in_tenant(vhost);
+        let of = |user: &str, vhost: &str| {
+            file.rules(Some(user))
+                .compile("c", Some(user))
+                .in_tenant(vhost)
+        };
         for (user, vhost, opens, publishes, takes, configures) in [
             ("ada", "blue", true, true, true, true),
             ("bob", "blue", true, false, true, false),
@@ -423,17 +501,37 @@ vhost blue
         ] {
             let access = of(user, vhost);
             let (topic, queue) = (format!("$t@{vhost}/x"), format!("$q@{vhost}/x"));
-            let found =
-                (access.may_open(vhost), access.allows(Publish, &topic), access.allows(Permission::Take, &queue));
+            let found = (
+                access.may_open(vhost),
+                access.allows(Publish, &topic),
+                access.allows(Permission::Take, &queue),
+            );
             assert_eq!(found, (opens, publishes, takes), "{user} {vhost}");
-            assert_eq!(access.may_configure(&format!("$x@{vhost}/x")), configures, "{user} {vhost}");
+            assert_eq!(
+                access.may_configure(&format!("$x@{vhost}/x")),
+                configures,
+                "{user} {vhost}"
+            );
         }
         // The default one is open to all who are not denied all of it.
         let default = ["ada", "eve", "svc"].map(|user| of(user, "").may_open(""));
         assert_eq!(default, [true, true, false]);
-        assert!(of("ada", "blue").allows(Subscribe, "$t@blue/#") && of("bob", "blue").allows(Subscribe, "$t@blue/+"));
-        for line in ["vhost", "vhost deny", "vhost all blue", "vhost a/b", "vhost #", "vhost %u"] {
-            assert!(AclFile::parse(line, Path::new("acl"), false, Otherwise::Deny).is_err(), "{line}");
+        assert!(
+            of("ada", "blue").allows(Subscribe, "$t@blue/#")
+                && of("bob", "blue").allows(Subscribe, "$t@blue/+")
+        );
+        for line in [
+            "vhost",
+            "vhost deny",
+            "vhost all blue",
+            "vhost a/b",
+            "vhost #",
+            "vhost %u",
+        ] {
+            assert!(
+                AclFile::parse(line, Path::new("acl"), false, Otherwise::Deny).is_err(),
+                "{line}"
+            );
         }
     }
 }

@@ -19,12 +19,27 @@ pub struct AccessError {
 impl AccessError {
     /// A fault of a whole file.
     pub fn file(path: &Path, problem: impl Into<String>, mend: impl Into<String>) -> Self {
-        AccessError { path: path.into(), line: None, problem: problem.into(), mend: mend.into() }
+        AccessError {
+            path: path.into(),
+            line: None,
+            problem: problem.into(),
+            mend: mend.into(),
+        }
     }
 
     /// A fault of one line.
-    pub fn line(path: &Path, line: usize, problem: impl Into<String>, mend: impl Into<String>) -> Self {
-        AccessError { path: path.into(), line: Some(line), problem: problem.into(), mend: mend.into() }
+    pub fn line(
+        path: &Path,
+        line: usize,
+        problem: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        AccessError {
+            path: path.into(),
+            line: Some(line),
+            problem: problem.into(),
+            mend: mend.into(),
+        }
     }
 }
 

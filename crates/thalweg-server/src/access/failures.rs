@@ -66,13 +66,18 @@ impl Failures {
     /// When the next attempt may be judged; `None` is now.
     pub(super) fn held_until(&self, asker: Asker, now: Instant) -> Option<Instant> {
         let both = [Key::Asker(asker), Key::Network(asker.network)];
-        let until = both.iter().filter_map(|key| self.record(key)).map(|record| record.held_until).max();
+        let until = both
+            .iter()
+            .filter_map(|key| self.record(key))
+            .map(|record| record.held_until)
+            .max();
         until.filter(|until| *until > now)
     }
 
     /// Whether this user has to wait, whatever holds for its network.
     pub(super) fn is_user_held(&self, asker: Asker, now: Instant) -> bool {
-        self.record(&Key::Asker(asker)).is_some_and(|record| record.held_until > now)
+        self.record(&Key::Asker(asker))
+            .is_some_and(|record| record.held_until > now)
     }
 
     fn record(&self, key: &Key) -> Option<Record> {
@@ -90,8 +95,17 @@ impl Failures {
             }
             self.young_since = Some(now);
         }
-        let count = self.record(&key).map_or(0, |record| record.count).saturating_add(1);
-        self.young.insert(key, Record { count, held_until: now + pauses.after(count) });
+        let count = self
+            .record(&key)
+            .map_or(0, |record| record.count)
+            .saturating_add(1);
+        self.young.insert(
+            key,
+            Record {
+                count,
+                held_until: now + pauses.after(count),
+            },
+        );
         count
     }
 }
@@ -109,7 +123,10 @@ impl Pauses {
     fn after(self, count: u32) -> Duration {
         match count.saturating_sub(self.free) {
             0 => Duration::ZERO,
-            more => self.first.saturating_mul(1 << (more - 1).min(16)).min(self.longest),
+            more => self
+                .first
+                .saturating_mul(1 << (more - 1).min(16))
+                .min(self.longest),
         }
     }
 }
@@ -122,7 +139,10 @@ impl Lines {
 
     /// A network's first failure, second, fourth, eighth … gets a line, and all together so many in a minute.
     fn line(&mut self, failures: u32, now: Instant) -> Option<LogLine> {
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(60)) {
+        if self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(60))
+        {
             (self.since, self.written) = (Some(now), 0);
         }
         if !failures.is_power_of_two() || self.written >= LINES_PER_MINUTE {
@@ -130,15 +150,26 @@ impl Lines {
             return None;
         }
         self.written += 1;
-        Some(LogLine { failures, left_out: std::mem::take(&mut self.left_out) })
+        Some(LogLine {
+            failures,
+            left_out: std::mem::take(&mut self.left_out),
+        })
     }
 }
 
 /// One user from one network: some typing errors, then guessing is slow.
-const OF_ASKER: Pauses = Pauses { free: 3, first: Duration::from_millis(250), longest: Duration::from_secs(4) };
+const OF_ASKER: Pauses = Pauses {
+    free: 3,
+    first: Duration::from_millis(250),
+    longest: Duration::from_secs(4),
+};
 
 /// All users from one network: it takes no more than a part of one core. Many devices may share it.
-const OF_NETWORK: Pauses = Pauses { free: 50, first: Duration::from_millis(5), longest: Duration::from_millis(40) };
+const OF_NETWORK: Pauses = Pauses {
+    free: 50,
+    first: Duration::from_millis(5),
+    longest: Duration::from_millis(40),
+};
 
 /// How long failures are remembered at least, if there are not too many.
 const GENERATION: Duration = Duration::from_secs(60);
@@ -151,34 +182,51 @@ mod tests {
     use super::*;
 
     fn asker(network: u8, user: u64) -> Asker {
-        Asker { network: Some([10, 0, 0, network].into()), user }
+        Asker {
+            network: Some([10, 0, 0, network].into()),
+            user,
+        }
     }
 
     #[test]
     fn pauses_grow_and_are_the_askers_own() {
         let (mut failures, now) = (Failures::default(), Instant::now());
-        let pause = |failures: &Failures, asker| failures.held_until(asker, now).map(|until| (until - now).as_millis());
+        let pause = |failures: &Failures, asker| {
+            failures
+                .held_until(asker, now)
+                .map(|until| (until - now).as_millis())
+        };
         let mut pauses = Vec::new();
         for _ in 0..10 {
             failures.note(asker(1, 1), now);
             pauses.push(pause(&failures, asker(1, 1)).unwrap_or(0));
         }
         assert_eq!(pauses, [0, 0, 0, 250, 500, 1000, 2000, 4000, 4000, 4000]);
-        assert_eq!(pause(&failures, asker(1, 2)), None, "another user of the network");
+        assert_eq!(
+            pause(&failures, asker(1, 2)),
+            None,
+            "another user of the network"
+        );
         assert_eq!(pause(&failures, asker(2, 1)), None, "the user elsewhere");
         failures.forgive(asker(1, 1));
         assert_eq!(pause(&failures, asker(1, 1)), None);
         for user in 0..100 {
             failures.note(asker(1, user), now);
         }
-        assert_eq!(pause(&failures, asker(1, 1_000)), Some(40), "the network as a whole");
+        assert_eq!(
+            pause(&failures, asker(1, 1_000)),
+            Some(40),
+            "the network as a whole"
+        );
         assert!(!failures.is_user_held(asker(1, 1_000), now));
         let later = now + 2 * GENERATION;
         assert_eq!(failures.held_until(asker(1, 1), later), None);
         failures.note(asker(1, 1), later);
         failures.note(asker(2, 1), later + GENERATION);
         assert_eq!(
-            failures.record(&Key::Network(asker(1, 1).network)).map(|record| record.count),
+            failures
+                .record(&Key::Network(asker(1, 1).network))
+                .map(|record| record.count),
             Some(1),
             "forgotten"
         );
@@ -191,22 +239,47 @@ mod tests {
             failures.note(asker((user % 200) as u8, user), now);
         }
         assert!(failures.young.len() <= GENERATION_MAX && failures.old.len() <= GENERATION_MAX);
-        assert_eq!(failures.record(&Key::Network(asker(7, 0).network)).map(|record| record.count), Some(500));
+        assert_eq!(
+            failures
+                .record(&Key::Network(asker(7, 0).network))
+                .map(|record| record.count),
+            Some(500)
+        );
     }
 
     #[test]
     fn the_log_gets_fewer_lines_the_more_failures_there_are() {
         let (mut failures, now) = (Failures::default(), Instant::now());
-        let lines: Vec<LogLine> = (0..1_000).filter_map(|user| failures.note(asker(1, user), now)).collect();
+        let lines: Vec<LogLine> = (0..1_000)
+            .filter_map(|user| failures.note(asker(1, user), now))
+            .collect();
         let counts: Vec<u32> = lines.iter().map(|line| line.failures).collect();
         assert_eq!(counts, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
         assert_eq!(lines.last().map(|line| line.left_out), Some(255));
-        let others = (2..=255).filter_map(|network| failures.note(asker(network, 1), now)).count();
+        let others = (2..=255)
+            .filter_map(|network| failures.note(asker(network, 1), now))
+            .count();
         assert_eq!(others, 50, "sixty a minute in all");
         let line = Lines::default().any(now);
-        assert_eq!(line, Some(LogLine { failures: 1, left_out: 0 }));
+        assert_eq!(
+            line,
+            Some(LogLine {
+                failures: 1,
+                left_out: 0
+            })
+        );
         let next = failures.note(asker(1, 1), now + Duration::from_secs(60));
         assert_eq!(next, None, "the thousand and first");
-        assert!(failures.note(Asker { network: None, user: 1 }, now + Duration::from_secs(60)).is_some());
+        assert!(
+            failures
+                .note(
+                    Asker {
+                        network: None,
+                        user: 1
+                    },
+                    now + Duration::from_secs(60)
+                )
+                .is_some()
+        );
     }
 }

@@ -59,7 +59,13 @@ pub(super) enum Verdict {
 
 impl<T> FairQueue<T> {
     pub(super) fn new(bounds: Bounds) -> Self {
-        FairQueue { bounds, lanes: HashMap::new(), turns: Turns::default(), count: 0, bytes: 0 }
+        FairQueue {
+            bounds,
+            lanes: HashMap::new(),
+            turns: Turns::default(),
+            count: 0,
+            bytes: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -68,10 +74,18 @@ impl<T> FairQueue<T> {
 
     /// Appends a request of `bytes` bytes; returns those that lost their place to it. Drops requests of the same user for
     /// which `is_dead` holds, now and then: they may be behind one that is held.
-    pub(super) fn push(&mut self, asker: Asker, bytes: usize, value: T, is_dead: impl Fn(&T) -> bool) -> Vec<T> {
+    pub(super) fn push(
+        &mut self,
+        asker: Asker,
+        bytes: usize,
+        value: T,
+        is_dead: impl Fn(&T) -> bool,
+    ) -> Vec<T> {
         let mut lost = Vec::new();
         self.clear_up(asker, is_dead);
-        while self.count > 0 && (self.count >= self.bounds.count || self.bytes + bytes > self.bounds.bytes) {
+        while self.count > 0
+            && (self.count >= self.bounds.count || self.bytes + bytes > self.bounds.bytes)
+        {
             lost.extend(self.lose());
         }
         let lane = self.lanes.entry(asker.network).or_default();
@@ -86,12 +100,19 @@ impl<T> FairQueue<T> {
     }
 
     /// Takes the next request that `judge` lets through.
-    pub(super) fn pop(&mut self, mut judge: impl FnMut(Asker, &T) -> Verdict) -> Option<(Asker, T)> {
+    pub(super) fn pop(
+        &mut self,
+        mut judge: impl FnMut(Asker, &T) -> Verdict,
+    ) -> Option<(Asker, T)> {
         for _ in 0..self.turns.order.len() {
             let network = self.turns.order.pop_front()?;
-            let Some(lane) = self.lanes.get_mut(&network) else { continue };
+            let Some(lane) = self.lanes.get_mut(&network) else {
+                continue;
+            };
             let (before, mut bytes) = (lane.count, 0);
-            let taken = lane.pop(&mut bytes, |user, value| judge(Asker { network, user }, value));
+            let taken = lane.pop(&mut bytes, |user, value| {
+                judge(Asker { network, user }, value)
+            });
             let after = lane.count;
             self.turns.recount(network, before, after);
             match after {
@@ -110,15 +131,22 @@ impl<T> FairQueue<T> {
     /// Takes everything, in no order.
     pub(super) fn drain(&mut self) -> Vec<T> {
         (self.turns, self.count, self.bytes) = (Turns::default(), 0, 0);
-        let lines = self.lanes.drain().flat_map(|(_, lane)| lane.users.into_values());
+        let lines = self
+            .lanes
+            .drain()
+            .flat_map(|(_, lane)| lane.users.into_values());
         lines.flatten().map(|item| item.value).collect()
     }
 
     /// Looks at all of a user's requests whenever there are twice as many as they were, so that each is looked at twice on
     /// average.
     fn clear_up(&mut self, asker: Asker, is_dead: impl Fn(&T) -> bool) {
-        let Some(lane) = self.lanes.get_mut(&asker.network) else { return };
-        let Some(line) = lane.users.get_mut(&asker.user) else { return };
+        let Some(lane) = self.lanes.get_mut(&asker.network) else {
+            return;
+        };
+        let Some(line) = lane.users.get_mut(&asker.user) else {
+            return;
+        };
         let (before, in_lane) = (line.len(), lane.count);
         if before < CLEAR_UP_MIN || !before.is_power_of_two() {
             return;
@@ -168,10 +196,16 @@ impl<T> FairQueue<T> {
 
 impl<T> Lane<T> {
     /// Adds the size of what leaves to `bytes`.
-    fn pop(&mut self, bytes: &mut usize, mut judge: impl FnMut(u64, &T) -> Verdict) -> Option<(u64, T)> {
+    fn pop(
+        &mut self,
+        bytes: &mut usize,
+        mut judge: impl FnMut(u64, &T) -> Verdict,
+    ) -> Option<(u64, T)> {
         for _ in 0..self.turns.order.len() {
             let user = self.turns.order.pop_front()?;
-            let Some(line) = self.users.get_mut(&user) else { continue };
+            let Some(line) = self.users.get_mut(&user) else {
+                continue;
+            };
             let before = line.len();
             let mut taken = None;
             while let Some(first) = line.front() {
@@ -228,13 +262,20 @@ impl<K: Copy + Ord> Turns<K> {
 
 impl<K> Default for Turns<K> {
     fn default() -> Self {
-        Turns { order: VecDeque::new(), counts: BTreeSet::new() }
+        Turns {
+            order: VecDeque::new(),
+            counts: BTreeSet::new(),
+        }
     }
 }
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Lane { users: HashMap::new(), turns: Turns::default(), count: 0 }
+        Lane {
+            users: HashMap::new(),
+            turns: Turns::default(),
+            count: 0,
+        }
     }
 }
 
@@ -246,7 +287,10 @@ mod tests {
     use super::*;
 
     fn asker(network: u8, user: u64) -> Asker {
-        Asker { network: Some([10, 0, 0, network].into()), user }
+        Asker {
+            network: Some([10, 0, 0, network].into()),
+            user,
+        }
     }
 
     fn queue(count: usize, bytes: usize) -> FairQueue<&'static str> {
@@ -259,14 +303,27 @@ mod tests {
 
     fn fill(queue: &mut FairQueue<&'static str>, asks: &[(u8, u64, &'static str)]) {
         for (network, user, value) in asks {
-            assert_eq!(queue.push(asker(*network, *user), 1, value, |_| false), [""; 0]);
+            assert_eq!(
+                queue.push(asker(*network, *user), 1, value, |_| false),
+                [""; 0]
+            );
         }
     }
 
     #[test]
     fn networks_take_turns_and_within_them_users() {
         let mut queue = queue(100, 100);
-        fill(&mut queue, &[(1, 1, "a1"), (1, 1, "a2"), (1, 1, "a3"), (1, 2, "b1"), (2, 1, "c1"), (2, 1, "c2")]);
+        fill(
+            &mut queue,
+            &[
+                (1, 1, "a1"),
+                (1, 1, "a2"),
+                (1, 1, "a3"),
+                (1, 2, "b1"),
+                (2, 1, "c1"),
+                (2, 1, "c2"),
+            ],
+        );
         assert_eq!(all(&mut queue), ["a1", "c1", "b1", "c2", "a2", "a3"]);
         assert_eq!((queue.len(), queue.bytes, queue.lanes.len()), (0, 0, 0));
         assert!(queue.turns.order.is_empty() && queue.turns.counts.is_empty());
@@ -275,9 +332,16 @@ mod tests {
     #[test]
     fn a_full_queue_loses_the_oldest_of_who_has_most() {
         let mut queue = queue(4, 100);
-        fill(&mut queue, &[(1, 1, "a1"), (1, 1, "a2"), (1, 2, "b1"), (2, 1, "c1")]);
+        fill(
+            &mut queue,
+            &[(1, 1, "a1"), (1, 1, "a2"), (1, 2, "b1"), (2, 1, "c1")],
+        );
         assert_eq!(queue.push(asker(3, 1), 1, "newcomer", |_| false), ["a1"]);
-        assert_eq!(queue.push(asker(1, 1), 1, "a3", |_| false), ["b1"], "of users with as many, one");
+        assert_eq!(
+            queue.push(asker(1, 1), 1, "a3", |_| false),
+            ["b1"],
+            "of users with as many, one"
+        );
         assert_eq!(all(&mut queue), ["a2", "c1", "newcomer", "a3"]);
     }
 
@@ -287,7 +351,10 @@ mod tests {
         assert_eq!(queue.push(asker(1, 1), 6, "a", |_| false), [""; 0]);
         assert_eq!(queue.push(asker(2, 1), 4, "b", |_| false), [""; 0]);
         assert_eq!(queue.push(asker(3, 1), 9, "c", |_| false).len(), 2);
-        assert_eq!(queue.push(asker(3, 1), 50, "larger than all", |_| false), ["c"]);
+        assert_eq!(
+            queue.push(asker(3, 1), 50, "larger than all", |_| false),
+            ["c"]
+        );
         assert_eq!(all(&mut queue), ["larger than all"]);
         assert_eq!(queue.bytes, 0);
     }
@@ -295,7 +362,15 @@ mod tests {
     #[test]
     fn what_is_held_stays_and_what_nobody_waits_for_goes() {
         let mut queue = queue(100, 100);
-        fill(&mut queue, &[(1, 1, "gone"), (1, 1, "held"), (1, 2, "gone"), (2, 1, "good")]);
+        fill(
+            &mut queue,
+            &[
+                (1, 1, "gone"),
+                (1, 1, "held"),
+                (1, 2, "gone"),
+                (2, 1, "good"),
+            ],
+        );
         let judge = |_: Asker, value: &&str| match *value {
             "gone" => Verdict::Drop,
             "held" => Verdict::Hold,
@@ -311,9 +386,14 @@ mod tests {
     fn a_flood_loses_to_itself() {
         let mut queue = queue(50, 1_000);
         fill(&mut queue, &[(2, 1, "good")]);
-        let lost: usize = (0..1_000).map(|user| queue.push(asker(1, user), 1, "flood", |_| false).len()).sum();
+        let lost: usize = (0..1_000)
+            .map(|user| queue.push(asker(1, user), 1, "flood", |_| false).len())
+            .sum();
         assert_eq!((lost, queue.len()), (951, 50));
-        assert_eq!(queue.pop(|_, _| Verdict::Take).map(|(_, value)| value), Some("good"));
+        assert_eq!(
+            queue.pop(|_, _| Verdict::Take).map(|(_, value)| value),
+            Some("good")
+        );
     }
 
     #[test]
@@ -325,9 +405,23 @@ mod tests {
             queue.push(asker(1, 1), 1, "gone", is_dead);
         }
         assert!(queue.len() < 2 * CLEAR_UP_MIN, "{}", queue.len());
-        assert_eq!((queue.bytes, queue.turns.longest()), (queue.len(), Some(asker(1, 1).network)));
-        let mut dead = FairQueue::new(Bounds { count: 100, bytes: 100 });
+        assert_eq!(
+            (queue.bytes, queue.turns.longest()),
+            (queue.len(), Some(asker(1, 1).network))
+        );
+        let mut dead = FairQueue::new(Bounds {
+            count: 100,
+            bytes: 100,
+        });
         (0..=CLEAR_UP_MIN).for_each(|_| _ = dead.push(asker(1, 1), 1, "gone", is_dead));
-        assert_eq!((dead.len(), dead.bytes, dead.turns.order.len(), dead.turns.counts.len()), (1, 1, 1, 1));
+        assert_eq!(
+            (
+                dead.len(),
+                dead.bytes,
+                dead.turns.order.len(),
+                dead.turns.counts.len()
+            ),
+            (1, 1, 1, 1)
+        );
     }
 }

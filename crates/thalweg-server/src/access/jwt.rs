@@ -4,7 +4,9 @@
 //! parameter and with absent claims meaning what RFC 7519 says (a required issuer that is missing is wrong). Each key
 //! serves exactly one algorithm (RFC 8725 §3.1), so `none` and a public key taken for a secret have no way in.
 
-use super::{AccessError, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, jwt_signature};
+use super::{
+    AccessError, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, jwt_signature,
+};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -76,10 +78,17 @@ impl TokenKeys {
         }
         if settings.keys.is_empty() {
             let mend = "name one, or switch tokens off";
-            errors.push(AccessError::file(Path::new(""), "tokens are switched on without a key", mend));
+            errors.push(AccessError::file(
+                Path::new(""),
+                "tokens are switched on without a key",
+                mend,
+            ));
         }
         match errors.is_empty() {
-            true => Ok(TokenKeys { settings: settings.clone(), keys }),
+            true => Ok(TokenKeys {
+                settings: settings.clone(),
+                keys,
+            }),
             false => Err(errors),
         }
     }
@@ -90,12 +99,23 @@ impl TokenKeys {
         let expires_at_unix = self.check_times(&claims, now_unix)?;
         self.check_names(&claims)?;
         let user = match claims.get(&self.settings.user_claim) {
-            Some(Value::String(user)) if !user.is_empty() && !user.contains('\0') => user.as_str().into(),
+            Some(Value::String(user)) if !user.is_empty() && !user.contains('\0') => {
+                user.as_str().into()
+            }
             _ => return Err(TokenError::NoUser),
         };
-        let rules = claims.get(&self.settings.acl_claim).map(rules_of_claim).transpose();
-        let rules = rules.map_err(|problem| TokenError::BadClaim(format!("{}: {problem}", self.settings.acl_claim)))?;
-        Ok(TokenClaims { user, expires_at_unix, rules: rules.map(|rules| Arc::new(rules.into_own())) })
+        let rules = claims
+            .get(&self.settings.acl_claim)
+            .map(rules_of_claim)
+            .transpose();
+        let rules = rules.map_err(|problem| {
+            TokenError::BadClaim(format!("{}: {problem}", self.settings.acl_claim))
+        })?;
+        Ok(TokenClaims {
+            user,
+            expires_at_unix,
+            rules: rules.map(|rules| Arc::new(rules.into_own())),
+        })
     }
 
     /// Whether a user name sent beside the token must be the token's.
@@ -132,7 +152,11 @@ impl TokenKeys {
         Err(error)
     }
 
-    fn check_times(&self, claims: &Map<String, Value>, now_unix: u64) -> Result<Option<u64>, TokenError> {
+    fn check_times(
+        &self,
+        claims: &Map<String, Value>,
+        now_unix: u64,
+    ) -> Result<Option<u64>, TokenError> {
         let leeway = self.settings.leeway_seconds;
         let ends = numeric_date(claims, "exp")?.map(|exp| exp.saturating_add(leeway));
         match ends {
@@ -149,7 +173,11 @@ impl TokenKeys {
 
     fn check_names(&self, claims: &Map<String, Value>) -> Result<(), TokenError> {
         let accepted = |list: &[String], claim: &str| {
-            let is_listed = |value: &Value| value.as_str().is_some_and(|text| list.iter().any(|entry| entry == text));
+            let is_listed = |value: &Value| {
+                value
+                    .as_str()
+                    .is_some_and(|text| list.iter().any(|entry| entry == text))
+            };
             list.is_empty()
                 || match claims.get(claim) {
                     // RFC 7519 §4.1.3: `aud` may be a list, of which one entry is enough. §4.1.1: `iss` may not.
@@ -171,8 +199,12 @@ impl TokenKeys {
 /// Whether a password has the shape of a token: three parts, the first of them a JSON object in base64url.
 pub(super) fn looks_like_token(password: &[u8]) -> bool {
     let parts: Vec<_> = password.splitn(4, |byte| *byte == b'.').collect();
-    let [header, _, _] = parts.as_slice() else { return false };
-    URL_SAFE_NO_PAD.decode(header).is_ok_and(|header| header.trim_ascii_start().starts_with(b"{"))
+    let [header, _, _] = parts.as_slice() else {
+        return false;
+    };
+    URL_SAFE_NO_PAD
+        .decode(header)
+        .is_ok_and(|header| header.trim_ascii_start().starts_with(b"{"))
 }
 
 impl TokenKey {
@@ -191,36 +223,57 @@ impl TokenKey {
             .map_err(|(problem, mend)| AccessError::file(path, problem, mend))?;
         // Trying the key on nothing tells now, not at the first login, whether it is one for this algorithm.
         jsonwebtoken::crypto::verify("", b"", &key, algorithm).map_err(|error| {
-            AccessError::file(path, format!("the token key cannot be used: {error}"), key_mend(settings.algorithm))
+            AccessError::file(
+                path,
+                format!("the token key cannot be used: {error}"),
+                key_mend(settings.algorithm),
+            )
         })?;
         let mut validation = Validation::new(algorithm);
         validation.required_spec_claims.clear();
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
-        Ok(TokenKey { id: settings.id.clone(), algorithm, key, validation })
+        Ok(TokenKey {
+            id: settings.id.clone(),
+            algorithm,
+            key,
+            validation,
+        })
     }
 }
 
-fn decoding_key(algorithm: TokenAlgorithm, bytes: &[u8]) -> Result<(Algorithm, DecodingKey), (String, &'static str)> {
+fn decoding_key(
+    algorithm: TokenAlgorithm,
+    bytes: &[u8],
+) -> Result<(Algorithm, DecodingKey), (String, &'static str)> {
     let mend = key_mend(algorithm);
     let is_pem = bytes.trim_ascii_start().starts_with(b"-----BEGIN");
     if algorithm == TokenAlgorithm::Hs256 {
         return match bytes.len() {
             _ if is_pem => Err(("a PEM key is no shared secret for HS256".into(), mend)),
-            length if length < HS256_SECRET_BYTES_MIN => {
-                Err((format!("the HS256 secret holds {length} bytes, fewer than 32 (RFC 7518 §3.2)"), mend))
-            }
+            length if length < HS256_SECRET_BYTES_MIN => Err((
+                format!("the HS256 secret holds {length} bytes, fewer than 32 (RFC 7518 §3.2)"),
+                mend,
+            )),
             _ => Ok((Algorithm::HS256, DecodingKey::from_secret(bytes))),
         };
     }
-    if bytes.windows(PRIVATE_KEY.len()).any(|window| window == PRIVATE_KEY) {
-        return Err(("this is a private key, which a broker should not have".into(), mend));
+    if bytes
+        .windows(PRIVATE_KEY.len())
+        .any(|window| window == PRIVATE_KEY)
+    {
+        return Err((
+            "this is a private key, which a broker should not have".into(),
+            mend,
+        ));
     }
     let (algorithm, key) = match algorithm {
         TokenAlgorithm::Es256 => (Algorithm::ES256, DecodingKey::from_ec_pem(bytes)),
         TokenAlgorithm::EdDsa => (Algorithm::EdDSA, DecodingKey::from_ed_pem(bytes)),
-        TokenAlgorithm::Rs256 | TokenAlgorithm::Hs256 => (Algorithm::RS256, DecodingKey::from_rsa_pem(bytes)),
+        TokenAlgorithm::Rs256 | TokenAlgorithm::Hs256 => {
+            (Algorithm::RS256, DecodingKey::from_rsa_pem(bytes))
+        }
     };
     let key = key.map_err(|error| (format!("the token key cannot be used: {error}"), mend))?;
     Ok((algorithm, key))
@@ -228,10 +281,14 @@ fn decoding_key(algorithm: TokenAlgorithm, bytes: &[u8]) -> Result<(Algorithm, D
 
 fn key_mend(algorithm: TokenAlgorithm) -> &'static str {
     match algorithm {
-        TokenAlgorithm::Hs256 => "give a secret of at least 32 bytes, e.g. from `openssl rand -hex 32`",
+        TokenAlgorithm::Hs256 => {
+            "give a secret of at least 32 bytes, e.g. from `openssl rand -hex 32`"
+        }
         TokenAlgorithm::Rs256 => "give an RSA public key as PEM (`openssl pkey -in KEY -pubout`)",
         TokenAlgorithm::Es256 => "give a P-256 public key as PEM (`openssl pkey -in KEY -pubout`)",
-        TokenAlgorithm::EdDsa => "give an Ed25519 public key as PEM (`openssl pkey -in KEY -pubout`)",
+        TokenAlgorithm::EdDsa => {
+            "give an Ed25519 public key as PEM (`openssl pkey -in KEY -pubout`)"
+        }
     }
 }
 
@@ -261,8 +318,13 @@ fn rules_of_claim(claim: &Value) -> Result<Rules, String> {
             // Skipping a word we do not know could skip a prohibition.
             _ => return Err(format!("\"{name}\" is not publish, subscribe or configure")),
         };
-        for pattern in list.as_array().ok_or_else(|| format!("\"{name}\" is not a list"))? {
-            let pattern = pattern.as_str().ok_or_else(|| format!("\"{name}\" holds something that is no text"))?;
+        for pattern in list
+            .as_array()
+            .ok_or_else(|| format!("\"{name}\" is not a list"))?
+        {
+            let pattern = pattern
+                .as_str()
+                .ok_or_else(|| format!("\"{name}\" holds something that is no text"))?;
             rules.push(Rule::allow(permissions, pattern));
         }
     }

@@ -9,7 +9,8 @@ use jsonwebtoken::signature::{self, Verifier};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey};
 use ring::hmac;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
+    VerificationAlgorithm,
 };
 
 /// Makes `jsonwebtoken` use this module in the whole process; calling it again changes nothing.
@@ -18,8 +19,11 @@ pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
 
-static PROVIDER: CryptoProvider =
-    CryptoProvider { signer_factory: no_signer, verifier_factory: verifier, key_utils: KeyUtils::new_unimplemented() };
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: no_signer,
+    verifier_factory: verifier,
+    key_utils: KeyUtils::new_unimplemented(),
+};
 
 /// A key together with the only algorithm it serves.
 struct RingVerifier {
@@ -50,18 +54,26 @@ impl JwtVerifier for RingVerifier {
 
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     let bytes = key.try_get_as_bytes()?;
-    let public =
-        |scheme: &'static dyn VerificationAlgorithm| RingKey::Public(UnparsedPublicKey::new(scheme, bytes.to_vec()));
+    let public = |scheme: &'static dyn VerificationAlgorithm| {
+        RingKey::Public(UnparsedPublicKey::new(scheme, bytes.to_vec()))
+    };
     let key = match (*algorithm, key.family()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac) => RingKey::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)),
+        (Algorithm::HS256, AlgorithmFamily::Hmac) => {
+            RingKey::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        }
         (Algorithm::RS256, AlgorithmFamily::Rsa) if bytes.len() >= RSA_2048_BYTES => {
             public(&RSA_PKCS1_2048_8192_SHA256)
         }
-        (Algorithm::ES256, AlgorithmFamily::Ec) if bytes.len() == P256_BYTES => public(&ECDSA_P256_SHA256_FIXED),
+        (Algorithm::ES256, AlgorithmFamily::Ec) if bytes.len() == P256_BYTES => {
+            public(&ECDSA_P256_SHA256_FIXED)
+        }
         (Algorithm::EdDSA, AlgorithmFamily::Ed) if bytes.len() == ED25519_BYTES => public(&ED25519),
         _ => return Err(ErrorKind::InvalidKeyFormat.into()),
     };
-    Ok(Box::new(RingVerifier { algorithm: *algorithm, key }))
+    Ok(Box::new(RingVerifier {
+        algorithm: *algorithm,
+        key,
+    }))
 }
 
 fn no_signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {

@@ -33,7 +33,11 @@ impl LoginRequest {
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
         let password = self.password.as_ref().map_or(0, |password| password.len());
-        size_of::<Self>() + self.client_id.len() + text(&self.user) + text(&self.certificate_name) + password
+        size_of::<Self>()
+            + self.client_id.len()
+            + text(&self.user)
+            + text(&self.certificate_name)
+            + password
     }
 }
 
@@ -113,7 +117,11 @@ impl RefusalReason {
 impl Refusal {
     /// A refusal of a peer's request: the text for the log says who asked, quoted and cut, so that names cannot forge a
     /// log line.
-    pub fn about(request: &LoginRequest, reason: RefusalReason, problem: impl fmt::Display) -> Self {
+    pub fn about(
+        request: &LoginRequest,
+        reason: RefusalReason,
+        problem: impl fmt::Display,
+    ) -> Self {
         let quoted = |name: &str| match cut(name) {
             whole if whole.len() == name.len() => format!("{name:?}"),
             part => format!("{part:?}…"),
@@ -131,7 +139,10 @@ impl Refusal {
 
     /// A refusal with its text for the log.
     pub fn new(reason: RefusalReason, log: impl Into<String>) -> Self {
-        Refusal { reason, log: log.into() }
+        Refusal {
+            reason,
+            log: log.into(),
+        }
     }
 }
 
@@ -145,7 +156,8 @@ impl std::error::Error for Refusal {}
 
 /// As much of a peer's text as is logged. Log it as a `str` value or with `{:?}`, which escape it, never with `%`.
 pub(crate) fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX)).unwrap_or("")
+    text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX))
+        .unwrap_or("")
 }
 
 /// Of a client id, user name or filter at most so many bytes are logged.

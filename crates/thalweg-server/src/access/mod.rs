@@ -29,5 +29,7 @@ pub use password_file::{
 };
 pub use password_hash::PasswordHash;
 pub use pool::{LoginCounts, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
-pub use settings::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
+pub use settings::{
+    AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
+};
 pub use vault::{Moment, Users, Vault};

@@ -47,7 +47,11 @@ impl PasswordFile {
         }
         match errors.is_empty() {
             true => {
-                let has_scram = |place: &usize| file.entries.get(*place).is_some_and(|entry| entry.scram.is_some());
+                let has_scram = |place: &usize| {
+                    file.entries
+                        .get(*place)
+                        .is_some_and(|entry| entry.scram.is_some())
+                };
                 file.with_scram = (0..file.entries.len()).filter(has_scram).collect();
                 Ok(file)
             }
@@ -71,8 +75,13 @@ impl PasswordFile {
     /// The user's SCRAM verifier, or a fake one if there is none. The fake looks like a real one out of the file.
     pub fn scram_verifier(&self, secret: &[u8; 32], user: &str) -> ScramVerifier {
         let fake = ScramVerifier::fake(secret, user, self.scram_decoy(secret, user));
-        let entry = self.places.get(user).and_then(|place| self.entries.get(*place));
-        entry.and_then(|entry| entry.scram.as_ref()?.scram().cloned()).unwrap_or(fake)
+        let entry = self
+            .places
+            .get(user)
+            .and_then(|place| self.entries.get(*place));
+        entry
+            .and_then(|entry| entry.scram.as_ref()?.scram().cloned())
+            .unwrap_or(fake)
     }
 
     /// Whether the user is in the file.
@@ -96,7 +105,10 @@ impl PasswordFile {
             return Ok(());
         }
         let Some((user, stored)) = line.split_once(':') else {
-            return Err(("there is no \":\"".into(), "write user:hash, or use `thalweg passwd FILE USER`".into()));
+            return Err((
+                "there is no \":\"".into(),
+                "write user:hash, or use `thalweg passwd FILE USER`".into(),
+            ));
         };
         let user = user.trim();
         if let Some(problem) = user_name_problem(user) {
@@ -110,9 +122,16 @@ impl PasswordFile {
         });
         // The place was handed out above and entries are never removed.
         let entry = &mut self.entries[place];
-        let slot = if hash.scram().is_some() { &mut entry.scram } else { &mut entry.password };
+        let slot = if hash.scram().is_some() {
+            &mut entry.scram
+        } else {
+            &mut entry.password
+        };
         match slot.replace(hash) {
-            Some(_) => Err((format!("user \"{user}\" has two of these lines"), "remove the one that is old".into())),
+            Some(_) => Err((
+                format!("user \"{user}\" has two of these lines"),
+                "remove the one that is old".into(),
+            )),
             None => Ok(()),
         }
     }
@@ -123,29 +142,40 @@ impl PasswordFile {
     }
 
     fn scram_decoy(&self, secret: &[u8; 32], user: &str) -> Option<&ScramVerifier> {
-        let place = self.with_scram.get(pick(secret, user, self.with_scram.len())?)?;
+        let place = self
+            .with_scram
+            .get(pick(secret, user, self.with_scram.len())?)?;
         self.entries.get(*place)?.scram.as_ref()?.scram()
     }
 }
 
 /// Sets a user's password, in a file that is made if it does not exist. True: the user had one before.
 pub fn add_password(path: &Path, user: &str, password: &[u8]) -> Result<bool, AccessError> {
-    let hash = hash_password(password).map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
-    put_line(path, user, &hash, |stored| !stored.starts_with(ScramVerifier::PREFIX))
+    let hash = hash_password(password)
+        .map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
+    put_line(path, user, &hash, |stored| {
+        !stored.starts_with(ScramVerifier::PREFIX)
+    })
 }
 
 /// Sets a user's SCRAM verifier, likewise. True: the user had one before.
 pub fn add_scram_verifier(path: &Path, user: &str, password: &[u8]) -> Result<bool, AccessError> {
     let mut salt = [0; 16];
-    fill_random(&mut salt).map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
+    fill_random(&mut salt)
+        .map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
     let verifier = ScramVerifier::derive(password, &salt, ITERATIONS_MIN).to_string();
-    put_line(path, user, &verifier, |stored| stored.starts_with(ScramVerifier::PREFIX))
+    put_line(path, user, &verifier, |stored| {
+        stored.starts_with(ScramVerifier::PREFIX)
+    })
 }
 
 /// Removes all lines of a user. False: there were none.
 pub fn delete_user(path: &Path, user: &str) -> Result<bool, AccessError> {
     let text = read_text(path)?;
-    let kept: String = text.split_inclusive('\n').filter(|line| stored_of(line, user).is_none()).collect();
+    let kept: String = text
+        .split_inclusive('\n')
+        .filter(|line| stored_of(line, user).is_none())
+        .collect();
     if kept.len() == text.len() {
         return Ok(false);
     }
@@ -173,7 +203,12 @@ pub fn user_name_problem(user: &str) -> Option<&'static str> {
 }
 
 /// Replaces the user's line of one kind in place, or appends it.
-fn put_line(path: &Path, user: &str, stored: &str, same_kind: fn(&str) -> bool) -> Result<bool, AccessError> {
+fn put_line(
+    path: &Path,
+    user: &str,
+    stored: &str,
+    same_kind: fn(&str) -> bool,
+) -> Result<bool, AccessError> {
     if let Some(problem) = user_name_problem(user) {
         return Err(AccessError::file(path, problem, "choose another user name"));
     }
@@ -213,11 +248,21 @@ fn stored_of<'a>(line: &'a str, user: &str) -> Option<&'a str> {
 
 pub(super) fn read_text(path: &Path) -> Result<String, AccessError> {
     let bytes = fs::read(path).map_err(|error| {
-        AccessError::file(path, format!("cannot be read: {error}"), "check the path and who may read it")
+        AccessError::file(
+            path,
+            format!("cannot be read: {error}"),
+            "check the path and who may read it",
+        )
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count() + 1;
+        let line = error
+            .as_bytes()
+            .iter()
+            .take(valid)
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
         AccessError::line(path, line, "this is not UTF-8", "save the file as UTF-8")
     })
 }
@@ -227,14 +272,21 @@ fn replace_file(path: &Path, text: &str) -> Result<(), AccessError> {
     // Renaming over a symbolic link would replace the link; what it points to is meant.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     write_and_rename(&target, text).map_err(|error| {
-        AccessError::file(path, format!("cannot be written: {error}"), "check who may write to the file's folder")
+        AccessError::file(
+            path,
+            format!("cannot be written: {error}"),
+            "check who may write to the file's folder",
+        )
     })
 }
 
 fn write_and_rename(target: &Path, text: &str) -> io::Result<()> {
     let mut suffix = [0; 8];
     fill_random(&mut suffix)?;
-    let mut name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_os_string();
+    let mut name = target
+        .file_name()
+        .ok_or(io::ErrorKind::InvalidInput)?
+        .to_os_string();
     name.push(format!(".{:016x}.new", u64::from_be_bytes(suffix)));
     let temporary = Temporary(target.with_file_name(name));
     let mut options = OpenOptions::new();
@@ -256,7 +308,11 @@ fn write_and_rename(target: &Path, text: &str) -> io::Result<()> {
     fs::rename(&temporary.0, target)?;
     // The rename itself must survive a power loss too; file systems that cannot sync a folder are left alone.
     if let Some(folder) = target.parent() {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
     Ok(())
@@ -273,11 +329,15 @@ impl Drop for Temporary {
 
 /// A choice among `count` that is the same for the same name and cannot be foretold without the secret.
 fn pick(secret: &[u8; 32], user: &str, count: usize) -> Option<usize> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length (RFC 2104 §2)");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret)
+        .expect("HMAC takes keys of any length (RFC 2104 §2)");
     mac.update(b"decoy");
     mac.update(user.as_bytes());
     let digest: [u8; 32] = mac.finalize().into_bytes().into();
-    let number = digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let number = digest
+        .iter()
+        .take(8)
+        .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     number.checked_rem(count as u64).map(|index| index as usize)
 }
 
@@ -320,7 +380,11 @@ dora:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpc
             ("", "", false),
         ];
         for (user, password, expected) in table {
-            assert_eq!(file.verify(&SECRET, user, password.as_bytes()), expected, "{user} {password}");
+            assert_eq!(
+                file.verify(&SECRET, user, password.as_bytes()),
+                expected,
+                "{user} {password}"
+            );
         }
         assert_eq!(file.len(), 4);
     }
@@ -367,9 +431,14 @@ dora:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpc
             errors[1].to_string(),
             "pw:3: there is no \":\"; write user:hash, or use `thalweg passwd FILE USER`"
         );
-        let twice = format!("{MIXED}alice:$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA\n");
+        let twice = format!(
+            "{MIXED}alice:$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA\n"
+        );
         let errors = PasswordFile::parse(&twice, Path::new("pw")).expect_err("faulty");
-        assert!(errors[0].problem.contains("two of these lines"), "{errors:?}");
+        assert!(
+            errors[0].problem.contains("two of these lines"),
+            "{errors:?}"
+        );
         assert_eq!(errors[0].line, Some(8));
     }
 
@@ -382,9 +451,14 @@ dora:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpc
         assert_eq!(add_password(&path, "eve", b"evening"), Ok(false));
         assert_eq!(add_scram_verifier(&path, "eve", b"scrammed"), Ok(false));
         let text = fs::read_to_string(&path).expect("read");
-        let (old, new): (Vec<_>, Vec<_>) = (MIXED.split('\n').collect(), text.split('\n').collect());
+        let (old, new): (Vec<_>, Vec<_>) =
+            (MIXED.split('\n').collect(), text.split('\n').collect());
         assert_eq!(new.len(), old.len() + 2);
-        for (index, line) in old.iter().enumerate().filter(|(index, line)| *index != 3 && !line.is_empty()) {
+        for (index, line) in old
+            .iter()
+            .enumerate()
+            .filter(|(index, line)| *index != 3 && !line.is_empty())
+        {
             assert_eq!(new[index], *line);
         }
         let file = PasswordFile::read(&path).expect("legal");
@@ -394,7 +468,11 @@ dora:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpc
         assert_eq!(delete_user(&path, "eve"), Ok(true));
         assert_eq!(delete_user(&path, "eve"), Ok(false));
         assert!(!PasswordFile::read(&path).expect("legal").contains("eve"));
-        assert_eq!(fs::read_dir(&folder.0).expect("listed").count(), 1, "no temporary file stays behind");
+        assert_eq!(
+            fs::read_dir(&folder.0).expect("listed").count(),
+            1,
+            "no temporary file stays behind"
+        );
     }
 
     #[test]
@@ -419,7 +497,8 @@ dora:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpc
         fn new() -> Self {
             static NUMBER: AtomicU32 = AtomicU32::new(0);
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("thalweg-passwords-{}-{number}", std::process::id()));
+            let path = std::env::temp_dir()
+                .join(format!("thalweg-passwords-{}-{number}", std::process::id()));
             fs::create_dir_all(&path).expect("made");
             Folder(path)
         }

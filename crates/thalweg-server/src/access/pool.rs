@@ -76,23 +76,39 @@ struct Waiting {
 impl VaultPool {
     /// Starts `count` (at least one) threads; at most `queue_limit` requests wait for them. `on_failure` is called if one
     /// panics.
-    pub fn new(vault: Arc<Vault>, count: usize, queue_limit: usize, on_failure: &OnFailure) -> std::io::Result<Self> {
+    pub fn new(
+        vault: Arc<Vault>,
+        count: usize,
+        queue_limit: usize,
+        on_failure: &OnFailure,
+    ) -> std::io::Result<Self> {
         let state = State {
-            queue: FairQueue::new(Bounds { count: queue_limit, bytes: QUEUE_BYTES_MAX }),
+            queue: FairQueue::new(Bounds {
+                count: queue_limit,
+                bytes: QUEUE_BYTES_MAX,
+            }),
             failures: Failures::default(),
             handshakes: Lines::default(),
             by_reason: Default::default(),
             by_protocol: BTreeMap::new(),
             closed: false,
         };
-        let shared =
-            Arc::new(Shared { vault, state: Mutex::new(state), work: Condvar::new(), hasher: RandomState::new() });
+        let shared = Arc::new(Shared {
+            vault,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            hasher: RandomState::new(),
+        });
         // Threads join the pool as they start, so that a failure to start the next one stops the earlier ones.
-        let mut pool = VaultPool { shared, threads: Vec::new() };
+        let mut pool = VaultPool {
+            shared,
+            threads: Vec::new(),
+        };
         for index in 0..count.max(1) {
             let shared = pool.shared.clone();
             let work = move || shared.work_until_closed();
-            pool.threads.push(threads::spawn(format!("vault-{index}"), on_failure, work)?);
+            pool.threads
+                .push(threads::spawn(format!("vault-{index}"), on_failure, work)?);
         }
         Ok(pool)
     }
@@ -118,12 +134,30 @@ impl VaultPool {
                 return Some(Err(shutting_down()));
             }
             let is_dead = |waiting: &Waiting| waiting.abandoned.load(Ordering::Relaxed);
-            state.queue.push(asker, bytes, Waiting { request, abandoned, reply }, is_dead)
+            state.queue.push(
+                asker,
+                bytes,
+                Waiting {
+                    request,
+                    abandoned,
+                    reply,
+                },
+                is_dead,
+            )
         };
         shared.work.notify_one();
-        for Waiting { request, abandoned, reply } in lost {
+        for Waiting {
+            request,
+            abandoned,
+            reply,
+        } in lost
+        {
             if !abandoned.load(Ordering::Relaxed) {
-                let refusal = Refusal::about(&request, RefusalReason::Unavailable, "too many log-ins wait");
+                let refusal = Refusal::about(
+                    &request,
+                    RefusalReason::Unavailable,
+                    "too many log-ins wait",
+                );
                 shared.note_refusal(&request, &refusal, moment.instant);
                 reply(Err(refusal));
             }
@@ -135,7 +169,10 @@ impl VaultPool {
     /// elsewhere.
     pub fn is_held(&self, request: &LoginRequest) -> bool {
         let asker = self.shared.asker(request);
-        self.shared.lock().failures.is_user_held(asker, Instant::now())
+        self.shared
+            .lock()
+            .failures
+            .is_user_held(asker, Instant::now())
     }
 
     /// Counts and logs the verdict on a log-in that was judged elsewhere.
@@ -212,7 +249,9 @@ impl Shared {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            let State { queue, failures, .. } = &mut *state;
+            let State {
+                queue, failures, ..
+            } = &mut *state;
             let mut soonest: Option<Instant> = None;
             let next = queue.pop(|asker, waiting| {
                 if waiting.abandoned.load(Ordering::Relaxed) {
@@ -233,10 +272,16 @@ impl Shared {
                 return None;
             }
             state = match soonest {
-                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let wait = until.saturating_duration_since(now);
-                    self.work.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
+                    self.work
+                        .wait_timeout(state, wait)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
             };
         }
@@ -271,7 +316,10 @@ impl Shared {
     }
 
     fn asker(&self, request: &LoginRequest) -> Asker {
-        Asker { network: request.peer.map(network_of), user: self.hasher.hash_one(&request.user) }
+        Asker {
+            network: request.peer.map(network_of),
+            user: self.hasher.hash_one(&request.user),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -5,8 +5,8 @@ use super::password_hash::fill_random;
 use super::scram::ScramVerifier;
 use super::verdict_cache::VerdictCache;
 use super::{
-    AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal, RefusalReason, TokenError,
-    TokenKeys,
+    AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal,
+    RefusalReason, TokenError, TokenKeys,
 };
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -60,7 +60,10 @@ pub struct Users(Arc<Loaded>);
 impl Users {
     /// Whether a user was in it.
     pub fn contain(&self, user: &str) -> bool {
-        self.0.passwords.as_ref().is_some_and(|passwords| passwords.contains(user))
+        self.0
+            .passwords
+            .as_ref()
+            .is_some_and(|passwords| passwords.contains(user))
     }
 }
 
@@ -78,12 +81,19 @@ impl Vault {
             None => {
                 let mut secret = [0; 32];
                 fill_random(&mut secret).map_err(|error| {
-                    vec![AccessError::file(Path::new(""), error.to_string(), "check the operating system")]
+                    vec![AccessError::file(
+                        Path::new(""),
+                        error.to_string(),
+                        "check the operating system",
+                    )]
                 })?;
                 secret
             }
         };
-        Ok(Vault { loaded: RwLock::new(Arc::new(Loaded::read(settings, secret)?)), secret })
+        Ok(Vault {
+            loaded: RwLock::new(Arc::new(Loaded::read(settings, secret)?)),
+            secret,
+        })
     }
 
     /// Reads everything again. On an error the old state stays in force. The secret of the first load stays.
@@ -104,9 +114,11 @@ impl Vault {
         let verdict = match loaded.check_known(request, moment) {
             Ok(verdict) => verdict,
             Err(Proof::Token(token)) => loaded.check_token(request, token, moment),
-            Err(Proof::Password(user, password)) => {
-                loaded.verdict(request, user, loaded.verify(&self.secret, user, password, moment.instant))
-            }
+            Err(Proof::Password(user, password)) => loaded.verdict(
+                request,
+                user,
+                loaded.verify(&self.secret, user, password, moment.instant),
+            ),
         };
         // A hash takes its time: what a reload has changed meanwhile counts.
         if !Arc::ptr_eq(&loaded, &self.loaded()) {
@@ -116,7 +128,11 @@ impl Vault {
     }
 
     /// The same, if that takes no hash and no signature.
-    pub fn check_known(&self, request: &LoginRequest, moment: Moment) -> Option<Result<Login, Refusal>> {
+    pub fn check_known(
+        &self,
+        request: &LoginRequest,
+        moment: Moment,
+    ) -> Option<Result<Login, Refusal>> {
         let loaded = self.loaded();
         let verdict = loaded.check_known(request, moment).ok()?;
         Some(loaded.bind(request, verdict))
@@ -133,16 +149,27 @@ impl Vault {
     /// Whether any login by password or SCRAM can succeed, so that offering SCRAM makes sense.
     pub fn has_passwords(&self) -> bool {
         let loaded = self.loaded();
-        !loaded.requires_token() && loaded.passwords.as_ref().is_some_and(|passwords| !passwords.is_empty())
+        !loaded.requires_token()
+            && loaded
+                .passwords
+                .as_ref()
+                .is_some_and(|passwords| !passwords.is_empty())
     }
 
     /// The login of a user whom SCRAM has shown to be who they say; refused if a reload has removed them since.
     pub fn login_proven(&self, request: &LoginRequest, user: &Arc<str>) -> Result<Login, Refusal> {
         let loaded = self.loaded();
-        let is_known = loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user));
+        let is_known = loaded
+            .passwords
+            .as_ref()
+            .is_some_and(|passwords| passwords.contains(user));
         let verdict = match is_known && !loaded.requires_token() {
             true => Ok(loaded.login(Some(user.clone()))),
-            false => Err(Refusal::about(request, RefusalReason::NotAuthorized, "the user was removed meanwhile")),
+            false => Err(Refusal::about(
+                request,
+                RefusalReason::NotAuthorized,
+                "the user was removed meanwhile",
+            )),
         };
         loaded.bind(request, verdict)
     }
@@ -160,15 +187,23 @@ impl Vault {
 
     fn loaded(&self) -> Arc<Loaded> {
         // A reload swaps one pointer under the lock; nothing can be half done.
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 impl Moment {
     /// Reads both clocks.
     pub fn now() -> Self {
-        let unix_seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Moment { unix_seconds, instant: Instant::now() }
+        let unix_seconds = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        Moment {
+            unix_seconds,
+            instant: Instant::now(),
+        }
     }
 }
 
@@ -176,7 +211,8 @@ impl Loaded {
     fn read(settings: &AccessSettings, secret: [u8; 32]) -> Result<Self, Vec<AccessError>> {
         let mut errors = Vec::new();
         let passwords = settings.password_file.as_deref().map(PasswordFile::read);
-        let passwords = passwords.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        let passwords =
+            passwords.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         let otherwise = settings.otherwise.unwrap_or(Otherwise::Deny);
         let read = |path| AclFile::read(path, settings.subscribe_needs_read, otherwise);
         let acl = settings.acl_file.as_deref().map(read);
@@ -197,23 +233,38 @@ impl Loaded {
     }
 
     /// Judges what can be judged at once; otherwise says what is to be verified.
-    fn check_known<'a>(&self, request: &'a LoginRequest, moment: Moment) -> Result<Result<Login, Refusal>, Proof<'a>> {
+    fn check_known<'a>(
+        &self,
+        request: &'a LoginRequest,
+        moment: Moment,
+    ) -> Result<Result<Login, Refusal>, Proof<'a>> {
         let password = request.password.as_deref();
         if let Some(name) = &request.certificate_name {
             return Ok(Ok(self.login(Some(name.clone()))));
         }
-        let offers_nothing = request.user.as_deref().is_none_or(str::is_empty) && password.is_none_or(<[u8]>::is_empty);
+        let offers_nothing = request.user.as_deref().is_none_or(str::is_empty)
+            && password.is_none_or(<[u8]>::is_empty);
         if offers_nothing || !self.knows_anybody() {
             return Ok(match request.anonymous_allowed {
                 true => Ok(self.login(None)),
-                false => {
-                    Err(Refusal::about(request, RefusalReason::NotAuthorized, "the anonymous are not allowed here"))
-                }
+                false => Err(Refusal::about(
+                    request,
+                    RefusalReason::NotAuthorized,
+                    "the anonymous are not allowed here",
+                )),
             });
         }
-        let bad = |problem: &str| Ok(Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem)));
+        let bad = |problem: &str| {
+            Ok(Err(Refusal::about(
+                request,
+                RefusalReason::BadUserOrPassword,
+                problem,
+            )))
+        };
         match (&request.user, password) {
-            (_, Some(token)) if self.tokens.is_some() && looks_like_token(token) => Err(Proof::Token(token)),
+            (_, Some(token)) if self.tokens.is_some() && looks_like_token(token) => {
+                Err(Proof::Token(token))
+            }
             (_, Some(_)) if self.requires_token() => bad("the password is not a token"),
             (Some(user), Some(password)) => match &self.passwords {
                 None => bad("there are no passwords, only tokens"),
@@ -227,27 +278,47 @@ impl Loaded {
         }
     }
 
-    fn verdict(&self, request: &LoginRequest, user: &Arc<str>, is_right: bool) -> Result<Login, Refusal> {
+    fn verdict(
+        &self,
+        request: &LoginRequest,
+        user: &Arc<str>,
+        is_right: bool,
+    ) -> Result<Login, Refusal> {
         let problem = "wrong password or unknown user";
         match is_right {
             true => Ok(self.login(Some(user.clone()))),
-            false => Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem)),
+            false => Err(Refusal::about(
+                request,
+                RefusalReason::BadUserOrPassword,
+                problem,
+            )),
         }
     }
 
     /// Refuses who may come in, but not under the client id that it chose.
-    fn bind(&self, request: &LoginRequest, verdict: Result<Login, Refusal>) -> Result<Login, Refusal> {
+    fn bind(
+        &self,
+        request: &LoginRequest,
+        verdict: Result<Login, Refusal>,
+    ) -> Result<Login, Refusal> {
         let login = verdict?;
         let user = login.user.as_deref();
         if !request.chose_client_id || self.client_ids.allow(&request.client_id, user) {
             return Ok(login);
         }
         let problem = match (self.client_ids, user) {
-            (_, None) => "access.client_ids leaves the anonymous no client id of their own choice".to_owned(),
-            (ClientIds::Prefix, Some(user)) => {
-                format!("user {user:?} may be client {user:?} or \"{}:…\" (access.client_ids)", user.escape_debug())
+            (_, None) => {
+                "access.client_ids leaves the anonymous no client id of their own choice".to_owned()
             }
-            (_, Some(user)) => format!("user {user:?} may be client {user:?} only (access.client_ids)"),
+            (ClientIds::Prefix, Some(user)) => {
+                format!(
+                    "user {user:?} may be client {user:?} or \"{}:…\" (access.client_ids)",
+                    user.escape_debug()
+                )
+            }
+            (_, Some(user)) => {
+                format!("user {user:?} may be client {user:?} only (access.client_ids)")
+            }
         };
         Err(Refusal::about(request, RefusalReason::ClientId, problem))
     }
@@ -261,13 +332,26 @@ impl Loaded {
     }
 
     fn verify(&self, secret: &[u8; 32], user: &str, password: &[u8], now: Instant) -> bool {
-        let Some(passwords) = &self.passwords else { return false };
-        self.verdicts.verdict(user, password, now, || passwords.verify(secret, user, password))
+        let Some(passwords) = &self.passwords else {
+            return false;
+        };
+        self.verdicts.verdict(user, password, now, || {
+            passwords.verify(secret, user, password)
+        })
     }
 
-    fn check_token(&self, request: &LoginRequest, token: &[u8], moment: Moment) -> Result<Login, Refusal> {
+    fn check_token(
+        &self,
+        request: &LoginRequest,
+        token: &[u8],
+        moment: Moment,
+    ) -> Result<Login, Refusal> {
         let Some(tokens) = &self.tokens else {
-            return Err(Refusal::about(request, RefusalReason::BadUserOrPassword, "tokens are not accepted"));
+            return Err(Refusal::about(
+                request,
+                RefusalReason::BadUserOrPassword,
+                "tokens are not accepted",
+            ));
         };
         let claims = tokens.check(token, moment.unix_seconds).map_err(|error| {
             let reason = match error {
@@ -280,28 +364,44 @@ impl Loaded {
         let claimed = request.user.as_deref().filter(|user| !user.is_empty());
         if tokens.user_must_match() && claimed.is_some_and(|user| *user != *claims.user) {
             let problem = format!("the token is user {:?}'s", claims.user);
-            return Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem));
+            return Err(Refusal::about(
+                request,
+                RefusalReason::BadUserOrPassword,
+                problem,
+            ));
         }
-        let rules = claims.rules.unwrap_or_else(|| self.rules(Some(&claims.user)));
-        Ok(Login { user: Some(claims.user), rules, expires_at_unix: claims.expires_at_unix })
+        let rules = claims
+            .rules
+            .unwrap_or_else(|| self.rules(Some(&claims.user)));
+        Ok(Login {
+            user: Some(claims.user),
+            rules,
+            expires_at_unix: claims.expires_at_unix,
+        })
     }
 
     fn login(&self, user: Option<Arc<str>>) -> Login {
         let rules = self.rules(user.as_deref());
-        Login { user, rules, expires_at_unix: None }
+        Login {
+            user,
+            rules,
+            expires_at_unix: None,
+        }
     }
 
     fn rules(&self, user: Option<&str>) -> Arc<Rules> {
-        self.acl.as_ref().map_or(&self.without_rules, |acl| acl.rules(user)).clone()
+        self.acl
+            .as_ref()
+            .map_or(&self.without_rules, |acl| acl.rules(user))
+            .clone()
     }
 }
 
 fn without_rules(settings: &AccessSettings) -> Rules {
     match settings.otherwise.unwrap_or(Otherwise::Allow) {
         Otherwise::Allow => Rules::allow_all(),
-        Otherwise::Deny => {
-            Rules::new(Vec::new(), Otherwise::Deny).expect("no rule can be malformed where there is none")
-        }
+        Otherwise::Deny => Rules::new(Vec::new(), Otherwise::Deny)
+            .expect("no rule can be malformed where there is none"),
     }
 }
 

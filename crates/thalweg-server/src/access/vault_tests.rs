@@ -1,6 +1,9 @@
 //! Tests of the vault and its pool.
 
-use super::super::{Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file};
+use super::super::{
+    Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool,
+    password_file,
+};
 use super::*;
 use crate::threads::tests::failures;
 use serde_json::json;
@@ -26,7 +29,8 @@ impl Files {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("thalweg-vault-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("thalweg-vault-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).expect("made");
         let files = Files(path);
         files.write("passwords", PASSWORDS);
@@ -47,7 +51,10 @@ impl Files {
         AccessSettings {
             password_file: Some(self.0.join("passwords")),
             acl_file: Some(self.0.join("acl")),
-            token: Some(TokenSettings { keys: vec![key], ..TokenSettings::default() }),
+            token: Some(TokenSettings {
+                keys: vec![key],
+                ..TokenSettings::default()
+            }),
             ..AccessSettings::default()
         }
     }
@@ -74,9 +81,14 @@ fn request(user: Option<&str>, password: Option<&str>) -> LoginRequest {
 }
 
 fn check(vault: &Vault, request: &LoginRequest) -> Result<Option<String>, RefusalReason> {
-    let moment = Moment { unix_seconds: NOW, instant: Instant::now() };
+    let moment = Moment {
+        unix_seconds: NOW,
+        instant: Instant::now(),
+    };
     let verdict = vault.check_at(request, moment);
-    verdict.map(|login| login.user.map(|user| user.to_string())).map_err(|refusal| refusal.reason)
+    verdict
+        .map(|login| login.user.map(|user| user.to_string()))
+        .map_err(|refusal| refusal.reason)
 }
 
 fn token(claims: serde_json::Value) -> String {
@@ -98,7 +110,11 @@ fn each_offer_gets_the_answer_of_the_table() {
         (Some("alice"), Some("wrong"), Err(BadUserOrPassword)),
         (Some("alice"), Some(""), Err(BadUserOrPassword)),
         (Some("alice"), None, Err(BadUserOrPassword)),
-        (Some("nobody"), Some("correct horse"), Err(BadUserOrPassword)),
+        (
+            Some("nobody"),
+            Some("correct horse"),
+            Err(BadUserOrPassword),
+        ),
         (None, Some("correct horse"), Err(BadUserOrPassword)),
         (Some(""), Some("correct horse"), Err(BadUserOrPassword)),
         (None, Some(&*good), Ok(Some("dev7"))),
@@ -108,7 +124,11 @@ fn each_offer_gets_the_answer_of_the_table() {
     ];
     for (user, password, expected) in table {
         let expected = expected.map(|user| user.map(String::from));
-        assert_eq!(check(&vault, &request(user, password)), expected, "{user:?} {password:?}");
+        assert_eq!(
+            check(&vault, &request(user, password)),
+            expected,
+            "{user:?} {password:?}"
+        );
     }
 }
 
@@ -116,16 +136,29 @@ fn each_offer_gets_the_answer_of_the_table() {
 fn where_the_anonymous_are_not_allowed_credentials_are_needed() {
     let files = Files::new();
     let vault = Vault::load(&files.settings()).expect("loads");
-    let closed = |user, password| LoginRequest { anonymous_allowed: false, ..request(user, password) };
+    let closed = |user, password| LoginRequest {
+        anonymous_allowed: false,
+        ..request(user, password)
+    };
     assert_eq!(check(&vault, &closed(None, None)), Err(NotAuthorized));
-    assert_eq!(check(&vault, &closed(Some("alice"), Some("correct horse"))), Ok(Some("alice".into())));
+    assert_eq!(
+        check(&vault, &closed(Some("alice"), Some("correct horse"))),
+        Ok(Some("alice".into()))
+    );
 }
 
 #[test]
 fn a_vault_that_knows_nobody_takes_names_for_nothing() {
     let vault = Vault::load(&AccessSettings::default()).expect("loads");
-    assert_eq!(check(&vault, &request(Some("alice"), Some("x"))), Ok(None), "in, but not as alice");
-    let closed = LoginRequest { anonymous_allowed: false, ..request(Some("alice"), Some("x")) };
+    assert_eq!(
+        check(&vault, &request(Some("alice"), Some("x"))),
+        Ok(None),
+        "in, but not as alice"
+    );
+    let closed = LoginRequest {
+        anonymous_allowed: false,
+        ..request(Some("alice"), Some("x"))
+    };
     assert_eq!(check(&vault, &closed), Err(NotAuthorized));
     let login = vault.check(&request(None, None)).expect("anonymous");
     assert!(login.rules.compile("c", None).is_allow_all());
@@ -135,8 +168,15 @@ fn a_vault_that_knows_nobody_takes_names_for_nothing() {
 fn an_empty_password_file_lets_nobody_in_by_password() {
     let files = Files::new();
     files.write("passwords", "");
-    let vault = Vault::load(&AccessSettings { token: None, ..files.settings() }).expect("loads");
-    assert_eq!(check(&vault, &request(Some("alice"), Some("x"))), Err(BadUserOrPassword));
+    let vault = Vault::load(&AccessSettings {
+        token: None,
+        ..files.settings()
+    })
+    .expect("loads");
+    assert_eq!(
+        check(&vault, &request(Some("alice"), Some("x"))),
+        Err(BadUserOrPassword)
+    );
     assert!(!vault.has_passwords());
 }
 
@@ -149,8 +189,14 @@ fn a_certificate_is_proof_enough() {
         anonymous_allowed: false,
         ..request(user, password)
     };
-    assert_eq!(check(&vault, &with_certificate(None, None)), Ok(Some("alice".into())));
-    assert_eq!(check(&vault, &with_certificate(Some("bob"), Some("wrong"))), Ok(Some("alice".into())));
+    assert_eq!(
+        check(&vault, &with_certificate(None, None)),
+        Ok(Some("alice".into()))
+    );
+    assert_eq!(
+        check(&vault, &with_certificate(Some("bob"), Some("wrong"))),
+        Ok(Some("alice".into()))
+    );
 }
 
 #[test]
@@ -158,38 +204,79 @@ fn rules_follow_the_proven_name() {
     let files = Files::new();
     let vault = Vault::load(&files.settings()).expect("loads");
     let allows = |request: &LoginRequest, permission, target: &str| {
-        let moment = Moment { unix_seconds: NOW, instant: Instant::now() };
+        let moment = Moment {
+            unix_seconds: NOW,
+            instant: Instant::now(),
+        };
         let login = vault.check_at(request, moment).expect("in");
-        login.rules.compile(&request.client_id, login.user.as_deref()).allows(permission, target)
+        login
+            .rules
+            .compile(&request.client_id, login.user.as_deref())
+            .allows(permission, target)
     };
-    let (anonymous, alice) = (request(None, None), request(Some("alice"), Some("correct horse")));
+    let (anonymous, alice) = (
+        request(None, None),
+        request(Some("alice"), Some("correct horse")),
+    );
     assert!(allows(&anonymous, Permission::Receive, "public/x"));
     assert!(!allows(&anonymous, Permission::Publish, "alice/x"));
     assert!(allows(&alice, Permission::Publish, "alice/x"));
     assert!(allows(&alice, Permission::Publish, "own/alice/c1"));
     assert!(!allows(&alice, Permission::Publish, "own/alice/c2"));
     let from_file = token(json!({"sub": "dev7", "exp": NOW + 60}));
-    assert!(allows(&request(None, Some(&from_file)), Permission::Publish, "own/dev7/c1"));
-    let own_rules = token(json!({"sub": "dev7", "exp": NOW + 60, "thalweg_acl": {"publish": ["x"]}}));
-    assert!(allows(&request(None, Some(&own_rules)), Permission::Publish, "x"));
-    assert!(!allows(&request(None, Some(&own_rules)), Permission::Publish, "own/dev7/c1"));
+    assert!(allows(
+        &request(None, Some(&from_file)),
+        Permission::Publish,
+        "own/dev7/c1"
+    ));
+    let own_rules =
+        token(json!({"sub": "dev7", "exp": NOW + 60, "thalweg_acl": {"publish": ["x"]}}));
+    assert!(allows(
+        &request(None, Some(&own_rules)),
+        Permission::Publish,
+        "x"
+    ));
+    assert!(!allows(
+        &request(None, Some(&own_rules)),
+        Permission::Publish,
+        "own/dev7/c1"
+    ));
 }
 
 #[test]
 fn a_token_tells_its_end_and_an_ended_one_says_so() {
     let files = Files::new();
     let vault = Vault::load(&files.settings()).expect("loads");
-    let moment = Moment { unix_seconds: NOW, instant: Instant::now() };
+    let moment = Moment {
+        unix_seconds: NOW,
+        instant: Instant::now(),
+    };
     let good = token(json!({"sub": "dev7", "exp": NOW + 60}));
-    let login = vault.check_at(&request(None, Some(&good)), moment).expect("good");
-    assert_eq!(login.expires_at_unix, Some(NOW + 65), "leeway of 5 seconds included");
+    let login = vault
+        .check_at(&request(None, Some(&good)), moment)
+        .expect("good");
+    assert_eq!(
+        login.expires_at_unix,
+        Some(NOW + 65),
+        "leeway of 5 seconds included"
+    );
     let ended = token(json!({"sub": "dev7", "exp": NOW - 60}));
     assert_eq!(check(&vault, &request(None, Some(&ended))), Err(Expired));
     let bad_rules = token(json!({"sub": "dev7", "exp": NOW + 60, "thalweg_acl": 1}));
-    assert_eq!(check(&vault, &request(None, Some(&bad_rules))), Err(NotAuthorized));
+    assert_eq!(
+        check(&vault, &request(None, Some(&bad_rules))),
+        Err(NotAuthorized)
+    );
     // Without token keys a token is just a wrong password.
-    let vault = Vault::load(&AccessSettings { token: None, ..files.settings() }).expect("loads");
-    assert_eq!(check(&vault, &request(Some("dev7"), Some(&good))), Err(BadUserOrPassword));
+    let vault = Vault::load(&AccessSettings {
+        token: None,
+        ..files.settings()
+    })
+    .expect("loads");
+    assert_eq!(
+        check(&vault, &request(Some("dev7"), Some(&good))),
+        Err(BadUserOrPassword)
+    );
 }
 
 #[test]
@@ -200,13 +287,25 @@ fn a_reload_takes_effect_at_once_and_a_faulty_one_not_at_all() {
     assert_eq!(check(&vault, &alice), Ok(Some("alice".into())));
     files.write("passwords", "alice:nonsense\nbob\n");
     files.write("acl", "topik a\n");
-    assert_eq!(vault.reload(&files.settings()).expect_err("faulty").len(), 3, "faults of all files at once");
+    assert_eq!(
+        vault.reload(&files.settings()).expect_err("faulty").len(),
+        3,
+        "faults of all files at once"
+    );
     assert_eq!(check(&vault, &alice), Ok(Some("alice".into())));
     files.write("passwords", "# nobody\n");
     files.write("acl", ACL);
     vault.reload(&files.settings()).expect("loads");
-    assert_eq!(check(&vault, &alice), Err(BadUserOrPassword), "the remembered verdict is gone too");
-    assert!(vault.login_proven(&request(Some("alice"), None), &"alice".into()).is_err());
+    assert_eq!(
+        check(&vault, &alice),
+        Err(BadUserOrPassword),
+        "the remembered verdict is gone too"
+    );
+    assert!(
+        vault
+            .login_proven(&request(Some("alice"), None), &"alice".into())
+            .is_err()
+    );
 }
 
 #[test]
@@ -225,7 +324,8 @@ fn a_repeated_password_is_not_hashed_again() {
 #[test]
 fn scram_verifiers_come_from_the_file_and_fakes_stay_the_same_over_a_reload() {
     let files = Files::new();
-    password_file::add_scram_verifier(&files.0.join("passwords"), "alice", b"pencil").expect("added");
+    password_file::add_scram_verifier(&files.0.join("passwords"), "alice", b"pencil")
+        .expect("added");
     let vault = Vault::load(&files.settings()).expect("loads");
     assert!(vault.scram_verifier("alice").verify(b"pencil"));
     let fake = vault.scram_verifier("nobody");
@@ -233,7 +333,11 @@ fn scram_verifiers_come_from_the_file_and_fakes_stay_the_same_over_a_reload() {
     vault.reload(&files.settings()).expect("loads");
     assert_eq!(fake, vault.scram_verifier("nobody"));
     assert_eq!(
-        vault.login_proven(&request(Some("alice"), None), &"alice".into()).expect("in").user.as_deref(),
+        vault
+            .login_proven(&request(Some("alice"), None), &"alice".into())
+            .expect("in")
+            .user
+            .as_deref(),
         Some("alice")
     );
 }
@@ -242,12 +346,16 @@ fn scram_verifiers_come_from_the_file_and_fakes_stay_the_same_over_a_reload() {
 fn refusals_tell_the_log_who_and_where_but_never_the_password() {
     let files = Files::new();
     let vault = Vault::load(&files.settings()).expect("loads");
-    let refusal = vault.check(&request(Some("al\nice"), Some("hunter2"))).expect_err("refused");
+    let refusal = vault
+        .check(&request(Some("al\nice"), Some("hunter2")))
+        .expect_err("refused");
     assert_eq!(
         refusal.log,
         "client \"c1\", user \"al\\nice\", from 127.0.0.1, on listener mqtt: wrong password or unknown user"
     );
-    let refusal = vault.check(&request(Some(&"x".repeat(60_000)), Some("hunter2"))).expect_err("refused");
+    let refusal = vault
+        .check(&request(Some(&"x".repeat(60_000)), Some("hunter2")))
+        .expect_err("refused");
     assert!(refusal.log.len() < 300);
     assert!(!format!("{:?}", request(None, Some("hunter2"))).contains("hunter2"));
 }
@@ -270,20 +378,31 @@ fn held_up(files: &Files, queue_limit: usize) -> (VaultPool, mpsc::Sender<()>) {
         let _ = busy.send(());
         let _ = held.recv_timeout(PATIENCE);
     });
-    assert!(ask(&pool, request(Some("alice"), Some("correct horse")), block).is_none(), "nothing is known yet");
+    assert!(
+        ask(&pool, request(Some("alice"), Some("correct horse")), block).is_none(),
+        "nothing is known yet"
+    );
     is_busy.recv_timeout(PATIENCE).expect("the thread works");
     (pool, hold)
 }
 
 fn from(network: u8, user: &str) -> LoginRequest {
-    LoginRequest { peer: Some([10, 0, 0, network].into()), ..request(Some(user), Some("wrong")) }
+    LoginRequest {
+        peer: Some([10, 0, 0, network].into()),
+        ..request(Some(user), Some("wrong"))
+    }
 }
 
 #[test]
 fn the_pool_answers_every_accepted_request_once() {
     let files = Files::new();
-    let pool =
-        VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 2, 64, &failures().0).expect("starts");
+    let pool = VaultPool::new(
+        Arc::new(Vault::load(&files.settings()).expect("loads")),
+        2,
+        64,
+        &failures().0,
+    )
+    .expect("starts");
     let (sender, receiver) = mpsc::channel();
     for number in 0..50 {
         let is_right = number % 2 == 0;
@@ -312,10 +431,21 @@ fn what_is_known_is_answered_before_the_queue() {
         ask(&pool, request(user, password), unused).map(|verdict| verdict.map(|login| login.user))
     };
     let alice: Option<Arc<str>> = Some("alice".into());
-    assert_eq!(known(Some("alice"), Some("correct horse")), Some(Ok(alice)), "verified a moment ago");
-    assert_eq!(known(None, None), Some(Ok(None)), "the anonymous show nothing that could be verified");
+    assert_eq!(
+        known(Some("alice"), Some("correct horse")),
+        Some(Ok(alice)),
+        "verified a moment ago"
+    );
+    assert_eq!(
+        known(None, None),
+        Some(Ok(None)),
+        "the anonymous show nothing that could be verified"
+    );
     let refused = known(Some("alice"), None).and_then(Result::err);
-    assert_eq!(refused.map(|refusal| refusal.reason), Some(BadUserOrPassword));
+    assert_eq!(
+        refused.map(|refusal| refusal.reason),
+        Some(BadUserOrPassword)
+    );
     assert_eq!(pool.counts().waiting, 0);
 }
 
@@ -346,15 +476,24 @@ fn what_nobody_waits_for_any_more_is_not_worked_off() {
     for number in 0..100 {
         let (sender, abandoned) = (sender.clone(), Arc::new(AtomicBool::new(false)));
         let reply = Box::new(move |_: Result<Login, Refusal>| _ = sender.send(number));
-        assert!(pool.ask(from(1, &format!("user{number}")), abandoned.clone(), reply).is_none());
+        assert!(
+            pool.ask(from(1, &format!("user{number}")), abandoned.clone(), reply)
+                .is_none()
+        );
         abandoned.store(number != 70, Ordering::Relaxed);
     }
     drop(hold);
     drop(sender);
     assert_eq!(receiver.iter().collect::<Vec<_>>(), [70]);
     let counts = pool.counts();
-    assert_eq!((counts.waiting, counts.by_reason[0]), (0, ("bad_credentials", 1)));
-    assert_eq!(counts.by_protocol.into_iter().collect::<Vec<_>>(), [("mqtt", 1)]);
+    assert_eq!(
+        (counts.waiting, counts.by_reason[0]),
+        (0, ("bad_credentials", 1))
+    );
+    assert_eq!(
+        counts.by_protocol.into_iter().collect::<Vec<_>>(),
+        [("mqtt", 1)]
+    );
 }
 
 #[test]
@@ -377,7 +516,10 @@ fn a_full_pool_says_so_to_who_asks_most_and_a_closing_one_answers_what_waits() {
     assert_eq!(pool.counts().waiting, 2);
     let closer = std::thread::spawn(move || pool.shutdown());
     for _ in 0..2 {
-        assert_eq!(receiver.recv_timeout(PATIENCE).map(|(_, reason)| reason), Ok(Some(Unavailable)));
+        assert_eq!(
+            receiver.recv_timeout(PATIENCE).map(|(_, reason)| reason),
+            Ok(Some(Unavailable))
+        );
     }
     drop(hold);
     closer.join().expect("all threads end");
@@ -390,7 +532,12 @@ fn a_thread_that_panics_is_reported() {
     let vault = Arc::new(Vault::load(&files.settings()).expect("loads"));
     let pool = VaultPool::new(vault, 1, 8, &on_failure).expect("starts");
     // `resume_unwind` unwinds like a panic, without its message in the test output.
-    let unwinding = Box::new(|_: Result<Login, Refusal>| std::panic::resume_unwind(Box::new("a bug elsewhere")));
+    let unwinding = Box::new(|_: Result<Login, Refusal>| {
+        std::panic::resume_unwind(Box::new("a bug elsewhere"))
+    });
     assert!(ask(&pool, request(Some("alice"), Some("wrong")), unwinding).is_none());
-    assert_eq!(failures.recv_timeout(PATIENCE).map(|failure| failure.what), Ok("thread vault-0".to_owned()));
+    assert_eq!(
+        failures.recv_timeout(PATIENCE).map(|failure| failure.what),
+        Ok("thread vault-0".to_owned())
+    );
 }

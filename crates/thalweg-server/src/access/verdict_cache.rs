@@ -36,7 +36,12 @@ type Key = [u8; 32];
 impl VerdictCache {
     /// Keeps at most `count_limit` right and as many wrong verdicts, each for `ttl`. `secret` must be unknown to peers.
     pub fn new(secret: [u8; 32], ttl: Duration, count_limit: usize) -> Self {
-        VerdictCache { secret, ttl, count_limit, verdicts: Mutex::default() }
+        VerdictCache {
+            secret,
+            ttl,
+            count_limit,
+            verdicts: Mutex::default(),
+        }
     }
 
     /// The remembered verdict, if there is one.
@@ -48,7 +53,13 @@ impl VerdictCache {
     }
 
     /// The remembered verdict, or `verify`'s, which runs outside the lock and is remembered.
-    pub fn verdict(&self, user: &str, password: &[u8], now: Instant, verify: impl FnOnce() -> bool) -> bool {
+    pub fn verdict(
+        &self,
+        user: &str,
+        password: &[u8],
+        now: Instant,
+        verify: impl FnOnce() -> bool,
+    ) -> bool {
         if self.ttl.is_zero() || self.count_limit == 0 {
             return verify();
         }
@@ -58,7 +69,11 @@ impl VerdictCache {
         }
         let verdict = verify();
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = if verdict { &mut verdicts.right } else { &mut verdicts.wrong };
+        let generation = if verdict {
+            &mut verdicts.right
+        } else {
+            &mut verdicts.wrong
+        };
         generation.learn(key, now, self.count_limit);
         verdict
     }
@@ -74,8 +89,8 @@ impl VerdictCache {
     }
 
     fn key(&self, user: &str, password: &[u8]) -> Key {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length (RFC 2104 §2)");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret)
+            .expect("HMAC takes keys of any length (RFC 2104 §2)");
         // The length keeps ("ab", "c") and ("a", "bc") apart.
         mac.update(&(user.len() as u64).to_be_bytes());
         mac.update(user.as_bytes());
@@ -120,19 +135,31 @@ mod tests {
 
     #[test]
     fn a_verdict_is_computed_once_within_its_time() {
-        let (cache, start, calls) = (VerdictCache::new([1; 32], TTL, 8), Instant::now(), Cell::new(0));
+        let (cache, start, calls) = (
+            VerdictCache::new([1; 32], TTL, 8),
+            Instant::now(),
+            Cell::new(0),
+        );
         let ask = |user: &str, password: &str, seconds: u64, verdict: bool| {
-            cache.verdict(user, password.as_bytes(), start + Duration::from_secs(seconds), || {
-                calls.set(calls.get() + 1);
-                verdict
-            })
+            cache.verdict(
+                user,
+                password.as_bytes(),
+                start + Duration::from_secs(seconds),
+                || {
+                    calls.set(calls.get() + 1);
+                    verdict
+                },
+            )
         };
         assert!(ask("a", "bc", 0, true));
         assert!(ask("a", "bc", 9, false), "remembered as right");
         assert!(!ask("ab", "c", 9, false), "other credentials");
         assert!(!ask("ab", "c", 9, true), "remembered as wrong");
         assert_eq!(calls.get(), 2);
-        assert!(!ask("a", "bc", 10, false), "asked again: using a verdict does not prolong it");
+        assert!(
+            !ask("a", "bc", 10, false),
+            "asked again: using a verdict does not prolong it"
+        );
         assert_eq!(calls.get(), 3);
     }
 
@@ -145,13 +172,19 @@ mod tests {
         }
         assert!(cache.verdict("a", b"right", now, || panic!("forgotten")));
         let verdicts = cache.verdicts.lock().expect("whole");
-        assert_eq!((verdicts.wrong.learned.len(), verdicts.wrong.order.len()), (8, 8));
+        assert_eq!(
+            (verdicts.wrong.learned.len(), verdicts.wrong.order.len()),
+            (8, 8)
+        );
         assert_eq!(verdicts.right.learned.len(), 1);
     }
 
     #[test]
     fn without_a_time_nothing_is_remembered() {
-        let (cache, now) = (VerdictCache::new([1; 32], Duration::ZERO, 8), Instant::now());
+        let (cache, now) = (
+            VerdictCache::new([1; 32], Duration::ZERO, 8),
+            Instant::now(),
+        );
         assert!(cache.verdict("a", b"x", now, || true));
         assert!(!cache.verdict("a", b"x", now, || false));
     }

@@ -19,7 +19,11 @@ impl Config {
             data_dir: PathBuf::new(),
             shards: None,
             tenants: Vec::new(),
-            log: Log { level: LogLevel::Off, format: LogFormat::Text, file: None },
+            log: Log {
+                level: LogLevel::Off,
+                format: LogFormat::Text,
+                file: None,
+            },
             listeners: BTreeMap::new(),
             admin: Admin {
                 enabled: false,
@@ -90,8 +94,18 @@ impl Config {
                 bindings_max: 0,
                 transaction_bytes_max: 0,
             },
-            session: Session { expiry_max: Span::ZERO, v3_expiry: Span::ZERO, count_max: 0, redispatch: false },
-            retained: Retained { enabled: false, messages_max: 0, bytes_max: 0, expiry_max: Span::ZERO },
+            session: Session {
+                expiry_max: Span::ZERO,
+                v3_expiry: Span::ZERO,
+                count_max: 0,
+                redispatch: false,
+            },
+            retained: Retained {
+                enabled: false,
+                messages_max: 0,
+                bytes_max: 0,
+                expiry_max: Span::ZERO,
+            },
             journal: Journal {
                 enabled: false,
                 fsync: Fsync::Always,
@@ -104,10 +118,23 @@ impl Config {
                 checkpoint_interval: Span::ZERO,
                 max_linger: Span::ZERO,
             },
-            last_values: LastValues { keep: Vec::new(), messages_max: 0, bytes_max: 0 },
-            dedup: Dedup { publishers_max: 0, expiry: Span::ZERO },
-            presence: Presence { enabled: false, offline: None, offline_max: 0 },
-            ledger: Ledger { prefixes: Vec::new() },
+            last_values: LastValues {
+                keep: Vec::new(),
+                messages_max: 0,
+                bytes_max: 0,
+            },
+            dedup: Dedup {
+                publishers_max: 0,
+                expiry: Span::ZERO,
+            },
+            presence: Presence {
+                enabled: false,
+                offline: None,
+                offline_max: 0,
+            },
+            ledger: Ledger {
+                prefixes: Vec::new(),
+            },
             mqtt: Mqtt {
                 receive_maximum: 0,
                 inflight_max: 0,
@@ -217,7 +244,10 @@ impl Listener {
                 psk_file: None,
                 psk_bytes_min: 0,
             },
-            websocket: WebSocket { path: String::new(), origins: Vec::new() },
+            websocket: WebSocket {
+                path: String::new(),
+                origins: Vec::new(),
+            },
             tcp_keep_alive: None,
             backlog: 0,
             unix_mode: 0,

@@ -7,12 +7,17 @@ use super::keys::Key;
 use super::kind::{Kind, Value, show_size};
 use super::settings::{Bind, Config, Listener};
 use super::words::{
-    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, ProxyProtocol, TlsVersion, Transport,
+    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, ProxyProtocol,
+    TlsVersion, Transport,
 };
 
 /// Every contradiction in `config`.
 pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
-    let mut checks = Checks { config, origins, errors: Vec::new() };
+    let mut checks = Checks {
+        config,
+        origins,
+        errors: Vec::new(),
+    };
     for (name, listener) in config.enabled_listeners() {
         checks.transport(name, listener);
         checks.tls(name, listener);
@@ -37,19 +42,31 @@ struct Checks<'a> {
 impl Checks<'_> {
     /// Reports a mistake at the first of `keys` that somebody set.
     fn report(&mut self, keys: &[String], what: impl Into<String>, mend: impl Into<String>) {
-        let origin = keys.iter().map(|key| self.origins.of(key)).find(|origin| *origin != Origin::Default);
-        self.errors.push(ConfigError::new(origin.unwrap_or_default(), what, mend));
+        let origin = keys
+            .iter()
+            .map(|key| self.origins.of(key))
+            .find(|origin| *origin != Origin::Default);
+        self.errors
+            .push(ConfigError::new(origin.unwrap_or_default(), what, mend));
     }
 
     fn transport(&mut self, name: &str, listener: &Listener) {
-        let (bind, transport) = (format!("listeners.{name}.bind"), format!("listeners.{name}.transport"));
+        let (bind, transport) = (
+            format!("listeners.{name}.bind"),
+            format!("listeners.{name}.transport"),
+        );
         let mismatch = match (&listener.bind, listener.transport) {
-            (Bind::Socket(_), Transport::Unix) => Some("the path of a socket, such as \"/run/thalweg.sock\""),
+            (Bind::Socket(_), Transport::Unix) => {
+                Some("the path of a socket, such as \"/run/thalweg.sock\"")
+            }
             (Bind::Path(_), Transport::Unix) | (Bind::Socket(_), _) => None,
             (Bind::Path(_), _) => Some("an IP address and port"),
         };
         if let Some(wanted) = mismatch {
-            let what = format!("{bind} is \"{}\", but {transport} is {}", listener.bind, listener.transport);
+            let what = format!(
+                "{bind} is \"{}\", but {transport} is {}",
+                listener.bind, listener.transport
+            );
             self.report(
                 &[bind.clone(), transport.clone()],
                 what,
@@ -58,8 +75,15 @@ impl Checks<'_> {
         }
         if listener.kind == ListenerKind::Amqp && listener.transport.is_websocket() {
             let kind = format!("listeners.{name}.kind");
-            let what = format!("{kind} is amqp, which cannot be spoken over {transport} = {}", listener.transport);
-            self.report(&[transport.clone(), kind], what, format!("Set {transport} to tcp, tls or unix"));
+            let what = format!(
+                "{kind} is amqp, which cannot be spoken over {transport} = {}",
+                listener.transport
+            );
+            self.report(
+                &[transport.clone(), kind],
+                what,
+                format!("Set {transport} to tcp, tls or unix"),
+            );
         }
         if listener.transport.is_datagrams() {
             self.datagrams(name, listener);
@@ -67,23 +91,43 @@ impl Checks<'_> {
         self.proxy(name, listener);
         let path = format!("listeners.{name}.websocket.path");
         if !listener.websocket_path().starts_with('/') {
-            let what = format!("{path} is \"{}\", which does not begin with a slash", listener.websocket.path);
-            self.report(&[path], what, format!("Write \"/{}\"", listener.websocket.path));
+            let what = format!(
+                "{path} is \"{}\", which does not begin with a slash",
+                listener.websocket.path
+            );
+            self.report(
+                &[path],
+                what,
+                format!("Write \"/{}\"", listener.websocket.path),
+            );
         }
     }
 
     fn proxy(&mut self, name: &str, listener: &Listener) {
         let key = |last: &str| format!("listeners.{name}.{last}");
-        let (protocol, trusted, identity) = (key("proxy_protocol"), key("proxy_trusted"), key("proxy_identity"));
+        let (protocol, trusted, identity) = (
+            key("proxy_protocol"),
+            key("proxy_trusted"),
+            key("proxy_identity"),
+        );
         let versions = listener.proxy_protocol;
         if listener.proxy_identity && matches!(versions, ProxyProtocol::Off | ProxyProtocol::V1) {
-            let what = format!("{identity} is true, but {protocol} is {versions}, which tells of no certificate");
-            self.report(&[identity, protocol.clone()], what, format!("Set {protocol} to v2, or remove the other"));
+            let what = format!(
+                "{identity} is true, but {protocol} is {versions}, which tells of no certificate"
+            );
+            self.report(
+                &[identity, protocol.clone()],
+                what,
+                format!("Set {protocol} to v2, or remove the other"),
+            );
         }
         let is_tcp = matches!(listener.bind, Bind::Socket(_)) && !listener.transport.is_datagrams();
         if versions != ProxyProtocol::Off && is_tcp && listener.proxy_trusted.is_empty() {
-            let what = format!("{protocol} is {versions}, and {trusted} names no proxy whose headers are believed");
-            let mend = format!("Set {trusted} to the addresses of your proxies, such as [\"10.0.0.1\"]");
+            let what = format!(
+                "{protocol} is {versions}, and {trusted} names no proxy whose headers are believed"
+            );
+            let mend =
+                format!("Set {trusted} to the addresses of your proxies, such as [\"10.0.0.1\"]");
             self.report(&[protocol], what, mend);
         }
     }
@@ -98,7 +142,11 @@ impl Checks<'_> {
                 listener.kind,
                 key("transport")
             );
-            let mend = format!("Set {} to coap, or {} to tcp", key("kind"), key("transport"));
+            let mend = format!(
+                "Set {} to coap, or {} to tcp",
+                key("kind"),
+                key("transport")
+            );
             self.report(&[key("transport"), key("kind")], what, mend);
         }
         if listener.proxy_protocol != ProxyProtocol::Off {
@@ -107,7 +155,11 @@ impl Checks<'_> {
                 key("proxy_protocol"),
                 key("transport")
             );
-            self.report(&[key("proxy_protocol")], what, format!("Remove {}", key("proxy_protocol")));
+            self.report(
+                &[key("proxy_protocol")],
+                what,
+                format!("Remove {}", key("proxy_protocol")),
+            );
         }
         if transport == Transport::Dtls && listener.tls.minimum_version == TlsVersion::V13 {
             let what = format!(
@@ -115,7 +167,11 @@ impl Checks<'_> {
                 key("tls.minimum_version"),
                 key("transport")
             );
-            self.report(&[key("tls.minimum_version")], what, format!("Remove {}", key("tls.minimum_version")));
+            self.report(
+                &[key("tls.minimum_version")],
+                what,
+                format!("Remove {}", key("tls.minimum_version")),
+            );
         }
     }
 
@@ -127,29 +183,64 @@ impl Checks<'_> {
             ("key", listener.tls.key.is_some()),
             ("client_ca", listener.tls.client_ca.is_some()),
             ("client_crl", listener.tls.client_crl.is_some()),
-            ("client_certificate", listener.tls.client_certificate != ClientCertificate::None),
+            (
+                "client_certificate",
+                listener.tls.client_certificate != ClientCertificate::None,
+            ),
             ("psk_file", listener.tls.psk_file.is_some()),
         ];
         if listener.tls.psk_file.is_some() && listener.transport != Transport::Dtls {
-            let what = format!("{} is set, but {transport} is {}", key("psk_file"), listener.transport);
-            self.report(&[key("psk_file")], what, "Keys shared in advance are for dtls only: remove it");
+            let what = format!(
+                "{} is set, but {transport} is {}",
+                key("psk_file"),
+                listener.transport
+            );
+            self.report(
+                &[key("psk_file")],
+                what,
+                "Keys shared in advance are for dtls only: remove it",
+            );
             return;
         }
         if !listener.transport.is_encrypted() {
             // Somebody who names a certificate believes that the listener is encrypted.
             if let Some((last, _)) = given.iter().find(|(_, given)| *given) {
-                let what =
-                    format!("{} is set, but {transport} is {}, which is not encrypted", key(last), listener.transport);
-                let ways = if listener.kind == ListenerKind::Coap { "tls, wss or dtls" } else { "tls or wss" };
-                self.report(&[key(last)], what, format!("Set {transport} to {ways}, or remove the tls keys"));
+                let what = format!(
+                    "{} is set, but {transport} is {}, which is not encrypted",
+                    key(last),
+                    listener.transport
+                );
+                let ways = if listener.kind == ListenerKind::Coap {
+                    "tls, wss or dtls"
+                } else {
+                    "tls or wss"
+                };
+                self.report(
+                    &[key(last)],
+                    what,
+                    format!("Set {transport} to {ways}, or remove the tls keys"),
+                );
             }
             return;
         }
         // Where clients have keys, nobody needs a certificate.
-        let only_keys = listener.tls.psk_file.is_some() && given.iter().take(2).all(|(_, given)| !given);
-        for (last, _) in given.iter().take(2).filter(|(_, given)| !given && !only_keys) {
-            let what = format!("{} is missing, and {transport} is {}", key(last), listener.transport);
-            self.report(std::slice::from_ref(&transport), what, format!("Set {} to the path of a PEM file", key(last)));
+        let only_keys =
+            listener.tls.psk_file.is_some() && given.iter().take(2).all(|(_, given)| !given);
+        for (last, _) in given
+            .iter()
+            .take(2)
+            .filter(|(_, given)| !given && !only_keys)
+        {
+            let what = format!(
+                "{} is missing, and {transport} is {}",
+                key(last),
+                listener.transport
+            );
+            self.report(
+                std::slice::from_ref(&transport),
+                what,
+                format!("Set {} to the path of a PEM file", key(last)),
+            );
         }
         let asks = listener.tls.client_certificate != ClientCertificate::None;
         if asks && listener.tls.client_ca.is_none() {
@@ -159,8 +250,10 @@ impl Checks<'_> {
                 key("client_certificate"),
                 listener.tls.client_certificate
             );
-            let mend =
-                format!("Set {} to a PEM file with the authorities that sign client certificates", key("client_ca"));
+            let mend = format!(
+                "Set {} to a PEM file with the authorities that sign client certificates",
+                key("client_ca")
+            );
             self.report(&[key("client_certificate")], what, mend);
         }
         if !asks && listener.tls.identity != CertificateIdentity::None {
@@ -169,7 +262,11 @@ impl Checks<'_> {
                 key("identity"),
                 listener.tls.identity
             );
-            self.report(&[key("identity")], what, format!("Set {} to optional or required", key("client_certificate")));
+            self.report(
+                &[key("identity")],
+                what,
+                format!("Set {} to optional or required", key("client_certificate")),
+            );
         }
     }
 
@@ -178,10 +275,15 @@ impl Checks<'_> {
         if listener.admits_anonymous() || self.config.can_log_in(listener) {
             return;
         }
-        let (anonymous, bind) = (format!("listeners.{name}.anonymous"), format!("listeners.{name}.bind"));
+        let (anonymous, bind) = (
+            format!("listeners.{name}.anonymous"),
+            format!("listeners.{name}.bind"),
+        );
         let what = match listener.anonymous {
             Some(_) => {
-                format!("{anonymous} is false, and no way to log in is configured, so that nobody could connect")
+                format!(
+                    "{anonymous} is false, and no way to log in is configured, so that nobody could connect"
+                )
             }
             None if listener.bind.is_local() => format!(
                 "listeners.{name}.proxy_protocol is {}, which brings clients of other machines, and no way to log in is \
@@ -202,30 +304,51 @@ impl Checks<'_> {
             _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
         };
         let mend = format!("{ways}, or let everybody in with {anonymous} = true");
-        self.report(&[anonymous, bind, format!("listeners.{name}.proxy_protocol")], what, mend);
+        self.report(
+            &[anonymous, bind, format!("listeners.{name}.proxy_protocol")],
+            what,
+            mend,
+        );
     }
 
     fn somewhere_to_connect(&mut self) {
         if self.config.enabled_listeners().next().is_none() {
-            let keys: Vec<String> =
-                self.config.listeners.keys().map(|name| format!("listeners.{name}.enabled")).collect();
-            self.report(&keys, "No listener is enabled, so that nobody could connect", "Enable at least one listener");
+            let keys: Vec<String> = self
+                .config
+                .listeners
+                .keys()
+                .map(|name| format!("listeners.{name}.enabled"))
+                .collect();
+            self.report(
+                &keys,
+                "No listener is enabled, so that nobody could connect",
+                "Enable at least one listener",
+            );
         }
     }
 
     fn binds(&mut self) {
         let mut taken: Vec<(String, Bind, bool)> = Vec::new();
         if self.config.admin.enabled {
-            taken.push(("admin.bind".into(), Bind::Socket(self.config.admin.bind), false));
+            taken.push((
+                "admin.bind".into(),
+                Bind::Socket(self.config.admin.bind),
+                false,
+            ));
         }
         let config = self.config;
         for (name, listener) in config.enabled_listeners() {
             let key = format!("listeners.{name}.bind");
             // UDP's ports are not TCP's.
             let datagrams = listener.transport.is_datagrams();
-            let here = |(_, place, kind): &&(String, Bind, bool)| *kind == datagrams && collide(place, &listener.bind);
+            let here = |(_, place, kind): &&(String, Bind, bool)| {
+                *kind == datagrams && collide(place, &listener.bind)
+            };
             if let Some((other, place, _)) = taken.iter().find(here) {
-                let what = format!("{key} is {}, and {other} is {place}: both cannot listen there", listener.bind);
+                let what = format!(
+                    "{key} is {}, and {other} is {place}: both cannot listen there",
+                    listener.bind
+                );
                 let mend = match other.strip_suffix(".bind") {
                     Some(table) => format!("Change one of them, or set {table}.enabled = false"),
                     None => "Change one of them".into(),
@@ -241,15 +364,22 @@ impl Checks<'_> {
         let admin = &self.config.admin;
         let has_token = admin.token.is_some() || admin.token_file.is_some();
         if admin.enabled && !admin.bind.ip().is_loopback() && !has_token {
-            let what =
-                format!("admin.bind is {}, which other machines can reach, and admin.token is not set", admin.bind);
-            let mend =
-                "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false";
+            let what = format!(
+                "admin.bind is {}, which other machines can reach, and admin.token is not set",
+                admin.bind
+            );
+            let mend = "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false";
             self.report(&["admin.bind".into()], what, mend);
         }
         for (name, both) in [
-            ("admin.token", admin.token.is_some() && admin.token_file.is_some()),
-            ("admin.read_token", admin.read_token.is_some() && admin.read_token_file.is_some()),
+            (
+                "admin.token",
+                admin.token.is_some() && admin.token_file.is_some(),
+            ),
+            (
+                "admin.read_token",
+                admin.read_token.is_some() && admin.read_token_file.is_some(),
+            ),
         ] {
             if both {
                 let file = format!("{name}_file");
@@ -259,10 +389,18 @@ impl Checks<'_> {
         }
         let (certificate, key) = ("admin.tls.certificate", "admin.tls.key");
         for (set, missing) in [(certificate, key), (key, certificate)] {
-            let given = if set == key { &admin.tls.key } else { &admin.tls.certificate };
+            let given = if set == key {
+                &admin.tls.key
+            } else {
+                &admin.tls.certificate
+            };
             if admin.tls.certificate.is_some() != admin.tls.key.is_some() && given.is_some() {
                 let what = format!("{set} is set and {missing} is not, but HTTPS needs both");
-                self.report(&[set.into()], what, format!("Set {missing}, or remove {set}"));
+                self.report(
+                    &[set.into()],
+                    what,
+                    format!("Set {missing}, or remove {set}"),
+                );
             }
         }
     }
@@ -273,7 +411,9 @@ impl Checks<'_> {
         let wants_secret = jwt.algorithm.is_symmetric();
         match (&jwt.secret_file, &jwt.public_key_file) {
             (Some(_), Some(_)) => {
-                let what = format!("{secret} and {public} are both set, but only one algorithm is accepted");
+                let what = format!(
+                    "{secret} and {public} are both set, but only one algorithm is accepted"
+                );
                 self.report(
                     &[secret.into(), public.into()],
                     what,
@@ -281,14 +421,21 @@ impl Checks<'_> {
                 );
             }
             (Some(_), None) if !wants_secret => {
-                let what = format!("access.jwt.algorithm is {}, which takes a public key, not a secret", jwt.algorithm);
+                let what = format!(
+                    "access.jwt.algorithm is {}, which takes a public key, not a secret",
+                    jwt.algorithm
+                );
                 let mend = format!("Set {public} instead of {secret}, or choose HS256");
                 self.report(&["access.jwt.algorithm".into(), secret.into()], what, mend);
             }
             (None, Some(_)) if wants_secret => {
-                let what = format!("access.jwt.algorithm is {}, which takes a secret, not a public key", jwt.algorithm);
-                let mend =
-                    format!("Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set {secret} instead");
+                let what = format!(
+                    "access.jwt.algorithm is {}, which takes a secret, not a public key",
+                    jwt.algorithm
+                );
+                let mend = format!(
+                    "Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set {secret} instead"
+                );
                 self.report(&["access.jwt.algorithm".into(), public.into()], what, mend);
             }
             (None, None) => {
@@ -297,10 +444,17 @@ impl Checks<'_> {
                     ("issuer", jwt.issuer.is_some()),
                     ("required", jwt.required),
                 ];
-                let set = idle.iter().find(|(_, set)| *set).map(|(last, _)| format!("access.jwt.{last}"));
+                let set = idle
+                    .iter()
+                    .find(|(_, set)| *set)
+                    .map(|(last, _)| format!("access.jwt.{last}"));
                 if let Some(key) = set {
                     let what = format!("{key} is set, but there is no key to check tokens with");
-                    self.report(&[key], what, format!("Set {secret} or {public}, or remove it"));
+                    self.report(
+                        &[key],
+                        what,
+                        format!("Set {secret} or {public}, or remove it"),
+                    );
                 }
             }
             _ => {}
@@ -309,10 +463,18 @@ impl Checks<'_> {
 
     fn access(&mut self) {
         let access = &self.config.access;
-        let tokens_can_have_rules = access.jwt.secret_file.is_some() || access.jwt.public_key_file.is_some();
-        if access.default == Some(AccessDefault::Deny) && access.acl_file.is_none() && !tokens_can_have_rules {
+        let tokens_can_have_rules =
+            access.jwt.secret_file.is_some() || access.jwt.public_key_file.is_some();
+        if access.default == Some(AccessDefault::Deny)
+            && access.acl_file.is_none()
+            && !tokens_can_have_rules
+        {
             let what = "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
-            self.report(&["access.default".into()], what, "Set access.acl_file, or access.default to allow");
+            self.report(
+                &["access.default".into()],
+                what,
+                "Set access.acl_file, or access.default to allow",
+            );
         }
     }
 
@@ -326,17 +488,31 @@ impl Checks<'_> {
                 show_size(journal.segment_bytes),
                 show_size(BLOCK_BYTES)
             );
-            self.report(&["journal.segment_bytes".into()], what, "Write a size such as 16MiB");
+            self.report(
+                &["journal.segment_bytes".into()],
+                what,
+                "Write a size such as 16MiB",
+            );
         }
         let least = SEGMENTS_LEAST * journal.segment_bytes;
-        if let Some(bytes_max) = journal.bytes_max.filter(|bytes_max| journal.enabled && *bytes_max < least) {
+        if let Some(bytes_max) = journal
+            .bytes_max
+            .filter(|bytes_max| journal.enabled && *bytes_max < least)
+        {
             let what = format!(
                 "journal.bytes_max is {}, less than {SEGMENTS_LEAST} segments of {} (journal.segment_bytes)",
                 show_size(bytes_max),
                 show_size(journal.segment_bytes)
             );
-            let mend = format!("Set journal.bytes_max to {} or more, or smaller segments", show_size(least));
-            self.report(&["journal.bytes_max".into(), "journal.segment_bytes".into()], what, mend);
+            let mend = format!(
+                "Set journal.bytes_max to {} or more, or smaller segments",
+                show_size(least)
+            );
+            self.report(
+                &["journal.bytes_max".into(), "journal.segment_bytes".into()],
+                what,
+                mend,
+            );
         }
     }
 }
@@ -345,11 +521,21 @@ impl Checks<'_> {
     fn coap(&mut self) {
         let coap = &self.config.coap;
         if !coap.max_block_size.is_power_of_two() {
-            let what = format!("coap.max_block_size is {}, which is not a size that blocks have", coap.max_block_size);
-            self.report(&["coap.max_block_size".into()], what, "Write 16, 32, 64, 128, 256, 512 or 1024");
+            let what = format!(
+                "coap.max_block_size is {}, which is not a size that blocks have",
+                coap.max_block_size
+            );
+            self.report(
+                &["coap.max_block_size".into()],
+                what,
+                "Write 16, 32, 64, 128, 256, 512 or 1024",
+            );
         }
         if coap.queue > coap.queue_max {
-            let what = format!("coap.queue is {}, more than coap.queue_max, which is {}", coap.queue, coap.queue_max);
+            let what = format!(
+                "coap.queue is {}, more than coap.queue_max, which is {}",
+                coap.queue, coap.queue_max
+            );
             self.report(
                 &["coap.queue".into(), "coap.queue_max".into()],
                 what,
@@ -367,7 +553,8 @@ impl Config {
 
     /// Whether a client of `listener` can be a user with a name.
     fn can_have_name(&self, listener: &Listener) -> bool {
-        let by_certificate = listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
+        let by_certificate =
+            listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
         let by_key = listener.transport == Transport::Dtls && listener.tls.psk_file.is_some();
         let by_proxy = listener.proxy_protocol != ProxyProtocol::Off && listener.proxy_identity;
         self.takes_passwords(listener) || by_certificate || by_key || by_proxy
@@ -375,7 +562,8 @@ impl Config {
 
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
     pub(super) fn needs_certificate(&self, listener: &Listener) -> bool {
-        listener.transport.is_encrypted() && listener.tls.client_certificate == ClientCertificate::Required
+        listener.transport.is_encrypted()
+            && listener.tls.client_certificate == ClientCertificate::Required
     }
 
     /// What is allowed and costs something that its author may not have meant to pay, a sentence each. `config check`
@@ -389,17 +577,26 @@ impl Config {
     /// Doors that stand open beside a lock, and rules that can never apply.
     fn access_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let open = self.enabled_listeners().filter(|(_, listener)| listener.anonymous.is_none() && listener.is_local());
+        let open = self
+            .enabled_listeners()
+            .filter(|(_, listener)| listener.anonymous.is_none() && listener.is_local());
         let open: Vec<String> = open.map(|(name, _)| format!("listeners.{name}")).collect();
         if self.has_authentication() && !open.is_empty() {
-            let ways = if self.access.password_file.is_some() { "access.password_file" } else { "access.jwt" };
+            let ways = if self.access.password_file.is_some() {
+                "access.password_file"
+            } else {
+                "access.jwt"
+            };
             warnings.push(format!(
                 "{ways} is set, and clients without credentials are let in from this machine by {}: set `anonymous` there \
                  to false, or to true if that is meant",
                 open.join(", ")
             ));
         }
-        if self.access.acl_file.is_some() && !self.enabled_listeners().any(|(_, listener)| self.can_have_name(listener))
+        if self.access.acl_file.is_some()
+            && !self
+                .enabled_listeners()
+                .any(|(_, listener)| self.can_have_name(listener))
         {
             warnings.push(
                 "access.acl_file is set, and no way to log in is: every client is anonymous whatever user name it sends, \
@@ -416,17 +613,29 @@ impl Config {
             return vec![NO_JOURNAL.into()];
         }
         let broker = (journal.fsync == Fsync::Never).then(|| "journal.fsync is never".to_owned());
-        let listeners = self.enabled_listeners().filter(|(_, listener)| listener.fsync == Some(Fsync::Never));
+        let listeners = self
+            .enabled_listeners()
+            .filter(|(_, listener)| listener.fsync == Some(Fsync::Never));
         let listeners = listeners.map(|(name, _)| format!("listeners.{name}.fsync is never"));
-        let filters = journal.filters.iter().filter(|(_, policy)| *policy == Fsync::Never);
-        let filters = filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
-        let never = broker.into_iter().chain(listeners).chain(filters).map(|which| format!("{which}: {NEVER}"));
+        let filters = journal
+            .filters
+            .iter()
+            .filter(|(_, policy)| *policy == Fsync::Never);
+        let filters =
+            filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
+        let never = broker
+            .into_iter()
+            .chain(listeners)
+            .chain(filters)
+            .map(|which| format!("{which}: {NEVER}"));
         never.chain(self.frame_warning()).collect()
     }
 
     /// What the largest message that a listener takes does to a journal that cannot write it in one piece.
     fn frame_warning(&self) -> Option<String> {
-        let sizes = self.enabled_listeners().map(|(name, listener)| (self.packet_bytes_max(listener), name));
+        let sizes = self
+            .enabled_listeners()
+            .map(|(name, listener)| (self.packet_bytes_max(listener), name));
         let (largest, name) = sizes.max_by_key(|(bytes, _)| *bytes)?;
         let frame = self.journal.frame_bytes_max;
         (frame < largest + RECORD_BYTES).then(|| {
@@ -445,13 +654,17 @@ impl Config {
         let mut errors = Vec::new();
         for key in Key::all().iter().filter(|key| key.kind == Kind::File) {
             for listener in self.places(key) {
-                let enabled =
-                    listener.and_then(|name| self.listeners.get(name)).is_none_or(|listener| listener.enabled);
+                let enabled = listener
+                    .and_then(|name| self.listeners.get(name))
+                    .is_none_or(|listener| listener.enabled);
                 if let (Some(Value::Path(path)), true) = (key.read(self, listener), enabled)
                     && let Err(error) = std::fs::File::open(&path)
                 {
                     let full = key.full_name(listener);
-                    let what = format!("{full} is {}, which cannot be read: {error}", path.display());
+                    let what = format!(
+                        "{full} is {}, which cannot be read: {error}",
+                        path.display()
+                    );
                     errors.push(ConfigError::new(origins.of(&full), what, MEND_UNREADABLE));
                 }
             }
@@ -461,7 +674,14 @@ impl Config {
 
     /// The listeners for which `key` has a value; one `None` for keys of the broker.
     pub(super) fn places(&self, key: &Key) -> Vec<Option<&str>> {
-        if key.is_per_listener() { self.listeners.keys().map(|name| Some(name.as_str())).collect() } else { vec![None] }
+        if key.is_per_listener() {
+            self.listeners
+                .keys()
+                .map(|name| Some(name.as_str()))
+                .collect()
+        } else {
+            vec![None]
+        }
     }
 }
 
@@ -486,12 +706,14 @@ const BLOCK_BYTES: u64 = 4096;
 /// One is written, one is being cleared, and one each is spare and in reserve.
 const SEGMENTS_LEAST: u64 = 4;
 
-const NO_JOURNAL: &str = "journal.enabled is false: what is acknowledged is in memory only, and a restart forgets it";
+const NO_JOURNAL: &str =
+    "journal.enabled is false: what is acknowledged is in memory only, and a restart forgets it";
 
 /// What a record in the journal has beside a message's payload: address and properties.
 const RECORD_BYTES: usize = 256 << 10;
 
-const NEVER: &str = "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
+const NEVER: &str =
+    "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
 
 const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; \
                                relative paths in a file start at that file's directory";

@@ -59,7 +59,11 @@ impl Origins {
 
 impl ConfigError {
     pub(super) fn new(origin: Origin, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        ConfigError { origin, what: what.into(), mend: mend.into() }
+        ConfigError {
+            origin,
+            what: what.into(),
+            mend: mend.into(),
+        }
     }
 }
 

@@ -35,12 +35,17 @@ impl Config {
                 if before != after {
                     // A listener that comes or goes does so at once, whatever its keys say about changes.
                     let exists_in_both = before.is_some() && after.is_some();
-                    let show = |value: Option<_>| value.map(|value| key.show(&value)).unwrap_or_default();
+                    let show =
+                        |value: Option<_>| value.map(|value| key.show(&value)).unwrap_or_default();
                     changes.push(Change {
                         key: key.full_name(listener),
                         before: show(before),
                         after: show(after),
-                        reload: if exists_in_both { key.reload } else { Reload::Now },
+                        reload: if exists_in_both {
+                            key.reload
+                        } else {
+                            Reload::Now
+                        },
                     });
                 }
             }
@@ -51,12 +56,18 @@ impl Config {
     /// Explains the key or table called `name`: what it is for, what it takes, its default, its value here and where
     /// that came from. `listeners.<name>.…` explains the key for every listener.
     pub fn explain(&self, origins: &Origins, name: &str) -> Result<String, ConfigError> {
-        let keys: Vec<(&Key, Option<&str>)> = if let Some(key) = Key::all().iter().find(|key| key.name == name) {
+        let keys: Vec<(&Key, Option<&str>)> = if let Some(key) =
+            Key::all().iter().find(|key| key.name == name)
+        {
             vec![(key, None)]
         } else if is_table(name) {
             Key::all()
                 .iter()
-                .flat_map(|key| self.places(key).into_iter().map(move |listener| (key, listener)))
+                .flat_map(|key| {
+                    self.places(key)
+                        .into_iter()
+                        .map(move |listener| (key, listener))
+                })
                 .filter(|(key, listener)| key.full_name(*listener).starts_with(&format!("{name}.")))
                 .collect()
         } else {
@@ -65,8 +76,10 @@ impl Config {
                 Err(unknown) => return Err(refusal(name, unknown, Origin::Default)),
             }
         };
-        let explanations: Vec<String> =
-            keys.into_iter().map(|(key, listener)| self.explain_key(origins, key, listener)).collect();
+        let explanations: Vec<String> = keys
+            .into_iter()
+            .map(|(key, listener)| self.explain_key(origins, key, listener))
+            .collect();
         Ok(explanations.join("\n"))
     }
 
@@ -77,9 +90,17 @@ impl Config {
             let _ = writeln!(text, "    {line}");
         }
         let _ = writeln!(text, "  takes       {}", takes(key));
-        let _ = writeln!(text, "  default     {}", shown_default(key, listener).unwrap_or_else(|words| words.into()));
+        let _ = writeln!(
+            text,
+            "  default     {}",
+            shown_default(key, listener).unwrap_or_else(|words| words.into())
+        );
         // A pattern has a value for each listener; a key has one.
-        let places = if listener.is_none() { self.places(key) } else { vec![listener] };
+        let places = if listener.is_none() {
+            self.places(key)
+        } else {
+            vec![listener]
+        };
         for place in places {
             let Some(value) = key.read(self, place) else {
                 let _ = writeln!(text, "  value       none: there is no such listener");
@@ -87,9 +108,21 @@ impl Config {
             };
             let place = key.full_name(place);
             let shown = key.show(&value);
-            let shown = if shown.is_empty() { "not set".to_owned() } else { shown };
-            let whose = if place == full { String::new() } else { format!("{place} = ") };
-            let _ = writeln!(text, "  value       {whose}{shown} ({})", origins.of(&place));
+            let shown = if shown.is_empty() {
+                "not set".to_owned()
+            } else {
+                shown
+            };
+            let whose = if place == full {
+                String::new()
+            } else {
+                format!("{place} = ")
+            };
+            let _ = writeln!(
+                text,
+                "  value       {whose}{shown} ({})",
+                origins.of(&place)
+            );
         }
         let _ = writeln!(text, "  a change    applies {}", key.reload.sentence());
         let _ = writeln!(text, "  environment {}", variable_for(&full));
@@ -101,12 +134,20 @@ impl Config {
         let mut text = String::from("# The configuration in force.\n");
         let mut table = String::new();
         // TOML wants the keys without a table first, and each table in one piece.
-        let broker = Key::all().iter().filter(|key| !key.is_per_listener()).map(|key| (key, None));
+        let broker = Key::all()
+            .iter()
+            .filter(|key| !key.is_per_listener())
+            .map(|key| (key, None));
         let listeners = self.listeners.keys().flat_map(|name| {
-            Key::all().iter().filter(|key| key.is_per_listener()).map(move |key| (key, Some(name.as_str())))
+            Key::all()
+                .iter()
+                .filter(|key| key.is_per_listener())
+                .map(move |key| (key, Some(name.as_str())))
         });
         for (key, listener) in broker.chain(listeners) {
-            let Some(value) = key.read(self, listener) else { continue };
+            let Some(value) = key.read(self, listener) else {
+                continue;
+            };
             let full = key.full_name(listener);
             let (section, last) = full.rsplit_once('.').unwrap_or(("", &full));
             if section != table {
@@ -134,7 +175,8 @@ pub fn reference() -> String {
             let _ = write!(text, "\n## {}\n", section_title(table));
             section = table;
         }
-        let default = shown_default(key, None).map_or_else(str::to_owned, |value| format!("`{value}`"));
+        let default =
+            shown_default(key, None).map_or_else(str::to_owned, |value| format!("`{value}`"));
         let _ = write!(text, "\n### `{}`\n\n{}\n\n", key.name, escaped(key.doc));
         let _ = writeln!(text, "- Takes: {}", escaped(&takes(key)));
         let _ = writeln!(text, "- Default: {default}");

@@ -71,7 +71,10 @@ impl Key {
     /// `None` where a value must be given.
     pub fn default_for(&self, listener: Option<&str>) -> Option<&'static str> {
         let full = self.full_name(listener);
-        let preset = LISTENER_PRESETS.iter().find(|(name, _)| *name == full).map(|(_, value)| *value);
+        let preset = LISTENER_PRESETS
+            .iter()
+            .find(|(name, _)| *name == full)
+            .map(|(_, value)| *value);
         match preset {
             Some(value) => Some(value),
             None if self.name == BIND => None,
@@ -89,8 +92,14 @@ impl Key {
                 if self.default.is_empty() {
                     return Ok(Value::Unset);
                 }
-                let mend = format!("Write {}, or leave the key out for its default", self.kind.expectation());
-                return Err(Fault { what: "is empty".into(), mend });
+                let mend = format!(
+                    "Write {}, or leave the key out for its default",
+                    self.kind.expectation()
+                );
+                return Err(Fault {
+                    what: "is empty".into(),
+                    mend,
+                });
             }
             if self.none.is_some() && self.leaves_out_zero() && text.trim_end_matches("/s") == "0" {
                 return Ok(Value::Unset);
@@ -132,12 +141,20 @@ impl Key {
     pub(super) fn land(&self, config: &mut Config, listener: Option<&str>, value: Value) {
         let landed = match (self.field, listener) {
             (Field::Broker { land, .. }, _) => land(config, value),
-            (Field::Listener { land, .. }, Some(name)) => {
-                land(config.listeners.entry(name.to_owned()).or_insert_with(Listener::blank), value)
-            }
+            (Field::Listener { land, .. }, Some(name)) => land(
+                config
+                    .listeners
+                    .entry(name.to_owned())
+                    .or_insert_with(Listener::blank),
+                value,
+            ),
             (Field::Listener { .. }, None) => false,
         };
-        assert!(landed, "the table pairs {} with a field that cannot hold it", self.name);
+        assert!(
+            landed,
+            "the table pairs {} with a field that cannot hold it",
+            self.name
+        );
     }
 
     /// `value` as it would be written in a file: the word for "none", or empty, where it is unset.
@@ -175,7 +192,9 @@ pub(super) fn find(name: &str) -> Result<(&'static Key, Option<&str>), Unknown> 
         None => name.to_owned(),
     };
     match KEYS.iter().find(|key| key.name == pattern) {
-        Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => Err(Unknown::ListenerName),
+        Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => {
+            Err(Unknown::ListenerName)
+        }
         Some(key) => Ok((key, listener)),
         None if is_table(name) => Err(Unknown::Table),
         None => Err(Unknown::Name(nearest_key(name))),
@@ -200,12 +219,18 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
     let mut tables: Vec<String> = KEYS
         .iter()
         .filter_map(|key| {
-            key.name.rsplit_once('.').map(|(table, _)| table.replace("<name>", listener.unwrap_or("<name>")))
+            key.name
+                .rsplit_once('.')
+                .map(|(table, _)| table.replace("<name>", listener.unwrap_or("<name>")))
         })
         .collect();
     tables.push("listeners".to_owned());
     // These are keys, and written like tables.
-    tables.extend(KEYS.iter().filter(|key| key.is_written_like_a_table()).map(|key| key.name.to_owned()));
+    tables.extend(
+        KEYS.iter()
+            .filter(|key| key.is_written_like_a_table())
+            .map(|key| key.name.to_owned()),
+    );
     tables.dedup();
     nearest(name, tables.iter().map(String::as_str)).map(str::to_owned)
 }
@@ -213,21 +238,34 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
 /// Whether a listener may be called `name`: lower case, because environment variables cannot tell.
 pub(super) fn is_listener_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
         && !name.contains("__")
 }
 
 fn nearest_key(name: &str) -> Option<String> {
     // The second part of a name that has three is a listener's, whatever the first was meant to be.
-    let listener = name.split('.').nth(1).filter(|_| name.matches('.').count() >= 2).unwrap_or("<name>");
+    let listener = name
+        .split('.')
+        .nth(1)
+        .filter(|_| name.matches('.').count() >= 2)
+        .unwrap_or("<name>");
     // Of two that are equally near, the broker's own is suggested, not the one that every listener has.
-    let (listeners, broker): (Vec<&Key>, Vec<&Key>) = KEYS.iter().partition(|key| key.is_per_listener());
-    let names: Vec<String> = broker.iter().chain(&listeners).map(|key| key.name.replace("<name>", listener)).collect();
+    let (listeners, broker): (Vec<&Key>, Vec<&Key>) =
+        KEYS.iter().partition(|key| key.is_per_listener());
+    let names: Vec<String> = broker
+        .iter()
+        .chain(&listeners)
+        .map(|key| key.name.replace("<name>", listener))
+        .collect();
     nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 fn listener_of(name: &str) -> Option<&str> {
-    name.strip_prefix("listeners.").and_then(|rest| rest.split_once('.')).map(|(listener, _)| listener)
+    name.strip_prefix("listeners.")
+        .and_then(|rest| rest.split_once('.'))
+        .map(|(listener, _)| listener)
 }
 
 /// What `is_listener_name` asks for, in words.

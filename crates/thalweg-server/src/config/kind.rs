@@ -149,7 +149,11 @@ impl Kind {
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
         match self {
             Kind::Addresses => {
-                let addresses: Result<_, _> = self.items(written)?.iter().map(|item| self.address(item)).collect();
+                let addresses: Result<_, _> = self
+                    .items(written)?
+                    .iter()
+                    .map(|item| self.address(item))
+                    .collect();
                 Ok(Value::Addresses(addresses?))
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
@@ -163,10 +167,16 @@ impl Kind {
     }
 
     fn parse_one(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
-        let wants_quotes = matches!(self, Kind::Text | Kind::File | Kind::Path | Kind::Socket | Kind::Bind);
+        let wants_quotes = matches!(
+            self,
+            Kind::Text | Kind::File | Kind::Path | Kind::Socket | Kind::Bind
+        );
         let text = match written {
             Written::Bare(text) if wants_quotes => {
-                return Err(fault("takes text, and text needs quotes", format!("Write \"{text}\"")));
+                return Err(fault(
+                    "takes text, and text needs quotes",
+                    format!("Write \"{text}\""),
+                ));
             }
             Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => text.as_str(),
             Written::List(_) => return Err(self.refuses("a list")),
@@ -180,7 +190,8 @@ impl Kind {
                 _ => Err(self.refuses(&format!("\"{text}\""))),
             },
             Kind::Count { min, max } => {
-                let number = whole_number(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
+                let number =
+                    whole_number(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
                 self.within(number, *min, *max, text)
             }
             Kind::Size { min, max } => {
@@ -189,8 +200,14 @@ impl Kind {
             }
             Kind::Rate | Kind::SizeRate => {
                 let plain = text.trim().strip_suffix("/s").unwrap_or(text);
-                let number = if *self == Kind::Rate { whole_number(plain) } else { size(plain) };
-                number.map(Value::Number).ok_or_else(|| self.refuses(&format!("\"{text}\"")))
+                let number = if *self == Kind::Rate {
+                    whole_number(plain)
+                } else {
+                    size(plain)
+                };
+                number
+                    .map(Value::Number)
+                    .ok_or_else(|| self.refuses(&format!("\"{text}\"")))
             }
             Kind::Duration { min, max, step } => {
                 let span = duration(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
@@ -198,7 +215,10 @@ impl Kind {
                     return Err(self.outside(text));
                 }
                 if span.nanos() % step.nanos().max(1) != 0 {
-                    let what = format!("is {text}, which is not a multiple of {}", show_duration(*step));
+                    let what = format!(
+                        "is {text}, which is not a multiple of {}",
+                        show_duration(*step)
+                    );
                     return Err(fault(what, format!("Write {}", self.expectation())));
                 }
                 Ok(Value::Length(span))
@@ -341,12 +361,22 @@ impl Kind {
             (Value::Path(path), _) => quoted(&path.display().to_string()),
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
-            (Value::Addresses(all), _) => list(all.iter().map(|address| quoted(&address.to_string())).collect()),
+            (Value::Addresses(all), _) => list(
+                all.iter()
+                    .map(|address| quoted(&address.to_string()))
+                    .collect(),
+            ),
             (Value::GroupPolicies(all), _) => policies::show(all),
-            (Value::Filters(all), _) => list(all.iter().map(|filter| quoted(&filter.to_string())).collect()),
+            (Value::Filters(all), _) => list(
+                all.iter()
+                    .map(|filter| quoted(&filter.to_string()))
+                    .collect(),
+            ),
             (Value::Names(all), _) => list(all.iter().map(|name| quoted(name)).collect()),
             (Value::Policies(all), _) => {
-                let table = all.iter().map(|(filter, policy)| (filter.to_string(), policy.word().into()));
+                let table = all
+                    .iter()
+                    .map(|(filter, policy)| (filter.to_string(), policy.word().into()));
                 toml::Value::Table(table.collect()).to_string()
             }
         }
@@ -364,10 +394,15 @@ impl Kind {
                     Written::Other(name) => Err(self.refuses(name)),
                 })
                 .collect(),
-            Written::Loose(text) => {
-                Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
+            Written::Loose(text) => Ok(text
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect()),
+            Written::Quoted(text) | Written::Bare(text) => {
+                Err(self.refuses(&format!("one value, \"{text}\"")))
             }
-            Written::Quoted(text) | Written::Bare(text) => Err(self.refuses(&format!("one value, \"{text}\""))),
             Written::Table(_) => Err(self.refuses("a table")),
             Written::Other(name) => Err(self.refuses(name)),
         }
@@ -382,7 +417,10 @@ impl Kind {
                     // `telemetry.x = "never"` is a table in TOML.
                     _ => Err(fault(
                         format!("has no policy for \"{filter}\""),
-                        format!("Write \"{filter}\" = {}, with the whole filter in quotes", quoted_words(Fsync::WORDS)),
+                        format!(
+                            "Write \"{filter}\" = {}, with the whole filter in quotes",
+                            quoted_words(Fsync::WORDS)
+                        ),
                     )),
                 })
                 .collect::<Result<_, _>>()?,
@@ -390,21 +428,34 @@ impl Kind {
                 .items(written)?
                 .iter()
                 .map(|item| match item.rsplit_once('=') {
-                    Some((filter, policy)) => Ok((filter.trim().to_owned(), policy.trim().to_owned())),
-                    None => {
-                        Err(fault(format!("has no policy for \"{item}\""), format!("Write {}", self.expectation())))
+                    Some((filter, policy)) => {
+                        Ok((filter.trim().to_owned(), policy.trim().to_owned()))
                     }
+                    None => Err(fault(
+                        format!("has no policy for \"{item}\""),
+                        format!("Write {}", self.expectation()),
+                    )),
                 })
                 .collect::<Result<_, _>>()?,
             Written::List(_) => return Err(self.refuses("a list")),
-            Written::Quoted(text) | Written::Bare(text) => return Err(self.refuses(&format!("one value, \"{text}\""))),
+            Written::Quoted(text) | Written::Bare(text) => {
+                return Err(self.refuses(&format!("one value, \"{text}\"")));
+            }
             Written::Other(name) => return Err(self.refuses(name)),
         };
-        let mut policies: Vec<(Filter, Fsync)> =
-            pairs.iter().map(|(filter, policy)| policy_of(filter, policy)).collect::<Result<_, _>>()?;
+        let mut policies: Vec<(Filter, Fsync)> = pairs
+            .iter()
+            .map(|(filter, policy)| policy_of(filter, policy))
+            .collect::<Result<_, _>>()?;
         policies.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        match policies.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one == other)) {
-            Some([(twice, _), ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
+        match policies
+            .windows(2)
+            .find(|pair| matches!(pair, [(one, _), (other, _)] if one == other))
+        {
+            Some([(twice, _), ..]) => Err(fault(
+                format!("names \"{twice}\" twice"),
+                "Keep one of the two",
+            )),
             _ => Ok(policies),
         }
     }
@@ -412,26 +463,41 @@ impl Kind {
     fn filters(&self, written: &Written, max: usize) -> Result<Vec<Filter>, Fault> {
         let filters = self.items(written)?;
         if filters.len() > max {
-            let mend = format!("Keep at most {max}: each is compared with the topic of every message");
+            let mend =
+                format!("Keep at most {max}: each is compared with the topic of every message");
             return Err(fault(format!("has {} filters", filters.len()), mend));
         }
-        each_once(filters)?.iter().map(|filter| filter_of(filter)).collect()
+        each_once(filters)?
+            .iter()
+            .map(|filter| filter_of(filter))
+            .collect()
     }
 
     fn prefixes(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
         let prefixes = self.items(written)?;
         if prefixes.len() > max {
-            let mend = format!("Keep at most {max}: each is looked up and counted for every message");
+            let mend =
+                format!("Keep at most {max}: each is looked up and counted for every message");
             return Err(fault(format!("has {} prefixes", prefixes.len()), mend));
         }
         for prefix in &prefixes {
-            if let Some(whole) = prefix.strip_suffix("/#").or_else(|| prefix.strip_suffix('/')) {
-                let mend = format!("Write \"{whole}\": a prefix stands for its topic and all below it");
-                return Err(fault(format!("names \"{prefix}\", which does not end with a whole level"), mend));
+            if let Some(whole) = prefix
+                .strip_suffix("/#")
+                .or_else(|| prefix.strip_suffix('/'))
+            {
+                let mend =
+                    format!("Write \"{whole}\": a prefix stands for its topic and all below it");
+                return Err(fault(
+                    format!("names \"{prefix}\", which does not end with a whole level"),
+                    mend,
+                ));
             }
             if let Err(error) = Address::check(prefix) {
                 let mend = "Write the first levels of topics, without wildcards";
-                return Err(fault(format!("names \"{prefix}\", which is not a topic: {error}"), mend));
+                return Err(fault(
+                    format!("names \"{prefix}\", which is not a topic: {error}"),
+                    mend,
+                ));
             }
         }
         each_once(prefixes)
@@ -441,17 +507,30 @@ impl Kind {
     fn names(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
         let names = self.items(written)?;
         if names.len() > max {
-            return Err(fault(format!("has {} names", names.len()), format!("Keep at most {max}")));
+            return Err(fault(
+                format!("has {} names", names.len()),
+                format!("Keep at most {max}"),
+            ));
         }
         for name in &names {
             if name == "/" {
                 let what = "names \"/\", which is the default tenant and always there";
                 return Err(fault(what, "Leave it out of the list"));
             }
-            let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@');
+            let is_plain = |letter: char| {
+                !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@')
+            };
             if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
-                let mend = format!("Use at most {NAME_BYTES_MAX} bytes, without / + # $ @ and control characters");
-                return Err(fault(format!("names \"{}\", which cannot be a name here", name.escape_debug()), mend));
+                let mend = format!(
+                    "Use at most {NAME_BYTES_MAX} bytes, without / + # $ @ and control characters"
+                );
+                return Err(fault(
+                    format!(
+                        "names \"{}\", which cannot be a name here",
+                        name.escape_debug()
+                    ),
+                    mend,
+                ));
             }
         }
         each_once(names)
@@ -461,14 +540,23 @@ impl Kind {
     fn origins(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
         let origins = self.items(written)?;
         if origins.len() > max {
-            return Err(fault(format!("has {} origins", origins.len()), format!("Keep at most {max}")));
+            return Err(fault(
+                format!("has {} origins", origins.len()),
+                format!("Keep at most {max}"),
+            ));
         }
-        let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | '?' | '#' | '@' | '*');
+        let is_plain = |letter: char| {
+            letter.is_ascii_graphic() && !matches!(letter, '/' | '?' | '#' | '@' | '*')
+        };
         for origin in &origins {
             let authority = origin.split_once("://").map(|(_, authority)| authority);
-            let fits = authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_plain));
+            let fits = authority
+                .is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_plain));
             if !fits && origin != "*" && origin != "null" {
-                let what = format!("names \"{}\", which is not an origin", origin.escape_debug());
+                let what = format!(
+                    "names \"{}\", which is not an origin",
+                    origin.escape_debug()
+                );
                 return Err(fault(
                     what,
                     "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"",
@@ -479,23 +567,30 @@ impl Kind {
     }
 
     fn address(&self, text: &str) -> Result<IpAddr, Fault> {
-        text.parse().map_err(|_| self.refuses(&format!("\"{text}\"")))
+        text.parse()
+            .map_err(|_| self.refuses(&format!("\"{text}\"")))
     }
 
     fn socket(&self, text: &str) -> Result<SocketAddr, Fault> {
         if let Ok(socket) = text.parse() {
             return Ok(socket);
         }
-        if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        if let Some(port) = text
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+        {
             return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         }
         let what = format!("is \"{text}\", which is not an IP address and port");
         let port = text.rsplit(':').next().unwrap_or_default();
         match text {
             // `:1883` and a bare `1883` are what other brokers take for "every address".
-            _ if port.parse::<u16>().is_ok() && matches!(text.strip_suffix(port), Some("" | ":" | "*:")) => {
-                let mend =
-                    format!("Write 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for every IPv4 address");
+            _ if port.parse::<u16>().is_ok()
+                && matches!(text.strip_suffix(port), Some("" | ":" | "*:")) =>
+            {
+                let mend = format!(
+                    "Write 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for every IPv4 address"
+                );
                 Err(fault(what, mend))
             }
             _ => Err(fault(what, format!("Write {}", self.expectation()))),
@@ -510,12 +605,19 @@ impl Kind {
         // `sun_path` holds 108 bytes with its final NUL (unix(7)).
         match path.as_os_str().len() {
             0..=107 => Ok(Bind::Path(path)),
-            long => Err(fault(format!("is a socket path of {long} bytes"), "Choose a path of at most 107 bytes")),
+            long => Err(fault(
+                format!("is a socket path of {long} bytes"),
+                "Choose a path of at most 107 bytes",
+            )),
         }
     }
 
     fn within(&self, number: u64, min: u64, max: u64, text: &str) -> Result<Value, Fault> {
-        if (min..=max).contains(&number) { Ok(Value::Number(number)) } else { Err(self.outside(text)) }
+        if (min..=max).contains(&number) {
+            Ok(Value::Number(number))
+        } else {
+            Err(self.outside(text))
+        }
     }
 
     fn refuses(&self, given: &str) -> Fault {
@@ -537,23 +639,38 @@ impl Kind {
             Kind::Mode => "octal permissions",
             _ => self.title(),
         };
-        fault(format!("is {given}, which is not {article}"), format!("Write {}", self.expectation()))
+        fault(
+            format!("is {given}, which is not {article}"),
+            format!("Write {}", self.expectation()),
+        )
     }
 
     fn outside(&self, text: &str) -> Fault {
-        fault(format!("is {text}, which is out of range"), format!("Write {}", self.expectation()))
+        fault(
+            format!("is {text}, which is out of range"),
+            format!("Write {}", self.expectation()),
+        )
     }
 }
 
 pub(super) fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
-    Fault { what: what.into(), mend: mend.into() }
+    Fault {
+        what: what.into(),
+        mend: mend.into(),
+    }
 }
 
 /// `names` in order, if none is there twice.
 fn each_once(mut names: Vec<String>) -> Result<Vec<String>, Fault> {
     names.sort_unstable();
-    match names.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
-        Some([twice, ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
+    match names
+        .windows(2)
+        .find(|pair| matches!(pair, [one, other] if one == other))
+    {
+        Some([twice, ..]) => Err(fault(
+            format!("names \"{twice}\" twice"),
+            "Keep one of the two",
+        )),
         _ => Ok(names),
     }
 }
@@ -569,12 +686,19 @@ fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
 
 pub(super) fn filter_of(filter: &str) -> Result<Filter, Fault> {
     if filter.starts_with("$share/") {
-        let what = format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
-        return Err(fault(what, "Write the filter that stands behind the group's name"));
+        let what =
+            format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
+        return Err(fault(
+            what,
+            "Write the filter that stands behind the group's name",
+        ));
     }
     Filter::new(filter).map_err(|error| {
         let what = format!("names \"{filter}\", which is not a topic filter: {error}");
-        fault(what, "Write a filter as in a subscription, such as telemetry/#")
+        fault(
+            what,
+            "Write a filter as in a subscription, such as telemetry/#",
+        )
     })
 }
 
@@ -601,7 +725,9 @@ fn whole_number(text: &str) -> Option<u64> {
 /// Splits `10 MiB` into its number and what follows.
 fn number_and_unit(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
-    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '_').unwrap_or(text.len());
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '_')
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at_checked(end)?;
     Some((whole_number(digits)?, unit.trim()))
 }
@@ -623,8 +749,11 @@ fn duration(text: &str) -> Option<Span> {
 
 /// `bytes` in the largest unit that keeps it a whole number.
 pub(super) fn show_size(bytes: u64) -> String {
-    let (unit, factor) =
-        SIZES.iter().rev().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor)).unwrap_or(&("", 1));
+    let (unit, factor) = SIZES
+        .iter()
+        .rev()
+        .find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor))
+        .unwrap_or(&("", 1));
     format!("{}{unit}", bytes / factor)
 }
 
@@ -642,8 +771,14 @@ pub(super) fn show_duration(span: Span) -> String {
 /// Longest name. AMQP's `connection.open` holds 255 bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-const SIZES: &[(&str, u64)] =
-    &[("B", 1), ("", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const SIZES: &[(&str, u64)] = &[
+    ("B", 1),
+    ("", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
 
 const DURATIONS: &[(&str, u64)] = &[
     ("ns", 1),
@@ -664,7 +799,15 @@ mod tests {
         for bytes in [0, 1, 1000, 1024, 65536, 1 << 20, 3 << 30, (1 << 30) + 1] {
             assert_eq!(size(&show_size(bytes)), Some(bytes));
         }
-        for nanos in [0, 1, 1_000, 20_000_000, 10_000_000_000, 3_600_000_000_000, 7 * 86_400_000_000_000] {
+        for nanos in [
+            0,
+            1,
+            1_000,
+            20_000_000,
+            10_000_000_000,
+            3_600_000_000_000,
+            7 * 86_400_000_000_000,
+        ] {
             let span = Span::from_nanos(nanos);
             assert_eq!(duration(&show_duration(span)), Some(span));
         }

@@ -13,8 +13,14 @@ use super::words::Fsync;
 /// Where a key lands: a field of the broker's configuration, or of a listener's.
 #[derive(Clone, Copy)]
 pub(super) enum Field {
-    Broker { read: fn(&Config) -> Value, land: fn(&mut Config, Value) -> bool },
-    Listener { read: fn(&Listener) -> Value, land: fn(&mut Listener, Value) -> bool },
+    Broker {
+        read: fn(&Config) -> Value,
+        land: fn(&mut Config, Value) -> bool,
+    },
+    Listener {
+        read: fn(&Listener) -> Value,
+        land: fn(&mut Listener, Value) -> bool,
+    },
 }
 
 /// A field's type. `from_value` is `None` only when the key table pairs a kind with a field that cannot hold it.
@@ -106,7 +112,11 @@ impl Landing for Span {
         }
     }
     fn to_value(&self) -> Value {
-        if *self == Span::FOREVER { Value::Unset } else { Value::Length(*self) }
+        if *self == Span::FOREVER {
+            Value::Unset
+        } else {
+            Value::Length(*self)
+        }
     }
 }
 
@@ -119,7 +129,11 @@ impl Landing for String {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Text(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Text(self.clone())
+        }
     }
 }
 
@@ -132,7 +146,11 @@ impl Landing for Vec<IpAddr> {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Addresses(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Addresses(self.clone())
+        }
     }
 }
 
@@ -145,7 +163,11 @@ impl Landing for Vec<(Filter, Fsync)> {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Policies(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Policies(self.clone())
+        }
     }
 }
 
@@ -158,7 +180,11 @@ impl Landing for Vec<GroupPolicy> {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::GroupPolicies(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::GroupPolicies(self.clone())
+        }
     }
 }
 
@@ -171,7 +197,11 @@ impl Landing for Vec<Filter> {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Filters(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Filters(self.clone())
+        }
     }
 }
 
@@ -184,6 +214,10 @@ impl Landing for Vec<String> {
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Names(self.clone()) }
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Names(self.clone())
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Which known name an unknown one was probably meant to be.
 
 /// The candidate nearest to `wanted`, if any is near enough to be worth suggesting.
-pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(
+    wanted: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let tolerance = (wanted.chars().count() / 3).max(2);
     candidates
         .map(|candidate| (likeness(wanted, candidate), candidate))
@@ -16,12 +19,18 @@ fn likeness(wanted: &str, candidate: &str) -> usize {
     let spelled = edit_distance(wanted, candidate);
     let reordered = 1 + edit_distance(&sorted_words(wanted), &sorted_words(candidate));
     let unqualified = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
-    let misplaced = 2 + edit_distance(&sorted_words(&unqualified(wanted)), &sorted_words(&unqualified(candidate)));
+    let misplaced = 2 + edit_distance(
+        &sorted_words(&unqualified(wanted)),
+        &sorted_words(&unqualified(candidate)),
+    );
     spelled.min(reordered).min(misplaced)
 }
 
 fn sorted_words(name: &str) -> String {
-    let mut words: Vec<&str> = name.split(['.', '_', '-']).filter(|word| !word.is_empty()).collect();
+    let mut words: Vec<&str> = name
+        .split(['.', '_', '-'])
+        .filter(|word| !word.is_empty())
+        .collect();
     words.sort_unstable();
     words.join(" ")
 }
@@ -68,7 +77,11 @@ mod tests {
 
     #[test]
     fn a_suggestion_forgives_spelling_order_and_place_but_is_not_a_guess() {
-        let names = ["limits.connections_max", "queue.messages_max", "queue.overflow"];
+        let names = [
+            "limits.connections_max",
+            "queue.messages_max",
+            "queue.overflow",
+        ];
         for (wanted, found) in [
             ("queue.overlfow", Some("queue.overflow")),
             ("queue.max_messages", Some("queue.messages_max")),

@@ -28,7 +28,13 @@ pub struct GroupPolicy {
 
 impl GroupPolicy {
     fn new(filter: Filter) -> Self {
-        GroupPolicy { filter, strategy: None, order: None, settle_timeout: None, upgrade_qos: None }
+        GroupPolicy {
+            filter,
+            strategy: None,
+            order: None,
+            settle_timeout: None,
+            upgrade_qos: None,
+        }
     }
 }
 
@@ -51,16 +57,27 @@ pub(super) fn parse(written: &Written, max: usize) -> Result<Vec<GroupPolicy>, F
     }
     let mut policies: Vec<GroupPolicy> = Vec::with_capacity(entries.len());
     for entry in entries {
-        let Written::Table(entry) = entry else { return Err(refuses("a list of other things")) };
+        let Written::Table(entry) = entry else {
+            return Err(refuses("a list of other things"));
+        };
         let policy = policy(entry)?;
-        if let Some(wider) = policies.iter().find(|earlier| earlier.filter.covers(policy.filter.as_str())) {
+        if let Some(wider) = policies
+            .iter()
+            .find(|earlier| earlier.filter.covers(policy.filter.as_str()))
+        {
             let (one, other) = (&policy.filter, &wider.filter);
             let what = if one == other {
                 format!("names \"{one}\" twice")
             } else {
-                format!("has \"{one}\" after \"{other}\", which is wider, so that it would never count")
+                format!(
+                    "has \"{one}\" after \"{other}\", which is wider, so that it would never count"
+                )
             };
-            let mend = if one == other { "Keep one of the two".into() } else { format!("Put \"{one}\" first") };
+            let mend = if one == other {
+                "Keep one of the two".into()
+            } else {
+                format!("Put \"{one}\" first")
+            };
             return Err(fault(what, mend));
         }
         policies.push(policy);
@@ -83,13 +100,24 @@ fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
                 Some(near) => format!("Did you mean {near}?"),
                 None => "Write filter, strategy, order, settle_timeout and upgrade_qos".into(),
             };
-            return Err(fault(format!("says {name} for \"{}\", which is no part of a policy", policy.filter), mend));
+            return Err(fault(
+                format!(
+                    "says {name} for \"{}\", which is no part of a policy",
+                    policy.filter
+                ),
+                mend,
+            ));
         };
         let is_none = matches!(written, Written::Quoted(text) if Some(text.as_str()) == *none);
-        let value =
-            if is_none { Value::Length(Span::FOREVER) } else { field(&policy.filter, name, kind, *none, written)? };
+        let value = if is_none {
+            Value::Length(Span::FOREVER)
+        } else {
+            field(&policy.filter, name, kind, *none, written)?
+        };
         match value {
-            Value::Text(word) if name == "strategy" => policy.strategy = GroupStrategy::named(&word),
+            Value::Text(word) if name == "strategy" => {
+                policy.strategy = GroupStrategy::named(&word)
+            }
             Value::Text(word) => policy.order = GroupOrder::from_word(&word),
             Value::Length(span) => policy.settle_timeout = Some(span),
             Value::Flag(flag) => policy.upgrade_qos = Some(flag),
@@ -99,10 +127,19 @@ fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
     Ok(policy)
 }
 
-fn field(filter: &Filter, name: &str, kind: &Kind, none: Option<&str>, written: &Written) -> Result<Value, Fault> {
+fn field(
+    filter: &Filter,
+    name: &str,
+    kind: &Kind,
+    none: Option<&str>,
+    written: &Written,
+) -> Result<Value, Fault> {
     kind.parse(written, Path::new("")).map_err(|wrong| {
         let or = none.map_or_else(String::new, |none| format!(", or \"{none}\""));
-        fault(format!("has \"{filter}\", whose {name} {}", wrong.what), format!("{}{or}", wrong.mend))
+        fault(
+            format!("has \"{filter}\", whose {name} {}", wrong.what),
+            format!("{}{or}", wrong.mend),
+        )
     })
 }
 
@@ -110,15 +147,32 @@ fn field(filter: &Filter, name: &str, kind: &Kind, none: Option<&str>, written: 
 pub(super) fn show(policies: &[GroupPolicy]) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let entries = policies.iter().map(|policy| {
-        let span = |span: Span| quoted(&if span == Span::FOREVER { "off".to_owned() } else { show_duration(span) });
+        let span = |span: Span| {
+            quoted(&if span == Span::FOREVER {
+                "off".to_owned()
+            } else {
+                show_duration(span)
+            })
+        };
         let fields = [
             Some(format!("filter = {}", quoted(policy.filter.as_str()))),
-            policy.strategy.map(|strategy| format!("strategy = {}", quoted(strategy.name()))),
-            policy.order.map(|order| format!("order = {}", quoted(order.word()))),
-            policy.settle_timeout.map(|timeout| format!("settle_timeout = {}", span(timeout))),
-            policy.upgrade_qos.map(|upgrade| format!("upgrade_qos = {upgrade}")),
+            policy
+                .strategy
+                .map(|strategy| format!("strategy = {}", quoted(strategy.name()))),
+            policy
+                .order
+                .map(|order| format!("order = {}", quoted(order.word()))),
+            policy
+                .settle_timeout
+                .map(|timeout| format!("settle_timeout = {}", span(timeout))),
+            policy
+                .upgrade_qos
+                .map(|upgrade| format!("upgrade_qos = {upgrade}")),
         ];
-        format!("{{ {} }}", fields.into_iter().flatten().collect::<Vec<_>>().join(", "))
+        format!(
+            "{{ {} }}",
+            fields.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        )
     });
     format!("[{}]", entries.collect::<Vec<_>>().join(", "))
 }
@@ -135,8 +189,15 @@ pub(super) fn expectation(max: usize) -> String {
 fn list_in(text: &str) -> Option<Vec<Written>> {
     let document = format!("list = {text}");
     let table = DeTable::parse(&document).ok()?;
-    match table.get_ref().iter().next().map(|(_, value)| value.get_ref()) {
-        Some(DeValue::Array(items)) if table.get_ref().len() == 1 => Some(items.iter().map(written).collect()),
+    match table
+        .get_ref()
+        .iter()
+        .next()
+        .map(|(_, value)| value.get_ref())
+    {
+        Some(DeValue::Array(items)) if table.get_ref().len() == 1 => {
+            Some(items.iter().map(written).collect())
+        }
         _ => None,
     }
 }
@@ -167,7 +228,11 @@ mod tests {
 
     fn load(text: &str, sets: &[&str]) -> Result<(Config, Origins), Vec<ConfigError>> {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        Config::from_text(Some((std::path::Path::new("t.toml"), text)), std::iter::empty(), &sets)
+        Config::from_text(
+            Some((std::path::Path::new("t.toml"), text)),
+            std::iter::empty(),
+            &sets,
+        )
     }
 
     #[test]
@@ -177,12 +242,24 @@ mod tests {
                     [[groups.policies]]\nfilter = \"#\"\nstrategy = \"hash_topic\"\norder = \"off\"\nsettle_timeout = \"90s\"\n";
         let (config, origins) = load(text, &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(config.groups.strategy, GroupStrategy::RoundRobin);
-        let [jobs, plant, rest] = config.groups.policies.as_slice() else { panic!("{:?}", config.groups.policies) };
-        assert_eq!((jobs.strategy, jobs.order), (Some(GroupStrategy::Adaptive), Some(GroupOrder::Publisher)));
-        assert_eq!((plant.strategy, plant.settle_timeout, plant.upgrade_qos), (None, Some(Span::FOREVER), Some(true)));
-        assert_eq!((rest.order, rest.settle_timeout), (Some(GroupOrder::Off), Some(Span::from_secs(90))));
+        let [jobs, plant, rest] = config.groups.policies.as_slice() else {
+            panic!("{:?}", config.groups.policies)
+        };
+        assert_eq!(
+            (jobs.strategy, jobs.order),
+            (Some(GroupStrategy::Adaptive), Some(GroupOrder::Publisher))
+        );
+        assert_eq!(
+            (plant.strategy, plant.settle_timeout, plant.upgrade_qos),
+            (None, Some(Span::FOREVER), Some(true))
+        );
+        assert_eq!(
+            (rest.order, rest.settle_timeout),
+            (Some(GroupOrder::Off), Some(Span::from_secs(90)))
+        );
         assert_eq!(origins.of("groups.policies").to_string(), "t.toml:4");
-        let (again, _) = load(&config.to_toml(&origins), &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let (again, _) =
+            load(&config.to_toml(&origins), &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(again, config);
         let set = format!("groups.policies={}", super::show(&config.groups.policies));
         let (outside, _) = load("", &[&set]).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -247,8 +324,16 @@ mod tests {
             let errors: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
             assert_eq!(errors, [format!("t.toml:1: groups.policies {wanted}")], "{text}");
         }
-        for set in ["groups.policies=a=random", "groups.policies=[]\nshards = 2", "groups.policies={}"] {
-            assert_eq!(load("", &[set]).map_err(|errors| errors.len()), Err(1), "{set}");
+        for set in [
+            "groups.policies=a=random",
+            "groups.policies=[]\nshards = 2",
+            "groups.policies={}",
+        ] {
+            assert_eq!(
+                load("", &[set]).map_err(|errors| errors.len()),
+                Err(1),
+                "{set}"
+            );
         }
         let near = load("[[groups.policy]]\nfilter = \"a\"", &[]).expect_err("no such table");
         assert_eq!(
@@ -262,12 +347,18 @@ mod tests {
         for word in GroupStrategy::WORDS {
             let strategy = GroupStrategy::named(word).expect("its own name");
             for name in strategy.aliases().iter().chain([word]) {
-                let (config, _) =
-                    load("", &[&format!("groups.strategy={name}")]).unwrap_or_else(|errors| panic!("{errors:?}"));
+                let (config, _) = load("", &[&format!("groups.strategy={name}")])
+                    .unwrap_or_else(|errors| panic!("{errors:?}"));
                 assert_eq!(config.groups.strategy, strategy, "{name}");
-                assert!(reference().contains(&format!("`{name}`")), "{name} is not in the reference");
+                assert!(
+                    reference().contains(&format!("`{name}`")),
+                    "{name} is not in the reference"
+                );
             }
         }
-        assert_eq!(load("", &[]).map(|(config, _)| config.groups.strategy).ok(), Some(GroupStrategy::Adaptive));
+        assert_eq!(
+            load("", &[]).map(|(config, _)| config.groups.strategy).ok(),
+            Some(GroupStrategy::Adaptive)
+        );
     }
 }

@@ -8,9 +8,17 @@ impl Config {
     /// restart keep their running values. A listener that comes or goes does so whole.
     pub fn within_run_of(mut self, running: &Config) -> Config {
         let stays = |config: &Config, name: &str| {
-            [config, running].iter().all(|config| config.listeners.get(name).is_some_and(|listener| listener.enabled))
+            [config, running].iter().all(|config| {
+                config
+                    .listeners
+                    .get(name)
+                    .is_some_and(|listener| listener.enabled)
+            })
         };
-        for key in Key::all().iter().filter(|key| key.reload == Reload::Restart) {
+        for key in Key::all()
+            .iter()
+            .filter(|key| key.reload == Reload::Restart)
+        {
             for listener in running.places(key) {
                 if listener.is_none_or(|name| stays(&self, name))
                     && let Some(value) = key.read(running, listener)

@@ -581,7 +581,10 @@ impl Config {
 
     /// The listeners to open, by name.
     pub fn enabled_listeners(&self) -> impl Iterator<Item = (&str, &Listener)> {
-        self.listeners.iter().filter(|(_, listener)| listener.enabled).map(|(name, listener)| (name.as_str(), listener))
+        self.listeners
+            .iter()
+            .filter(|(_, listener)| listener.enabled)
+            .map(|(name, listener)| (name.as_str(), listener))
     }
 
     /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
@@ -610,7 +613,8 @@ impl Config {
     /// Whether `listener` lets in peers that offer neither password nor token, nor a certificate with a name: where it
     /// admits the anonymous, and where a nameless certificate is all that anybody can show.
     pub fn admits_strangers(&self, listener: &Listener) -> bool {
-        listener.admits_anonymous() || (self.needs_certificate(listener) && !self.takes_passwords(listener))
+        listener.admits_anonymous()
+            || (self.needs_certificate(listener) && !self.takes_passwords(listener))
     }
 
     /// Whether a peer of `listener` can log in by what it says: CoAP has no word for a user name or a password.
@@ -621,22 +625,33 @@ impl Config {
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.
     pub fn has_authentication(&self) -> bool {
         let jwt = &self.access.jwt;
-        self.access.password_file.is_some() || jwt.secret_file.is_some() || jwt.public_key_file.is_some()
+        self.access.password_file.is_some()
+            || jwt.secret_file.is_some()
+            || jwt.public_key_file.is_some()
     }
 }
 
 impl Access {
     /// What happens to an action no rule mentions: the setting, or refusal once there are rules.
     pub fn default_verdict(&self) -> AccessDefault {
-        self.default.unwrap_or(if self.acl_file.is_some() { AccessDefault::Deny } else { AccessDefault::Allow })
+        self.default.unwrap_or(if self.acl_file.is_some() {
+            AccessDefault::Deny
+        } else {
+            AccessDefault::Allow
+        })
     }
 }
 
 impl Journal {
     /// The policy that a topic's filters give it, over listener and broker: of all that match, the most durable.
     pub fn filter_policy(&self, address: &str) -> Option<Fsync> {
-        let matching = self.filters.iter().filter(|(filter, _)| filter.matches(address));
-        matching.map(|(_, policy)| *policy).reduce(Fsync::more_durable)
+        let matching = self
+            .filters
+            .iter()
+            .filter(|(filter, _)| filter.matches(address));
+        matching
+            .map(|(_, policy)| *policy)
+            .reduce(Fsync::more_durable)
     }
 }
 

@@ -8,7 +8,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{Key, LISTENER_NAME_RULE, Unknown, find, is_listener_name, is_table, nearest_table};
+use super::keys::{
+    Key, LISTENER_NAME_RULE, Unknown, find, is_listener_name, is_table, nearest_table,
+};
 use super::kind::{Value, Written};
 
 /// What the sources say, later ones over earlier ones.
@@ -36,13 +38,25 @@ impl Gathered {
     pub fn add_file(&mut self, path: &Path, text: &str) {
         let at = |offset: usize| Origin::File {
             path: path.to_owned(),
-            line: text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1,
+            line: text
+                .bytes()
+                .take(offset)
+                .filter(|byte| *byte == b'\n')
+                .count()
+                + 1,
         };
         let (document, faults) = DeTable::parse_recoverable(text);
         for fault in &faults {
             let origin = at(fault.span().map_or(0, |span| span.start));
-            let what = format!("This is not TOML: {}", fault.message().trim_end_matches('.').replace('\n', ", "));
-            self.errors.push(ConfigError::new(origin, what, "See https://toml.io for how it is written"));
+            let what = format!(
+                "This is not TOML: {}",
+                fault.message().trim_end_matches('.').replace('\n', ", ")
+            );
+            self.errors.push(ConfigError::new(
+                origin,
+                what,
+                "See https://toml.io for how it is written",
+            ));
         }
         // What the parser made of a broken document would only add errors that are not there.
         if faults.is_empty() {
@@ -51,7 +65,13 @@ impl Gathered {
         }
     }
 
-    fn walk(&mut self, table: &mut String, entries: &DeTable<'_>, at: &dyn Fn(usize) -> Origin, base: &PathBuf) {
+    fn walk(
+        &mut self,
+        table: &mut String,
+        entries: &DeTable<'_>,
+        at: &dyn Fn(usize) -> Origin,
+        base: &PathBuf,
+    ) {
         for (key, value) in entries {
             let depth = table.len();
             if depth > 0 {
@@ -83,13 +103,21 @@ impl Gathered {
                 Some(near) => format!("Did you mean [{near}]?"),
                 None => "See docs/reference/config.md for the tables there are".into(),
             };
-            self.errors.push(ConfigError::new(origin, format!("There is no table [{table}]"), mend));
+            self.errors.push(ConfigError::new(
+                origin,
+                format!("There is no table [{table}]"),
+                mend,
+            ));
             return;
         }
-        if let Some(name) = table.strip_prefix("listeners.").filter(|rest| !rest.contains('.')) {
+        if let Some(name) = table
+            .strip_prefix("listeners.")
+            .filter(|rest| !rest.contains('.'))
+        {
             if !is_listener_name(name) {
                 let what = format!("\"{name}\" cannot be the name of a listener");
-                self.errors.push(ConfigError::new(origin, what, LISTENER_NAME_RULE));
+                self.errors
+                    .push(ConfigError::new(origin, what, LISTENER_NAME_RULE));
                 return;
             }
             self.listeners.entry(name.to_owned()).or_insert(origin);
@@ -99,11 +127,15 @@ impl Gathered {
 
     /// Takes the variables that begin with `THALWEG_`.
     pub fn add_environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
-        let mut variables: Vec<(String, String)> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let mut variables: Vec<(String, String)> = variables
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .collect();
         variables.sort();
         for (variable, value) in variables {
             let name = variable[PREFIX.len()..].to_lowercase().replace("__", ".");
-            let origin = Origin::Environment { variable: variable.clone() };
+            let origin = Origin::Environment {
+                variable: variable.clone(),
+            };
             match find(&name) {
                 Ok(_) => self.add(&name, &Written::Loose(value), origin, Path::new("")),
                 Err(unknown) => self.refuse_variable(&variable, &name, unknown, origin),
@@ -115,15 +147,25 @@ impl Gathered {
     /// `thalweg`. What has no level separator is refused only if it reads like a key with the separator mistyped.
     fn refuse_variable(&mut self, variable: &str, name: &str, unknown: Unknown, origin: Origin) {
         let flattened = |name: &str| name.replace(['.', '_'], " ");
-        let listener = name.strip_prefix("listeners_").and_then(|rest| rest.split('_').next()).unwrap_or_default();
+        let listener = name
+            .strip_prefix("listeners_")
+            .and_then(|rest| rest.split('_').next())
+            .unwrap_or_default();
         let meant = Key::all()
             .iter()
             .map(|key| key.name.replace("<name>", listener))
             .find(|key| flattened(key) == flattened(name));
         match meant {
             Some(key) => {
-                let mend = format!("Write {}: two underscores between levels", variable_for(&key));
-                self.errors.push(ConfigError::new(origin, format!("{variable} is not a setting"), mend));
+                let mend = format!(
+                    "Write {}: two underscores between levels",
+                    variable_for(&key)
+                );
+                self.errors.push(ConfigError::new(
+                    origin,
+                    format!("{variable} is not a setting"),
+                    mend,
+                ));
             }
             None if name.contains('.') => {
                 let unknown = match unknown {
@@ -141,10 +183,16 @@ impl Gathered {
         for set in sets {
             let Some((name, value)) = set.split_once('=') else {
                 let what = format!("\"{set}\" has no value");
-                self.errors.push(ConfigError::new(Origin::Set, what, "Write --set key=value"));
+                self.errors
+                    .push(ConfigError::new(Origin::Set, what, "Write --set key=value"));
                 continue;
             };
-            self.add(name.trim(), &Written::Loose(value.trim().to_owned()), Origin::Set, Path::new(""));
+            self.add(
+                name.trim(),
+                &Written::Loose(value.trim().to_owned()),
+                Origin::Set,
+                Path::new(""),
+            );
         }
     }
 
@@ -154,16 +202,27 @@ impl Gathered {
             Err(unknown) => return self.errors.push(refusal(name, unknown, origin)),
         };
         if let Some(listener) = listener {
-            self.listeners.entry(listener.to_owned()).or_insert_with(|| origin.clone());
+            self.listeners
+                .entry(listener.to_owned())
+                .or_insert_with(|| origin.clone());
         }
         match key.parse(written, base) {
             Ok(value) => {
-                let entry = Entry { key, listener: listener.map(str::to_owned), value, origin };
+                let entry = Entry {
+                    key,
+                    listener: listener.map(str::to_owned),
+                    value,
+                    origin,
+                };
                 self.values.insert(name.to_owned(), entry);
             }
             Err(fault) => {
                 self.refused.insert(name.to_owned());
-                self.errors.push(ConfigError::new(origin, format!("{name} {}", fault.what), fault.mend));
+                self.errors.push(ConfigError::new(
+                    origin,
+                    format!("{name} {}", fault.what),
+                    fault.mend,
+                ));
             }
         }
     }
@@ -172,14 +231,22 @@ impl Gathered {
 /// Says that `name` is not a setting, and what it may have been meant to be.
 pub(super) fn refusal(name: &str, unknown: Unknown, origin: Origin) -> ConfigError {
     let (what, mend) = match unknown {
-        Unknown::Table => (format!("{name} is a table of settings, not a value"), "Set the keys inside it".to_owned()),
-        Unknown::ListenerName => {
-            (format!("{name} names a listener in a way that it cannot be called"), LISTENER_NAME_RULE.to_owned())
-        }
-        Unknown::Name(Some(near)) => (format!("{name} is not a setting"), format!("Did you mean {near}?")),
-        Unknown::Name(None) => {
-            (format!("{name} is not a setting"), "See docs/reference/config.md for the settings there are".to_owned())
-        }
+        Unknown::Table => (
+            format!("{name} is a table of settings, not a value"),
+            "Set the keys inside it".to_owned(),
+        ),
+        Unknown::ListenerName => (
+            format!("{name} names a listener in a way that it cannot be called"),
+            LISTENER_NAME_RULE.to_owned(),
+        ),
+        Unknown::Name(Some(near)) => (
+            format!("{name} is not a setting"),
+            format!("Did you mean {near}?"),
+        ),
+        Unknown::Name(None) => (
+            format!("{name} is not a setting"),
+            "See docs/reference/config.md for the settings there are".to_owned(),
+        ),
     };
     ConfigError::new(origin, what, mend)
 }
@@ -193,7 +260,9 @@ pub(super) fn written(value: &Spanned<DeValue<'_>>) -> Written {
     match value.get_ref() {
         DeValue::String(text) => Written::Quoted(text.to_string()),
         // The radix is kept because a file mode in decimal is a mistake, in octal it is none.
-        DeValue::Integer(number) if number.radix() == 8 => Written::Bare(format!("0o{}", number.as_str())),
+        DeValue::Integer(number) if number.radix() == 8 => {
+            Written::Bare(format!("0o{}", number.as_str()))
+        }
         DeValue::Integer(number) => match u64::from_str_radix(number.as_str(), number.radix()) {
             Ok(whole) => Written::Bare(whole.to_string()),
             Err(_) => Written::Bare(number.to_string()),
@@ -207,7 +276,12 @@ pub(super) fn written(value: &Spanned<DeValue<'_>>) -> Written {
 }
 
 fn written_table(entries: &DeTable<'_>) -> Written {
-    Written::Table(entries.iter().map(|(key, value)| (key.get_ref().to_string(), written(value))).collect())
+    Written::Table(
+        entries
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), written(value)))
+            .collect(),
+    )
 }
 
 const PREFIX: &str = "THALWEG_";

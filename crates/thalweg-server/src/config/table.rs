@@ -5,8 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names, Origins, Path, Policies,
-    Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
+    Origins, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -683,26 +683,44 @@ pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp
 
 /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
 const fn packet_bytes() -> Kind {
-    Size { min: 64, max: 268_435_460 }
+    Size {
+        min: 64,
+        max: 268_435_460,
+    }
 }
 
 /// What one message may take: a body is gathered before it is passed on.
 const fn message_bytes() -> Kind {
-    Size { min: KIB, max: 512 * MIB }
+    Size {
+        min: KIB,
+        max: 512 * MIB,
+    }
 }
 
 /// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10], AMQP 0-9-1 `connection.tune`).
 const fn keep_alive() -> Kind {
-    Duration { min: Span::ZERO, max: Span::from_secs(65_535), step: Span::from_secs(1) }
+    Duration {
+        min: Span::ZERO,
+        max: Span::from_secs(65_535),
+        step: Span::from_secs(1),
+    }
 }
 
 /// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
 const fn expiry(least: u64) -> Kind {
-    Duration { min: Span::from_secs(least), max: Span::from_secs(0xFFFF_FFFE), step: Span::from_secs(1) }
+    Duration {
+        min: Span::from_secs(least),
+        max: Span::from_secs(0xFFFF_FFFE),
+        step: Span::from_secs(1),
+    }
 }
 
 const fn seconds(least: u64, most: u64) -> Kind {
-    Duration { min: Span::from_secs(least), max: Span::from_secs(most), step: NANO }
+    Duration {
+        min: Span::from_secs(least),
+        max: Span::from_secs(most),
+        step: NANO,
+    }
 }
 
 /// How long a member may take.

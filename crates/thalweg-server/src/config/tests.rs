@@ -14,17 +14,61 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
     let config = Config::default();
     let opened: Vec<_> = config
         .enabled_listeners()
-        .map(|(name, at)| (name, at.kind, at.transport, at.bind.to_string(), at.admits_anonymous()))
+        .map(|(name, at)| {
+            (
+                name,
+                at.kind,
+                at.transport,
+                at.bind.to_string(),
+                at.admits_anonymous(),
+            )
+        })
         .collect();
     assert_eq!(
         opened,
         [
-            ("amqp", ListenerKind::Amqp, Transport::Tcp, "127.0.0.1:5672".into(), true),
-            ("coap", ListenerKind::Coap, Transport::Udp, "127.0.0.1:5683".into(), true),
-            ("coap-tcp", ListenerKind::Coap, Transport::Tcp, "127.0.0.1:5683".into(), true),
-            ("mqtt", ListenerKind::Mqtt, Transport::Tcp, "127.0.0.1:1883".into(), true),
-            ("stomp", ListenerKind::Stomp, Transport::Tcp, "127.0.0.1:61613".into(), true),
-            ("websocket", ListenerKind::Mqtt, Transport::Ws, "127.0.0.1:8083".into(), true)
+            (
+                "amqp",
+                ListenerKind::Amqp,
+                Transport::Tcp,
+                "127.0.0.1:5672".into(),
+                true
+            ),
+            (
+                "coap",
+                ListenerKind::Coap,
+                Transport::Udp,
+                "127.0.0.1:5683".into(),
+                true
+            ),
+            (
+                "coap-tcp",
+                ListenerKind::Coap,
+                Transport::Tcp,
+                "127.0.0.1:5683".into(),
+                true
+            ),
+            (
+                "mqtt",
+                ListenerKind::Mqtt,
+                Transport::Tcp,
+                "127.0.0.1:1883".into(),
+                true
+            ),
+            (
+                "stomp",
+                ListenerKind::Stomp,
+                Transport::Tcp,
+                "127.0.0.1:61613".into(),
+                true
+            ),
+            (
+                "websocket",
+                ListenerKind::Mqtt,
+                Transport::Ws,
+                "127.0.0.1:8083".into(),
+                true
+            )
         ]
     );
     assert_eq!(config.admin.bind.to_string(), "127.0.0.1:7883");
@@ -32,7 +76,14 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
     assert_eq!(config.queue.bytes_max, 4 << 30);
     assert_eq!(config.session.expiry_max, Span::FOREVER);
     assert_eq!(config.session.v3_expiry, Span::from_secs(7 * 86_400));
-    assert_eq!((config.shard_count(1), config.shard_count(2), config.shard_count(1000)), (1, 1, 64));
+    assert_eq!(
+        (
+            config.shard_count(1),
+            config.shard_count(2),
+            config.shard_count(1000)
+        ),
+        (1, 1, 64)
+    );
 }
 
 /// Else a broker that has served MQTT beside RabbitMQ would not start any more, or would open doors that nobody asked for.
@@ -50,24 +101,51 @@ fn queues_and_datagrams_have_ports_unasked_only_where_no_other_listener_is_menti
     let (coap, coap_tcp) = ("coap coap 127.0.0.1:5683", "coap-tcp coap 127.0.0.1:5683");
     let all = [amqp, coap, coap_tcp, mqtt, stomp, websocket];
     assert_eq!(opened(&["shards=2"]), all);
-    assert_eq!(opened(&["listeners.amqp.enabled=false"]), [coap, coap_tcp, mqtt, stomp, websocket]);
-    assert_eq!(opened(&["listeners.amqp.backlog=9", "listeners.stomp.backlog=9"]), all);
-    assert_eq!(opened(&["listeners.mqtt.backlog=9", "listeners.coap.enabled=true"]), [coap, mqtt, websocket]);
+    assert_eq!(
+        opened(&["listeners.amqp.enabled=false"]),
+        [coap, coap_tcp, mqtt, stomp, websocket]
+    );
+    assert_eq!(
+        opened(&["listeners.amqp.backlog=9", "listeners.stomp.backlog=9"]),
+        all
+    );
+    assert_eq!(
+        opened(&["listeners.mqtt.backlog=9", "listeners.coap.enabled=true"]),
+        [coap, mqtt, websocket]
+    );
     assert_eq!(opened(&["listeners.mqtt.backlog=9"]), [mqtt, websocket]);
     assert_eq!(opened(&["listeners.websocket.enabled=false"]), [mqtt]);
-    assert_eq!(opened(&["listeners.own.bind=127.0.0.1:9"]), [mqtt, "own mqtt 127.0.0.1:9", websocket]);
-    assert_eq!(opened(&["listeners.mqtt.backlog=9", "listeners.stomp.enabled=true"]), [mqtt, stomp, websocket]);
+    assert_eq!(
+        opened(&["listeners.own.bind=127.0.0.1:9"]),
+        [mqtt, "own mqtt 127.0.0.1:9", websocket]
+    );
+    assert_eq!(
+        opened(&["listeners.mqtt.backlog=9", "listeners.stomp.enabled=true"]),
+        [mqtt, stomp, websocket]
+    );
 }
 
 #[test]
 fn what_is_the_largest_depends_on_the_protocol_unless_the_listener_says_it() {
-    let sets = ["listeners.amqp.enabled=true", "amqp.message_bytes_max=2MiB", "listeners.stomp.packet_bytes_max=5000"];
+    let sets = [
+        "listeners.amqp.enabled=true",
+        "amqp.message_bytes_max=2MiB",
+        "listeners.stomp.packet_bytes_max=5000",
+    ];
     let (config, _) = load("", &[], &sets).expect("valid");
     let largest = |name: &str| config.packet_bytes_max(&config.listeners[name]);
-    assert_eq!([largest("mqtt"), largest("amqp"), largest("stomp")], [16 << 20, 2 << 20, 5000]);
-    let sets = ["listeners.stomp.transport=ws", "listeners.own.bind=127.0.0.1:9", "listeners.own.websocket.path=/x"];
+    assert_eq!(
+        [largest("mqtt"), largest("amqp"), largest("stomp")],
+        [16 << 20, 2 << 20, 5000]
+    );
+    let sets = [
+        "listeners.stomp.transport=ws",
+        "listeners.own.bind=127.0.0.1:9",
+        "listeners.own.websocket.path=/x",
+    ];
     let (config, _) = load("", &[], &sets).expect("valid");
-    let paths = ["mqtt", "stomp", "own"].map(|name| config.listeners[name].websocket_path().to_owned());
+    let paths =
+        ["mqtt", "stomp", "own"].map(|name| config.listeners[name].websocket_path().to_owned());
     assert_eq!(paths, ["/mqtt", "/ws", "/x"]);
 }
 
@@ -76,7 +154,10 @@ fn tenants_have_names_that_fit_into_addresses() {
     let (config, _) = load("tenants = [\"plant\", \"my office\"]", &[], &[]).expect("valid");
     assert_eq!(config.tenants, ["my office", "plant"]);
     for (list, wanted) in [
-        ("[\"/\"]", "names \"/\", which is the default tenant and always there. Leave it out of the list."),
+        (
+            "[\"/\"]",
+            "names \"/\", which is the default tenant and always there. Leave it out of the list.",
+        ),
         ("[\"a\", \"a\"]", "names \"a\" twice. Keep one of the two."),
         (
             "[\"a/b\"]",
@@ -88,7 +169,10 @@ fn tenants_have_names_that_fit_into_addresses() {
         ),
     ] {
         let text = format!("tenants = {list}");
-        assert_eq!(sentences(load(&text, &[], &[])), [format!("thalweg.toml:1: tenants {wanted}")]);
+        assert_eq!(
+            sentences(load(&text, &[], &[])),
+            [format!("thalweg.toml:1: tenants {wanted}")]
+        );
     }
 }
 
@@ -97,9 +181,18 @@ fn every_default_reads_back_from_the_field_it_lands_in() {
     let config = Config::default();
     for key in Key::all() {
         for listener in config.places(key) {
-            let default = key.default_for(listener).expect("the built-in listeners have every default");
-            let wanted = key.parse(&Written::Loose(default.into()), Path::new("")).expect("defaults are valid");
-            assert_eq!(key.read(&config, listener), Some(wanted), "{}", key.full_name(listener));
+            let default = key
+                .default_for(listener)
+                .expect("the built-in listeners have every default");
+            let wanted = key
+                .parse(&Written::Loose(default.into()), Path::new(""))
+                .expect("defaults are valid");
+            assert_eq!(
+                key.read(&config, listener),
+                Some(wanted),
+                "{}",
+                key.full_name(listener)
+            );
         }
     }
 }
@@ -111,7 +204,9 @@ fn every_key_lands_in_a_field_of_its_own() {
     for key in Key::all() {
         let listener = key.is_per_listener().then_some("mqtt");
         let before: Vec<_> = readings(&config);
-        let Some(other) = unlike_the_default(key) else { continue };
+        let Some(other) = unlike_the_default(key) else {
+            continue;
+        };
         key.land(&mut config, listener, other);
         let changed: Vec<String> = before
             .iter()
@@ -126,16 +221,31 @@ fn every_key_lands_in_a_field_of_its_own() {
 #[test]
 fn key_names_are_unique_and_documented_in_whole_sentences() {
     for (index, key) in Key::all().iter().enumerate() {
-        assert!(Key::all().iter().skip(index + 1).all(|other| other.name != key.name), "{} is twice", key.name);
-        assert!(key.doc.ends_with('.') && key.doc.len() > 20, "{}: {}", key.name, key.doc);
+        assert!(
+            Key::all()
+                .iter()
+                .skip(index + 1)
+                .all(|other| other.name != key.name),
+            "{} is twice",
+            key.name
+        );
+        assert!(
+            key.doc.ends_with('.') && key.doc.len() > 20,
+            "{}: {}",
+            key.name,
+            key.doc
+        );
     }
 }
 
 #[test]
 fn a_later_source_has_the_last_word_and_is_named_as_the_origin() {
     let text = "\nshards = 2\n[queue]\nmessages_max = 5\noverflow = \"drop-oldest\"\n[listeners.mqtt]\nbind = \"127.0.0.1:1\"\n";
-    let env =
-        [("THALWEG_QUEUE__MESSAGES_MAX", "6"), ("THALWEG_LISTENERS__MQTT__BIND", "127.0.0.1:2"), ("PATH", "/bin")];
+    let env = [
+        ("THALWEG_QUEUE__MESSAGES_MAX", "6"),
+        ("THALWEG_LISTENERS__MQTT__BIND", "127.0.0.1:2"),
+        ("PATH", "/bin"),
+    ];
     let (config, origins) = load(text, &env, &["listeners.mqtt.bind=127.0.0.1:3"]).expect("valid");
     assert_eq!(config.shards, Some(2));
     assert_eq!(config.queue.messages_max, 6);
@@ -144,7 +254,10 @@ fn a_later_source_has_the_last_word_and_is_named_as_the_origin() {
     for (key, origin) in [
         ("shards", "thalweg.toml:2"),
         ("queue.overflow", "thalweg.toml:5"),
-        ("queue.messages_max", "environment THALWEG_QUEUE__MESSAGES_MAX"),
+        (
+            "queue.messages_max",
+            "environment THALWEG_QUEUE__MESSAGES_MAX",
+        ),
         ("listeners.mqtt.bind", "--set"),
         ("queue.bytes_max", "default"),
     ] {
@@ -163,34 +276,77 @@ fn values_are_read_in_the_units_people_write() {
         ("sys.interval=0", "sys.interval", "\"off\""),
         ("sys.interval=off", "sys.interval", "\"off\""),
         ("mqtt.keep_alive_max=0", "mqtt.keep_alive_max", "\"0s\""),
-        ("limits.publish_rate=1000/s", "limits.publish_rate", "\"1000/s\""),
-        ("limits.publish_rate=1000", "limits.publish_rate", "\"1000/s\""),
+        (
+            "limits.publish_rate=1000/s",
+            "limits.publish_rate",
+            "\"1000/s\"",
+        ),
+        (
+            "limits.publish_rate=1000",
+            "limits.publish_rate",
+            "\"1000/s\"",
+        ),
         ("limits.publish_rate=0/s", "limits.publish_rate", "\"off\""),
-        ("limits.publish_bytes_rate=1MiB/s", "limits.publish_bytes_rate", "\"1MiB/s\""),
-        ("listeners.mqtt.publish_rate=0", "listeners.mqtt.publish_rate", "\"0/s\""),
-        ("listeners.mqtt.unix_mode=660", "listeners.mqtt.unix_mode", "\"0660\""),
-        ("listeners.mqtt.proxy_trusted=10.0.0.1, ::1", "listeners.mqtt.proxy_trusted", "[\"10.0.0.1\", \"::1\"]"),
-        ("listeners.mqtt.anonymous=local", "listeners.mqtt.anonymous", "\"local\""),
+        (
+            "limits.publish_bytes_rate=1MiB/s",
+            "limits.publish_bytes_rate",
+            "\"1MiB/s\"",
+        ),
+        (
+            "listeners.mqtt.publish_rate=0",
+            "listeners.mqtt.publish_rate",
+            "\"0/s\"",
+        ),
+        (
+            "listeners.mqtt.unix_mode=660",
+            "listeners.mqtt.unix_mode",
+            "\"0660\"",
+        ),
+        (
+            "listeners.mqtt.proxy_trusted=10.0.0.1, ::1",
+            "listeners.mqtt.proxy_trusted",
+            "[\"10.0.0.1\", \"::1\"]",
+        ),
+        (
+            "listeners.mqtt.anonymous=local",
+            "listeners.mqtt.anonymous",
+            "\"local\"",
+        ),
         ("session.expiry_max=0s", "session.expiry_max", "\"0s\""),
         ("shards=0", "shards", "\"automatic\""),
         ("admin.bind=localhost:0", "admin.bind", "\"127.0.0.1:0\""),
     ] {
-        let (config, _) = load("", &[], &[set]).unwrap_or_else(|errors| panic!("{set}: {errors:?}"));
+        let (config, _) =
+            load("", &[], &[set]).unwrap_or_else(|errors| panic!("{set}: {errors:?}"));
         let (key, listener) = match keys::find(key) {
             Ok(found) => found,
             Err(_) => panic!("{key} is not a key"),
         };
-        assert_eq!(key.show(&key.read(&config, listener).expect("it exists")), shown, "{set}");
+        assert_eq!(
+            key.show(&key.read(&config, listener).expect("it exists")),
+            shown,
+            "{set}"
+        );
     }
 }
 
 #[test]
 fn paths_in_a_file_start_at_its_directory_and_others_where_we_are() {
     let text = "[access]\npassword_file = \"users\"\nacl_file = \"/etc/rules\"\n";
-    let sets = ["listeners.s.bind=run/s.sock".to_owned(), "listeners.s.transport=unix".to_owned()];
-    let (config, _) =
-        Config::from_text(Some((Path::new("/srv/broker/t.toml"), text)), std::iter::empty(), &sets).expect("valid");
-    assert_eq!(config.access.password_file, Some(PathBuf::from("/srv/broker/users")));
+    let sets = [
+        "listeners.s.bind=run/s.sock".to_owned(),
+        "listeners.s.transport=unix".to_owned(),
+    ];
+    let (config, _) = Config::from_text(
+        Some((Path::new("/srv/broker/t.toml"), text)),
+        std::iter::empty(),
+        &sets,
+    )
+    .expect("valid");
+    assert_eq!(
+        config.access.password_file,
+        Some(PathBuf::from("/srv/broker/users"))
+    );
     assert_eq!(config.access.acl_file, Some(PathBuf::from("/etc/rules")));
     assert_eq!(config.listeners["s"].bind, Bind::Path("run/s.sock".into()));
     assert_eq!(config.data_dir, PathBuf::from("./thalweg-data"));
@@ -226,7 +382,10 @@ fn mistakes_in_a_file_are_named_with_their_line_and_their_remedy() {
             "persistence = true",
             "thalweg.toml:1: persistence is not a setting. See docs/reference/config.md for the settings there are.",
         ),
-        ("[listners.mqtt]\nbind = \"x\"", "thalweg.toml:1: There is no table [listners]. Did you mean [listeners]?"),
+        (
+            "[listners.mqtt]\nbind = \"x\"",
+            "thalweg.toml:1: There is no table [listners]. Did you mean [listeners]?",
+        ),
         (
             "[listeners.mqtt.tsl]\nkey = \"x\"",
             "thalweg.toml:1: There is no table [listeners.mqtt.tsl]. Did you mean [listeners.mqtt.tls]?",
@@ -243,7 +402,10 @@ fn mistakes_in_a_file_are_named_with_their_line_and_their_remedy() {
             "[listeners.plain]",
             "thalweg.toml:1: listeners.plain.bind is missing. Set listeners.plain.bind to an IP address and port, such as 0.0.0.0:1883 or [::]:1883, or the path of a Unix socket.",
         ),
-        ("queue = 5", "thalweg.toml:1: queue is a table of settings, not a value. Set the keys inside it."),
+        (
+            "queue = 5",
+            "thalweg.toml:1: queue is a table of settings, not a value. Set the keys inside it.",
+        ),
         (
             "[shards]\nx = 1",
             "thalweg.toml:1: shards is a table, which is not a whole number. Write a whole number from 1 to 64, or \"automatic\".",
@@ -296,7 +458,10 @@ fn mistakes_in_a_file_are_named_with_their_line_and_their_remedy() {
             "admin.bind = \"broker.example:7883\"",
             "thalweg.toml:1: admin.bind is \"broker.example:7883\", which is not an IP address and port. Write an IP address and port, such as 127.0.0.1:7883 or [::1]:7883.",
         ),
-        ("admin.token = 5", "thalweg.toml:1: admin.token takes text, and text needs quotes. Write \"5\"."),
+        (
+            "admin.token = 5",
+            "thalweg.toml:1: admin.token takes text, and text needs quotes. Write \"5\".",
+        ),
         (
             "access.jwt.user_claim = \"\"",
             "thalweg.toml:1: access.jwt.user_claim is empty. Write text, or leave the key out for its default.",
@@ -327,7 +492,8 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
             "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, and listeners.mqtt.proxy_trusted names no proxy whose headers are believed. Set listeners.mqtt.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"].",
         ),
         (
-            "[listeners.mqtt]\nproxy_trusted = [\"127.0.0.1\"]\nproxy_protocol = \"any\"".to_owned(),
+            "[listeners.mqtt]\nproxy_trusted = [\"127.0.0.1\"]\nproxy_protocol = \"any\""
+                .to_owned(),
             "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, which brings clients of other machines, and no way to log in is configured. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
         ),
         (
@@ -373,7 +539,9 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
             "thalweg.toml:6: listeners.s.tls.client_ca is missing, and listeners.s.tls.client_certificate is required. Set listeners.s.tls.client_ca to a PEM file with the authorities that sign client certificates.",
         ),
         (
-            format!("[listeners.s]\n{tls}tls.key = \"k\"\ntls.certificate = \"c\"\ntls.identity = \"san\""),
+            format!(
+                "[listeners.s]\n{tls}tls.key = \"k\"\ntls.certificate = \"c\"\ntls.identity = \"san\""
+            ),
             "thalweg.toml:6: listeners.s.tls.identity is san, but clients are not asked for a certificate. Set listeners.s.tls.client_certificate to optional or required.",
         ),
         (
@@ -422,7 +590,10 @@ fn sync_policies_are_a_table_by_filter_and_the_most_durable_of_those_that_match_
     let text = "[journal]\nfsync = \"interval\"\n[journal.filters]\n\"telemetry/#\" = \"never\"\n\"+/alarm\" = \"always\"\n\"a,b/c=d\" = \"interval\"\n[listeners.mqtt]\nfsync = \"always\"\n";
     let (config, origins) = load(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
     assert_eq!(config.fsync(&config.listeners["mqtt"]), Fsync::Always);
-    assert_eq!(config.fsync(&config.listeners["websocket"]), Fsync::Interval);
+    assert_eq!(
+        config.fsync(&config.listeners["websocket"]),
+        Fsync::Interval
+    );
     for (topic, policy) in [
         ("telemetry/x", Some(Fsync::Never)),
         ("telemetry/alarm", Some(Fsync::Always)),
@@ -431,9 +602,15 @@ fn sync_policies_are_a_table_by_filter_and_the_most_durable_of_those_that_match_
     ] {
         assert_eq!(config.journal.filter_policy(topic), policy, "{topic}");
     }
-    let (again, _) = load(&config.to_toml(&origins), &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let (again, _) =
+        load(&config.to_toml(&origins), &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
     assert_eq!(again, config);
-    let (outside, _) = load("", &[("THALWEG_JOURNAL__FILTERS", "a/#=never, b=c=interval")], &[]).expect("valid");
+    let (outside, _) = load(
+        "",
+        &[("THALWEG_JOURNAL__FILTERS", "a/#=never, b=c=interval")],
+        &[],
+    )
+    .expect("valid");
     assert_eq!(outside.journal.filter_policy("b=c"), Some(Fsync::Interval));
     assert_eq!(outside.journal.filters.len(), 2);
 }
@@ -497,7 +674,11 @@ fn mistakes_in_sync_policies_and_prefixes_name_the_entry_that_is_wrong() {
         sentences(load("", &[], &["journal.filters=a=never,a=always"])),
         ["--set: journal.filters names \"a\" twice. Keep one of the two."]
     );
-    assert_eq!(sentences(load("", &[], &["journal.filters=a"])).len(), 1, "an entry without a policy is no entry");
+    assert_eq!(
+        sentences(load("", &[], &["journal.filters=a"])).len(),
+        1,
+        "an entry without a policy is no entry"
+    );
 }
 
 #[test]
@@ -505,20 +686,46 @@ fn settings_that_give_up_durability_are_warned_of_where_they_count() {
     let warnings = |sets: &[&str]| load("", &[], sets).expect("valid").0.warnings();
     assert_eq!(warnings(&[]), [""; 0]);
     assert_eq!(warnings(&["journal.fsync=interval"]), [""; 0]);
-    let three = warnings(&["journal.fsync=never", "listeners.mqtt.fsync=never", "journal.filters=a/#=never,b=always"]);
-    let starts: Vec<&str> = three.iter().filter_map(|warning| warning.split(':').next()).collect();
+    let three = warnings(&[
+        "journal.fsync=never",
+        "listeners.mqtt.fsync=never",
+        "journal.filters=a/#=never,b=always",
+    ]);
+    let starts: Vec<&str> = three
+        .iter()
+        .filter_map(|warning| warning.split(':').next())
+        .collect();
     assert_eq!(
         starts,
-        ["journal.fsync is never", "listeners.mqtt.fsync is never", "journal.filters has \"a/#\" = \"never\""]
+        [
+            "journal.fsync is never",
+            "listeners.mqtt.fsync is never",
+            "journal.filters has \"a/#\" = \"never\""
+        ]
     );
     let small = warnings(&["journal.frame_bytes_max=8MiB"]);
-    assert!(matches!(small.as_slice(), [only] if only.starts_with("journal.frame_bytes_max is 8MiB")), "{small:?}");
-    assert!(small[0].contains("takes messages of 16MiB") && small[0].contains("to 17MiB"), "{small:?}");
+    assert!(
+        matches!(small.as_slice(), [only] if only.starts_with("journal.frame_bytes_max is 8MiB")),
+        "{small:?}"
+    );
+    assert!(
+        small[0].contains("takes messages of 16MiB") && small[0].contains("to 17MiB"),
+        "{small:?}"
+    );
     assert_eq!(warnings(&["journal.frame_bytes_max=17MiB"]), [""; 0]);
-    let of_listener = warnings(&["journal.frame_bytes_max=17MiB", "listeners.mqtt.packet_bytes_max=20MiB"]);
-    assert!(matches!(of_listener.as_slice(), [only] if only.contains("listeners.mqtt takes")), "{of_listener:?}");
+    let of_listener = warnings(&[
+        "journal.frame_bytes_max=17MiB",
+        "listeners.mqtt.packet_bytes_max=20MiB",
+    ]);
+    assert!(
+        matches!(of_listener.as_slice(), [only] if only.contains("listeners.mqtt takes")),
+        "{of_listener:?}"
+    );
     let off = warnings(&["journal.enabled=false", "journal.fsync=never"]);
-    assert!(matches!(off.as_slice(), [only] if only.starts_with("journal.enabled is false")), "{off:?}");
+    assert!(
+        matches!(off.as_slice(), [only] if only.starts_with("journal.enabled is false")),
+        "{off:?}"
+    );
 }
 
 #[test]
@@ -528,10 +735,20 @@ fn open_doors_beside_a_lock_and_rules_that_cannot_apply_are_warned_of() {
         [one] => one.clone(),
         other => panic!("{other:?}"),
     };
-    let open = one(&["access.password_file=users", "listeners.mqtt.anonymous=false", "listeners.websocket.backlog=9"]);
-    assert!(open.contains("password_file is set") && open.contains("by listeners.websocket:"), "{open}");
-    let both =
-        ["access.jwt.secret_file=secret", "listeners.mqtt.anonymous=false", "listeners.websocket.anonymous=true"];
+    let open = one(&[
+        "access.password_file=users",
+        "listeners.mqtt.anonymous=false",
+        "listeners.websocket.backlog=9",
+    ]);
+    assert!(
+        open.contains("password_file is set") && open.contains("by listeners.websocket:"),
+        "{open}"
+    );
+    let both = [
+        "access.jwt.secret_file=secret",
+        "listeners.mqtt.anonymous=false",
+        "listeners.websocket.anonymous=true",
+    ];
     assert_eq!(warnings(&both), [""; 0], "somebody has said so");
     let rules = one(&["access.acl_file=rules"]);
     assert!(rules.contains("`user` lines never apply"), "{rules}");
@@ -546,15 +763,30 @@ fn open_doors_beside_a_lock_and_rules_that_cannot_apply_are_warned_of() {
 
 #[test]
 fn origins_are_schemes_with_hosts() {
-    let with = |origins: &str| load("", &[], &[&format!("listeners.websocket.websocket.origins={origins}")]);
+    let with = |origins: &str| {
+        load(
+            "",
+            &[],
+            &[&format!("listeners.websocket.websocket.origins={origins}")],
+        )
+    };
     let (config, _) = with("https://b.example:8443,http://[::1]:3000,*,null").expect("valid");
     assert_eq!(
         config.listeners["websocket"].websocket.origins,
         ["*", "http://[::1]:3000", "https://b.example:8443", "null"]
     );
-    for wrong in ["a.example", "https://", "https://a.example/", "https://*.example", "https://u@a.example"] {
+    for wrong in [
+        "a.example",
+        "https://",
+        "https://a.example/",
+        "https://*.example",
+        "https://u@a.example",
+    ] {
         let sentences = sentences(with(wrong));
-        assert!(matches!(sentences.as_slice(), [only] if only.contains("not an origin")), "{wrong}: {sentences:?}");
+        assert!(
+            matches!(sentences.as_slice(), [only] if only.contains("not an origin")),
+            "{wrong}: {sentences:?}"
+        );
     }
 }
 
@@ -566,7 +798,11 @@ fn a_listener_that_strangers_can_reach_opens_once_somebody_says_how_to_log_in() 
         "access.jwt.secret_file=secret",
         "listeners.mqtt.enabled=false",
     ] {
-        assert_eq!(sentences(load("", &[], &["listeners.mqtt.bind=0.0.0.0:1883", more])), [""; 0], "{more}");
+        assert_eq!(
+            sentences(load("", &[], &["listeners.mqtt.bind=0.0.0.0:1883", more])),
+            [""; 0],
+            "{more}"
+        );
     }
 }
 
@@ -601,17 +837,33 @@ fn mistakes_outside_the_file_are_named_with_their_variable_or_argument() {
         ("THALWEG_DATA_DIR", "/srv", None),
     ] {
         let wanted: Vec<&str> = wanted.into_iter().collect();
-        assert_eq!(sentences(load("", &[(variable, value)], &[])), wanted, "{variable}");
+        assert_eq!(
+            sentences(load("", &[(variable, value)], &[])),
+            wanted,
+            "{variable}"
+        );
     }
     for (set, wanted) in [
-        ("listeners.mqtt.bind", "--set: \"listeners.mqtt.bind\" has no value. Write --set key=value."),
-        ("listeners.mqtt=x", "--set: listeners.mqtt is a table of settings, not a value. Set the keys inside it."),
+        (
+            "listeners.mqtt.bind",
+            "--set: \"listeners.mqtt.bind\" has no value. Write --set key=value.",
+        ),
+        (
+            "listeners.mqtt=x",
+            "--set: listeners.mqtt is a table of settings, not a value. Set the keys inside it.",
+        ),
         (
             "listeners.A.bind=x",
             "--set: listeners.A.bind names a listener in a way that it cannot be called. Use at most 64 lower-case letters, digits, `-` and `_`, and no two `_` in a row.",
         ),
-        ("log.levl=info", "--set: log.levl is not a setting. Did you mean log.level?"),
-        ("=x", "--set:  is not a setting. See docs/reference/config.md for the settings there are."),
+        (
+            "log.levl=info",
+            "--set: log.levl is not a setting. Did you mean log.level?",
+        ),
+        (
+            "=x",
+            "--set:  is not a setting. See docs/reference/config.md for the settings there are.",
+        ),
     ] {
         assert_eq!(sentences(load("", &[], &[set])), [wanted], "{set}");
     }
@@ -620,30 +872,68 @@ fn mistakes_outside_the_file_are_named_with_their_variable_or_argument() {
 #[test]
 fn all_mistakes_are_told_at_once_down_the_file_and_then_beyond_it() {
     let text = "zzz = 1\n[queue]\noverflow = \"x\"\n[limits]\npacket_bytes_max = \"1TiB\"\n[admin]\nenabled = 3\n";
-    let errors = load(text, &[("THALWEG_SHARDS", "x")], &["log.level=loud"]).expect_err("everything is wrong");
-    let places: Vec<String> = errors.iter().map(|error| error.origin.to_string()).collect();
+    let errors = load(text, &[("THALWEG_SHARDS", "x")], &["log.level=loud"])
+        .expect_err("everything is wrong");
+    let places: Vec<String> = errors
+        .iter()
+        .map(|error| error.origin.to_string())
+        .collect();
     assert_eq!(
         places,
-        ["thalweg.toml:1", "thalweg.toml:3", "thalweg.toml:5", "thalweg.toml:7", "environment THALWEG_SHARDS", "--set"]
+        [
+            "thalweg.toml:1",
+            "thalweg.toml:3",
+            "thalweg.toml:5",
+            "thalweg.toml:7",
+            "environment THALWEG_SHARDS",
+            "--set"
+        ]
     );
 }
 
 #[test]
 fn what_is_not_toml_is_named_by_line_without_errors_that_only_follow_from_it() {
-    for (text, line) in
-        [("[queue]\noverflow = drop\n", 2), ("shards = 1\nshards = 2\n", 2), ("[queue\n", 1), ("a = \"\n", 1)]
-    {
+    for (text, line) in [
+        ("[queue]\noverflow = drop\n", 2),
+        ("shards = 1\nshards = 2\n", 2),
+        ("[queue\n", 1),
+        ("a = \"\n", 1),
+    ] {
         let errors = load(text, &[], &[]).expect_err(text);
-        assert!(errors.iter().all(|error| error.what.starts_with("This is not TOML")), "{errors:?}");
-        assert_eq!(errors[0].origin, Origin::File { path: FILE.into(), line }, "{text}");
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.what.starts_with("This is not TOML")),
+            "{errors:?}"
+        );
+        assert_eq!(
+            errors[0].origin,
+            Origin::File {
+                path: FILE.into(),
+                line
+            },
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_one_mistake() {
-    let errors = Config::load(Some(Path::new("/nonexistent/t.toml")), std::iter::empty(), &[]).expect_err("no file");
-    let [error] = errors.as_slice() else { panic!("{errors:?}") };
-    assert!(error.to_string().starts_with("/nonexistent/t.toml: It cannot be read: "), "{error}");
+    let errors = Config::load(
+        Some(Path::new("/nonexistent/t.toml")),
+        std::iter::empty(),
+        &[],
+    )
+    .expect_err("no file");
+    let [error] = errors.as_slice() else {
+        panic!("{errors:?}")
+    };
+    assert!(
+        error
+            .to_string()
+            .starts_with("/nonexistent/t.toml: It cannot be read: "),
+        "{error}"
+    );
 }
 
 #[test]
@@ -651,10 +941,12 @@ fn files_that_the_configuration_names_are_asked_for_only_when_told_to() {
     let text = "[access]\npassword_file = \"/nonexistent/users\"\n[listeners.off]\nenabled = false\nbind = \"127.0.0.1:9\"\ntls.key = \"/nonexistent/key\"\n";
     let (config, origins) = load(text, &[], &[]).expect("the file names are well-formed");
     let errors = config.unreadable_files(&origins);
-    let [error] = errors.as_slice() else { panic!("{errors:?}") };
-    assert!(
-        error.to_string().starts_with("thalweg.toml:2: access.password_file is /nonexistent/users, which cannot be")
-    );
+    let [error] = errors.as_slice() else {
+        panic!("{errors:?}")
+    };
+    assert!(error.to_string().starts_with(
+        "thalweg.toml:2: access.password_file is /nonexistent/users, which cannot be"
+    ));
 }
 
 #[test]
@@ -662,23 +954,39 @@ fn every_key_can_be_explained_with_its_value_and_origin() {
     let (config, origins) = load("[queue]\nmessages_max = 7\n", &[], &[]).expect("valid");
     for key in Key::all() {
         for name in [key.name.to_owned(), key.full_name(Some("mqtt"))] {
-            let text = config.explain(&origins, &name).unwrap_or_else(|error| panic!("{error}"));
-            for part in
-                [name.as_str(), "  takes  ", "  default  ", "  value  ", "  a change  ", "  environment THALWEG_"]
-            {
+            let text = config
+                .explain(&origins, &name)
+                .unwrap_or_else(|error| panic!("{error}"));
+            for part in [
+                name.as_str(),
+                "  takes  ",
+                "  default  ",
+                "  value  ",
+                "  a change  ",
+                "  environment THALWEG_",
+            ] {
                 assert!(text.contains(part), "{name} lacks {part}:\n{text}");
             }
         }
     }
     assert_eq!(
-        config.explain(&origins, "queue.messages_max").expect("a key"),
+        config
+            .explain(&origins, "queue.messages_max")
+            .expect("a key"),
         "queue.messages_max\n    Most messages that wait for one session. Then `queue.overflow` decides.\n  \
          takes       a whole number from 1 to 1000000000\n  default     100000000\n  value       7 (thalweg.toml:2)\n  \
          a change    applies at once after a reload\n  environment THALWEG_QUEUE__MESSAGES_MAX\n"
     );
-    let table = config.explain(&origins, "listeners.mqtt.tls").expect("a table");
-    assert!(table.contains("listeners.mqtt.tls.key\n") && !table.contains("websocket"), "{table}");
-    let error = config.explain(&origins, "queue.mesages_max").expect_err("misspelt");
+    let table = config
+        .explain(&origins, "listeners.mqtt.tls")
+        .expect("a table");
+    assert!(
+        table.contains("listeners.mqtt.tls.key\n") && !table.contains("websocket"),
+        "{table}"
+    );
+    let error = config
+        .explain(&origins, "queue.mesages_max")
+        .expect_err("misspelt");
     assert_eq!(
         error.to_string(),
         "configuration: queue.mesages_max is not a setting. Did you mean queue.messages_max?"
@@ -688,35 +996,68 @@ fn every_key_can_be_explained_with_its_value_and_origin() {
 #[test]
 fn the_effective_configuration_reads_back_as_the_same_configuration_without_its_secrets() {
     let text = include_str!("../../../../docs/examples/thalweg.toml");
-    let (config, origins) = load(text, &[], &["admin.token=hush", "listeners.a.bind=127.0.0.1:9"]).expect("valid");
+    let (config, origins) = load(
+        text,
+        &[],
+        &["admin.token=hush", "listeners.a.bind=127.0.0.1:9"],
+    )
+    .expect("valid");
     let dump = config.to_toml(&origins);
     assert!(!dump.contains("hush"), "{dump}");
     assert!(dump.contains("bind = \"127.0.0.1:9\" # --set"), "{dump}");
-    let (again, _) = load(&dump, &[], &["admin.token=hush"]).unwrap_or_else(|errors| panic!("{errors:?}\n{dump}"));
+    let (again, _) = load(&dump, &[], &["admin.token=hush"])
+        .unwrap_or_else(|errors| panic!("{errors:?}\n{dump}"));
     assert_eq!(again, config);
 }
 
 #[test]
 fn a_difference_says_which_keys_changed_and_when_each_applies() {
     let (before, _) = load("", &[], &["listeners.old.bind=127.0.0.1:9"]).expect("valid");
-    let (after, _) =
-        load("", &[], &["queue.messages_max=5", "shards=2", "listeners.mqtt.publish_rate=9", "admin.token=x"])
-            .expect("valid");
+    let (after, _) = load(
+        "",
+        &[],
+        &[
+            "queue.messages_max=5",
+            "shards=2",
+            "listeners.mqtt.publish_rate=9",
+            "admin.token=x",
+        ],
+    )
+    .expect("valid");
     assert!(before.diff(&before).is_empty());
     let changes = before.diff(&after);
-    let (old, kept): (Vec<_>, Vec<_>) =
-        changes.into_iter().partition(|change| change.key.starts_with("listeners.old."));
-    let kept: Vec<_> = kept.iter().map(|c| (c.key.as_str(), c.before.as_str(), c.after.as_str(), c.reload)).collect();
+    let (old, kept): (Vec<_>, Vec<_>) = changes
+        .into_iter()
+        .partition(|change| change.key.starts_with("listeners.old."));
+    let kept: Vec<_> = kept
+        .iter()
+        .map(|c| {
+            (
+                c.key.as_str(),
+                c.before.as_str(),
+                c.after.as_str(),
+                c.reload,
+            )
+        })
+        .collect();
     assert_eq!(
         kept,
         [
             ("shards", "\"automatic\"", "2", Reload::Restart),
-            ("listeners.mqtt.publish_rate", "\"inherit\"", "\"9/s\"", Reload::NewConnections),
+            (
+                "listeners.mqtt.publish_rate",
+                "\"inherit\"",
+                "\"9/s\"",
+                Reload::NewConnections
+            ),
             ("admin.token", "", "\"(hidden)\"", Reload::Restart),
             ("queue.messages_max", "100000000", "5", Reload::Now),
         ]
     );
-    assert!(!old.is_empty() && old.iter().all(|change| change.reload == Reload::Now), "{old:?}");
+    assert!(
+        !old.is_empty() && old.iter().all(|change| change.reload == Reload::Now),
+        "{old:?}"
+    );
 }
 
 #[test]
@@ -724,7 +1065,12 @@ fn the_example_is_a_valid_configuration() {
     let text = include_str!("../../../../docs/examples/thalweg.toml");
     let (config, _) = load(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
     let names: Vec<&str> = config.enabled_listeners().map(|(name, _)| name).collect();
-    assert_eq!(names, ["browsers", "gateways", "local", "mqtt", "secure", "sensors", "services"]);
+    assert_eq!(
+        names,
+        [
+            "browsers", "gateways", "local", "mqtt", "secure", "sensors", "services"
+        ]
+    );
 }
 
 /// `UPDATE_DOCS=1 cargo test -p thalweg-server config` writes the file anew.
@@ -736,22 +1082,43 @@ fn the_reference_in_the_documents_is_what_the_table_of_keys_says() {
         std::fs::write(&path, &reference).expect("docs/reference/config.md is writable");
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == reference, "docs/reference/config.md is stale: run this test with UPDATE_DOCS=1");
+    assert!(
+        committed == reference,
+        "docs/reference/config.md is stale: run this test with UPDATE_DOCS=1"
+    );
 }
 
-fn load(text: &str, env: &[(&str, &str)], sets: &[&str]) -> Result<(Config, Origins), Vec<ConfigError>> {
-    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+fn load(
+    text: &str,
+    env: &[(&str, &str)],
+    sets: &[&str],
+) -> Result<(Config, Origins), Vec<ConfigError>> {
+    let env = env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     Config::from_text(Some((Path::new(FILE), text)), env, &sets)
 }
 
 fn sentences(loaded: Result<(Config, Origins), Vec<ConfigError>>) -> Vec<String> {
-    loaded.err().unwrap_or_default().iter().map(ConfigError::to_string).collect()
+    loaded
+        .err()
+        .unwrap_or_default()
+        .iter()
+        .map(ConfigError::to_string)
+        .collect()
 }
 
 fn readings(config: &Config) -> Vec<(String, Option<Value>)> {
-    let every = Key::all().iter().flat_map(|key| config.places(key).into_iter().map(move |listener| (key, listener)));
-    every.map(|(key, listener)| (key.full_name(listener), key.read(config, listener))).collect()
+    let every = Key::all().iter().flat_map(|key| {
+        config
+            .places(key)
+            .into_iter()
+            .map(move |listener| (key, listener))
+    });
+    every
+        .map(|(key, listener)| (key.full_name(listener), key.read(config, listener)))
+        .collect()
 }
 
 /// A value that `key` takes and that is not what it has by default; `None` if there is only one.
@@ -760,23 +1127,35 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
     let current = key.read(&Config::default(), listener);
     let candidates: Vec<Value> = match key.kind {
         Kind::Flag => vec![Value::Flag(true), Value::Flag(false)],
-        Kind::Count { min, max } | Kind::Size { min, max } => vec![Value::Number(min), Value::Number(max)],
+        Kind::Count { min, max } | Kind::Size { min, max } => {
+            vec![Value::Number(min), Value::Number(max)]
+        }
         Kind::Duration { min, max, .. } => vec![Value::Length(min), Value::Length(max)],
         Kind::Rate | Kind::SizeRate | Kind::Mode => vec![Value::Number(7)],
-        Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),
+        Kind::Word(words) => words
+            .iter()
+            .map(|word| Value::Text((*word).to_owned()))
+            .collect(),
         Kind::Text => vec![Value::Text("something else".into())],
         Kind::File | Kind::Path => vec![Value::Path("somewhere/else".into())],
         Kind::Socket => vec![Value::Socket(([127, 0, 0, 9], 9).into())],
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
-        Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
+        Kind::Policies => vec![Value::Policies(vec![(
+            Filter::new("a/#").expect("legal"),
+            Fsync::Never,
+        )])],
         Kind::Strategy => vec![Value::Text("sticky".into())],
         Kind::GroupPolicies { .. } => {
             let written = Written::Loose("[{ filter = \"a/#\", upgrade_qos = true }]".into());
             vec![key.parse(&written, Path::new("")).expect("valid")]
         }
         Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
-        Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => vec![Value::Names(vec!["a".into()])],
+        Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => {
+            vec![Value::Names(vec!["a".into()])]
+        }
     };
-    candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
+    candidates
+        .into_iter()
+        .find(|candidate| Some(candidate) != current.as_ref())
 }

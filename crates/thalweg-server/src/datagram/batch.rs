@@ -7,8 +7,8 @@ use super::inbox::{Arrival, Inbox, SLOTS, STRIDE};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg, sendmsg,
-    setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
+    sendmmsg, sendmsg, setsockopt, sockopt,
 };
 use nix::{libc, sys::socket::getsockopt};
 use std::io::{IoSlice, IoSliceMut};
@@ -45,7 +45,10 @@ pub(super) fn ability(socket: &impl AsFd) -> Ability {
     // Where either is unknown, datagrams come one by one, and drops are not seen.
     let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
     let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
-    Ability { batches: true, runs: getsockopt(socket, sockopt::UdpGsoSegment).is_ok() }
+    Ability {
+        batches: true,
+        runs: getsockopt(socket, sockopt::UdpGsoSegment).is_ok(),
+    }
 }
 
 /// What a received message says about itself.
@@ -69,26 +72,45 @@ pub(super) fn receive(
         SLOTS,
         Some(cmsg_space!(libc::in6_pktinfo, libc::c_int, libc::c_int)),
     );
-    let mut slots: Vec<[IoSliceMut<'_>; 1]> =
-        inbox.slab.chunks_exact_mut(STRIDE).map(|slot| [IoSliceMut::new(slot)]).collect();
+    let mut slots: Vec<[IoSliceMut<'_>; 1]> = inbox
+        .slab
+        .chunks_exact_mut(STRIDE)
+        .map(|slot| [IoSliceMut::new(slot)])
+        .collect();
     let mut received = 0;
-    for message in recvmmsg(socket, &mut headers, slots.iter_mut(), MsgFlags::MSG_DONTWAIT, None)? {
+    for message in recvmmsg(
+        socket,
+        &mut headers,
+        slots.iter_mut(),
+        MsgFlags::MSG_DONTWAIT,
+        None,
+    )? {
         let slot = received as u32;
         received += 1;
-        let Some(from) = message.address.as_ref().and_then(address_of) else { continue };
+        let Some(from) = message.address.as_ref().and_then(address_of) else {
+            continue;
+        };
         let len = message.bytes.min(STRIDE) as u32;
-        let mut arrival = Arrival { from, slot, len, segment: len };
+        let mut arrival = Arrival {
+            from,
+            slot,
+            len,
+            segment: len,
+        };
         let mut about = About::default();
         for control in message.cmsgs().into_iter().flatten() {
             match control {
-                ControlMessageOwned::UdpGroSegments(bytes) => arrival.segment = u32::try_from(bytes).unwrap_or(len),
+                ControlMessageOwned::UdpGroSegments(bytes) => {
+                    arrival.segment = u32::try_from(bytes).unwrap_or(len)
+                }
                 // The address to answer from, not that in the header: they differ for what was sent to many.
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     about.local = Some(IpAddr::V4(u32::from_be(info.ipi_spec_dst.s_addr).into()));
                 }
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
                     let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                    about.local = (!address.is_multicast()).then(|| IpAddr::V6(address).to_canonical());
+                    about.local =
+                        (!address.is_multicast()).then(|| IpAddr::V6(address).to_canonical());
                 }
                 ControlMessageOwned::RxqOvfl(count) => about.overflown = Some(count),
                 _ => {}
@@ -161,7 +183,10 @@ pub(super) struct Spare {
 impl<'d> Batch<'d> {
     /// An empty one.
     pub(super) fn new(spare: &mut Spare) -> Self {
-        let Spare { messages, addresses } = std::mem::take(spare);
+        let Spare {
+            messages,
+            addresses,
+        } = std::mem::take(spare);
         Batch {
             datagrams: Vec::new(),
             messages,
@@ -176,7 +201,10 @@ impl<'d> Batch<'d> {
     /// Gives its memory back.
     pub(super) fn end(mut self) -> Spare {
         self.clear();
-        Spare { messages: self.messages, addresses: self.addresses }
+        Spare {
+            messages: self.messages,
+            addresses: self.addresses,
+        }
     }
 
     /// Adds a datagram; false if it needs a call of its own or there is no room. Peers' datagrams may overtake those of
@@ -209,7 +237,14 @@ impl<'d> Batch<'d> {
             *newest = self.messages.len() as u8;
         }
         self.datagrams.push((datagram, NO_NEXT));
-        self.messages.push(Message { to, first: place, last: place, count: 1, bytes: len, segment: len });
+        self.messages.push(Message {
+            to,
+            first: place,
+            last: place,
+            count: 1,
+            bytes: len,
+            segment: len,
+        });
         self.addresses.push(Some(mapped(to, is_version_6).into()));
         true
     }
@@ -222,18 +257,29 @@ impl<'d> Batch<'d> {
             IpAddr::V6(ip) => ip.to_bits() as u32,
         };
         let home = ((ip ^ u32::from(to.port())).wrapping_mul(0x9E37_79B1) >> 24) as usize;
-        let is_for = |slot: &usize| match self.newest.get(*slot).map(|place| self.messages.get(usize::from(*place))) {
+        let is_for = |slot: &usize| match self
+            .newest
+            .get(*slot)
+            .map(|place| self.messages.get(usize::from(*place)))
+        {
             Some(Some(message)) => message.to == to,
             _ => true,
         };
-        (0..PROBES).map(|step| (home + step) % NEWEST).find(is_for).unwrap_or(home)
+        (0..PROBES)
+            .map(|step| (home + step) % NEWEST)
+            .find(is_for)
+            .unwrap_or(home)
     }
 
     /// Makes the newest message to a peer longer, if there is one that can be.
     #[inline]
     fn prolong(&mut self, slot: usize, to: SocketAddr, datagram: &'d [u8]) -> bool {
         let newest = self.newest.get(slot).copied().unwrap_or(NOBODY);
-        let Some(message) = self.messages.get_mut(usize::from(newest)).filter(|message| message.to == to) else {
+        let Some(message) = self
+            .messages
+            .get_mut(usize::from(newest))
+            .filter(|message| message.to == to)
+        else {
             return false;
         };
         let (segment, len) = (message.segment, datagram.len());
@@ -242,7 +288,9 @@ impl<'d> Batch<'d> {
             && message.bytes == message.count * segment
             && message.count < RUN_MAX
             && message.bytes + len <= RUN_BYTES_MAX
-            && self.segment.map_or(self.longest <= segment, |all| all == segment);
+            && self
+                .segment
+                .map_or(self.longest <= segment, |all| all == segment);
         if fits {
             let place = self.datagrams.len() as u32;
             self.datagrams.push((datagram, NO_NEXT));
@@ -268,7 +316,8 @@ impl<'d> Batch<'d> {
     /// The datagrams of a message.
     pub(super) fn datagrams(&self, message: &Message) -> impl Iterator<Item = &'d [u8]> {
         let first = self.datagrams.get(message.first as usize);
-        std::iter::successors(first, |(_, next)| self.datagrams.get(*next as usize)).map(|(datagram, _)| *datagram)
+        std::iter::successors(first, |(_, next)| self.datagrams.get(*next as usize))
+            .map(|(datagram, _)| *datagram)
     }
 
     pub(super) fn source(&self) -> Option<IpAddr> {
@@ -318,8 +367,17 @@ impl<'d> Batch<'d> {
         let headers = headers.of(segment.is_some(), source.is_some(), is_version_6);
         let flags = MsgFlags::MSG_DONTWAIT;
         let sent = match controls {
-            [Some(one), Some(other)] => sendmmsg(socket, headers, slices.iter(), addresses, [one, other], flags)?,
-            [Some(one), None] | [None, Some(one)] => sendmmsg(socket, headers, slices.iter(), addresses, [one], flags)?,
+            [Some(one), Some(other)] => sendmmsg(
+                socket,
+                headers,
+                slices.iter(),
+                addresses,
+                [one, other],
+                flags,
+            )?,
+            [Some(one), None] | [None, Some(one)] => {
+                sendmmsg(socket, headers, slices.iter(), addresses, [one], flags)?
+            }
             [None, None] => sendmmsg(socket, headers, slices.iter(), addresses, [], flags)?,
         };
         Ok(sent.count())
@@ -347,7 +405,9 @@ pub(super) fn send_one(
 /// An address as a socket of its family takes it.
 fn mapped(to: SocketAddr, is_version_6: bool) -> SocketAddr {
     match to {
-        SocketAddr::V4(to) if is_version_6 => SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port()),
+        SocketAddr::V4(to) if is_version_6 => {
+            SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port())
+        }
         to => to,
     }
 }
@@ -361,15 +421,26 @@ enum Source {
 impl Source {
     fn new(ip: IpAddr, is_version_6: bool) -> Self {
         let of_6 = |ip: Ipv6Addr| {
-            let ipi6_addr = libc::in6_addr { s6_addr: ip.octets() };
-            Source::Version6(libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 })
+            let ipi6_addr = libc::in6_addr {
+                s6_addr: ip.octets(),
+            };
+            Source::Version6(libc::in6_pktinfo {
+                ipi6_addr,
+                ipi6_ifindex: 0,
+            })
         };
         match ip {
             IpAddr::V4(ip) if is_version_6 => of_6(ip.to_ipv6_mapped()),
             IpAddr::V4(ip) => {
                 let nothing = libc::in_addr { s_addr: 0 };
-                let ipi_spec_dst = libc::in_addr { s_addr: u32::from(ip).to_be() };
-                Source::Version4(libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: nothing })
+                let ipi_spec_dst = libc::in_addr {
+                    s_addr: u32::from(ip).to_be(),
+                };
+                Source::Version4(libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst,
+                    ipi_addr: nothing,
+                })
             }
             IpAddr::V6(ip) => of_6(ip),
         }
@@ -389,7 +460,12 @@ impl Source {
 pub(super) struct Headers([Option<MultiHeaders<SockaddrStorage>>; 4]);
 
 impl Headers {
-    fn of(&mut self, has_segment: bool, has_source: bool, is_version_6: bool) -> &mut MultiHeaders<SockaddrStorage> {
+    fn of(
+        &mut self,
+        has_segment: bool,
+        has_source: bool,
+        is_version_6: bool,
+    ) -> &mut MultiHeaders<SockaddrStorage> {
         let [plain, segment, source, both] = &mut self.0;
         let (slot, space) = match (has_segment, has_source, is_version_6) {
             (false, false, _) => (plain, None),

@@ -37,18 +37,28 @@ impl Inbox {
 
     /// How many datagrams there are, and their bytes.
     pub(crate) fn count(&self) -> (u64, u64) {
-        self.arrivals.iter().fold((0, 0), |(datagrams, bytes), arrival| {
-            let len = u64::from(arrival.len);
-            (datagrams + len.div_ceil(u64::from(arrival.segment.max(1))), bytes + len)
-        })
+        self.arrivals
+            .iter()
+            .fold((0, 0), |(datagrams, bytes), arrival| {
+                let len = u64::from(arrival.len);
+                (
+                    datagrams + len.div_ceil(u64::from(arrival.segment.max(1))),
+                    bytes + len,
+                )
+            })
     }
 
     /// The datagrams in the order in which they came. One without a byte is not there.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         self.arrivals.iter().flat_map(|arrival| {
             let at = arrival.slot as usize * STRIDE;
-            let bytes = self.slab.get(at..at + arrival.len as usize).unwrap_or_default();
-            bytes.chunks(arrival.segment.max(1) as usize).map(|datagram| (arrival.from, datagram))
+            let bytes = self
+                .slab
+                .get(at..at + arrival.len as usize)
+                .unwrap_or_default();
+            bytes
+                .chunks(arrival.segment.max(1) as usize)
+                .map(|datagram| (arrival.from, datagram))
         })
     }
 }

@@ -58,7 +58,11 @@ fn open_all(spec: &DatagramSpec, count: usize) -> io::Result<DatagramSockets> {
 }
 
 fn socket(spec: &DatagramSpec, address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     if address.is_ipv6() {
         // [::] means every address of the machine, whatever the system's default is.
         socket.set_only_v6(!address.ip().is_unspecified())?;

@@ -39,7 +39,11 @@ impl Origins {
     pub(super) fn of(&self, peer: SocketAddr) -> Option<IpAddr> {
         let exception = match self.young.is_empty() && self.old.is_empty() {
             true => None,
-            false => self.young.get(&peer).or_else(|| self.old.get(&peer)).copied(),
+            false => self
+                .young
+                .get(&peer)
+                .or_else(|| self.old.get(&peer))
+                .copied(),
         };
         exception.or_else(|| self.between(peer))
     }
@@ -55,7 +59,14 @@ impl Origins {
 
     /// What holds for a peer of which nothing is remembered. A loopback peer has only loopback addresses to ask at.
     fn between(&self, peer: SocketAddr) -> Option<IpAddr> {
-        if peer.ip().is_loopback() { None } else { self.usual.get(usize::from(peer.is_ipv6())).copied().flatten() }
+        if peer.ip().is_loopback() {
+            None
+        } else {
+            self.usual
+                .get(usize::from(peer.is_ipv6()))
+                .copied()
+                .flatten()
+        }
     }
 
     fn is_chosen_anyway(&self, peer: SocketAddr, local: IpAddr) -> bool {
@@ -99,8 +110,16 @@ mod tests {
         assert_eq!(origins.of(peer("192.0.2.8:1000")), Some(ip("198.51.100.2")));
         assert_eq!(origins.young.len(), 1, "the usual one costs nothing");
         origins.heard(peer("192.0.2.8:1000"), ip("198.51.100.1"));
-        assert_eq!(origins.of(peer("192.0.2.8:1000")), Some(ip("198.51.100.1")), "it asks elsewhere now");
-        assert_eq!(origins.of(peer("[2001:db8::1]:1")), None, "the other family has an address of its own");
+        assert_eq!(
+            origins.of(peer("192.0.2.8:1000")),
+            Some(ip("198.51.100.1")),
+            "it asks elsewhere now"
+        );
+        assert_eq!(
+            origins.of(peer("[2001:db8::1]:1")),
+            None,
+            "the other family has an address of its own"
+        );
     }
 
     #[test]

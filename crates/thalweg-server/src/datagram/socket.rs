@@ -120,7 +120,11 @@ impl DatagramSocket {
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
+        registry.register(
+            &mut self.socket,
+            token,
+            Interest::READABLE | Interest::WRITABLE,
+        )
     }
 
     pub(crate) fn deregister(&mut self, registry: &Registry) {
@@ -138,7 +142,10 @@ impl DatagramSocket {
         self.is_blocked = false;
         if !self.waiting.is_empty() {
             let waiting = self.waiting.take();
-            self.send(waiting.iter().map(|(to, datagram)| (*to, &datagram[..])), waiting_bytes_max);
+            self.send(
+                waiting.iter().map(|(to, datagram)| (*to, &datagram[..])),
+                waiting_bytes_max,
+            );
         }
     }
 
@@ -152,7 +159,10 @@ impl DatagramSocket {
     }
 
     pub(crate) fn counts(&self) -> DatagramCounts {
-        DatagramCounts { waiting: self.waiting.len() as u64, ..self.counts }
+        DatagramCounts {
+            waiting: self.waiting.len() as u64,
+            ..self.counts
+        }
     }
 
     /// Receives what one call brings; false if there was nothing.
@@ -187,7 +197,9 @@ impl DatagramSocket {
             }
             // A peer that we sent to is not there (ICMP). The call that says so takes the error away; the machine behind
             // us finds out by silence, because anybody can invent an ICMP message.
-            Err(Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::EMSGSIZE) => false,
+            Err(
+                Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::EMSGSIZE,
+            ) => false,
             Err(error) => {
                 tracing::warn!(%error, "receiving datagrams failed: the operating system is at fault; trying on");
                 self.is_readable = false;
@@ -230,11 +242,21 @@ impl DatagramSocket {
         let mut done = 0;
         while let Some(message) = messages.get(done) {
             if !self.ability.batches {
-                self.send_one_by_one(batch.datagrams(message), message.to, batch.source(), waiting_bytes_max);
+                self.send_one_by_one(
+                    batch.datagrams(message),
+                    message.to,
+                    batch.source(),
+                    waiting_bytes_max,
+                );
                 done += 1;
                 continue;
             }
-            match batch.send(batch::raw(&self.socket), &mut self.headers, done, self.is_version_6) {
+            match batch.send(
+                batch::raw(&self.socket),
+                &mut self.headers,
+                done,
+                self.is_version_6,
+            ) {
                 Ok(sent) => {
                     self.counts.send_calls += 1;
                     for message in messages.iter().skip(done).take(sent) {
@@ -247,7 +269,12 @@ impl DatagramSocket {
                     Fate::Again => {}
                     Fate::Blocked => break,
                     Fate::OneByOne => {
-                        self.send_one_by_one(batch.datagrams(message), message.to, batch.source(), waiting_bytes_max);
+                        self.send_one_by_one(
+                            batch.datagrams(message),
+                            message.to,
+                            batch.source(),
+                            waiting_bytes_max,
+                        );
                         done += 1;
                     }
                 },

@@ -7,17 +7,27 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 fn spec(bind: &str) -> DatagramSpec {
-    DatagramSpec { name: "coap".into(), bind: bind.parse().unwrap(), receive_bytes: Some(1 << 20), send_bytes: None }
+    DatagramSpec {
+        name: "coap".into(),
+        bind: bind.parse().unwrap(),
+        receive_bytes: Some(1 << 20),
+        send_bytes: None,
+    }
 }
 
 fn socket(bind: &str) -> (DatagramSocket, SocketAddr) {
     let mut opened = open(&spec(bind), 1).unwrap();
-    (DatagramSocket::new(opened.sockets.remove(0)).unwrap(), opened.local)
+    (
+        DatagramSocket::new(opened.sockets.remove(0)).unwrap(),
+        opened.local,
+    )
 }
 
 fn peer(bind: &str) -> UdpSocket {
     let socket = UdpSocket::bind(bind).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
     socket
 }
 
@@ -36,7 +46,11 @@ fn receive(socket: &mut DatagramSocket, wanted: usize) -> Vec<(SocketAddr, Vec<u
     while got.len() < wanted && Instant::now() < deadline {
         socket.on_readable();
         if socket.receive(&mut inbox) {
-            got.extend(inbox.datagrams().map(|(from, datagram)| (from, datagram.to_vec())));
+            got.extend(
+                inbox
+                    .datagrams()
+                    .map(|(from, datagram)| (from, datagram.to_vec())),
+            );
         }
     }
     got
@@ -54,17 +68,27 @@ fn datagrams_of_many_peers_come_in_one_call_with_their_senders() {
     let (mut socket, at) = socket("127.0.0.1:0");
     let peers: Vec<UdpSocket> = (0..10).map(|_| peer("127.0.0.1:0")).collect();
     for (number, peer) in peers.iter().enumerate() {
-        peer.send_to(format!("from {number}").as_bytes(), at).unwrap();
+        peer.send_to(format!("from {number}").as_bytes(), at)
+            .unwrap();
     }
     let mut got = receive(&mut socket, 10);
     got.sort();
-    let mut sent: Vec<(SocketAddr, Vec<u8>)> =
-        peers.iter().enumerate().map(|(n, peer)| (peer.local_addr().unwrap(), format!("from {n}").into())).collect();
+    let mut sent: Vec<(SocketAddr, Vec<u8>)> = peers
+        .iter()
+        .enumerate()
+        .map(|(n, peer)| (peer.local_addr().unwrap(), format!("from {n}").into()))
+        .collect();
     sent.sort();
     assert_eq!(got, sent);
     let counts = socket.counts();
-    assert_eq!((counts.received, counts.receive_calls, counts.received_bytes), (10, 1, 60));
-    assert!(!socket.is_readable(), "a batch that is not full has emptied the socket");
+    assert_eq!(
+        (counts.received, counts.receive_calls, counts.received_bytes),
+        (10, 1, 60)
+    );
+    assert!(
+        !socket.is_readable(),
+        "a batch that is not full has emptied the socket"
+    );
 }
 
 #[test]
@@ -110,18 +134,32 @@ fn each_datagram_arrives_whole_whatever_the_system_can_do() {
             (0, 60),
             (0, 60),
         ];
-        let datagrams: Vec<(usize, Vec<u8>)> =
-            plan.iter().enumerate().map(|(number, (peer, len))| (*peer, vec![number as u8; *len])).collect();
-        socket.send(datagrams.iter().map(|(peer, bytes)| (at(*peer), &bytes[..])), WAITING);
+        let datagrams: Vec<(usize, Vec<u8>)> = plan
+            .iter()
+            .enumerate()
+            .map(|(number, (peer, len))| (*peer, vec![number as u8; *len]))
+            .collect();
+        socket.send(
+            datagrams
+                .iter()
+                .map(|(peer, bytes)| (at(*peer), &bytes[..])),
+            WAITING,
+        );
         for (peer, bytes) in &datagrams {
-            assert!(heard(&peers[*peer]) == *bytes, "{ability:?}: {} bytes", bytes.len());
+            assert!(
+                heard(&peers[*peer]) == *bytes,
+                "{ability:?}: {} bytes",
+                bytes.len()
+            );
         }
         let counts = socket.counts();
         assert_eq!((counts.sent, counts.waiting), (plan.len() as u64, 0));
         let calls = counts.send_calls;
         match ability {
             Ability { batches: false, .. } => assert_eq!(calls, plan.len() as u64),
-            Ability { runs: false, .. } => assert_eq!(calls, 1, "nothing of it needs a call of its own"),
+            Ability { runs: false, .. } => {
+                assert_eq!(calls, 1, "nothing of it needs a call of its own")
+            }
             _ => assert!(calls < plan.len() as u64 / 2, "{calls} calls"),
         }
     }
@@ -137,10 +175,21 @@ fn a_long_run_to_one_peer_is_few_calls_and_comes_back_as_single_datagrams() {
     let datagrams: Vec<Vec<u8>> = (0..200u8).map(|number| vec![number; 100]).collect();
     sender.send(datagrams.iter().map(|bytes| (at, &bytes[..])), WAITING);
     assert_eq!(sender.counts().sent, 200);
-    assert_eq!(sender.counts().send_calls, 1, "four messages of up to 64 datagrams");
-    let got: Vec<Vec<u8>> = receive(&mut receiver, 200).into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(
+        sender.counts().send_calls,
+        1,
+        "four messages of up to 64 datagrams"
+    );
+    let got: Vec<Vec<u8>> = receive(&mut receiver, 200)
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
     assert!(got == datagrams);
-    assert!(receiver.counts().receive_calls <= 4, "they were joined: {:?}", receiver.counts());
+    assert!(
+        receiver.counts().receive_calls <= 4,
+        "they were joined: {:?}",
+        receiver.counts()
+    );
 }
 
 #[test]
@@ -151,9 +200,16 @@ fn datagrams_of_peers_by_turns_leave_as_runs_and_in_each_peers_order() {
     }
     let peers: Vec<UdpSocket> = (0..10).map(|_| peer("127.0.0.1:0")).collect();
     let datagrams: Vec<(SocketAddr, Vec<u8>)> = (0..20u8)
-        .flat_map(|round| peers.iter().map(move |peer| (peer.local_addr().unwrap(), vec![round; 30])))
+        .flat_map(|round| {
+            peers
+                .iter()
+                .map(move |peer| (peer.local_addr().unwrap(), vec![round; 30]))
+        })
         .collect();
-    socket.send(datagrams.iter().map(|(to, bytes)| (*to, &bytes[..])), WAITING);
+    socket.send(
+        datagrams.iter().map(|(to, bytes)| (*to, &bytes[..])),
+        WAITING,
+    );
     assert_eq!((socket.counts().sent, socket.counts().send_calls), (200, 1));
     for peer in &peers {
         for round in 0..20u8 {
@@ -170,12 +226,16 @@ fn a_peer_is_answered_from_the_address_it_asked() {
         let peers: Vec<UdpSocket> = (0..4).map(|_| peer("127.0.0.1:0")).collect();
         for (number, peer) in peers.iter().enumerate() {
             // Connected, so that an answer from elsewhere does not reach it.
-            peer.connect(("127.0.0.".to_owned() + &(number + 1).to_string(), at.port())).unwrap();
+            peer.connect(("127.0.0.".to_owned() + &(number + 1).to_string(), at.port()))
+                .unwrap();
             peer.send(b"ask").unwrap();
         }
         let asked = receive(&mut socket, 4);
         assert_eq!(asked.len(), 4);
-        socket.send(asked.iter().map(|(from, _)| (*from, &b"answer"[..])), WAITING);
+        socket.send(
+            asked.iter().map(|(from, _)| (*from, &b"answer"[..])),
+            WAITING,
+        );
         for peer in &peers {
             let mut buffer = [0; 10];
             assert_eq!(peer.recv(&mut buffer).unwrap(), 6, "{ability:?}");
@@ -185,7 +245,9 @@ fn a_peer_is_answered_from_the_address_it_asked() {
 
 #[test]
 fn every_address_in_version_6_means_version_4_too() {
-    let Ok(mut opened) = open(&spec("[::]:0"), 1) else { return };
+    let Ok(mut opened) = open(&spec("[::]:0"), 1) else {
+        return;
+    };
     let mut socket = DatagramSocket::new(opened.sockets.remove(0)).unwrap();
     let port = opened.local.port();
     let one = peer("127.0.0.1:0");
@@ -195,9 +257,16 @@ fn every_address_in_version_6_means_version_4_too() {
     other.connect(("::1", port)).unwrap();
     other.send(b"by 6").unwrap();
     let got = receive(&mut socket, 2);
-    assert!(got.iter().any(|(from, _)| *from == one.local_addr().unwrap()), "a plain IPv4 address: {got:?}");
+    assert!(
+        got.iter()
+            .any(|(from, _)| *from == one.local_addr().unwrap()),
+        "a plain IPv4 address: {got:?}"
+    );
     socket.send(got.iter().map(|(from, bytes)| (*from, &bytes[..])), WAITING);
-    assert_eq!((heard(&one), heard(&other)), (b"by 4".to_vec(), b"by 6".to_vec()));
+    assert_eq!(
+        (heard(&one), heard(&other)),
+        (b"by 4".to_vec(), b"by 6".to_vec())
+    );
 }
 
 #[test]
@@ -207,7 +276,14 @@ fn what_the_system_does_not_take_waits_in_order_and_no_more_than_it_may() {
     let at = peer.local_addr().unwrap();
     socket.block();
     socket.send((0..10u8).map(|_| (at, &b"four"[..])), 5 * (4 + 64));
-    assert_eq!((socket.counts().waiting, socket.counts().unsent_waiting, socket.counts().sent), (5, 5, 0));
+    assert_eq!(
+        (
+            socket.counts().waiting,
+            socket.counts().unsent_waiting,
+            socket.counts().sent
+        ),
+        (5, 5, 0)
+    );
     socket.on_writable(WAITING);
     assert_eq!((socket.counts().waiting, socket.counts().sent), (0, 5));
     for _ in 0..5 {
@@ -224,11 +300,24 @@ fn a_datagram_that_cannot_be_sent_is_counted_and_those_behind_it_leave() {
         let at = peer.local_addr().unwrap();
         let too_long = vec![0; 65_530];
         let nowhere: SocketAddr = "255.255.255.255:9".parse().unwrap();
-        let list: [(SocketAddr, &[u8]); 4] = [(at, b"one"), (at, &too_long), (nowhere, b"x"), (at, b"two")];
+        let list: [(SocketAddr, &[u8]); 4] =
+            [(at, b"one"), (at, &too_long), (nowhere, b"x"), (at, b"two")];
         socket.send(list, WAITING);
-        assert_eq!((heard(&peer), heard(&peer)), (b"one".to_vec(), b"two".to_vec()), "{ability:?}");
+        assert_eq!(
+            (heard(&peer), heard(&peer)),
+            (b"one".to_vec(), b"two".to_vec()),
+            "{ability:?}"
+        );
         let counts = socket.counts();
-        assert_eq!((counts.sent, counts.unsent_too_large, counts.unsent_unreachable), (2, 1, 1), "{counts:?}");
+        assert_eq!(
+            (
+                counts.sent,
+                counts.unsent_too_large,
+                counts.unsent_unreachable
+            ),
+            (2, 1, 1),
+            "{counts:?}"
+        );
     }
 }
 
@@ -238,7 +327,10 @@ fn a_peer_that_is_gone_does_not_stop_the_others() {
     let gone = peer("127.0.0.1:0").local_addr().unwrap();
     let there = peer("127.0.0.1:0");
     for _ in 0..3 {
-        socket.send([(gone, &b"x"[..]), (there.local_addr().unwrap(), b"y")], WAITING);
+        socket.send(
+            [(gone, &b"x"[..]), (there.local_addr().unwrap(), b"y")],
+            WAITING,
+        );
         assert_eq!(heard(&there), b"y");
     }
     there.send_to(b"z", at).unwrap();
@@ -247,7 +339,10 @@ fn a_peer_that_is_gone_does_not_stop_the_others() {
 
 #[test]
 fn what_is_not_read_in_time_is_counted() {
-    let small = DatagramSpec { receive_bytes: Some(4096), ..spec("127.0.0.1:0") };
+    let small = DatagramSpec {
+        receive_bytes: Some(4096),
+        ..spec("127.0.0.1:0")
+    };
     let mut opened = open(&small, 1).unwrap();
     let mut socket = DatagramSocket::new(opened.sockets.remove(0)).unwrap();
     let peer = peer("127.0.0.1:0");
@@ -265,14 +360,22 @@ fn what_is_not_read_in_time_is_counted() {
     peer.send_to(b"after", opened.local).unwrap();
     got += receive(&mut socket, 1).len();
     assert!(got < 100, "{got} found room in 4 KiB");
-    assert_eq!(socket.counts().overflown + got as u64, 201, "{:?}", socket.counts());
+    assert_eq!(
+        socket.counts().overflown + got as u64,
+        201,
+        "{:?}",
+        socket.counts()
+    );
 }
 
 #[test]
 fn a_peer_stays_with_one_socket_and_many_peers_spread() {
     let opened = open(&spec("127.0.0.1:0"), 4).unwrap();
-    let mut sockets: Vec<DatagramSocket> =
-        opened.sockets.into_iter().map(|socket| DatagramSocket::new(socket).unwrap()).collect();
+    let mut sockets: Vec<DatagramSocket> = opened
+        .sockets
+        .into_iter()
+        .map(|socket| DatagramSocket::new(socket).unwrap())
+        .collect();
     let peers: Vec<UdpSocket> = (0..64).map(|_| peer("127.0.0.1:0")).collect();
     let mut home: Vec<HashSet<SocketAddr>> = vec![HashSet::new(); 4];
     for _ in 0..5 {
@@ -289,7 +392,11 @@ fn a_peer_stays_with_one_socket_and_many_peers_spread() {
             }
         }
     }
-    assert_eq!(home.iter().map(HashSet::len).sum::<usize>(), 64, "nobody is at two sockets: {home:?}");
+    assert_eq!(
+        home.iter().map(HashSet::len).sum::<usize>(),
+        64,
+        "nobody is at two sockets: {home:?}"
+    );
     let used = home.iter().filter(|home| !home.is_empty()).count();
     // By chance alone, 64 peers leave one of four sockets out about once in 25 million runs.
     assert_eq!(used, 4, "{home:?}");
@@ -299,11 +406,20 @@ fn a_peer_stays_with_one_socket_and_many_peers_spread() {
 fn a_taken_port_is_noticed_whoever_has_it() {
     for shards in [1, 3] {
         let first = open(&spec("127.0.0.1:0"), shards).unwrap();
-        let again = DatagramSpec { bind: first.local, ..spec("127.0.0.1:0") };
+        let again = DatagramSpec {
+            bind: first.local,
+            ..spec("127.0.0.1:0")
+        };
         let words = open(&again, shards).unwrap_err().to_string();
-        assert!(words.contains("is taken") && words.contains("--set listeners.coap.bind="), "{words}");
+        assert!(
+            words.contains("is taken") && words.contains("--set listeners.coap.bind="),
+            "{words}"
+        );
     }
     let foreign = peer("127.0.0.1:0");
-    let again = DatagramSpec { bind: foreign.local_addr().unwrap(), ..spec("127.0.0.1:0") };
+    let again = DatagramSpec {
+        bind: foreign.local_addr().unwrap(),
+        ..spec("127.0.0.1:0")
+    };
     assert!(open(&again, 2).is_err());
 }

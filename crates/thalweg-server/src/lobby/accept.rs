@@ -48,7 +48,14 @@ impl Door {
             ListenSocket::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
         }
         let bucket = Bucket::new(&listener.spec, now);
-        Ok(Door { serial, listener, occupancy: Arc::new(occupancy), bucket, paused_until: None, is_ready: true })
+        Ok(Door {
+            serial,
+            listener,
+            occupancy: Arc::new(occupancy),
+            bucket,
+            paused_until: None,
+            is_ready: true,
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -71,7 +78,8 @@ impl Door {
 
     /// Takes a place in the listener's counts.
     pub(super) fn enter(&self, total_max: usize) -> Option<Slot> {
-        self.occupancy.enter(self.listener.spec.connections_max, total_max)
+        self.occupancy
+            .enter(self.listener.spec.connections_max, total_max)
     }
 
     pub(super) fn pause(&mut self, until: Instant) {
@@ -134,7 +142,9 @@ impl Door {
                 let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                 Ok((Socket::Tcp(stream), Some(address)))
             }
-            ListenSocket::Unix(socket) => socket.accept().map(|(stream, _)| (Socket::Unix(stream), None)),
+            ListenSocket::Unix(socket) => socket
+                .accept()
+                .map(|(stream, _)| (Socket::Unix(stream), None)),
         }
     }
 }
@@ -150,7 +160,12 @@ struct Bucket {
 impl Bucket {
     fn new(spec: &ListenerSpec, now: Instant) -> Bucket {
         let burst = f64::from(spec.connects_burst.max(1));
-        Bucket { per_second: f64::from(spec.connects_per_second_max), burst, tokens: burst, filled_at: now }
+        Bucket {
+            per_second: f64::from(spec.connects_per_second_max),
+            burst,
+            tokens: burst,
+            filled_at: now,
+        }
     }
 
     /// Time until there is a token; `None` when there is one.
@@ -162,7 +177,8 @@ impl Bucket {
         self.tokens = (self.tokens + passed * self.per_second).min(self.burst);
         self.filled_at = now;
         // A timer that fires a rounding error early must not make the thread spin.
-        (self.tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - self.tokens) / self.per_second).max(WAIT_MIN))
+        (self.tokens < 1.0)
+            .then(|| Duration::from_secs_f64((1.0 - self.tokens) / self.per_second).max(WAIT_MIN))
     }
 
     fn take(&mut self) {

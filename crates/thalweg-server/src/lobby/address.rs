@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
     }
 }
 
@@ -25,18 +27,26 @@ pub(super) struct Occupancy {
 
 impl Occupancy {
     pub(super) fn new(total: &Arc<AtomicUsize>) -> Occupancy {
-        Occupancy { total: total.clone(), ..Occupancy::default() }
+        Occupancy {
+            total: total.clone(),
+            ..Occupancy::default()
+        }
     }
 
     /// Takes a place; `None` when `max` are taken on this listener, or `total_max` on all. Only the lobby takes places,
     /// so that no count can rise between the look and the step.
     pub(super) fn enter(self: &Arc<Self>, max: usize, total_max: usize) -> Option<Slot> {
-        if self.open.load(Ordering::Relaxed) >= max || self.total.load(Ordering::Relaxed) >= total_max {
+        if self.open.load(Ordering::Relaxed) >= max
+            || self.total.load(Ordering::Relaxed) >= total_max
+        {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::Relaxed);
-        Some(Slot { occupancy: self.clone(), network: None })
+        Some(Slot {
+            occupancy: self.clone(),
+            network: None,
+        })
     }
 }
 
@@ -53,7 +63,11 @@ impl Slot {
         if max == 0 || self.network.is_some() {
             return true;
         }
-        let mut by_network = self.occupancy.by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_network = self
+            .occupancy
+            .by_network
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let network = network_of(address);
         let open = by_network.entry(network).or_default();
         if *open >= max {
@@ -70,7 +84,11 @@ impl Drop for Slot {
         self.occupancy.open.fetch_sub(1, Ordering::Relaxed);
         self.occupancy.total.fetch_sub(1, Ordering::Relaxed);
         let Some(network) = self.network else { return };
-        let mut by_network = self.occupancy.by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_network = self
+            .occupancy
+            .by_network
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = by_network.get_mut(&network) {
             *open -= 1;
             if *open == 0 {

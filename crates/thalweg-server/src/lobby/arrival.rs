@@ -99,14 +99,24 @@ impl Write for Socket {
 }
 
 impl Source for Socket {
-    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.register(registry, token, interests),
             Socket::Unix(stream) => stream.register(registry, token, interests),
         }
     }
 
-    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.reregister(registry, token, interests),
             Socket::Unix(stream) => stream.reregister(registry, token, interests),

@@ -25,7 +25,9 @@ pub(crate) fn holders_to_close<K>(
     while free < excess
         && let Some((sum, network)) = by_sum.pop()
     {
-        let Some((bytes, key)) = networks.get_mut(&network).and_then(|(_, own)| own.pop()) else { continue };
+        let Some((bytes, key)) = networks.get_mut(&network).and_then(|(_, own)| own.pop()) else {
+            continue;
+        };
         free += bytes;
         by_sum.push((sum - bytes, network));
         closed.push((network, bytes, key));
@@ -39,8 +41,12 @@ mod tests {
 
     fn closed(holders: &[(u8, usize)], excess: usize) -> Vec<usize> {
         let holders = holders.iter().enumerate();
-        let holders = holders.map(|(at, (network, bytes))| (Some(IpAddr::from([10, 0, 0, *network])), *bytes, at));
-        holders_to_close(holders, excess).into_iter().map(|(_, _, at)| at).collect()
+        let holders = holders
+            .map(|(at, (network, bytes))| (Some(IpAddr::from([10, 0, 0, *network])), *bytes, at));
+        holders_to_close(holders, excess)
+            .into_iter()
+            .map(|(_, _, at)| at)
+            .collect()
     }
 
     #[test]
@@ -49,7 +55,11 @@ mod tests {
         assert_eq!(closed(&holders, 0), [0; 0]);
         assert_eq!(closed(&holders, 1), [2], "120 of the second against 60");
         assert_eq!(closed(&holders, 51), [2, 3]);
-        assert_eq!(closed(&holders, 100), [2, 3, 0], "30 of the second are left");
+        assert_eq!(
+            closed(&holders, 100),
+            [2, 3, 0],
+            "30 of the second are left"
+        );
         assert_eq!(closed(&holders, 1_000), [2, 3, 0, 1, 4], "there is no more");
     }
 }

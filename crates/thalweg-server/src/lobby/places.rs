@@ -61,7 +61,9 @@ impl Places {
     }
 
     pub(super) fn leave(&mut self, place: &Place) {
-        let Some(crowd) = self.doors.get_mut(&place.door) else { return };
+        let Some(crowd) = self.doors.get_mut(&place.door) else {
+            return;
+        };
         crowd.count -= 1;
         crowd.change(place.network, |keys| {
             keys.remove(&place.age());
@@ -74,13 +76,28 @@ impl Places {
     /// Whether a newcomer of `network` gets a place on a listener that has `max`. When they are taken, the network with
     /// most gives one up: for a newcomer whose own network would still not have more than that one, or if nothing has
     /// come on its oldest connection for as long as `silence`.
-    pub(super) fn room(&self, door: u64, network: Option<IpAddr>, max: usize, silence: Duration, now: Instant) -> Room {
-        let Some(crowd) = self.doors.get(&door).filter(|crowd| crowd.count >= max) else { return Room::Free };
-        let Some((most, Reverse(oldest), largest)) = crowd.by_size.last() else { return Room::Full };
+    pub(super) fn room(
+        &self,
+        door: u64,
+        network: Option<IpAddr>,
+        max: usize,
+        silence: Duration,
+        now: Instant,
+    ) -> Room {
+        let Some(crowd) = self.doors.get(&door).filter(|crowd| crowd.count >= max) else {
+            return Room::Free;
+        };
+        let Some((most, Reverse(oldest), largest)) = crowd.by_size.last() else {
+            return Room::Full;
+        };
         let own = crowd.networks.get(&network).map_or(0, BTreeMap::len);
         let is_silent = now.saturating_duration_since(oldest.0) >= silence;
-        let key = crowd.networks.get(largest).and_then(|keys| keys.get(oldest));
-        key.filter(|_| *most > own + 1 || is_silent).map_or(Room::Full, |key| Room::Instead(*key))
+        let key = crowd
+            .networks
+            .get(largest)
+            .and_then(|keys| keys.get(oldest));
+        key.filter(|_| *most > own + 1 || is_silent)
+            .map_or(Room::Full, |key| Room::Instead(*key))
     }
 }
 
@@ -88,7 +105,8 @@ impl Crowd {
     fn change(&mut self, network: Option<IpAddr>, change: impl FnOnce(&mut BTreeMap<Age, usize>)) {
         let keys = self.networks.entry(network).or_default();
         let rank = |keys: &BTreeMap<Age, usize>| {
-            keys.first_key_value().map(|(oldest, _)| (keys.len(), Reverse(*oldest), network))
+            keys.first_key_value()
+                .map(|(oldest, _)| (keys.len(), Reverse(*oldest), network))
         };
         let before = rank(keys);
         change(keys);

@@ -24,7 +24,9 @@ const HELLO: &[u8] = b"\x10\x04name";
 
 fn route(input: &[u8], _: usize) -> Route {
     match input {
-        [0x10, length, rest @ ..] if rest.len() >= usize::from(*length) => Route::Key(u64::from(*length) + 100),
+        [0x10, length, rest @ ..] if rest.len() >= usize::from(*length) => {
+            Route::Key(u64::from(*length) + 100)
+        }
         [0x10, ..] => Route::NeedMore,
         _ => Route::NotOurs("the first byte is not 0x10"),
     }
@@ -50,10 +52,22 @@ fn tcp(name: &str) -> ListenerSpec {
 
 fn bench(spec: ListenerSpec, settings: LobbySettings) -> Bench {
     let listener = Listener::bind(spec).unwrap();
-    let address = listener.local_address().unwrap_or_else(|| "127.0.0.1:0".parse().unwrap());
+    let address = listener
+        .local_address()
+        .unwrap_or_else(|| "127.0.0.1:0".parse().unwrap());
     let (sender, arrivals) = mpsc::channel();
-    let lobby = Lobby::start(vec![listener], settings, Box::new(Deliveries(sender)), &failures().0).unwrap();
-    Bench { lobby, arrivals, address }
+    let lobby = Lobby::start(
+        vec![listener],
+        settings,
+        Box::new(Deliveries(sender)),
+        &failures().0,
+    )
+    .unwrap();
+    Bench {
+        lobby,
+        arrivals,
+        address,
+    }
 }
 
 impl Bench {
@@ -62,7 +76,9 @@ impl Bench {
     }
 
     fn arrival(&self) -> (u64, Arrival) {
-        self.arrivals.recv_timeout(PATIENCE).expect("a connection is handed over")
+        self.arrivals
+            .recv_timeout(PATIENCE)
+            .expect("a connection is handed over")
     }
 
     fn counts(&self) -> LobbyCounts {
@@ -114,12 +130,22 @@ fn a_first_packet_in_single_bytes_is_handed_over_whole_and_the_socket_works() {
     assert_eq!(arrival.peer.local, Some(bench.address));
     assert_eq!(&*arrival.peer.listener.name, "mqtt");
     assert_eq!(arrival.peer.certificate_name, None);
-    let Socket::Tcp(stream) = &arrival.socket else { panic!("a TCP socket") };
-    assert!(stream.nodelay().unwrap(), "accepted sockets inherit the option of the listening one");
-    assert_eq!(arrival.socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let Socket::Tcp(stream) = &arrival.socket else {
+        panic!("a TCP socket")
+    };
+    assert!(
+        stream.nodelay().unwrap(),
+        "accepted sockets inherit the option of the listening one"
+    );
+    assert_eq!(
+        arrival.socket.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
     // It can be watched by another poll.
     let poll = mio::Poll::new().unwrap();
-    poll.registry().register(&mut arrival.socket, mio::Token(0), mio::Interest::READABLE).unwrap();
+    poll.registry()
+        .register(&mut arrival.socket, mio::Token(0), mio::Interest::READABLE)
+        .unwrap();
     arrival.socket.write_all(b"welcome").unwrap();
     let mut got = [0; 7];
     client.read_exact(&mut got).unwrap();
@@ -132,8 +158,14 @@ fn a_first_packet_in_single_bytes_is_handed_over_whole_and_the_socket_works() {
 fn a_unix_socket_is_a_listener_like_any_other() {
     let folder = Folder::new();
     let path = folder.file("broker.sock");
-    let bind = Bind::Unix { path: path.clone(), mode: 0o600 };
-    let bench = bench(ListenerSpec::new("unix", bind, route), LobbySettings::default());
+    let bind = Bind::Unix {
+        path: path.clone(),
+        mode: 0o600,
+    };
+    let bench = bench(
+        ListenerSpec::new("unix", bind, route),
+        LobbySettings::default(),
+    );
     in_pieces(UnixStream::connect(&path).unwrap(), HELLO);
     let (key, arrival) = bench.arrival();
     assert_eq!((key, arrival.peer.address), (104, None));
@@ -171,18 +203,35 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
     let client = bench.connect();
     in_pieces(&client, b"PROXY TCP4 192.0.2.7 198.51.100.9 43981 8883\r\n");
     let identity = Some(authority.issue(&folder, "client", "pump-7", "pump.test"));
-    let files = TlsClientFiles { ca: Some(authority.file.clone()), identity, insecure: false };
-    let tls = TlsConnector::new(&files).unwrap().connect("localhost").unwrap();
+    let files = TlsClientFiles {
+        ca: Some(authority.file.clone()),
+        identity,
+        insecure: false,
+    };
+    let tls = TlsConnector::new(&files)
+        .unwrap()
+        .connect("localhost")
+        .unwrap();
     let layer = websocket("localhost", "/mqtt", "mqtt", &websocket_settings);
-    let Transport::Filtered(mut filters) = Filtered::stack(Some(tls), Some(layer)) else { panic!("filters") };
+    let Transport::Filtered(mut filters) = Filtered::stack(Some(tls), Some(layer)) else {
+        panic!("filters")
+    };
     say_hello_through(&mut filters, &client);
 
     let (key, arrival) = bench.arrival();
     assert_eq!((key, arrival.input.as_slice()), (104, HELLO));
-    assert_eq!(arrival.peer.address, Some("192.0.2.7:43981".parse().unwrap()));
-    assert_eq!(arrival.peer.local, Some("198.51.100.9:8883".parse().unwrap()));
+    assert_eq!(
+        arrival.peer.address,
+        Some("192.0.2.7:43981".parse().unwrap())
+    );
+    assert_eq!(
+        arrival.peer.local,
+        Some("198.51.100.9:8883".parse().unwrap())
+    );
     assert_eq!(arrival.peer.certificate_name.as_deref(), Some("pump-7"));
-    let Transport::Filtered(mut server) = arrival.transport else { panic!("filters") };
+    let Transport::Filtered(mut server) = arrival.transport else {
+        panic!("filters")
+    };
     let mut wire = arrival.output;
     server.encode(b"welcome", &mut wire).unwrap();
     let mut socket = arrival.socket;
@@ -198,14 +247,26 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
 
 /// A rule that takes any header from here.
 fn believed() -> ProxyRule {
-    ProxyRule { trusted: vec!["127.0.0.1".parse().unwrap()], ..ProxyRule::default() }
+    ProxyRule {
+        trusted: vec!["127.0.0.1".parse().unwrap()],
+        ..ProxyRule::default()
+    }
 }
 
 #[test]
 fn the_certificate_name_of_a_proxy_header_counts_only_where_the_listener_takes_it() {
     for takes_identity in [false, true] {
-        let rule = ProxyRule { takes_identity, ..believed() };
-        let bench = bench(ListenerSpec { proxy: Some(rule), ..tcp("mqtt") }, LobbySettings::default());
+        let rule = ProxyRule {
+            takes_identity,
+            ..believed()
+        };
+        let bench = bench(
+            ListenerSpec {
+                proxy: Some(rule),
+                ..tcp("mqtt")
+            },
+            LobbySettings::default(),
+        );
         let name = certificate_name_behind(&bench);
         assert_eq!(name.as_deref(), takes_identity.then_some("pump-7"));
     }
@@ -224,7 +285,10 @@ fn certificate_name_behind(bench: &Bench) -> Option<Arc<str>> {
 
 #[test]
 fn whoever_says_too_little_is_dropped_at_the_timeout_and_others_are_not() {
-    let settings = LobbySettings { connect_timeout: Duration::from_millis(60), ..LobbySettings::default() };
+    let settings = LobbySettings {
+        connect_timeout: Duration::from_millis(60),
+        ..LobbySettings::default()
+    };
     let bench = bench(tcp("mqtt"), settings);
     let slow: Vec<_> = (0..3).map(|_| bench.connect()).collect();
     in_pieces(&slow[1], &HELLO[..3]);
@@ -259,13 +323,19 @@ fn a_storm_beyond_handshakes_max_is_refused_at_once_and_counted() {
 
 /// So many places on each listener, and nobody counts as silent.
 fn full_with(handshakes_max: usize) -> LobbySettings {
-    LobbySettings { handshakes_max, silence_max: Duration::MAX, ..LobbySettings::default() }
+    LobbySettings {
+        handshakes_max,
+        silence_max: Duration::MAX,
+        ..LobbySettings::default()
+    }
 }
 
 /// Connects from another address of this machine, which is another network.
 fn connect_from(address: &str, to: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::new(address.parse().unwrap(), 0).into()).unwrap();
+    socket
+        .bind(&SocketAddr::new(address.parse().unwrap(), 0).into())
+        .unwrap();
     socket.connect(&to.into()).unwrap();
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -274,7 +344,8 @@ fn connect_from(address: &str, to: SocketAddr) -> TcpStream {
 
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
-    let is_open = matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
+    let is_open =
+        matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
     stream.set_nonblocking(false).unwrap();
     is_open
 }
@@ -290,21 +361,41 @@ fn in_a_full_lobby_the_network_with_most_makes_room_for_another() {
         // It is said in two parts, so that it needs a place.
         client.write_all(&HELLO[..2]).unwrap();
         others.push(client);
-        assert_eq!(read_to_end(silent.pop_front().unwrap()), b"", "the oldest goes");
+        assert_eq!(
+            read_to_end(silent.pop_front().unwrap()),
+            b"",
+            "the oldest goes"
+        );
     }
     assert!(silent.iter().all(is_open), "and nobody else");
     // Now both have three.
     assert_eq!(read_to_end(connect_from("127.0.0.2", bench.address)), b"");
     assert_eq!(read_to_end(bench.connect()), b"");
     let third = connect_from("127.0.0.3", bench.address);
-    assert_eq!(read_to_end(silent.pop_front().unwrap()), b"", "of two with as many the one that was silent for longer");
+    assert_eq!(
+        read_to_end(silent.pop_front().unwrap()),
+        b"",
+        "of two with as many the one that was silent for longer"
+    );
     for mut client in others.into_iter().chain(silent).chain([third]) {
-        let rest = if is_of(&client, "127.0.0.2") { &HELLO[2..] } else { HELLO };
+        let rest = if is_of(&client, "127.0.0.2") {
+            &HELLO[2..]
+        } else {
+            HELLO
+        };
         client.write_all(rest).unwrap();
         assert_eq!(bench.arrival().1.input, HELLO);
     }
     let counts = bench.counts();
-    assert_eq!((counts.displaced, counts.refused_handshakes, counts.timed_out, counts.hung_up), (4, 2, 0, 0));
+    assert_eq!(
+        (
+            counts.displaced,
+            counts.refused_handshakes,
+            counts.timed_out,
+            counts.hung_up
+        ),
+        (4, 2, 0, 0)
+    );
     assert_eq!((counts.accepted, counts.delivered), (12, 6));
 }
 
@@ -313,17 +404,30 @@ fn is_of(client: &TcpStream, address: &str) -> bool {
 }
 
 /// A listener with TLS: its answer to a first flight says that the lobby has heard it.
-fn tls_bench(folder: &Folder, spec: ListenerSpec, settings: LobbySettings) -> (Bench, TlsConnector) {
+fn tls_bench(
+    folder: &Folder,
+    spec: ListenerSpec,
+    settings: LobbySettings,
+) -> (Bench, TlsConnector) {
     let authority = Authority::new(folder, "authority");
     let files = server_files(folder, &authority, ClientCertificates::None);
     let tls = Some(Arc::new(TlsAcceptor::new(files).unwrap()));
-    let files = TlsClientFiles { ca: Some(authority.file.clone()), identity: None, insecure: false };
-    (bench(ListenerSpec { tls, ..spec }, settings), TlsConnector::new(&files).unwrap())
+    let files = TlsClientFiles {
+        ca: Some(authority.file.clone()),
+        identity: None,
+        insecure: false,
+    };
+    (
+        bench(ListenerSpec { tls, ..spec }, settings),
+        TlsConnector::new(&files).unwrap(),
+    )
 }
 
 /// Says `first` and then a ClientHello, and waits until that was heard.
 fn is_heard(mut client: &TcpStream, first: &str, connector: &TlsConnector) {
-    let Transport::Filtered(mut filters) = Filtered::stack(Some(connector.connect("localhost").unwrap()), None) else {
+    let Transport::Filtered(mut filters) =
+        Filtered::stack(Some(connector.connect("localhost").unwrap()), None)
+    else {
         panic!("filters")
     };
     let mut wire = first.as_bytes().to_vec();
@@ -347,14 +451,23 @@ fn who_says_something_is_not_the_oldest_any_more() {
 
 #[test]
 fn whoever_is_silent_makes_room_for_anybody() {
-    let bench = bench(tcp("mqtt"), LobbySettings { silence_max: Duration::ZERO, ..full_with(2) });
+    let bench = bench(
+        tcp("mqtt"),
+        LobbySettings {
+            silence_max: Duration::ZERO,
+            ..full_with(2)
+        },
+    );
     let mut clients: VecDeque<_> = (0..2).map(|_| bench.connect()).collect();
     for _ in 0..4 {
         clients.push_back(bench.connect());
         assert_eq!(read_to_end(clients.pop_front().unwrap()), b"");
     }
     assert!(clients.iter().all(is_open));
-    assert_eq!((bench.counts().displaced, bench.counts().refused_handshakes), (4, 0));
+    assert_eq!(
+        (bench.counts().displaced, bench.counts().refused_handshakes),
+        (4, 0)
+    );
 }
 
 #[test]
@@ -362,15 +475,25 @@ fn each_listener_has_places_of_its_own() {
     let bench = bench(tcp("mqtt"), full_with(2));
     let other = Listener::bind(tcp("other")).unwrap();
     let address = other.local_address().unwrap();
-    bench.lobby.reload(LobbyReload { add: vec![other], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload {
+        add: vec![other],
+        ..LobbyReload::default()
+    });
     let full: Vec<_> = (0..2).map(|_| bench.connect()).collect();
     assert_eq!(read_to_end(bench.connect()), b"");
     let client = connect(address);
     bench.until(|counts| counts.waiting == 3);
     // A listener of the same name begins anew; who waits for the old one stays.
-    bench.lobby.reload(LobbyReload { add: vec![Listener::bind(tcp("mqtt")).unwrap()], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload {
+        add: vec![Listener::bind(tcp("mqtt")).unwrap()],
+        ..LobbyReload::default()
+    });
     bench.until(|_| TcpStream::connect(bench.address).is_err());
-    for (waiting, name) in full.iter().zip(["mqtt", "mqtt"]).chain([(&client, "other")]) {
+    for (waiting, name) in full
+        .iter()
+        .zip(["mqtt", "mqtt"])
+        .chain([(&client, "other")])
+    {
         in_pieces(waiting, HELLO);
         assert_eq!(&*bench.arrival().1.peer.listener.name, name);
     }
@@ -381,20 +504,30 @@ fn each_listener_has_places_of_its_own() {
 #[test]
 fn behind_a_balancer_the_network_of_the_header_counts() {
     let folder = Folder::new();
-    let spec = ListenerSpec { proxy: Some(believed()), ..tcp("mqtts") };
+    let spec = ListenerSpec {
+        proxy: Some(believed()),
+        ..tcp("mqtts")
+    };
     let (bench, connector) = tls_bench(&folder, spec, full_with(3));
     let clients: Vec<_> = ["192.0.2.8", "192.0.2.7", "192.0.2.7"]
         .iter()
         .map(|source| {
             let client = bench.connect();
-            is_heard(&client, &format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n"), &connector);
+            is_heard(
+                &client,
+                &format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n"),
+                &connector,
+            );
             client
         })
         .collect();
     let _newcomer = bench.connect();
     // 192.0.2.7 has two, and its older one ends: behind what the peer was told comes the end of the stream.
     read_to_end(&clients[1]);
-    assert_eq!((bench.counts().displaced, bench.counts().refused_handshakes), (1, 0));
+    assert_eq!(
+        (bench.counts().displaced, bench.counts().refused_handshakes),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -427,13 +560,24 @@ fn thousands_of_connects_at_once_all_arrive() {
 
 #[test]
 fn bytes_of_another_protocol_and_endless_first_packets_are_handed_over_with_key_0() {
-    let bench = bench(tcp("mqtt"), LobbySettings { connect_bytes_max: 64, ..LobbySettings::default() });
+    let bench = bench(
+        tcp("mqtt"),
+        LobbySettings {
+            connect_bytes_max: 64,
+            ..LobbySettings::default()
+        },
+    );
     let mut http = bench.connect();
     http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let (key, arrival) = bench.arrival();
-    assert_eq!((key, arrival.input.as_slice()), (0, &b"GET / HTTP/1.1\r\n\r\n"[..]));
+    assert_eq!(
+        (key, arrival.input.as_slice()),
+        (0, &b"GET / HTTP/1.1\r\n\r\n"[..])
+    );
     let mut endless = bench.connect();
-    endless.write_all(&[&[0x10, 0xff], &[b'x'; 62][..]].concat()).unwrap();
+    endless
+        .write_all(&[&[0x10, 0xff], &[b'x'; 62][..]].concat())
+        .unwrap();
     let (key, arrival) = bench.arrival();
     assert_eq!((key, arrival.input.len()), (0, 64));
     assert_eq!(bench.counts().unrouted, 2);
@@ -441,9 +585,17 @@ fn bytes_of_another_protocol_and_endless_first_packets_are_handed_over_with_key_
 
 #[test]
 fn a_listener_has_so_many_places_and_a_closed_connection_frees_one() {
-    let bench = bench(ListenerSpec { connections_max: 2, ..tcp("mqtt") }, LobbySettings::default());
+    let bench = bench(
+        ListenerSpec {
+            connections_max: 2,
+            ..tcp("mqtt")
+        },
+        LobbySettings::default(),
+    );
     let mut clients: Vec<_> = (0..2).map(|_| bench.connect()).collect();
-    clients.iter_mut().for_each(|client| client.write_all(HELLO).unwrap());
+    clients
+        .iter_mut()
+        .for_each(|client| client.write_all(HELLO).unwrap());
     let (_, first) = bench.arrival();
     let _second = bench.arrival();
     assert_eq!(read_to_end(bench.connect()), b"");
@@ -452,10 +604,17 @@ fn a_listener_has_so_many_places_and_a_closed_connection_frees_one() {
     bench.connect().write_all(HELLO).unwrap();
     let _third = bench.arrival();
     // All listeners together have so many, too.
-    let settings = Some(LobbySettings { connections_max: 3, ..LobbySettings::default() });
+    let settings = Some(LobbySettings {
+        connections_max: 3,
+        ..LobbySettings::default()
+    });
     let other = Listener::bind(tcp("other")).unwrap();
     let address = other.local_address().unwrap();
-    bench.lobby.reload(LobbyReload { settings, add: vec![other], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload {
+        settings,
+        add: vec![other],
+        ..LobbyReload::default()
+    });
     connect(address).write_all(HELLO).unwrap();
     let _fourth = bench.arrival();
     assert_eq!(read_to_end(connect(address)), b"");
@@ -464,7 +623,10 @@ fn a_listener_has_so_many_places_and_a_closed_connection_frees_one() {
 
 #[test]
 fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts() {
-    let spec = ListenerSpec { connections_per_address_max: 1, ..tcp("mqtt") };
+    let spec = ListenerSpec {
+        connections_per_address_max: 1,
+        ..tcp("mqtt")
+    };
     let plain = bench(spec.clone(), LobbySettings::default());
     plain.connect().write_all(HELLO).unwrap();
     let (_, first) = plain.arrival();
@@ -474,10 +636,18 @@ fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts(
     plain.connect().write_all(HELLO).unwrap();
     plain.arrival();
 
-    let balanced = bench(ListenerSpec { proxy: Some(believed()), ..spec }, LobbySettings::default());
+    let balanced = bench(
+        ListenerSpec {
+            proxy: Some(believed()),
+            ..spec
+        },
+        LobbySettings::default(),
+    );
     let say = |source: &str| {
         let mut client = balanced.connect();
-        client.write_all(format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n").as_bytes()).unwrap();
+        client
+            .write_all(format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n").as_bytes())
+            .unwrap();
         client.write_all(HELLO).map(|()| client)
     };
     let _clients = [say("192.0.2.7"), say("192.0.2.8")];
@@ -489,7 +659,11 @@ fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts(
 
 #[test]
 fn beyond_the_rate_connections_wait_and_none_is_lost() {
-    let spec = ListenerSpec { connects_per_second_max: 100, connects_burst: 2, ..tcp("mqtt") };
+    let spec = ListenerSpec {
+        connects_per_second_max: 100,
+        connects_burst: 2,
+        ..tcp("mqtt")
+    };
     let bench = bench(spec, LobbySettings::default());
     let before = Instant::now();
     let _clients: Vec<_> = (0..6)
@@ -502,23 +676,37 @@ fn beyond_the_rate_connections_wait_and_none_is_lost() {
     for _ in 0..6 {
         bench.arrival();
     }
-    assert!(before.elapsed() >= Duration::from_millis(35), "four of six had to wait for 10 ms each");
+    assert!(
+        before.elapsed() >= Duration::from_millis(35),
+        "four of six had to wait for 10 ms each"
+    );
     assert!(bench.counts().paused_by_rate >= 1);
 }
 
 #[test]
 fn a_refusal_in_http_is_read_whole_even_if_the_peer_sends_on() {
-    let spec = ListenerSpec { websocket: Some(Arc::new(WebSocketSettings::default())), ..tcp("ws") };
+    let spec = ListenerSpec {
+        websocket: Some(Arc::new(WebSocketSettings::default())),
+        ..tcp("ws")
+    };
     let bench = bench(spec, LobbySettings::default());
     let mut client = bench.connect();
-    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
     client.write_all(&[b'x'; 40_000]).unwrap();
     let answer = String::from_utf8(read_to_end(&client)).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 426 ") && answer.ends_with("address bar\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 426 ") && answer.ends_with("address bar\n"),
+        "{answer}"
+    );
     drop(client);
     bench.until(|counts| counts.failed_websocket == 1 && counts.waiting == 0);
     let counts = bench.counts();
-    assert_eq!((counts.failed_websocket, counts.hung_up, counts.timed_out), (1, 0, 0));
+    assert_eq!(
+        (counts.failed_websocket, counts.hung_up, counts.timed_out),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -527,7 +715,10 @@ fn faults_of_tls_and_of_the_proxy_header_are_counted_and_end_the_connection() {
     let authority = Authority::new(&folder, "authority");
     let files = server_files(&folder, &authority, ClientCertificates::None);
     let tls = bench(
-        ListenerSpec { tls: Some(Arc::new(TlsAcceptor::new(files).unwrap())), ..tcp("mqtts") },
+        ListenerSpec {
+            tls: Some(Arc::new(TlsAcceptor::new(files).unwrap())),
+            ..tcp("mqtts")
+        },
         LobbySettings::default(),
     );
     let mut client = tls.connect();
@@ -536,14 +727,30 @@ fn faults_of_tls_and_of_the_proxy_header_are_counted_and_end_the_connection() {
     assert_eq!(read_to_end(client).first(), Some(&0x15));
     assert_eq!(tls.counts().failed_tls, 1);
 
-    let proxy = bench(ListenerSpec { proxy: Some(believed()), ..tcp("mqtt") }, LobbySettings::default());
+    let proxy = bench(
+        ListenerSpec {
+            proxy: Some(believed()),
+            ..tcp("mqtt")
+        },
+        LobbySettings::default(),
+    );
     let mut client = proxy.connect();
     client.write_all(HELLO).unwrap();
     assert_eq!(read_to_end(client), b"");
     assert_eq!(proxy.counts().failed_proxy, 1);
 
-    let rule = ProxyRule { versions: ProxyVersions::V1, trusted: vec!["192.0.2.1".parse().unwrap()], ..believed() };
-    let stranger = bench(ListenerSpec { proxy: Some(rule), ..tcp("mqtt") }, LobbySettings::default());
+    let rule = ProxyRule {
+        versions: ProxyVersions::V1,
+        trusted: vec!["192.0.2.1".parse().unwrap()],
+        ..believed()
+    };
+    let stranger = bench(
+        ListenerSpec {
+            proxy: Some(rule),
+            ..tcp("mqtt")
+        },
+        LobbySettings::default(),
+    );
     let mut client = stranger.connect();
     client.write_all(b"PROXY UNKNOWN\r\n").unwrap();
     assert_eq!(read_to_end(client), b"");
@@ -567,12 +774,21 @@ fn a_reload_adds_changes_and_removes_listeners_without_dropping_anybody() {
 
     let other = Listener::bind(tcp("other")).unwrap();
     let address = other.local_address().unwrap();
-    bench.lobby.reload(LobbyReload { add: vec![other], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload {
+        add: vec![other],
+        ..LobbyReload::default()
+    });
     connect(address).write_all(HELLO).unwrap();
     assert_eq!(&*bench.arrival().1.peer.listener.name, "other");
 
-    let change = vec![ListenerSpec { connections_max: 0, ..tcp("mqtt") }];
-    bench.lobby.reload(LobbyReload { change, ..LobbyReload::default() });
+    let change = vec![ListenerSpec {
+        connections_max: 0,
+        ..tcp("mqtt")
+    }];
+    bench.lobby.reload(LobbyReload {
+        change,
+        ..LobbyReload::default()
+    });
     bench.until(|_| {
         // The command is taken at the next turn; until then connections are let in.
         let mut probe = bench.connect();
@@ -580,10 +796,17 @@ fn a_reload_adds_changes_and_removes_listeners_without_dropping_anybody() {
         matches!(probe.read(&mut [0]), Ok(0))
     });
 
-    bench.lobby.reload(LobbyReload { remove: vec!["mqtt".into()], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload {
+        remove: vec!["mqtt".into()],
+        ..LobbyReload::default()
+    });
     bench.until(|_| TcpStream::connect(bench.address).is_err());
     in_pieces(&patient, HELLO);
-    assert_eq!(bench.arrival().0, 104, "whoever waited when the listener went is served");
+    assert_eq!(
+        bench.arrival().0,
+        104,
+        "whoever waited when the listener went is served"
+    );
     arrival.socket.write_all(b"x").unwrap();
     client.read_exact(&mut [0]).unwrap();
 }
@@ -602,7 +825,11 @@ fn stop_closes_listeners_and_whoever_waits() {
 #[test]
 #[ignore = "a child of when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again"]
 fn child_with_few_descriptors() {
-    let Bench { lobby, arrivals, address } = bench(tcp("mqtt"), LobbySettings::default());
+    let Bench {
+        lobby,
+        arrivals,
+        address,
+    } = bench(tcp("mqtt"), LobbySettings::default());
     println!("\nADDRESS {address}");
     let greeter = std::thread::spawn(move || {
         for (_, mut arrival) in arrivals {
@@ -610,7 +837,11 @@ fn child_with_few_descriptors() {
         }
     });
     read_to_end(io::stdin());
-    assert!(lobby.counters().read().refused_descriptors >= 1, "{:?}", lobby.counters().read());
+    assert!(
+        lobby.counters().read().refused_descriptors >= 1,
+        "{:?}",
+        lobby.counters().read()
+    );
     lobby.stop();
     greeter.join().unwrap();
 }
@@ -620,16 +851,30 @@ fn when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -n 32; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "lobby::tests::child_with_few_descriptors", "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "lobby::tests::child_with_few_descriptors",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     // Kept to the end: the child may not lose its output.
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let address = lines.find_map(|line| line.strip_prefix("ADDRESS ")?.parse().ok()).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let address = lines
+        .find_map(|line| line.strip_prefix("ADDRESS ")?.parse().ok())
+        .unwrap();
     let mut silent: Vec<_> = (0..40).map(|_| connect(address)).collect();
-    assert_eq!(read_to_end(silent.pop().unwrap()), b"", "the last one is turned away");
+    assert_eq!(
+        read_to_end(silent.pop().unwrap()),
+        b"",
+        "the last one is turned away"
+    );
     drop(silent);
     let end = Instant::now() + PATIENCE;
     loop {
@@ -660,9 +905,18 @@ fn a_lobby_that_panics_is_reported() {
     let (on_failure, failures) = failures();
     let listener = Listener::bind(tcp("mqtt")).unwrap();
     let address = listener.local_address().unwrap();
-    let lobby = Lobby::start(vec![listener], LobbySettings::default(), Box::new(Abyss), &on_failure).unwrap();
+    let lobby = Lobby::start(
+        vec![listener],
+        LobbySettings::default(),
+        Box::new(Abyss),
+        &on_failure,
+    )
+    .unwrap();
     let mut client = connect(address);
     client.write_all(HELLO).unwrap();
-    assert_eq!(failures.recv_timeout(PATIENCE).map(|failure| failure.what), Ok("thread lobby".to_owned()));
+    assert_eq!(
+        failures.recv_timeout(PATIENCE).map(|failure| failure.what),
+        Ok("thread lobby".to_owned())
+    );
     lobby.stop();
 }

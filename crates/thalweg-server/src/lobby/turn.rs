@@ -128,7 +128,9 @@ impl Turns {
             self.drop_late(now);
             self.accept(now);
             self.bound_memory();
-            self.counters.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
+            self.counters
+                .waiting
+                .store(self.waiting.len() as u64, Ordering::Relaxed);
         }
     }
 
@@ -147,12 +149,26 @@ impl Turns {
         self.settings = reload.settings.unwrap_or(self.settings);
         let now = Instant::now();
         for spec in reload.change {
-            if let Some((_, door)) = self.doors.iter_mut().find(|(_, door)| door.name() == &*spec.name) {
+            if let Some((_, door)) = self
+                .doors
+                .iter_mut()
+                .find(|(_, door)| door.name() == &*spec.name)
+            {
                 door.change(spec, now);
             }
         }
-        let replaced: Vec<_> = reload.add.iter().map(|listener| listener.spec().name.clone()).collect();
-        self.doors.retain(|_, door| !reload.remove.iter().chain(&replaced).any(|name| **name == *door.name()));
+        let replaced: Vec<_> = reload
+            .add
+            .iter()
+            .map(|listener| listener.spec().name.clone())
+            .collect();
+        self.doors.retain(|_, door| {
+            !reload
+                .remove
+                .iter()
+                .chain(&replaced)
+                .any(|name| **name == *door.name())
+        });
         for listener in reload.add {
             let name = listener.spec().name.clone();
             if let Err(failure) = self.add(listener) {
@@ -165,7 +181,9 @@ impl Turns {
         for key in 0..self.doors.capacity() {
             let mut batch = ACCEPTS_PER_TURN;
             while batch > 0 {
-                let Some(door) = self.doors.get_mut(key) else { break };
+                let Some(door) = self.doors.get_mut(key) else {
+                    break;
+                };
                 batch -= 1;
                 match door.accept(now) {
                     Accepted::Connection(socket, address) => {
@@ -221,7 +239,9 @@ impl Turns {
 
     /// True once a minute.
     fn may_complain(&mut self, now: Instant) -> bool {
-        let may = self.complained_at.is_none_or(|before| now >= before + COMPLAINT_INTERVAL);
+        let may = self
+            .complained_at
+            .is_none_or(|before| now >= before + COMPLAINT_INTERVAL);
         if may {
             self.complained_at = Some(now);
         }
@@ -229,17 +249,28 @@ impl Turns {
     }
 
     fn admit(&mut self, key: usize, socket: Socket, address: Option<SocketAddr>, now: Instant) {
-        let Some(door) = self.doors.get(key) else { return };
+        let Some(door) = self.doors.get(key) else {
+            return;
+        };
         let counters = &self.counters;
         count(&counters.accepted);
         let network = address.map(|address| network_of(address.ip()));
-        let LobbySettings { handshakes_max, silence_max, .. } = self.settings;
-        let room = self.places.room(door.serial, network, handshakes_max, silence_max, now);
+        let LobbySettings {
+            handshakes_max,
+            silence_max,
+            ..
+        } = self.settings;
+        let room = self
+            .places
+            .room(door.serial, network, handshakes_max, silence_max, now);
         if room == Room::Full {
             return count(&counters.refused_handshakes);
         }
-        let Some(slot) = door.enter(self.settings.connections_max) else { return count(&counters.refused_connections) };
-        let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now) {
+        let Some(slot) = door.enter(self.settings.connections_max) else {
+            return count(&counters.refused_connections);
+        };
+        let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now)
+        {
             Ok(waiting) => waiting,
             Err(fault) => {
                 warn!("listener `{}`: {fault}", door.name());
@@ -260,10 +291,17 @@ impl Turns {
                 {
                     count(&self.counters.displaced);
                     let (name, address) = (other.listener_name(), other.address());
-                    debug!("listener `{name}`: connection from {address:?} makes room for another in the full lobby");
+                    debug!(
+                        "listener `{name}`: connection from {address:?} makes room for another in the full lobby"
+                    );
                 }
                 let network = waiting.address().map(|address| network_of(address.ip()));
-                let place = Place { serial: self.serial(), door, network, heard_at: now };
+                let place = Place {
+                    serial: self.serial(),
+                    door,
+                    network,
+                    heard_at: now,
+                };
                 self.held += waiting.wire_bytes();
                 let key = self.waiting.insert((place, waiting));
                 self.places.enter(&place, key);
@@ -276,7 +314,9 @@ impl Turns {
     }
 
     fn advance(&mut self, key: usize, now: Instant) {
-        let Some((place, waiting)) = self.waiting.get_mut(key) else { return };
+        let Some((place, waiting)) = self.waiting.get_mut(key) else {
+            return;
+        };
         let bytes_before = waiting.wire_bytes();
         let step = waiting.advance(&mut self.buffer, &self.settings);
         if waiting.wire_bytes() > bytes_before {
@@ -334,9 +374,15 @@ impl Turns {
         if self.held <= max {
             return;
         }
-        let holders = self.waiting.iter().map(|(key, (place, waiting))| (place.network, waiting.wire_bytes(), key));
+        let holders = self
+            .waiting
+            .iter()
+            .map(|(key, (place, waiting))| (place.network, waiting.wire_bytes(), key));
         let at_fault = holders_to_close(holders, self.held - max / 4 * 3);
-        let networks: BTreeSet<_> = at_fault.iter().filter_map(|(network, ..)| *network).collect();
+        let networks: BTreeSet<_> = at_fault
+            .iter()
+            .filter_map(|(network, ..)| *network)
+            .collect();
         warn!(
             connections = at_fault.len(),
             ?networks,
@@ -350,7 +396,9 @@ impl Turns {
     }
 
     fn watch(&mut self, key: usize) {
-        let Some((_, waiting)) = self.waiting.get_mut(key) else { return };
+        let Some((_, waiting)) = self.waiting.get_mut(key) else {
+            return;
+        };
         if let Err(failure) = waiting.watch(self.poll.registry(), Token(key * 2)) {
             warn!("a connection cannot be watched and is dropped: {failure}");
             self.take_out(key);
@@ -363,7 +411,8 @@ impl Turns {
             count(&self.counters.unrouted);
         }
         count(&self.counters.delivered);
-        self.deliver.deliver(key, waiting.into_arrival(self.poll.registry()));
+        self.deliver
+            .deliver(key, waiting.into_arrival(self.poll.registry()));
     }
 
     fn count_dropped(&self, why: Why) {
@@ -378,14 +427,19 @@ impl Turns {
     fn count_fault(&self, fault: &TransportFault) {
         count(match fault {
             TransportFault::Tls(_) => &self.counters.failed_tls,
-            TransportFault::Upgrade { .. } | TransportFault::WebSocket(_) => &self.counters.failed_websocket,
+            TransportFault::Upgrade { .. } | TransportFault::WebSocket(_) => {
+                &self.counters.failed_websocket
+            }
             TransportFault::Proxy(_) => &self.counters.failed_proxy,
         });
     }
 
     fn drop_late(&mut self, now: Instant) {
         while let Some(&(since, key, serial)) = self.line.front() {
-            let is_there = self.waiting.get(key).is_some_and(|(place, _)| place.serial == serial);
+            let is_there = self
+                .waiting
+                .get(key)
+                .is_some_and(|(place, _)| place.serial == serial);
             if is_there && now < since + self.settings.connect_timeout {
                 break;
             }
@@ -402,15 +456,25 @@ impl Turns {
         // Those who left behind somebody slow are forgotten now and then, so that the line stays as short as the crowd.
         if self.line.len() > 2 * self.waiting.len() + LINE_SLACK {
             let waiting = &self.waiting;
-            self.line.retain(|&(_, key, serial)| waiting.get(key).is_some_and(|(place, _)| place.serial == serial));
+            self.line.retain(|&(_, key, serial)| {
+                waiting
+                    .get(key)
+                    .is_some_and(|(place, _)| place.serial == serial)
+            });
         }
     }
 
     /// Time until something has to be done without an event; `None` when nothing has.
     fn time_to_next(&self, now: Instant) -> Option<Duration> {
-        let late = self.line.front().map(|(since, ..)| *since + self.settings.connect_timeout);
+        let late = self
+            .line
+            .front()
+            .map(|(since, ..)| *since + self.settings.connect_timeout);
         let doors = self.doors.iter().filter_map(|(_, door)| door.next_try(now));
-        doors.chain(late).min().map(|next| next.saturating_duration_since(now))
+        doors
+            .chain(late)
+            .min()
+            .map(|next| next.saturating_duration_since(now))
     }
 }
 

@@ -80,10 +80,18 @@ impl Waiting {
         slot: Slot,
         now: Instant,
     ) -> Result<Waiting, TransportFault> {
-        let tls = spec.tls.as_ref().map(|acceptor| acceptor.accept()).transpose()?;
+        let tls = spec
+            .tls
+            .as_ref()
+            .map(|acceptor| acceptor.accept())
+            .transpose()?;
         let websocket = spec.websocket.as_ref().map(WebSocketLayer::server);
         Ok(Waiting {
-            stage: if spec.proxy.is_some() { Stage::ExpectProxy } else { Stage::ExpectKey },
+            stage: if spec.proxy.is_some() {
+                Stage::ExpectProxy
+            } else {
+                Stage::ExpectKey
+            },
             socket,
             registered: None,
             transport: Filtered::stack(tls, websocket),
@@ -119,7 +127,10 @@ impl Waiting {
 
     /// Reads and writes until the socket has nothing more, or the connection is ready to go.
     pub(super) fn advance(&mut self, buffer: &mut [u8], settings: &LobbySettings) -> Step {
-        let wire_bytes_max = settings.connect_bytes_max.saturating_mul(2).saturating_add(HANDSHAKE_BYTES_MAX);
+        let wire_bytes_max = settings
+            .connect_bytes_max
+            .saturating_mul(2)
+            .saturating_add(HANDSHAKE_BYTES_MAX);
         loop {
             if let Err(why) = self.flush() {
                 return self.drop_because(why);
@@ -167,9 +178,15 @@ impl Waiting {
     fn take_proxy_header(&mut self, wire: &[u8], settings: &LobbySettings) -> Step {
         self.input.extend_from_slice(wire);
         // The stage is entered only where there is a rule.
-        let Some(rule) = &self.spec.proxy else { return Step::Drop(Why::HungUp) };
+        let Some(rule) = &self.spec.proxy else {
+            return Step::Drop(Why::HungUp);
+        };
         let is_trusted = rule.trusts(self.address.map(|address| address.ip()));
-        let parsed = if is_trusted { rule.parse(&self.input) } else { Err(ProxyFault::Untrusted) };
+        let parsed = if is_trusted {
+            rule.parse(&self.input)
+        } else {
+            Err(ProxyFault::Untrusted)
+        };
         let proxied = match parsed {
             Ok(ProxyHeader::NeedMore) => return Step::Wait,
             Ok(ProxyHeader::Done(proxied)) => proxied,
@@ -178,14 +195,21 @@ impl Waiting {
         let rest = self.input.split_off(proxied.consumed.min(self.input.len()));
         self.input.clear();
         self.stage = Stage::ExpectKey;
-        self.certificate_name = proxied.certificate_name.filter(|_| rule.takes_identity).map(Arc::from);
+        self.certificate_name = proxied
+            .certificate_name
+            .filter(|_| rule.takes_identity)
+            .map(Arc::from);
         self.local = proxied.destination.or(self.local);
         // `LOCAL` and `UNKNOWN` name nobody: then the balancer's own address stands.
         self.address = proxied.source.or(self.address);
         if !self.occupy() {
             return Step::Drop(Why::Network);
         }
-        if rest.is_empty() { Step::Wait } else { self.take_wire(&rest, settings) }
+        if rest.is_empty() {
+            Step::Wait
+        } else {
+            self.take_wire(&rest, settings)
+        }
     }
 
     fn take_wire(&mut self, wire: &[u8], settings: &LobbySettings) -> Step {
@@ -206,10 +230,14 @@ impl Waiting {
         };
         match route {
             Route::Key(key) => Step::Deliver { key, routed: true },
-            Route::NotOurs(_) => Step::Deliver { key: 0, routed: false },
-            Route::NeedMore if self.input.len() >= settings.connect_bytes_max => {
-                Step::Deliver { key: 0, routed: false }
-            }
+            Route::NotOurs(_) => Step::Deliver {
+                key: 0,
+                routed: false,
+            },
+            Route::NeedMore if self.input.len() >= settings.connect_bytes_max => Step::Deliver {
+                key: 0,
+                routed: false,
+            },
             Route::NeedMore => match &self.transport {
                 Transport::Filtered(filtered) if filtered.is_closed() => Step::Drop(Why::HungUp),
                 _ => Step::Wait,
@@ -222,14 +250,20 @@ impl Waiting {
     pub(super) fn occupy(&mut self) -> bool {
         match self.address {
             Some(_) if matches!(self.stage, Stage::ExpectProxy) => true,
-            Some(address) => self.slot.occupy(address.ip(), self.spec.connections_per_address_max),
+            Some(address) => self
+                .slot
+                .occupy(address.ip(), self.spec.connections_per_address_max),
             None => true,
         }
     }
 
     /// Watches the socket: for input always, for room only while there is something to send.
     pub(super) fn watch(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
-        let wanted = if self.output.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
+        let wanted = if self.output.is_empty() {
+            Interest::READABLE
+        } else {
+            Interest::READABLE | Interest::WRITABLE
+        };
         match self.registered {
             Some(interest) if interest == wanted => return Ok(()),
             Some(_) => registry.reregister(&mut self.socket, token, wanted)?,
@@ -283,7 +317,11 @@ impl Waiting {
     }
 
     fn drop_because(&self, why: Why) -> Step {
-        Step::Drop(if matches!(self.stage, Stage::Explained) { Why::Explained } else { why })
+        Step::Drop(if matches!(self.stage, Stage::Explained) {
+            Why::Explained
+        } else {
+            why
+        })
     }
 }
 

@@ -11,7 +11,9 @@ const SHORT_READ_BYTES: usize = 16 << 10;
 
 /// What all buffers may hold: a quarter of the budget, but two packets of the largest size if half of it can hold those.
 pub(crate) fn buffers_share(budget: usize, packet_bytes_max: usize) -> usize {
-    (budget / 4).max(packet_bytes_max.saturating_mul(2)).min(budget / 2)
+    (budget / 4)
+        .max(packet_bytes_max.saturating_mul(2))
+        .min(budget / 2)
 }
 
 impl Shard {
@@ -25,7 +27,11 @@ impl Shard {
     /// How much of `most` bytes is read at once. Input that has to wait, because its publisher is paused, should not be
     /// much where memory is short.
     pub(super) fn read_max(&self, most: usize) -> usize {
-        if self.is_short_of_buffers() { most.min(SHORT_READ_BYTES) } else { most }
+        if self.is_short_of_buffers() {
+            most.min(SHORT_READ_BYTES)
+        } else {
+            most
+        }
     }
 
     /// Whether buffers are over half of their share: then empty ones are given back at once.
@@ -39,7 +45,11 @@ impl Shard {
         if own + self.buffered_elsewhere <= max {
             return;
         }
-        let others = self.shards.iter().enumerate().filter(|(at, _)| *at != self.id.0 as usize);
+        let others = self
+            .shards
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != self.id.0 as usize);
         if let Some((_, most)) = others.max_by_key(|(_, shard)| shard.held.buffers())
             && most.held.buffers() > own
         {
@@ -48,10 +58,15 @@ impl Shard {
         }
         // A quarter at once, so that the search is paid for by as much input.
         let enough = max / 4 * 3;
-        let keep = enough.saturating_sub(self.buffered_elsewhere).max(enough / self.shards.len());
+        let keep = enough
+            .saturating_sub(self.buffered_elsewhere)
+            .max(enough / self.shards.len());
         let at_fault = holders_to_close(self.connections.holders(), own.saturating_sub(keep));
         let bytes: usize = at_fault.iter().map(|(_, bytes, _)| bytes).sum();
-        let networks: std::collections::BTreeSet<_> = at_fault.iter().filter_map(|(network, ..)| *network).collect();
+        let networks: std::collections::BTreeSet<_> = at_fault
+            .iter()
+            .filter_map(|(network, ..)| *network)
+            .collect();
         tracing::warn!(
             connections = at_fault.len(),
             bytes,
@@ -61,10 +76,15 @@ impl Shard {
         );
         for (_, bytes, id) in at_fault {
             self.counts.buffers_closed += 1;
-            tracing::debug!(link = id.0, bytes, "closed: its buffers are too large while memory is short");
+            tracing::debug!(
+                link = id.0,
+                bytes,
+                "closed: its buffers are too large while memory is short"
+            );
             if let Some(session) = self.links.session(id) {
                 thalweg_kernel::Effects::disconnect(&mut self.links, id, CloseReason::Buffers);
-                self.kernel.close_link(session, id, Closing::Cut, None, self.now, &mut self.links);
+                self.kernel
+                    .close_link(session, id, Closing::Cut, None, self.now, &mut self.links);
                 // Before its number is another's.
                 self.carry_out();
             }
@@ -80,7 +100,13 @@ mod tests {
 
     #[test]
     fn two_large_packets_fit_if_half_of_the_budget_holds_them() {
-        let table = [(1_000, 100, 250), (64, 16, 32), (64, 8, 16), (64, 256, 32), (64, usize::MAX, 32)];
+        let table = [
+            (1_000, 100, 250),
+            (64, 16, 32),
+            (64, 8, 16),
+            (64, 256, 32),
+            (64, usize::MAX, 32),
+        ];
         for (budget, packet, share) in table {
             assert_eq!(buffers_share(budget, packet), share, "{budget} {packet}");
         }

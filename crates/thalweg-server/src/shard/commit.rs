@@ -134,7 +134,9 @@ impl Commits {
 
     /// Numbers a mail that is about to be sent; `reliable` if an acknowledgement waits for what is in it.
     pub(crate) fn number_mail(&mut self, to: usize, reliable: bool) -> u64 {
-        let Some(mailed) = self.mailed.get_mut(to) else { return 0 };
+        let Some(mailed) = self.mailed.get_mut(to) else {
+            return 0;
+        };
         if self.journal.is_none() || !reliable {
             return 0;
         }
@@ -150,15 +152,34 @@ impl Commits {
 
     fn hand_over(&mut self, id: ShardId, batch: Batch, now: Time) {
         let needs = std::mem::take(&mut self.needs);
-        let Batch { number, bytes, safety } = batch;
-        let open = Open { number, safety, bytes: bytes.len(), needs, since: now };
+        let Batch {
+            number,
+            bytes,
+            safety,
+        } = batch;
+        let open = Open {
+            number,
+            safety,
+            bytes: bytes.len(),
+            needs,
+            since: now,
+        };
         if bytes.is_empty() {
             self.give_back(bytes);
         } else if let Some((_, committer)) = &self.journal {
             self.backlog.add(number, bytes.len());
-            let sync = if safety == Safety::Durable { Sync::Now } else { Sync::Lazy };
+            let sync = if safety == Safety::Durable {
+                Sync::Now
+            } else {
+                Sync::Lazy
+            };
             // Refused only when writing has failed for good, or all is over: then nothing is ever complete again.
-            committer.submit(Submission { shard: id.0, number, payload: bytes, sync });
+            committer.submit(Submission {
+                shard: id.0,
+                number,
+                payload: bytes,
+                sync,
+            });
         }
         self.open.push_back(open);
     }
@@ -195,8 +216,11 @@ impl Commits {
             self.safe = open.number;
         }
         while let Some(open) = self.open.front() {
-            let is_stored =
-                |(shard, mail): &(u16, u64)| self.stored.get(usize::from(*shard)).is_some_and(|stored| stored >= mail);
+            let is_stored = |(shard, mail): &(u16, u64)| {
+                self.stored
+                    .get(usize::from(*shard))
+                    .is_some_and(|stored| stored >= mail)
+            };
             if open.number > self.safe || !open.needs.iter().all(is_stored) {
                 break;
             }
@@ -344,7 +368,13 @@ mod tests {
     fn what_is_written_is_no_backlog_whether_or_not_anybody_waited_for_it() {
         let mut commits = Commits::new(None, 1);
         for (number, safety) in [(1, Safety::Lazy), (2, Safety::Durable), (3, Safety::Lazy)] {
-            commits.open.push_back(Open { number, safety, bytes: 10, needs: Vec::new(), since: Time::ZERO });
+            commits.open.push_back(Open {
+                number,
+                safety,
+                bytes: 10,
+                needs: Vec::new(),
+                since: Time::ZERO,
+            });
             commits.backlog.add(number, 10);
         }
         commits.progress();

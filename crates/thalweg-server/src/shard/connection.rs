@@ -123,7 +123,9 @@ impl Connections {
 
     /// Counts a connection's buffers as they are now; `in_link` is what its link has.
     pub(crate) fn count_buffers(&mut self, id: LinkId, in_link: usize) {
-        let Some(connection) = self.get_mut(id) else { return };
+        let Some(connection) = self.get_mut(id) else {
+            return;
+        };
         let bytes = connection.tail.len() + connection.wire.len() + in_link;
         let before = std::mem::replace(&mut connection.buffered, bytes);
         self.buffered = self.buffered + bytes - before;
@@ -132,21 +134,42 @@ impl Connections {
     /// Those with anything in their buffers: where each comes from, how much there is, and which it is.
     pub(crate) fn holders(&self) -> impl Iterator<Item = (Option<IpAddr>, usize, LinkId)> + '_ {
         let there = self.list.iter().enumerate();
-        let there = there.filter_map(|(at, connection)| Some((LinkId(at as u32), connection.as_deref()?)));
-        there.filter(|(_, connection)| connection.buffered > 0).map(|(id, connection)| {
-            (connection.peer.address.map(|address| network_of(address.ip())), connection.buffered, id)
-        })
+        let there =
+            there.filter_map(|(at, connection)| Some((LinkId(at as u32), connection.as_deref()?)));
+        there
+            .filter(|(_, connection)| connection.buffered > 0)
+            .map(|(id, connection)| {
+                (
+                    connection
+                        .peer
+                        .address
+                        .map(|address| network_of(address.ip())),
+                    connection.buffered,
+                    id,
+                )
+            })
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = LinkId> + use<> {
-        let there = self.list.iter().enumerate().filter(|(_, c)| c.is_some()).map(|(at, _)| LinkId(at as u32));
+        let there = self
+            .list
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.is_some())
+            .map(|(at, _)| LinkId(at as u32));
         there.collect::<Vec<_>>().into_iter()
     }
 
     /// The links whose fronts have timers of their own: those of CoAP.
     pub(crate) fn with_timers(&self) -> impl Iterator<Item = LinkId> + '_ {
-        let has = |connection: &Option<Box<Connection>>| connection.as_ref().is_some_and(|c| c.front_due.is_some());
-        self.list.iter().enumerate().filter(move |(_, c)| has(c)).map(|(at, _)| LinkId(at as u32))
+        let has = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_some_and(|c| c.front_due.is_some())
+        };
+        self.list
+            .iter()
+            .enumerate()
+            .filter(move |(_, c)| has(c))
+            .map(|(at, _)| LinkId(at as u32))
     }
 
     /// A connection by its link.

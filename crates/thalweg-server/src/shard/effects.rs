@@ -21,14 +21,18 @@ impl Shard {
                 return;
             }
             if !outbox.is_empty() {
-                let mut batches: Vec<Vec<ShardMessage>> = (0..self.shards.len()).map(|_| Vec::new()).collect();
+                let mut batches: Vec<Vec<ShardMessage>> =
+                    (0..self.shards.len()).map(|_| Vec::new()).collect();
                 for (shard, message) in outbox {
                     if let Some(batch) = batches.get_mut(shard.0 as usize) {
                         batch.push(message);
                     }
                 }
                 let numbers: Vec<u64> = (batches.iter().enumerate())
-                    .map(|(to, batch)| self.commits.number_mail(to, batch.iter().any(ShardMessage::is_reliable)))
+                    .map(|(to, batch)| {
+                        self.commits
+                            .number_mail(to, batch.iter().any(ShardMessage::is_reliable))
+                    })
                     .collect();
                 // Persisted first, so that what the other shards persist for it comes later in the journal.
                 self.close_batch();
@@ -47,11 +51,14 @@ impl Shard {
                 self.start_closing(id);
             }
             for (id, ask) in logins {
-                let Some((serial, visitor)) = self.visitor(id) else { continue };
+                let Some((serial, visitor)) = self.visitor(id) else {
+                    continue;
+                };
                 match ask {
                     LoginAsk::Proven { identity } => {
                         let answer = self.door.proven(&identity);
-                        self.links.on_proven(id, &identity, answer, self.now, &mut self.kernel);
+                        self.links
+                            .on_proven(id, &identity, answer, self.now, &mut self.kernel);
                     }
                     ask => {
                         if let Some((answer, ends)) = self.door.ask(id, serial, visitor, ask) {
@@ -67,7 +74,14 @@ impl Shard {
 
     /// Says whose connections end because they kept what others could have worked on.
     fn tell_evicted(&mut self) {
-        for Evicted { client, group, filter, returned, strikes } in self.kernel.take_evicted() {
+        for Evicted {
+            client,
+            group,
+            filter,
+            returned,
+            strikes,
+        } in self.kernel.take_evicted()
+        {
             tracing::warn!(
                 client = cut(&client),
                 group = cut(&group),
@@ -94,12 +108,22 @@ impl Shard {
         }
         let port = self.ports.of_link(id)?;
         // It has many peers: who one of them is was proven by DTLS, or nobody asks.
-        Some((port.serial, Visitor { listener: port.listener.clone(), address: None, certificate_name: None }))
+        Some((
+            port.serial,
+            Visitor {
+                listener: port.listener.clone(),
+                address: None,
+                certificate_name: None,
+            },
+        ))
     }
 
     /// What tells a link from earlier and later ones of its number.
     pub(super) fn serial_of(&mut self, id: LinkId) -> Option<u64> {
-        let connection = self.connections.get_mut(id).map(|connection| connection.serial);
+        let connection = self
+            .connections
+            .get_mut(id)
+            .map(|connection| connection.serial);
         connection.or_else(|| self.ports.of_link(id).map(|port| port.serial))
     }
 }

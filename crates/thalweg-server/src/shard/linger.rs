@@ -39,23 +39,33 @@ impl Shard {
     pub(super) fn linger(&mut self, serial: u64, mut socket: Socket, slot: Slot) {
         let token = Token(FIRST_TOKEN + serial as usize);
         if socket.shutdown(Shutdown::Write).is_err()
-            || self.poll.registry().register(&mut socket, token, Interest::READABLE).is_err()
+            || self
+                .poll
+                .registry()
+                .register(&mut socket, token, Interest::READABLE)
+                .is_err()
         {
             return;
         }
         self.lingering.sockets.insert(serial, (socket, slot));
-        self.lingering.deadlines.push_back((self.now + PATIENCE, serial));
+        self.lingering
+            .deadlines
+            .push_back((self.now + PATIENCE, serial));
     }
 
     /// Handles an event of a lingering socket; false if the token is not that of one.
     pub(super) fn on_linger_event(&mut self, token: Token) -> bool {
-        let Some(serial) = token.0.checked_sub(FIRST_TOKEN) else { return false };
+        let Some(serial) = token.0.checked_sub(FIRST_TOKEN) else {
+            return false;
+        };
         self.discard(serial as u64);
         true
     }
 
     fn discard(&mut self, serial: u64) {
-        let Some((socket, _)) = self.lingering.sockets.get_mut(&serial) else { return };
+        let Some((socket, _)) = self.lingering.sockets.get_mut(&serial) else {
+            return;
+        };
         for _ in 0..READS_MAX {
             match socket.read(&mut self.buffer) {
                 Ok(1..) => {}
@@ -73,7 +83,11 @@ impl Shard {
     }
 
     pub(super) fn fire_lingering(&mut self) {
-        while let Some((_, serial)) = self.lingering.deadlines.pop_front_if(|(due, _)| *due <= self.now) {
+        while let Some((_, serial)) = self
+            .lingering
+            .deadlines
+            .pop_front_if(|(due, _)| *due <= self.now)
+        {
             self.end_lingering(serial);
         }
     }

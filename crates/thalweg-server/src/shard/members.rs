@@ -24,7 +24,9 @@ const LITTLE_LATER: Span = Span::from_millis(10);
 impl Shard {
     /// Notices that a connection's session has become a member.
     pub(super) fn watch_member(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if connection.shares || !self.links.is_in_group(id, &self.kernel) {
             return;
         }
@@ -35,21 +37,28 @@ impl Shard {
         }
         self.links.limit_output(id, OUTPUT_HIGH);
         self.measure(id);
-        self.wheel.set(self.now + SECOND_LOOK, id, serial, Deadline::Network);
+        self.wheel
+            .set(self.now + SECOND_LOOK, id, serial, Deadline::Network);
     }
 
     /// A member's network is to be measured again. `looks` counts how many were in this turn.
     pub(super) fn on_network_due(&mut self, id: LinkId, looks: &mut u32) {
         *looks += 1;
         let is_member = self.links.is_in_group(id, &self.kernel);
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         let serial = connection.serial;
         if *looks > LOOKS_MAX {
-            return self.wheel.set(self.now + LITTLE_LATER, id, serial, Deadline::Network);
+            return self
+                .wheel
+                .set(self.now + LITTLE_LATER, id, serial, Deadline::Network);
         }
         if is_member {
             self.measure(id);
-            return self.wheel.set(self.now + LOOK_EVERY, id, serial, Deadline::Network);
+            return self
+                .wheel
+                .set(self.now + LOOK_EVERY, id, serial, Deadline::Network);
         }
         connection.shares = false;
         // If it fails now, it has failed before.
@@ -58,29 +67,42 @@ impl Shard {
     }
 
     fn measure(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if connection.peer.listener.proxy.is_some() {
             // What could be measured is the way to the proxy.
             return;
         }
-        let Some(seen) = network::round_trip(&connection.socket) else { return };
+        let Some(seen) = network::round_trip(&connection.socket) else {
+            return;
+        };
         // The system forgets the shortest one after some minutes; a way does not become longer.
         connection.round_trip = connection.round_trip.min(seen.least);
-        self.links.on_round_trip(id, connection.round_trip, seen.jitter, &mut self.kernel);
+        self.links
+            .on_round_trip(id, connection.round_trip, seen.jitter, &mut self.kernel);
     }
 
     /// A member's socket has taken everything. What it has not sent at once is for a peer, or a network, that is slow:
     /// nothing more is given to it until all has left.
     pub(super) fn look_for_rest(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if network::not_sent(&connection.socket) == 0 {
             return;
         }
         // Asked anew, the system says when the socket is writable again, though no write has failed.
         let interest = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().reregister(&mut connection.socket, Token(id.0 as usize), interest) {
+        match self.poll.registry().reregister(
+            &mut connection.socket,
+            Token(id.0 as usize),
+            interest,
+        ) {
             Ok(()) => connection.blocked = true,
-            Err(error) => tracing::debug!(link = id.0, %error, "its socket is written to though it is not empty"),
+            Err(error) => {
+                tracing::debug!(link = id.0, %error, "its socket is written to though it is not empty")
+            }
         }
     }
 }

@@ -46,21 +46,35 @@ impl Shard {
     pub(super) fn weigh(&mut self) {
         let in_kernel = self.kernel.kept_beside();
         let own = &self.shards[self.id.0 as usize].held;
-        own.messages.store(self.kernel.memory_held() - in_kernel, Ordering::Relaxed);
-        own.beside.store(in_kernel + self.links.kept_bytes(), Ordering::Relaxed);
+        own.messages
+            .store(self.kernel.memory_held() - in_kernel, Ordering::Relaxed);
+        own.beside
+            .store(in_kernel + self.links.kept_bytes(), Ordering::Relaxed);
         let buffered = self.connections.buffered();
         own.buffers.store(buffered, Ordering::Relaxed);
-        self.buffered_elsewhere = self.shards.iter().map(|shard| shard.held.buffers()).sum::<usize>() - buffered;
+        self.buffered_elsewhere = self
+            .shards
+            .iter()
+            .map(|shard| shard.held.buffers())
+            .sum::<usize>()
+            - buffered;
         // A quarter beyond the share, so that it is passed and the largest are closed: within it, those who do not read could
         // keep all room for themselves, and others were refused copies for ever.
-        let most = self.settings.buffers_max.saturating_add(self.settings.buffers_max / 4);
+        let most = self
+            .settings
+            .buffers_max
+            .saturating_add(self.settings.buffers_max / 4);
         let room = most.saturating_sub(buffered + self.buffered_elsewhere);
         self.links.set_unflushed_max(room);
         let held = self.shards.iter().map(Mailbox::bytes_held).sum();
         let beside: usize = self.shards.iter().map(|shard| shard.held.beside()).sum();
         let budget = self.settings.memory_bytes_max;
         let pressure = short_of(held, budget, self.pressure);
-        self.kernel.set_memory(MemoryView { pressure, budget, beside_elsewhere: beside.saturating_sub(in_kernel) });
+        self.kernel.set_memory(MemoryView {
+            pressure,
+            budget,
+            beside_elsewhere: beside.saturating_sub(in_kernel),
+        });
         if pressure != self.pressure {
             self.pressure = pressure;
             self.tell_blocked();

@@ -12,8 +12,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use thalweg_coap::Datagrams;
 use thalweg_dtls::{
-    Counts as DtlsCounts, Event as DtlsEvent, Output as DtlsOutput, PeerIdentity, ServerLimits as DtlsLimits,
-    ServerSide,
+    Counts as DtlsCounts, Event as DtlsEvent, Output as DtlsOutput, PeerIdentity,
+    ServerLimits as DtlsLimits, ServerSide,
 };
 use thalweg_fronts::coap::{CoapCounts, PeerSecurity};
 use thalweg_kernel::LinkId;
@@ -69,7 +69,12 @@ impl Dtls {
         crate::random::fill(&mut seed);
         let reloads = acceptor.reloads();
         let peers = Box::new(ServerSide::new(acceptor.loaded(), limits, seed));
-        Dtls { peers, acceptor, reloads, unsent: 0 }
+        Dtls {
+            peers,
+            acceptor,
+            reloads,
+            unsent: 0,
+        }
     }
 
     /// Takes up files that were read again: whoever is known by what is no longer there goes.
@@ -82,7 +87,11 @@ impl Dtls {
 
     /// At once, if the files were read again.
     fn poll_timeout(&self) -> Time {
-        if self.reloads == self.acceptor.reloads() { self.peers.poll_timeout() } else { Time::ZERO }
+        if self.reloads == self.acceptor.reloads() {
+            self.peers.poll_timeout()
+        } else {
+            Time::ZERO
+        }
     }
 }
 
@@ -130,12 +139,17 @@ impl Ports {
     }
 
     fn index_of(&self, link: LinkId) -> Option<usize> {
-        self.list.iter().position(|port| port.as_ref().is_some_and(|port| port.link == link))
+        self.list
+            .iter()
+            .position(|port| port.as_ref().is_some_and(|port| port.link == link))
     }
 
     /// The port of a link, if that is what it is.
     pub(crate) fn of_link(&mut self, link: LinkId) -> Option<&mut Port> {
-        self.list.iter_mut().flatten().find(|port| port.link == link)
+        self.list
+            .iter_mut()
+            .flatten()
+            .find(|port| port.link == link)
     }
 
     /// What was counted on links of CoAP that are closed.
@@ -146,14 +160,23 @@ impl Ports {
     /// A link of CoAP closes.
     pub(crate) fn end(&mut self, counts: CoapCounts) {
         // What was there is there no more; what has happened has happened.
-        self.ended.add(&CoapCounts { peers: 0, observers: 0, identities: 0, ..counts });
+        self.ended.add(&CoapCounts {
+            peers: 0,
+            observers: 0,
+            identities: 0,
+            ..counts
+        });
     }
 
     /// All of them.
     pub fn views(&self) -> impl Iterator<Item = PortView> + '_ {
         self.list.iter().flatten().map(|port| PortView {
             listener: port.listener.to_string(),
-            transport: if port.dtls.is_some() { "udp+dtls" } else { "udp" },
+            transport: if port.dtls.is_some() {
+                "udp+dtls"
+            } else {
+                "udp"
+            },
             local: port.local,
             since: port.since,
             datagrams: port.socket.counts(),
@@ -168,14 +191,29 @@ impl Ports {
 impl Shard {
     /// Opens a port; one of the same listener goes.
     pub(super) fn open_port(&mut self, parts: PortParts) {
-        let PortParts { listener, socket, local } = parts;
+        let PortParts {
+            listener,
+            socket,
+            local,
+        } = parts;
         self.close_port(&listener);
-        let Some(front) = self.settings.datagram_front(&listener, crate::random::u64()) else {
+        let Some(front) = self
+            .settings
+            .datagram_front(&listener, crate::random::u64())
+        else {
             return tracing::debug!(%listener, "a socket is closed: its listener is gone");
         };
-        let dtls = self.settings.dtls(&listener).map(|(acceptor, limits)| Dtls::new(acceptor, limits));
+        let dtls = self
+            .settings
+            .dtls(&listener)
+            .map(|(acceptor, limits)| Dtls::new(acceptor, limits));
         let link = self.links.open(front);
-        let index = self.ports.list.iter().position(Option::is_none).unwrap_or(self.ports.list.len());
+        let index = self
+            .ports
+            .list
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.ports.list.len());
         let opened = DatagramSocket::new(socket).and_then(|mut socket| {
             socket.register(self.poll.registry(), Token(FIRST_TOKEN + index))?;
             Ok(socket)
@@ -190,8 +228,17 @@ impl Shard {
         let serial = self.serial_next;
         self.serial_next += 1;
         let admits_strangers = self.settings.admits_strangers(&listener);
-        let port =
-            Port { listener, link, serial, local, socket, dtls, paused_until: None, admits_strangers, since: self.now };
+        let port = Port {
+            listener,
+            link,
+            serial,
+            local,
+            socket,
+            dtls,
+            paused_until: None,
+            admits_strangers,
+            since: self.now,
+        };
         if index == self.ports.list.len() {
             self.ports.list.push(None);
         }
@@ -200,9 +247,16 @@ impl Shard {
 
     /// Closes the port of a listener. Peers of DTLS are told; others hear nothing more and ask again.
     pub(super) fn close_port(&mut self, listener: &str) {
-        let is_it = |port: &Option<Port>| port.as_ref().is_some_and(|port| *port.listener == *listener);
-        let Some(index) = self.ports.list.iter().position(is_it) else { return };
-        let Some(mut port) = self.ports.list.get_mut(index).and_then(Option::take) else { return };
+        let is_it = |port: &Option<Port>| {
+            port.as_ref()
+                .is_some_and(|port| *port.listener == *listener)
+        };
+        let Some(index) = self.ports.list.iter().position(is_it) else {
+            return;
+        };
+        let Some(mut port) = self.ports.list.get_mut(index).and_then(Option::take) else {
+            return;
+        };
         if let Some(dtls) = &mut port.dtls {
             // So that they need not wait until their requests go unanswered.
             self.ports.opened.clear();
@@ -219,7 +273,13 @@ impl Shard {
 
     /// Closes all ports. What may leave has left before.
     pub(super) fn close_ports(&mut self) {
-        let listeners: Vec<Arc<str>> = self.ports.list.iter().flatten().map(|port| port.listener.clone()).collect();
+        let listeners: Vec<Arc<str>> = self
+            .ports
+            .list
+            .iter()
+            .flatten()
+            .map(|port| port.listener.clone())
+            .collect();
         for listener in listeners {
             self.close_port(&listener);
         }
@@ -227,7 +287,9 @@ impl Shard {
 
     /// Something happened at a socket; false if the token is none of a port.
     pub(super) fn on_port_event(&mut self, event: &mio::event::Event) -> bool {
-        let Some(index) = event.token().0.checked_sub(FIRST_TOKEN) else { return false };
+        let Some(index) = event.token().0.checked_sub(FIRST_TOKEN) else {
+            return false;
+        };
         let waiting_max = self.settings.links.output_max;
         if let Some(port) = self.ports.at(index) {
             if event.is_readable() || event.is_error() {
@@ -248,13 +310,17 @@ impl Shard {
     /// Gives ports what changed in the settings.
     pub(super) fn renew_ports(&mut self) {
         for index in 0..self.ports.list.len() {
-            let Some(port) = self.ports.at(index) else { continue };
+            let Some(port) = self.ports.at(index) else {
+                continue;
+            };
             let (listener, admitted) = (port.listener.clone(), port.admits_strangers);
             if admitted && !self.settings.admits_strangers(&listener) {
                 self.renew_front(index);
             }
             let admits_strangers = self.settings.admits_strangers(&listener);
-            let Some(port) = self.ports.at(index) else { continue };
+            let Some(port) = self.ports.at(index) else {
+                continue;
+            };
             port.admits_strangers = admits_strangers;
             let link = port.link;
             if let Some(settings) = self.settings.coap_datagrams(&listener) {
@@ -262,14 +328,21 @@ impl Shard {
             }
             let wanted = self.settings.dtls(&listener);
             if let (Some(port), Some((acceptor, limits))) = (self.ports.at(index), wanted)
-                && port.dtls.as_ref().is_some_and(|dtls| !Arc::ptr_eq(&dtls.acceptor, &acceptor))
+                && port
+                    .dtls
+                    .as_ref()
+                    .is_some_and(|dtls| !Arc::ptr_eq(&dtls.acceptor, &acceptor))
             {
                 let renewed = Dtls::new(acceptor, limits);
                 // Other files: whoever is known by the old ones begins anew. Peers hear that, and so does the front:
                 // what it has for them must not leave in an association to come. RFC 7252 §9.1
                 let mut opened = std::mem::take(&mut self.ports.opened);
                 opened.clear();
-                if let Some(mut old) = self.ports.at(index).and_then(|port| port.dtls.replace(renewed)) {
+                if let Some(mut old) = self
+                    .ports
+                    .at(index)
+                    .and_then(|port| port.dtls.replace(renewed))
+                {
                     old.peers.end_all(&mut opened);
                 }
                 self.on_opened(index, &opened);
@@ -280,9 +353,16 @@ impl Shard {
 
     /// Puts a new front behind a socket: whoever has come in without showing anything does not stay.
     fn renew_front(&mut self, index: usize) {
-        let Some(port) = self.ports.at(index) else { return };
+        let Some(port) = self.ports.at(index) else {
+            return;
+        };
         let (old, listener) = (port.link, port.listener.clone());
-        let Some(front) = self.settings.datagram_front(&listener, crate::random::u64()) else { return };
+        let Some(front) = self
+            .settings
+            .datagram_front(&listener, crate::random::u64())
+        else {
+            return;
+        };
         if let Some(counts) = self.links.coap_counts(old) {
             self.ports.end(counts);
         }
@@ -305,7 +385,10 @@ impl Shard {
             let mut inbox = std::mem::take(&mut self.ports.inbox);
             let mut read = 0;
             while read < READ_MAX
-                && self.ports.at(index).is_some_and(|port| port.is_ready() && port.socket.receive(&mut inbox))
+                && self
+                    .ports
+                    .at(index)
+                    .is_some_and(|port| port.is_ready() && port.socket.receive(&mut inbox))
             {
                 self.counts.reads += 1;
                 read += inbox.count().0;
@@ -319,12 +402,17 @@ impl Shard {
     fn on_datagrams(&mut self, index: usize, inbox: &Inbox) {
         let now = self.now;
         let mut opened = std::mem::take(&mut self.ports.opened);
-        let Some(port) = self.ports.at(index) else { return };
+        let Some(port) = self.ports.at(index) else {
+            return;
+        };
         let link = port.link;
         match &mut port.dtls {
             None => {
-                let datagrams = inbox.datagrams().map(|(from, bytes)| (from, PeerSecurity::None, bytes));
-                self.links.handle_datagrams(link, datagrams, now, &mut self.kernel);
+                let datagrams = inbox
+                    .datagrams()
+                    .map(|(from, bytes)| (from, PeerSecurity::None, bytes));
+                self.links
+                    .handle_datagrams(link, datagrams, now, &mut self.kernel);
             }
             Some(dtls) => {
                 opened.clear();
@@ -341,28 +429,39 @@ impl Shard {
     /// Sends what DTLS has to send, and tells the front what came through it and who has gone.
     fn on_opened(&mut self, index: usize, opened: &DtlsOutput) {
         let (now, waiting_max) = (self.now, self.settings.links.output_max);
-        let Some(port) = self.ports.at(index) else { return };
+        let Some(port) = self.ports.at(index) else {
+            return;
+        };
         let link = port.link;
         port.socket.send(opened.datagrams(), waiting_max);
         let mut events = opened.events();
         while let Some((event, rest)) = events.split_first() {
             match event {
                 DtlsEvent::Received { .. } => {
-                    let texts = events.iter().take_while(|event| matches!(event, DtlsEvent::Received { .. }));
+                    let texts = events
+                        .iter()
+                        .take_while(|event| matches!(event, DtlsEvent::Received { .. }));
                     let count = texts.clone().count();
                     let texts = texts.filter_map(|event| match event {
-                        DtlsEvent::Received { peer, identity, text } => {
-                            Some((*peer, security(identity), opened.text(text)))
-                        }
+                        DtlsEvent::Received {
+                            peer,
+                            identity,
+                            text,
+                        } => Some((*peer, security(identity), opened.text(text))),
                         _ => None,
                     });
-                    self.links.handle_datagrams(link, texts, now, &mut self.kernel);
+                    self.links
+                        .handle_datagrams(link, texts, now, &mut self.kernel);
                     events = events.get(count..).unwrap_or_default();
                     continue;
                 }
-                DtlsEvent::Closed { peer, .. } => self.links.on_peer_gone(link, *peer, now, &mut self.kernel),
+                DtlsEvent::Closed { peer, .. } => {
+                    self.links.on_peer_gone(link, *peer, now, &mut self.kernel)
+                }
                 // What is left of an earlier association must not leave in the new one. RFC 7252 §9.1
-                DtlsEvent::Ready { peer, .. } => self.links.on_peer_gone(link, *peer, now, &mut self.kernel),
+                DtlsEvent::Ready { peer, .. } => {
+                    self.links.on_peer_gone(link, *peer, now, &mut self.kernel)
+                }
                 DtlsEvent::Refused { peer, why } => self.note_refused(index, *peer, why),
             }
             events = rest;
@@ -393,7 +492,10 @@ impl Shard {
         let ports = self.ports.list.iter().flatten();
         let of = |port: &Port| {
             let dtls = port.dtls.as_ref().map_or(Time::NEVER, Dtls::poll_timeout);
-            self.links.datagram_timeout(port.link).min(port.paused_until.unwrap_or(Time::NEVER)).min(dtls)
+            self.links
+                .datagram_timeout(port.link)
+                .min(port.paused_until.unwrap_or(Time::NEVER))
+                .min(dtls)
         };
         ports.map(of).min().unwrap_or(Time::NEVER)
     }
@@ -428,9 +530,15 @@ impl Shard {
 
     /// Sends what a port's front has put out, if the link is one of a port.
     pub(super) fn flush_port(&mut self, link: LinkId) {
-        let Some(index) = self.ports.index_of(link) else { return };
+        let Some(index) = self.ports.index_of(link) else {
+            return;
+        };
         let waiting_max = self.settings.links.output_max;
-        if self.ports.at(index).is_none_or(|port| port.socket.is_blocked()) {
+        if self
+            .ports
+            .at(index)
+            .is_none_or(|port| port.socket.is_blocked())
+        {
             // What is with the front still can be replaced by something newer.
             return;
         }

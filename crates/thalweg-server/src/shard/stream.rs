@@ -23,9 +23,17 @@ const BIG_READ_BYTES: usize = 1 << 20;
 impl Shard {
     /// Reads a connection once and handles what came. Queues it again if there may be more.
     pub(super) fn read_once(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        let Some(link) = self.links.get(id) else { return };
-        if !connection.readable || connection.paused_by > 0 || link.closing || link.pause_until.is_some() {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        if !connection.readable
+            || connection.paused_by > 0
+            || link.closing
+            || link.pause_until.is_some()
+        {
             return;
         }
         if link.holds_input() {
@@ -35,7 +43,9 @@ impl Shard {
             // It asks and does not listen: nothing more is read until it has taken the answers.
             return self.hold(id);
         }
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if std::mem::take(&mut connection.held) {
             self.drive_tail(id);
             return self.queue(id);
@@ -74,14 +84,22 @@ impl Shard {
 
     /// Reads into the common buffer, behind what is left of the last read, and drives it there.
     fn read_plain(&mut self, id: LinkId) -> io::Result<usize> {
-        let Some(left) = self.connections.get_mut(id).map(|connection| connection.tail.len()) else { return Ok(0) };
+        let Some(left) = self
+            .connections
+            .get_mut(id)
+            .map(|connection| connection.tail.len())
+        else {
+            return Ok(0);
+        };
         if left >= READ_BYTES / 2 {
             return self.read_big(id);
         }
         let end = left + self.read_max(READ_BYTES - left);
         // The buffer leaves `self` for the while: driving needs all the rest.
         let mut buffer = std::mem::take(&mut self.buffer);
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Ok(0);
+        };
         buffer[..left].copy_from_slice(&connection.tail);
         let before = self.links.is_probing().then(clock::nanos);
         let got = connection.socket.read(&mut buffer[left..end]);
@@ -113,7 +131,9 @@ impl Shard {
 
     /// A packet larger than the common buffer is gathered in the connection's own.
     fn read_big(&mut self, id: LinkId) -> io::Result<usize> {
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Ok(0);
+        };
         let left = connection.tail.len();
         connection.tail.resize(left + BIG_READ_BYTES, 0);
         let got = connection.socket.read(&mut connection.tail[left..]);
@@ -128,8 +148,12 @@ impl Shard {
 
     fn read_filtered(&mut self, id: LinkId) -> io::Result<usize> {
         let most = self.read_max(READ_BYTES);
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
-        let Transport::Filtered(filtered) = &mut connection.transport else { return Ok(0) };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Ok(0);
+        };
+        let Transport::Filtered(filtered) = &mut connection.transport else {
+            return Ok(0);
+        };
         let got = connection.socket.read(&mut self.buffer[..most])?;
         connection.bytes_in += got as u64;
         self.counts.bytes_in += got as u64;
@@ -153,7 +177,9 @@ impl Shard {
 
     /// Drives what a connection has read before.
     pub(super) fn drive_tail(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if connection.tail.is_empty() || connection.paused_by > 0 {
             return;
         }
@@ -171,7 +197,9 @@ impl Shard {
     fn drive(&mut self, id: LinkId, bytes: &[u8]) -> usize {
         let mut used = 0;
         loop {
-            let driven = self.links.drive(id, &bytes[used..], self.now, &mut self.kernel);
+            let driven = self
+                .links
+                .drive(id, &bytes[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             self.pace(id);
             self.carry_out();
@@ -183,7 +211,11 @@ impl Shard {
             match driven.stopped {
                 Stopped::FlushFirst => {
                     self.flush_dirty();
-                    if self.connections.get_mut(id).is_none_or(|connection| connection.paused_by > 0) {
+                    if self
+                        .connections
+                        .get_mut(id)
+                        .is_none_or(|connection| connection.paused_by > 0)
+                    {
                         self.hold(id);
                         break;
                     }
@@ -216,7 +248,9 @@ impl Shard {
 
     fn after_drive(&mut self, id: LinkId, used: usize) {
         let now = self.now;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if used > 0 || connection.hears_parts {
             connection.heard_at = now;
         }
@@ -226,7 +260,9 @@ impl Shard {
         }
         self.watch_front(id);
         self.watch_member(id);
-        let Some(link) = self.links.get(id) else { return };
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
         if let Some(until) = link.pause_until {
             self.wheel.set(until, id, serial, Deadline::Resume);
         }
@@ -241,7 +277,9 @@ impl Shard {
     /// Starts the timers that notice a peer that is gone, and that keep the peer from believing so of us.
     pub(super) fn watch_life(&mut self, id: LinkId) {
         let now = self.now;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         let serial = connection.serial;
         if !connection.silence_watched
             && let Some(max) = self.links.silence_max(id)
@@ -259,21 +297,29 @@ impl Shard {
 
     /// Starts the timer of a front that has some.
     fn watch_front(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        let Some(due) = &mut connection.front_due else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Some(due) = &mut connection.front_due else {
+            return;
+        };
         let wanted = self.links.datagram_timeout(id);
         if wanted < *due {
             *due = wanted;
-            self.wheel.set(wanted, id, connection.serial, Deadline::Front);
+            self.wheel
+                .set(wanted, id, connection.serial, Deadline::Front);
         }
     }
 
     /// Lets a front do what is due.
     pub(super) fn on_front_due(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         connection.front_due = Some(Time::NEVER);
         if self.links.datagram_timeout(id) <= self.now {
-            self.links.on_datagram_timeout(id, self.now, &mut self.kernel);
+            self.links
+                .on_datagram_timeout(id, self.now, &mut self.kernel);
         }
         self.watch_front(id);
     }
@@ -282,7 +328,10 @@ impl Shard {
     /// tell; while it has not taken our answers, what it takes counts.
     pub(super) fn alive_at(&mut self, id: LinkId) -> Time {
         let is_behind = self.waiting(id) > self.settings.links.output_max;
-        let may_not_send = self.links.get(id).is_some_and(|link| link.pause_until.is_some());
+        let may_not_send = self
+            .links
+            .get(id)
+            .is_some_and(|link| link.pause_until.is_some());
         match self.connections.get_mut(id) {
             _ if may_not_send => self.now,
             Some(connection) if is_behind => connection.heard_at.max(connection.sent_at),
@@ -295,9 +344,13 @@ impl Shard {
     /// one when the socket takes it.
     pub(super) fn on_idle(&mut self, id: LinkId) {
         let now = self.now;
-        let Some(max) = self.links.idle_write(id) else { return };
+        let Some(max) = self.links.idle_write(id) else {
+            return;
+        };
         let is_waiting = self.waiting(id) > 0;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         let (serial, sent_at) = (connection.serial, connection.sent_at);
         if sent_at + max > now {
             return self.wheel.set(sent_at + max, id, serial, Deadline::Idle);
@@ -319,8 +372,16 @@ impl Shard {
                 continue;
             }
             let now = self.now;
-            let Some(waits) = self.connections.get_mut(publisher).map(|publisher| publisher.serial) else { continue };
-            let Some(connection) = self.connections.get_mut(receiver) else { continue };
+            let Some(waits) = self
+                .connections
+                .get_mut(publisher)
+                .map(|publisher| publisher.serial)
+            else {
+                continue;
+            };
+            let Some(connection) = self.connections.get_mut(receiver) else {
+                continue;
+            };
             let known = connection.waiters.contains(&(publisher, waits));
             if connection.slow || known {
                 continue;
@@ -352,7 +413,10 @@ impl Shard {
     }
 
     fn waiting(&mut self, id: LinkId) -> usize {
-        let wire = self.connections.get_mut(id).map_or(0, |connection| connection.wire.len() - connection.wire_sent);
+        let wire = self
+            .connections
+            .get_mut(id)
+            .map_or(0, |connection| connection.wire.len() - connection.wire_sent);
         wire + self.links.get(id).map_or(0, |link| link.waiting())
     }
 
@@ -365,7 +429,10 @@ impl Shard {
         let (now, patience) = (self.now, self.settings.pace_max);
         let mut at = 0;
         while let Some(&id) = self.stalled.get(at) {
-            let since = self.connections.get_mut(id).and_then(|connection| connection.stalled_since);
+            let since = self
+                .connections
+                .get_mut(id)
+                .and_then(|connection| connection.stalled_since);
             match since {
                 Some(since) if since + patience > now => at += 1,
                 Some(_) => {
@@ -384,7 +451,9 @@ impl Shard {
     }
 
     fn end_stall(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         connection.stalled_since = None;
         let waiters = std::mem::take(&mut connection.waiters);
         self.resume_all(waiters);
@@ -392,7 +461,11 @@ impl Shard {
 
     pub(super) fn resume_all(&mut self, waiters: Vec<(LinkId, u64)>) {
         for (id, serial) in waiters {
-            if let Some(connection) = self.connections.get_mut(id).filter(|connection| connection.serial == serial) {
+            if let Some(connection) = self
+                .connections
+                .get_mut(id)
+                .filter(|connection| connection.serial == serial)
+            {
                 connection.paused_by = connection.paused_by.saturating_sub(1);
                 if connection.paused_by == 0 {
                     // What was read already is driven by the next read's turn, not here: this may be deep in a flush.
@@ -426,8 +499,12 @@ impl Shard {
 
     /// Sends what a link has to send, as far as its socket takes it.
     pub(super) fn flush(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return self.flush_port(id) };
-        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return self.flush_port(id);
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
         if connection.blocked {
             return self.count_buffers(id);
         }
@@ -437,7 +514,12 @@ impl Shard {
         let result = match &mut connection.transport {
             Transport::Plain if connection.wire.is_empty() => {
                 let mut sent = 0;
-                let result = send(&mut connection.socket, link.sendable(), &mut sent, &mut self.counts.writes);
+                let result = send(
+                    &mut connection.socket,
+                    link.sendable(),
+                    &mut sent,
+                    &mut self.counts.writes,
+                );
                 connection.bytes_out += sent as u64;
                 self.counts.bytes_out += sent as u64;
                 if sent > 0 {
@@ -454,7 +536,9 @@ impl Shard {
                             connection.wire.extend_from_slice(link.sendable());
                             Ok(())
                         }
-                        Transport::Filtered(filtered) => filtered.encode(link.sendable(), &mut connection.wire),
+                        Transport::Filtered(filtered) => {
+                            filtered.encode(link.sendable(), &mut connection.wire)
+                        }
                     };
                     link.advance(count);
                     if let Err(fault) = encoded {
@@ -464,7 +548,12 @@ impl Shard {
                 }
                 let sent_before = connection.wire_sent;
                 let writes = &mut self.counts.writes;
-                let result = send(&mut connection.socket, &connection.wire, &mut connection.wire_sent, writes);
+                let result = send(
+                    &mut connection.socket,
+                    &connection.wire,
+                    &mut connection.wire_sent,
+                    writes,
+                );
                 if connection.wire_sent > sent_before {
                     connection.bytes_out += (connection.wire_sent - sent_before) as u64;
                     self.counts.bytes_out += (connection.wire_sent - sent_before) as u64;
@@ -481,7 +570,9 @@ impl Shard {
             self.stages.record(Stage::NetWrite, clock::nanos() - before);
         }
         match result {
-            Ok(()) if connection.shares && self.counts.writes > writes_before => self.look_for_rest(id),
+            Ok(()) if connection.shares && self.counts.writes > writes_before => {
+                self.look_for_rest(id)
+            }
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
             Err(error) => {
@@ -496,8 +587,12 @@ impl Shard {
         self.watch_front(id);
         let waiting = self.waiting(id);
         let is_short = self.is_short_of_buffers();
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
         let low = self.settings.links.output_high.min(link.output_high()) / 2;
         let is_full = connection.shares && connection.blocked;
         if waiting == 0 {
@@ -520,7 +615,9 @@ impl Shard {
         if is_full {
             self.links.on_full(id, &mut self.kernel);
         }
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if waiting <= low {
             if connection.held {
                 // It may have been held because it did not take our answers.
@@ -540,7 +637,9 @@ impl Shard {
     }
 
     fn take_probe(&mut self) {
-        let Some(probe) = self.links.take_probe() else { return };
+        let Some(probe) = self.links.take_probe() else {
+            return;
+        };
         for (mark, stage) in [
             (Mark::WireDecode, Stage::WireDecode),
             (Mark::FrontIn, Stage::FrontIn),
@@ -557,7 +656,12 @@ impl Shard {
 }
 
 /// Writes `bytes[*sent..]` as far as the socket takes it.
-fn send(socket: &mut impl Write, bytes: &[u8], sent: &mut usize, writes: &mut u64) -> io::Result<()> {
+fn send(
+    socket: &mut impl Write,
+    bytes: &[u8],
+    sent: &mut usize,
+    writes: &mut u64,
+) -> io::Result<()> {
     while *sent < bytes.len() {
         *writes += 1;
         match socket.write(&bytes[*sent..]) {

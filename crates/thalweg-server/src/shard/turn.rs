@@ -131,7 +131,18 @@ impl Shard {
 
     /// Made on its own thread: the kernel's routes are not `Send`.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, settings, poll, mail, sleeping, shards, door, seed, stamp_key, commits } = parts;
+        let Parts {
+            id,
+            settings,
+            poll,
+            mail,
+            sleeping,
+            shards,
+            door,
+            seed,
+            stamp_key,
+            commits,
+        } = parts;
         let count = shards.len() as u16;
         let mut kernel = Kernel::new(settings.kernel.clone(), id, count, seed);
         kernel.set_stamp_key(stamp_key);
@@ -189,11 +200,16 @@ impl Shard {
         let was_idle = events.is_empty();
         self.weigh();
         for event in events.iter() {
-            if event.token() == MAILBOX || self.on_port_event(event) || self.on_linger_event(event.token()) {
+            if event.token() == MAILBOX
+                || self.on_port_event(event)
+                || self.on_linger_event(event.token())
+            {
                 continue;
             }
             let id = LinkId(event.token().0 as u32);
-            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let Some(connection) = self.connections.get_mut(id) else {
+                continue;
+            };
             if event.is_writable() {
                 let was_blocked = std::mem::take(&mut connection.blocked);
                 if was_blocked {
@@ -251,8 +267,15 @@ impl Shard {
                 }
                 Err(mpsc::TryRecvError::Disconnected) => self.stopping = true,
                 Err(mpsc::TryRecvError::Empty) => {
-                    let kernel = if self.restoring { Time::NEVER } else { self.kernel.poll_timeout() };
-                    let next = kernel.min(self.wheel.next()).min(self.ports_timeout()).min(self.housekeeping_at());
+                    let kernel = if self.restoring {
+                        Time::NEVER
+                    } else {
+                        self.kernel.poll_timeout()
+                    };
+                    let next = kernel
+                        .min(self.wheel.next())
+                        .min(self.ports_timeout())
+                        .min(self.housekeeping_at());
                     // A second at the most, so that nothing that goes wrong with a waker goes wrong for long.
                     let span = next.since(clock::now()).min(Span::from_secs(1));
                     timeout = Duration::from_nanos(span.nanos());
@@ -270,15 +293,25 @@ impl Shard {
     }
 
     fn housekeeping_at(&self) -> Time {
-        let stalled = if self.stalled.is_empty() { Time::NEVER } else { self.now + self.settings.pace_max };
-        let slim = if self.fat.is_empty() { Time::NEVER } else { self.slim_at };
+        let stalled = if self.stalled.is_empty() {
+            Time::NEVER
+        } else {
+            self.now + self.settings.pace_max
+        };
+        let slim = if self.fat.is_empty() {
+            Time::NEVER
+        } else {
+            self.slim_at
+        };
         stalled.min(slim).min(self.lingering.next())
     }
 
     fn take_mail(&mut self) {
         let mut arrivals = 0;
         for _ in 0..MAIL_MAX {
-            let Ok(mail) = self.mail.try_recv() else { break };
+            let Ok(mail) = self.mail.try_recv() else {
+                break;
+            };
             arrivals += usize::from(matches!(mail, ToShard::Arrival(_)));
             // Never earlier than the sender's time: what it sent must not seem to come from the future.
             self.now = clock::now();
@@ -294,11 +327,17 @@ impl Shard {
             ToShard::Arrival(arrival) => self.on_arrival(*arrival),
             ToShard::OpenPort(parts) => self.open_port(*parts),
             ToShard::ClosePort(listener) => self.close_port(&listener),
-            ToShard::Login { link, serial, answer, ends } => self.on_login(link, serial, answer, ends),
+            ToShard::Login {
+                link,
+                serial,
+                answer,
+                ends,
+            } => self.on_login(link, serial, answer, ends),
             ToShard::Messages(from, messages, bytes, number) => {
                 self.shards[self.id.0 as usize].taken(bytes);
                 for message in messages {
-                    self.kernel.on_shard(from, message, self.now, &mut self.links);
+                    self.kernel
+                        .on_shard(from, message, self.now, &mut self.links);
                     self.relieve_batch();
                     // What other shards send is not paced, so it must not pile up here unsent.
                     if self.links.should_flush() || self.links.is_congested() {
@@ -312,8 +351,13 @@ impl Shard {
             }
             ToShard::Stored(by, mail) => self.on_stored(by, mail),
             ToShard::Committed(committed) => self.on_committed(committed),
-            ToShard::Fetched { holder, question, messages } => {
-                self.kernel.on_fetched(holder, question, messages, self.now, &mut self.links);
+            ToShard::Fetched {
+                holder,
+                question,
+                messages,
+            } => {
+                self.kernel
+                    .on_fetched(holder, question, messages, self.now, &mut self.links);
             }
             ToShard::Restored => self.restoring = false,
             ToShard::JournalFull(full) => {
@@ -342,7 +386,8 @@ impl Shard {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
                 self.door.set_settings(settings.door.clone());
-                self.door.renew_access(&mut self.kernel, self.now, &mut self.links);
+                self.door
+                    .renew_access(&mut self.kernel, self.now, &mut self.links);
                 self.settings = *settings;
                 self.renew_ports();
             }
@@ -371,7 +416,13 @@ impl Shard {
     }
 
     /// The same while the link's input is being driven: going on is the driver's business.
-    pub(super) fn on_login_now(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
+    pub(super) fn on_login_now(
+        &mut self,
+        link: LinkId,
+        serial: u64,
+        answer: LoginAnswer,
+        ends: Option<Time>,
+    ) {
         if self.serial_of(link) != Some(serial) {
             return;
         }
@@ -383,15 +434,26 @@ impl Shard {
                 self.wheel.set(ends, link, serial, Deadline::LoginEnds);
             }
         }
-        self.links.on_login(link, answer, self.now, &mut self.kernel);
+        self.links
+            .on_login(link, answer, self.now, &mut self.kernel);
         self.watch_life(link);
         self.watch_member(link);
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {
-        let Arrival { mut socket, transport, input, output, peer, accepted_at, slot } = arrival;
+        let Arrival {
+            mut socket,
+            transport,
+            input,
+            output,
+            peer,
+            accepted_at,
+            slot,
+        } = arrival;
         let certified = peer.certificate_name.is_some();
-        let Some((front, hears_parts)) = self.settings.front(&peer.listener.name, certified, crate::random::u64())
+        let Some((front, hears_parts)) =
+            self.settings
+                .front(&peer.listener.name, certified, crate::random::u64())
         else {
             tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
             return;
@@ -399,7 +461,11 @@ impl Shard {
         let front_due = matches!(front, Front::CoapStream(_)).then_some(Time::NEVER);
         let id = self.links.open(front);
         let token = Token(id.0 as usize);
-        if let Err(error) = self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE) {
+        if let Err(error) = self.poll.registry().register(
+            &mut socket,
+            token,
+            Interest::READABLE | Interest::WRITABLE,
+        ) {
             tracing::error!(%error, "a connection could not be registered: the operating system is at fault");
             self.links.close(id, &mut self.kernel, self.now);
             return;
@@ -443,7 +509,12 @@ impl Shard {
                 _slot: slot,
             },
         );
-        self.wheel.set(since + self.settings.connect_timeout, id, serial, Deadline::Connect);
+        self.wheel.set(
+            since + self.settings.connect_timeout,
+            id,
+            serial,
+            Deadline::Connect,
+        );
         self.flush(id);
         self.go_on(id);
     }
@@ -455,7 +526,9 @@ impl Shard {
     }
 
     pub(super) fn on_readable(&mut self, id: LinkId, hung_up: bool) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         connection.readable = true;
         connection.hung_up |= hung_up;
         if self.is_given_up(id) {
@@ -466,12 +539,17 @@ impl Shard {
 
     /// Whether a peer has closed its side while its log-in waits among many. With few it may have said all it wants to say.
     pub(super) fn is_given_up(&mut self, id: LinkId) -> bool {
-        let connection = self.connections.get_mut(id).filter(|connection| connection.hung_up);
+        let connection = self
+            .connections
+            .get_mut(id)
+            .filter(|connection| connection.hung_up);
         connection.is_some_and(|connection| self.door.is_behind_many(id, connection.serial))
     }
 
     pub(super) fn queue(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         if connection.readable && !connection.queued {
             connection.queued = true;
             self.ready.push(id);
@@ -499,14 +577,21 @@ impl Shard {
         }
         let mut looks = 0;
         while let Some((id, serial, what)) = self.wheel.due(now) {
-            if self.connections.get_mut(id).is_none_or(|connection| connection.serial != serial) {
+            if self
+                .connections
+                .get_mut(id)
+                .is_none_or(|connection| connection.serial != serial)
+            {
                 continue;
             }
             match what {
                 Deadline::Connect => {
                     let connected = self.links.get(id).is_some_and(|link| link.is_connected());
                     if !connected {
-                        tracing::debug!(link = id.0, "closed: not connected in time; the peer is at fault");
+                        tracing::debug!(
+                            link = id.0,
+                            "closed: not connected in time; the peer is at fault"
+                        );
                         self.close(id);
                     }
                 }
@@ -519,7 +604,10 @@ impl Shard {
                         self.links.on_silence(id);
                         self.start_closing(id);
                     }
-                    (Some(max), alive_at) => self.wheel.set(alive_at + max, id, serial, Deadline::Silence),
+                    (Some(max), alive_at) => {
+                        self.wheel
+                            .set(alive_at + max, id, serial, Deadline::Silence)
+                    }
                     (None, _) => {}
                 },
                 Deadline::Idle => self.on_idle(id),
@@ -533,7 +621,11 @@ impl Shard {
                 }
                 Deadline::LoginEnds => {
                     // Credentials that were renewed meanwhile have a later end, and a timer of their own.
-                    if self.connections.get_mut(id).is_some_and(|connection| connection.login_ends <= now) {
+                    if self
+                        .connections
+                        .get_mut(id)
+                        .is_some_and(|connection| connection.login_ends <= now)
+                    {
                         self.links.on_login_expired(id, &mut self.kernel, now);
                     }
                 }
@@ -552,9 +644,13 @@ impl Shard {
     /// Gives large unused output buffers back.
     fn slim(&mut self) {
         for id in std::mem::take(&mut self.fat) {
-            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let Some(connection) = self.connections.get_mut(id) else {
+                continue;
+            };
             connection.fat = false;
-            let Some(link) = self.links.get_mut(id) else { continue };
+            let Some(link) = self.links.get_mut(id) else {
+                continue;
+            };
             if link.waiting() == 0 {
                 link.give_back();
                 connection.wire.shrink_to_fit();
@@ -565,9 +661,12 @@ impl Shard {
 
     /// Starts to end a connection: what is in its output may still leave.
     pub(super) fn start_closing(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         let serial = connection.serial;
-        self.wheel.set(self.now + CLOSE_PATIENCE, id, serial, Deadline::Close);
+        self.wheel
+            .set(self.now + CLOSE_PATIENCE, id, serial, Deadline::Close);
         self.flush(id);
     }
 
@@ -581,7 +680,12 @@ impl Shard {
     /// Ends a connection whose output has left, and lets the peer read it: see [`linger`](super::linger).
     pub(super) fn close_gently(&mut self, id: LinkId) {
         if let Some(connection) = self.take_out(id) {
-            let Connection { socket, serial, _slot: slot, .. } = *connection;
+            let Connection {
+                socket,
+                serial,
+                _slot: slot,
+                ..
+            } = *connection;
             self.linger(serial, socket, slot);
         }
     }
@@ -630,7 +734,9 @@ impl Shard {
         while self.commits.is_waiting() {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             match self.mail.recv_timeout(left) {
-                Ok(mail @ (ToShard::Committed(_) | ToShard::Stored(..) | ToShard::Messages(..))) => self.on_mail(mail),
+                Ok(
+                    mail @ (ToShard::Committed(_) | ToShard::Stored(..) | ToShard::Messages(..)),
+                ) => self.on_mail(mail),
                 Ok(_) => {}
                 Err(_) => break,
             }

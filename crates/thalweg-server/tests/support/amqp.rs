@@ -35,7 +35,9 @@ impl Frame {
     /// Class and method of a method frame.
     pub fn method(&self) -> Option<(u16, u16)> {
         match (self.kind, self.payload.as_slice()) {
-            (1, [a, b, c, d, ..]) => Some((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))),
+            (1, [a, b, c, d, ..]) => {
+                Some((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])))
+            }
             _ => None,
         }
     }
@@ -49,27 +51,59 @@ impl Amqp {
 
     pub fn connect_to(address: &str, vhost: &str, heartbeat: u16) -> Amqp {
         let stream = TcpStream::connect(address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time limit");
         Amqp::over(stream, "PLAIN", b"\0guest\0guest", vhost, heartbeat)
     }
 
     /// Over a stream whose reads end some time.
-    pub fn over(stream: impl Stream + 'static, mechanism: &str, response: &[u8], vhost: &str, heartbeat: u16) -> Amqp {
-        let mut amqp = Amqp { stream: Box::new(stream), heard_blocked: false };
-        amqp.stream.write_all(b"AMQP\0\0\x09\x01").expect("it leaves");
+    pub fn over(
+        stream: impl Stream + 'static,
+        mechanism: &str,
+        response: &[u8],
+        vhost: &str,
+        heartbeat: u16,
+    ) -> Amqp {
+        let mut amqp = Amqp {
+            stream: Box::new(stream),
+            heard_blocked: false,
+        };
+        amqp.stream
+            .write_all(b"AMQP\0\0\x09\x01")
+            .expect("it leaves");
         amqp.expect(10, 10);
-        let text = |name: &str, value: &str| [short(name), b"S".to_vec(), long(value.as_bytes())].concat();
+        let text =
+            |name: &str, value: &str| [short(name), b"S".to_vec(), long(value.as_bytes())].concat();
         // A table in a table: the one capability that is of interest.
         let mut capabilities = short("connection.blocked");
         capabilities.extend(b"t\x01");
-        let mut properties =
-            [text("product", "by hand"), text("connection_name", "tests"), short("capabilities")].concat();
+        let mut properties = [
+            text("product", "by hand"),
+            text("connection_name", "tests"),
+            short("capabilities"),
+        ]
+        .concat();
         properties.extend(b"F");
         properties.extend(long(&capabilities));
-        amqp.call(0, 10, 11, &[long(&properties), short(mechanism), long(response), short("en_US")].concat());
+        amqp.call(
+            0,
+            10,
+            11,
+            &[
+                long(&properties),
+                short(mechanism),
+                long(response),
+                short("en_US"),
+            ]
+            .concat(),
+        );
         amqp.expect(10, 30);
-        let tune =
-            [2047_u16.to_be_bytes().to_vec(), 131_072_u32.to_be_bytes().to_vec(), heartbeat.to_be_bytes().to_vec()];
+        let tune = [
+            2047_u16.to_be_bytes().to_vec(),
+            131_072_u32.to_be_bytes().to_vec(),
+            heartbeat.to_be_bytes().to_vec(),
+        ];
         amqp.call(0, 10, 31, &tune.concat());
         amqp.call(0, 10, 40, &[short(vhost), short(""), vec![0]].concat());
         amqp.expect(10, 41);
@@ -79,7 +113,12 @@ impl Amqp {
     }
 
     pub fn declare_queue(&mut self, name: &str) {
-        self.call(1, 50, 10, &[vec![0, 0], short(name), vec![0], long(b"")].concat());
+        self.call(
+            1,
+            50,
+            10,
+            &[vec![0, 0], short(name), vec![0], long(b"")].concat(),
+        );
         self.expect(50, 11);
     }
 
@@ -91,7 +130,12 @@ impl Amqp {
 
     /// What is sent is settled.
     pub fn consume(&mut self, queue: &str) {
-        self.call(1, 60, 20, &[vec![0, 0], short(queue), short(""), vec![2], long(b"")].concat());
+        self.call(
+            1,
+            60,
+            20,
+            &[vec![0, 0], short(queue), short(""), vec![2], long(b"")].concat(),
+        );
         self.expect(60, 21);
     }
 
@@ -102,8 +146,18 @@ impl Amqp {
 
     /// In frames that fit into what was agreed on.
     pub fn publish(&mut self, exchange: &str, key: &str, body: &[u8]) {
-        self.call(1, 60, 40, &[vec![0, 0], short(exchange), short(key), vec![0]].concat());
-        let head = [&[0, 60, 0, 0][..], &(body.len() as u64).to_be_bytes(), &[0, 0]].concat();
+        self.call(
+            1,
+            60,
+            40,
+            &[vec![0, 0], short(exchange), short(key), vec![0]].concat(),
+        );
+        let head = [
+            &[0, 60, 0, 0][..],
+            &(body.len() as u64).to_be_bytes(),
+            &[0, 0],
+        ]
+        .concat();
         self.send(2, 1, &head);
         for part in body.chunks(100_000) {
             self.send(3, 1, part);
@@ -132,13 +186,19 @@ impl Amqp {
         let mut payload = vec![0; u32::from_be_bytes(lengths) as usize + 1];
         self.stream.read_exact(&mut payload).ok()?;
         assert_eq!(payload.pop(), Some(0xCE), "a frame ends");
-        Some(Frame { kind, channel: u16::from_be_bytes([a, b]), payload })
+        Some(Frame {
+            kind,
+            channel: u16::from_be_bytes([a, b]),
+            payload,
+        })
     }
 
     /// The next frame that is no heartbeat must be this method; `connection.blocked` may come at any time.
     pub fn expect(&mut self, class: u16, method: u16) -> Frame {
         loop {
-            let frame = self.receive().unwrap_or_else(|| panic!("closed instead of {class}.{method}"));
+            let frame = self
+                .receive()
+                .unwrap_or_else(|| panic!("closed instead of {class}.{method}"));
             let words = String::from_utf8_lossy(&frame.payload).into_owned();
             match frame.method() {
                 Some(came) if came == (class, method) => return frame,

@@ -44,7 +44,10 @@ impl<'b> AckFrame<'b> {
             if subscription.is_none() && frame.version == Version::V11 {
                 return Err(PeerFault::ACK_SUBSCRIPTION);
             }
-            AckTarget::Message { message_id, subscription }
+            AckTarget::Message {
+                message_id,
+                subscription,
+            }
         };
         Ok(AckFrame {
             target,

@@ -28,7 +28,8 @@ pub struct ConnectFrame<'b> {
 impl<'b> ConnectFrame<'b> {
     pub(crate) fn decode(frame: &Frame<'_, 'b>) -> Result<Self, PeerFault> {
         let accept = frame.get(Known::AcceptVersion);
-        let version = Version::negotiate(accept.as_deref()).ok_or(PeerFault::VERSION_UNSUPPORTED)?;
+        let version =
+            Version::negotiate(accept.as_deref()).ok_or(PeerFault::VERSION_UNSUPPORTED)?;
         let heart_beat = match frame.get(Known::HeartBeat) {
             Some(value) => parse_heart_beat(&value).ok_or(PeerFault::HEART_BEAT)?,
             None => (0, 0),
@@ -82,7 +83,10 @@ impl ConnectOut<'_> {
         let mut w = HeaderWriter::begin(Command::Connect, Version::V10, out);
         // Three names of three letters and two commas: a range of versions is a range of this text.
         let (first, last) = (self.lowest as usize * 4, self.highest as usize * 4 + 3);
-        w.ours("accept-version", VERSIONS.get(first..last).unwrap_or(self.highest.name()));
+        w.ours(
+            "accept-version",
+            VERSIONS.get(first..last).unwrap_or(self.highest.name()),
+        );
         w.ours("host", self.host);
         w.maybe("login", self.login);
         w.maybe("passcode", self.passcode);

@@ -69,7 +69,9 @@ impl ConnectedOut<'_> {
         w.maybe("session", self.session);
         w.maybe("server", self.server);
         w.maybe("user-name", self.user);
-        self.further.iter().for_each(|(name, value)| w.maybe(name, Some(*value)));
+        self.further
+            .iter()
+            .for_each(|(name, value)| w.maybe(name, Some(*value)));
         w.end(&[]);
     }
 }

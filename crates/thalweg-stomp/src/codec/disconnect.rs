@@ -17,7 +17,10 @@ pub struct DisconnectFrame<'b> {
 
 impl<'b> DisconnectFrame<'b> {
     pub(crate) fn decode(frame: &Frame<'_, 'b>) -> Self {
-        DisconnectFrame { receipt: frame.get(Known::Receipt), headers: frame.headers }
+        DisconnectFrame {
+            receipt: frame.get(Known::Receipt),
+            headers: frame.headers,
+        }
     }
 }
 

@@ -71,9 +71,15 @@ pub struct MessageOut<'a> {
 impl MessageOut<'_> {
     /// `more` writes further headers.
     #[inline]
-    pub(crate) fn encode(&self, version: Version, more: impl FnOnce(&mut HeaderWriter<'_>), out: &mut Vec<u8>) {
+    pub(crate) fn encode(
+        &self,
+        version: Version,
+        more: impl FnOnce(&mut HeaderWriter<'_>),
+        out: &mut Vec<u8>,
+    ) {
         // Names, numbers and line feeds are less than 128 bytes; what further headers take is not known here.
-        let text = self.subscription.map_or(0, str::len) + self.message_id.len() + self.destination.len();
+        let text =
+            self.subscription.map_or(0, str::len) + self.message_id.len() + self.destination.len();
         out.reserve(128 + text + self.body.len());
         let mut w = HeaderWriter::begin(Command::Message, version, out);
         w.maybe("subscription", self.subscription);

@@ -57,7 +57,12 @@ pub struct SendOut<'a> {
 
 impl SendOut<'_> {
     /// `more` writes further headers.
-    pub(crate) fn encode(&self, version: Version, more: impl FnOnce(&mut HeaderWriter<'_>), out: &mut Vec<u8>) {
+    pub(crate) fn encode(
+        &self,
+        version: Version,
+        more: impl FnOnce(&mut HeaderWriter<'_>),
+        out: &mut Vec<u8>,
+    ) {
         let mut w = HeaderWriter::begin(Command::Send, version, out);
         w.ours("destination", self.destination);
         w.maybe("content-type", self.content_type);

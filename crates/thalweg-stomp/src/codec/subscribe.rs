@@ -29,7 +29,9 @@ impl AckMode {
     }
 
     fn from_name(name: &str) -> Option<AckMode> {
-        [AckMode::Auto, AckMode::Client, AckMode::ClientIndividual].into_iter().find(|mode| mode.name() == name)
+        [AckMode::Auto, AckMode::Client, AckMode::ClientIndividual]
+            .into_iter()
+            .find(|mode| mode.name() == name)
     }
 }
 
@@ -116,7 +118,12 @@ impl<'b> UnsubscribeFrame<'b> {
             (None, _, Version::V11 | Version::V12) => return Err(PeerFault::UNSUBSCRIBE_ID),
             _ => {}
         }
-        Ok(UnsubscribeFrame { id, destination, receipt: frame.get(Known::Receipt), headers: frame.headers })
+        Ok(UnsubscribeFrame {
+            id,
+            destination,
+            receipt: frame.get(Known::Receipt),
+            headers: frame.headers,
+        })
     }
 }
 

@@ -28,7 +28,13 @@ impl<'b> TransactionFrame<'b> {
 }
 
 /// `command`: BEGIN, COMMIT or ABORT.
-pub(crate) fn encode(command: Command, name: &str, receipt: Option<&str>, version: Version, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    command: Command,
+    name: &str,
+    receipt: Option<&str>,
+    version: Version,
+    out: &mut Vec<u8>,
+) {
     let mut w = HeaderWriter::begin(command, version, out);
     w.ours("transaction", name);
     w.maybe("receipt", receipt);

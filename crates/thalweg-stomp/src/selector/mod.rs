@@ -125,7 +125,11 @@ pub struct SelectorError {
 
 impl std::fmt::Display for SelectorError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the selector is wrong at byte {}: {}", self.at, self.what)
+        write!(
+            f,
+            "the selector is wrong at byte {}: {}",
+            self.at, self.what
+        )
     }
 }
 

@@ -6,15 +6,27 @@ use super::{BYTES_MAX, DEPTH_MAX, Expression, Operator, PARTS_MAX, SelectorError
 /// Reads all of `text` as a condition.
 pub(super) fn condition(text: &str) -> Result<Expression, SelectorError> {
     if text.len() > BYTES_MAX {
-        return Err(SelectorError { at: BYTES_MAX, what: "it is too long" });
+        return Err(SelectorError {
+            at: BYTES_MAX,
+            what: "it is too long",
+        });
     }
     let mut tokens = Tokens::new(text);
     let (at, token) = tokens.next()?;
-    let mut parser = Parser { tokens, token, at, depth: 0, parts: 0 };
+    let mut parser = Parser {
+        tokens,
+        token,
+        at,
+        depth: 0,
+        parts: 0,
+    };
     let condition = parser.or()?;
     match parser.token {
         Token::End if can_be_true(&condition) => Ok(condition),
-        Token::End => Err(SelectorError { at: 0, what: "it is a value, not a condition" }),
+        Token::End => Err(SelectorError {
+            at: 0,
+            what: "it is a value, not a condition",
+        }),
         _ => parser.fail("something follows the condition"),
     }
 }
@@ -93,9 +105,16 @@ impl<'a> Parser<'a> {
     fn between(&mut self, value: Expression) -> Parsed {
         self.advance()?;
         let low = self.sum()?;
-        self.expect(&Token::Word(Word::And), "AND must stand between the bounds of BETWEEN")?;
+        self.expect(
+            &Token::Word(Word::And),
+            "AND must stand between the bounds of BETWEEN",
+        )?;
         let high = self.sum()?;
-        Ok(Expression::Between(Box::new([self.number(value)?, self.number(low)?, self.number(high)?])))
+        Ok(Expression::Between(Box::new([
+            self.number(value)?,
+            self.number(low)?,
+            self.number(high)?,
+        ])))
     }
 
     fn one_of(&mut self, value: Expression) -> Parsed {
@@ -123,7 +142,11 @@ impl<'a> Parser<'a> {
                 return self.fail("ESCAPE needs exactly one character");
             }
         }
-        Ok(Expression::Like { name, pattern, escape })
+        Ok(Expression::Like {
+            name,
+            pattern,
+            escape,
+        })
     }
 
     fn sum(&mut self) -> Parsed {
@@ -147,11 +170,17 @@ impl<'a> Parser<'a> {
     }
 
     fn arithmetic(&mut self, how: Operator, left: Expression, right: Expression) -> Parsed {
-        Ok(Expression::Arithmetic(how, Box::new(self.number(left)?), Box::new(self.number(right)?)))
+        Ok(Expression::Arithmetic(
+            how,
+            Box::new(self.number(left)?),
+            Box::new(self.number(right)?),
+        ))
     }
 
     fn sign(&mut self) -> Parsed {
-        let Token::Operator(how @ (Operator::Plus | Operator::Minus)) = self.token else { return self.atom() };
+        let Token::Operator(how @ (Operator::Plus | Operator::Minus)) = self.token else {
+            return self.atom();
+        };
         self.advance()?;
         let value = self.deeper(Parser::sign)?;
         let value = self.number(value)?;
@@ -199,7 +228,11 @@ impl<'a> Parser<'a> {
     }
 
     fn condition(&self, expression: Expression) -> Parsed {
-        if can_be_true(&expression) { Ok(expression) } else { self.fail("a condition must stand before this") }
+        if can_be_true(&expression) {
+            Ok(expression)
+        } else {
+            self.fail("a condition must stand before this")
+        }
     }
 
     fn number(&self, expression: Expression) -> Parsed {
@@ -241,7 +274,11 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, token: &Token<'_>, what: &'static str) -> Result<(), SelectorError> {
-        if self.take(token)? { Ok(()) } else { self.fail(what) }
+        if self.take(token)? {
+            Ok(())
+        } else {
+            self.fail(what)
+        }
     }
 
     fn advance(&mut self) -> Result<(), SelectorError> {
@@ -255,11 +292,18 @@ impl<'a> Parser<'a> {
 }
 
 fn negate(negated: bool, expression: Expression) -> Expression {
-    if negated { Expression::Not(Box::new(expression)) } else { expression }
+    if negated {
+        Expression::Not(Box::new(expression))
+    } else {
+        expression
+    }
 }
 
 /// Whether a message can satisfy it: a comparison, or something that may hold TRUE.
 fn can_be_true(expression: &Expression) -> bool {
     use Expression::*;
-    !matches!(expression, Text(_) | Integer(_) | Float(_) | Arithmetic(..) | Negative(_))
+    !matches!(
+        expression,
+        Text(_) | Integer(_) | Float(_) | Arithmetic(..) | Negative(_)
+    )
 }

@@ -4,7 +4,9 @@ use super::*;
 use Expression::*;
 
 fn parsed(text: &str) -> Expression {
-    Selector::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).condition
+    Selector::parse(text)
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .condition
 }
 
 fn name(name: &str) -> Expression {
@@ -23,20 +25,45 @@ fn equal(left: &str, right: i64) -> Expression {
 fn and_binds_tighter_than_or_and_not_tighter_than_and() {
     assert_eq!(
         parsed("a = 1 OR NOT b = 2 and c = 3"),
-        Or(vec![equal("a", 1), And(vec![Not(boxed(equal("b", 2))), equal("c", 3)])])
+        Or(vec![
+            equal("a", 1),
+            And(vec![Not(boxed(equal("b", 2))), equal("c", 3)])
+        ])
     );
-    assert_eq!(parsed("(a = 1 or b = 2) AND c = 3"), And(vec![Or(vec![equal("a", 1), equal("b", 2)]), equal("c", 3)]));
-    assert_eq!(parsed("a=1 AND b=2 AND c=3"), And(vec![equal("a", 1), equal("b", 2), equal("c", 3)]));
+    assert_eq!(
+        parsed("(a = 1 or b = 2) AND c = 3"),
+        And(vec![Or(vec![equal("a", 1), equal("b", 2)]), equal("c", 3)])
+    );
+    assert_eq!(
+        parsed("a=1 AND b=2 AND c=3"),
+        And(vec![equal("a", 1), equal("b", 2), equal("c", 3)])
+    );
 }
 
 #[test]
 fn arithmetic_has_its_usual_order() {
-    let Compare(Comparison::Less, sum, _) = parsed("a + 2 * -b < 10.5") else { panic!("not a comparison") };
-    let product = Arithmetic(Operator::Times, boxed(Integer(2)), boxed(Negative(boxed(name("b")))));
-    assert_eq!(*sum, Arithmetic(Operator::Plus, boxed(name("a")), boxed(product)));
-    let Compare(_, difference, _) = parsed("a - b - c = 0") else { panic!("not a comparison") };
-    let Arithmetic(Operator::Minus, left, _) = *difference else { panic!("not a difference") };
-    assert!(matches!(*left, Arithmetic(Operator::Minus, ..)), "from the left");
+    let Compare(Comparison::Less, sum, _) = parsed("a + 2 * -b < 10.5") else {
+        panic!("not a comparison")
+    };
+    let product = Arithmetic(
+        Operator::Times,
+        boxed(Integer(2)),
+        boxed(Negative(boxed(name("b")))),
+    );
+    assert_eq!(
+        *sum,
+        Arithmetic(Operator::Plus, boxed(name("a")), boxed(product))
+    );
+    let Compare(_, difference, _) = parsed("a - b - c = 0") else {
+        panic!("not a comparison")
+    };
+    let Arithmetic(Operator::Minus, left, _) = *difference else {
+        panic!("not a difference")
+    };
+    assert!(
+        matches!(*left, Arithmetic(Operator::Minus, ..)),
+        "from the left"
+    );
 }
 
 #[test]
@@ -47,7 +74,11 @@ fn every_test_can_be_negated() {
     let one_of = In("c".into(), vec!["x".into(), "it's".into()]);
     assert_eq!(parsed("c IN ('x', 'it''s')"), one_of);
     assert_eq!(parsed("c not in ('x', 'it''s')"), Not(boxed(one_of)));
-    let like = Like { name: "c".into(), pattern: "a\\_%".into(), escape: Some('\\') };
+    let like = Like {
+        name: "c".into(),
+        pattern: "a\\_%".into(),
+        escape: Some('\\'),
+    };
     assert_eq!(parsed("c LIKE 'a\\_%' ESCAPE '\\'"), like);
     assert_eq!(parsed("c NOT LIKE 'a\\_%' ESCAPE '\\'"), Not(boxed(like)));
     assert_eq!(parsed("c IS NULL"), IsNull("c".into()));
@@ -70,7 +101,9 @@ fn names_and_values_take_their_forms() {
         ("-7 = 12", Integer(-7)),
         ("TRUE = x", Bool(true)),
     ] {
-        let Compare(Comparison::Equal, left, _) = parsed(text) else { panic!("{text}") };
+        let Compare(Comparison::Equal, left, _) = parsed(text) else {
+            panic!("{text}")
+        };
         assert_eq!(*left, expected, "{text}");
     }
     assert_eq!(parsed("flag"), name("flag"));
@@ -83,7 +116,10 @@ fn names_and_values_take_their_forms() {
         (">", Comparison::Greater),
         (">=", Comparison::GreaterOrEqual),
     ] {
-        assert_eq!(parsed(&format!("a{sign}1")), Compare(how, boxed(name("a")), boxed(Integer(1))));
+        assert_eq!(
+            parsed(&format!("a{sign}1")),
+            Compare(how, boxed(name("a")), boxed(Integer(1)))
+        );
     }
 }
 
@@ -140,7 +176,10 @@ fn length_depth_and_parts_are_bounded() {
     assert!(check(&"NOT ".repeat(DEPTH_MAX + 1)).is_err());
     assert!(check(&format!("{}a = 1", "-".repeat(DEPTH_MAX + 1))).is_err());
     // What lies side by side is not deep.
-    assert_eq!(check(&format!("(a){}", " AND (a)".repeat(2 * DEPTH_MAX))), Ok(()));
+    assert_eq!(
+        check(&format!("(a){}", " AND (a)".repeat(2 * DEPTH_MAX))),
+        Ok(())
+    );
     let sum = |parts: usize| format!("a{} = 1", "+b".repeat(parts - 2));
     assert_eq!(check(&sum(PARTS_MAX)), Ok(()));
     assert!(check(&sum(PARTS_MAX + 1)).is_err());
@@ -155,17 +194,23 @@ fn no_text_makes_the_reader_panic() {
     use thalweg_wire::testkit::Dice;
     const SEED: u64 = 4;
     const PIECES: [&str; 34] = [
-        "a", "b-c", " ", "  ", "'", "''", "'x'", "1", "1.", ".5", "1e", "9L", "(", ")", ",", "+", "-", "*", "/", "=",
-        "<", ">", "<>", "AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "ü", "$",
+        "a", "b-c", " ", "  ", "'", "''", "'x'", "1", "1.", ".5", "1e", "9L", "(", ")", ",", "+",
+        "-", "*", "/", "=", "<", ">", "<>", "AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE",
+        "IS", "NULL", "ü", "$",
     ];
     let mut dice = Dice::new(SEED);
     let mut understood = 0;
     for _ in 0..100_000 {
-        let text: String = (0..dice.below(9)).map(|_| PIECES[dice.below(PIECES.len())]).collect();
+        let text: String = (0..dice.below(9))
+            .map(|_| PIECES[dice.below(PIECES.len())])
+            .collect();
         match Selector::parse(&text) {
             Ok(_) => understood += 1,
             Err(error) => assert!(error.at <= text.len(), "seed {SEED}: {text}"),
         }
     }
-    assert!(understood > 1000, "the pieces must make some selectors: {understood}");
+    assert!(
+        understood > 1000,
+        "the pieces must make some selectors: {understood}"
+    );
 }

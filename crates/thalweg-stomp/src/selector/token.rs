@@ -63,7 +63,9 @@ impl<'a> Tokens<'a> {
         let rest = self.rest().trim_start();
         self.at = self.text.len() - rest.len();
         let start = self.at;
-        let Some(first) = rest.chars().next() else { return Ok((start, Token::End)) };
+        let Some(first) = rest.chars().next() else {
+            return Ok((start, Token::End));
+        };
         let (token, len) = match first {
             '(' => (Token::Open, 1),
             ')' => (Token::Close, 1),
@@ -78,10 +80,21 @@ impl<'a> Tokens<'a> {
             '<' => (Token::Compare(Comparison::Less), 1),
             '>' if rest.starts_with(">=") => (Token::Compare(Comparison::GreaterOrEqual), 2),
             '>' => (Token::Compare(Comparison::Greater), 1),
-            '\'' => text(rest).ok_or(SelectorError { at: start, what: "a text does not end" })?,
-            '0'..='9' | '.' => number(rest).ok_or(SelectorError { at: start, what: "a number is not one" })?,
+            '\'' => text(rest).ok_or(SelectorError {
+                at: start,
+                what: "a text does not end",
+            })?,
+            '0'..='9' | '.' => number(rest).ok_or(SelectorError {
+                at: start,
+                what: "a number is not one",
+            })?,
             c if is_name_start(c) => name(rest),
-            _ => return Err(SelectorError { at: start, what: "a character has no meaning here" }),
+            _ => {
+                return Err(SelectorError {
+                    at: start,
+                    what: "a character has no meaning here",
+                });
+            }
         };
         self.at += len;
         Ok((start, token))
@@ -109,8 +122,13 @@ fn name(rest: &str) -> (Token<'_>, usize) {
         end = at + c.len_utf8();
     }
     let name = rest.get(..end).unwrap_or_default();
-    let word = WORDS.iter().find(|(word, _)| name.eq_ignore_ascii_case(word));
-    (word.map_or(Token::Name(name), |(_, word)| Token::Word(*word)), end)
+    let word = WORDS
+        .iter()
+        .find(|(word, _)| name.eq_ignore_ascii_case(word));
+    (
+        word.map_or(Token::Name(name), |(_, word)| Token::Word(*word)),
+        end,
+    )
 }
 
 /// `'text'`, in which `''` is one quote.
@@ -136,7 +154,8 @@ fn number(rest: &str) -> Option<(Token<'_>, usize)> {
     let mut end = 0;
     let mut whole = true;
     while let Some(byte) = bytes.get(end) {
-        let signed = matches!(byte, b'+' | b'-') && matches!(bytes.get(end.wrapping_sub(1)), Some(b'e' | b'E'));
+        let signed = matches!(byte, b'+' | b'-')
+            && matches!(bytes.get(end.wrapping_sub(1)), Some(b'e' | b'E'));
         match byte {
             b'0'..=b'9' => {}
             b'.' | b'e' | b'E' => whole = false,
@@ -154,6 +173,10 @@ fn number(rest: &str) -> Option<(Token<'_>, usize)> {
         _ => (Token::Float(digits.parse().ok()?), end),
     };
     // `12abc` is neither a number nor a name.
-    let is_glued = rest.get(len..)?.chars().next().is_some_and(|c| is_name_start(c) || c.is_numeric());
+    let is_glued = rest
+        .get(len..)?
+        .chars()
+        .next()
+        .is_some_and(|c| is_name_start(c) || c.is_numeric());
     (!is_glued).then_some((token, len))
 }

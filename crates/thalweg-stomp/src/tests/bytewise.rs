@@ -11,7 +11,9 @@ fn server_hears(input: &[u8], bytewise: bool) -> (Heard, String) {
     let mut server = ServerSide::new(limits());
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = server.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = server.handle_input(bytes)? else {
+            return Ok(None);
+        };
         if event != Event::HeartBeat {
             heard.push(format!("{event:?}"));
         }
@@ -20,7 +22,11 @@ fn server_hears(input: &[u8], bytewise: bool) -> (Heard, String) {
         }
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     let mut last_words = Vec::new();
     if let Err(fault) = &left {
         server.fault(fault, &mut last_words);
@@ -33,13 +39,19 @@ fn client_hears(input: &[u8], bytewise: bool) -> Heard {
     client.connect(&ConnectOut::default(), &mut Vec::new());
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = client.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = client.handle_input(bytes)? else {
+            return Ok(None);
+        };
         if event != ClientEvent::HeartBeat {
             heard.push(format!("{event:?}"));
         }
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     (heard, left)
 }
 
@@ -49,7 +61,11 @@ fn one_byte_at_a_time_says_the_same_as_all_at_once() {
         let lines = parse_transcript(transcript).expect("it parses");
         let of = |side: Side| -> Vec<u8> {
             let valid = |mark: &Mark| !matches!(mark, Mark::Faulty(_));
-            lines.iter().filter(|l| l.side == side && valid(&l.mark)).flat_map(|l| l.bytes.clone()).collect()
+            lines
+                .iter()
+                .filter(|l| l.side == side && valid(&l.mark))
+                .flat_map(|l| l.bytes.clone())
+                .collect()
         };
         let input = of(Side::Client);
         let whole = server_hears(&input, false);
@@ -65,8 +81,16 @@ fn one_byte_at_a_time_says_the_same_as_all_at_once() {
 #[test]
 fn a_fault_is_the_same_fault_and_gets_the_same_answer_one_byte_at_a_time() {
     let lines = parse_transcript(include_str!("../../transcripts/refused.txt")).expect("it parses");
-    let connect = lines.iter().find(|line| line.mark == Mark::Canonical).expect("a CONNECT").bytes.clone();
-    for line in lines.iter().filter(|line| line.side == Side::Client && matches!(line.mark, Mark::Faulty(_))) {
+    let connect = lines
+        .iter()
+        .find(|line| line.mark == Mark::Canonical)
+        .expect("a CONNECT")
+        .bytes
+        .clone();
+    for line in lines
+        .iter()
+        .filter(|line| line.side == Side::Client && matches!(line.mark, Mark::Faulty(_)))
+    {
         for before in [&connect[..], &[]] {
             let input = [before, &line.bytes, b"\0more\n"].concat();
             let whole = server_hears(&input, false);
@@ -79,8 +103,14 @@ fn a_fault_is_the_same_fault_and_gets_the_same_answer_one_byte_at_a_time() {
 #[test]
 fn what_has_been_looked_at_is_not_looked_at_again() {
     const BODY: usize = 1 << 20;
-    let frame = FrameLimits { body_bytes_max: BODY as u32, ..FrameLimits::default() };
-    let mut server = ServerSide::new(ServerLimits { connect: frame.clone(), frame });
+    let frame = FrameLimits {
+        body_bytes_max: BODY as u32,
+        ..FrameLimits::default()
+    };
+    let mut server = ServerSide::new(ServerLimits {
+        connect: frame.clone(),
+        frame,
+    });
     server_event(&mut server, b"CONNECT\naccept-version:1.2\n\n\0");
     server.connected(&ConnectedOut::default(), &mut Vec::new());
     let mut input = b"SEND\ndestination:/queue/q\nk:v\n\n".to_vec();
@@ -92,6 +122,8 @@ fn what_has_been_looked_at_is_not_looked_at_again() {
         // No caller may do this; a machine that looked again would see where the body ends now.
         input[head] = if end > head { 0 } else { b'x' };
     }
-    let Event::Send(send) = server_event(&mut server, &input) else { panic!("not SEND") };
+    let Event::Send(send) = server_event(&mut server, &input) else {
+        panic!("not SEND")
+    };
     assert_eq!((send.body.len(), send.frame.len()), (BODY, input.len()));
 }

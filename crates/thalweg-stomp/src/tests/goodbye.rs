@@ -36,11 +36,17 @@ fn the_receipt_of_an_earlier_frame_is_not_named() {
 #[test]
 fn a_client_of_another_century_hears_which_versions_there_are() {
     let mut server = ServerSide::new(limits());
-    let fault = server.handle_input(b"CONNECT\naccept-version:2.1\nhost:h\n\n\0").expect_err("no version in common");
+    let fault = server
+        .handle_input(b"CONNECT\naccept-version:2.1\nhost:h\n\n\0")
+        .expect_err("no version in common");
     assert_eq!(fault, PeerFault::VERSION_UNSUPPORTED);
     let mut out = Vec::new();
     server.fault(&fault, &mut out);
-    assert!(text(&out).contains("\nversion:1.0,1.1,1.2\n"), "{}", text(&out));
+    assert!(
+        text(&out).contains("\nversion:1.0,1.1,1.2\n"),
+        "{}",
+        text(&out)
+    );
 }
 
 #[test]
@@ -48,7 +54,10 @@ fn after_an_error_nothing_is_read_or_written() {
     let (_, mut server) = pair(Version::V12);
     let mut out = Vec::new();
     server.error("no", None, "", &mut out);
-    assert_eq!(text(&out), "ERROR\nmessage:no\ncontent-type:text/plain\ncontent-length:0\n\n^@");
+    assert_eq!(
+        text(&out),
+        "ERROR\nmessage:no\ncontent-type:text/plain\ncontent-length:0\n\n^@"
+    );
     out.clear();
     assert_eq!(server.handle_input(b"SEND\ndestination:d\n\n\0"), Ok(None));
     server.error("again", None, "", &mut out);
@@ -64,11 +73,22 @@ fn a_login_can_be_refused() {
     let mut server = ServerSide::new(limits());
     let mut client = ClientSide::new(FrameLimits::default());
     let (mut there, mut back) = (Vec::new(), Vec::new());
-    client.connect(&ConnectOut { login: Some("u"), ..ConnectOut::default() }, &mut there);
+    client.connect(
+        &ConnectOut {
+            login: Some("u"),
+            ..ConnectOut::default()
+        },
+        &mut there,
+    );
     server_event(&mut server, &there);
     server.error("Access refused", None, "wrong password", &mut back);
-    let ClientEvent::Error(error) = client_event(&mut client, &back) else { panic!("not ERROR") };
-    assert_eq!((error.message.as_deref(), error.body), (Some("Access refused"), &b"wrong password"[..]));
+    let ClientEvent::Error(error) = client_event(&mut client, &back) else {
+        panic!("not ERROR")
+    };
+    assert_eq!(
+        (error.message.as_deref(), error.body),
+        (Some("Access refused"), &b"wrong password"[..])
+    );
     assert_eq!(client.handle_input(b"MESSAGE\n"), Ok(None));
 }
 
@@ -77,11 +97,16 @@ fn a_disconnect_gets_its_receipt_and_nothing_else_is_read() {
     let (mut client, mut server) = pair(Version::V12);
     let (mut there, mut back) = (Vec::new(), Vec::new());
     client.disconnect(Some("bye"), &mut there);
-    let Event::Disconnect(d) = server_event(&mut server, &there) else { panic!("not DISCONNECT") };
+    let Event::Disconnect(d) = server_event(&mut server, &there) else {
+        panic!("not DISCONNECT")
+    };
     server.message(&MessageOut::default(), |_| {}, &mut back);
     assert!(back.is_empty());
     server.receipt(&d.receipt.expect("asked for"), &mut back);
-    assert_eq!(client_event(&mut client, &back), ClientEvent::Receipt("bye".into()));
+    assert_eq!(
+        client_event(&mut client, &back),
+        ClientEvent::Receipt("bye".into())
+    );
     assert_eq!(server.handle_input(b"SEND\ndestination:d\n\n\0"), Ok(None));
     there.clear();
     client.send(&SendOut::default(), |_| {}, &mut there);
@@ -93,7 +118,10 @@ fn a_disconnect_gets_its_receipt_and_nothing_else_is_read() {
 fn what_a_client_sends_behind_connect_waits_for_connected() {
     let mut server = ServerSide::new(limits());
     let input = b"CONNECT\naccept-version:1.2\n\n\0SEND\ndestination:d\n\n\0";
-    let (consumed, _) = server.handle_input(input).expect("valid").expect("complete");
+    let (consumed, _) = server
+        .handle_input(input)
+        .expect("valid")
+        .expect("complete");
     let rest = &input[consumed..];
     assert_eq!(server.handle_input(rest), Ok(None));
     let mut out = Vec::new();
@@ -113,19 +141,56 @@ fn what_a_client_sends_behind_connect_waits_for_connected() {
 fn each_version_demands_its_own_headers() {
     for (version, input, expected) in [
         (Version::V10, &b"SUBSCRIBE\ndestination:d\n\n\0"[..], None),
-        (Version::V11, b"SUBSCRIBE\ndestination:d\n\n\0", Some(PeerFault::SUBSCRIBE_ID)),
+        (
+            Version::V11,
+            b"SUBSCRIBE\ndestination:d\n\n\0",
+            Some(PeerFault::SUBSCRIBE_ID),
+        ),
         (Version::V10, b"UNSUBSCRIBE\ndestination:d\n\n\0", None),
-        (Version::V10, b"UNSUBSCRIBE\n\n\0", Some(PeerFault::UNSUBSCRIBE_WHAT)),
-        (Version::V11, b"UNSUBSCRIBE\ndestination:d\n\n\0", Some(PeerFault::UNSUBSCRIBE_ID)),
+        (
+            Version::V10,
+            b"UNSUBSCRIBE\n\n\0",
+            Some(PeerFault::UNSUBSCRIBE_WHAT),
+        ),
+        (
+            Version::V11,
+            b"UNSUBSCRIBE\ndestination:d\n\n\0",
+            Some(PeerFault::UNSUBSCRIBE_ID),
+        ),
         (Version::V10, b"ACK\nmessage-id:m\n\n\0", None),
-        (Version::V10, b"ACK\nid:m\n\n\0", Some(PeerFault::ACK_MESSAGE_ID)),
-        (Version::V11, b"ACK\nmessage-id:m\n\n\0", Some(PeerFault::ACK_SUBSCRIPTION)),
-        (Version::V11, b"ACK\nid:m\n\n\0", Some(PeerFault::ACK_MESSAGE_ID)),
-        (Version::V11, b"NACK\nmessage-id:m\nsubscription:s\n\n\0", None),
-        (Version::V12, b"ACK\nmessage-id:m\nsubscription:s\n\n\0", Some(PeerFault::ACK_ID)),
+        (
+            Version::V10,
+            b"ACK\nid:m\n\n\0",
+            Some(PeerFault::ACK_MESSAGE_ID),
+        ),
+        (
+            Version::V11,
+            b"ACK\nmessage-id:m\n\n\0",
+            Some(PeerFault::ACK_SUBSCRIPTION),
+        ),
+        (
+            Version::V11,
+            b"ACK\nid:m\n\n\0",
+            Some(PeerFault::ACK_MESSAGE_ID),
+        ),
+        (
+            Version::V11,
+            b"NACK\nmessage-id:m\nsubscription:s\n\n\0",
+            None,
+        ),
+        (
+            Version::V12,
+            b"ACK\nmessage-id:m\nsubscription:s\n\n\0",
+            Some(PeerFault::ACK_ID),
+        ),
         (Version::V12, b"NACK\nid:m\n\n\0", None),
     ] {
         let (_, mut server) = pair(version);
-        assert_eq!(server.handle_input(input).err(), expected, "{version} {}", text(input));
+        assert_eq!(
+            server.handle_input(input).err(),
+            expected,
+            "{version} {}",
+            text(input)
+        );
     }
 }

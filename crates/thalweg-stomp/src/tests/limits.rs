@@ -15,16 +15,29 @@ fn fault_of(input: &[u8]) -> Option<PeerFault> {
 fn a_first_line_may_be_so_long_and_no_longer() {
     assert_eq!(fault_of(&[b'X'; 20]), None);
     assert_eq!(fault_of(&[b'X'; 21]), Some(PeerFault::COMMAND_TOO_LONG));
-    assert_eq!(fault_of(&[&[b'X'; 20][..], b"\n"].concat()), Some(PeerFault::COMMAND_UNKNOWN));
-    assert_eq!(fault_of(&[&[b'X'; 30][..], b"\n"].concat()), Some(PeerFault::COMMAND_TOO_LONG));
+    assert_eq!(
+        fault_of(&[&[b'X'; 20][..], b"\n"].concat()),
+        Some(PeerFault::COMMAND_UNKNOWN)
+    );
+    assert_eq!(
+        fault_of(&[&[b'X'; 30][..], b"\n"].concat()),
+        Some(PeerFault::COMMAND_TOO_LONG)
+    );
 }
 
 #[test]
 fn a_header_line_may_be_so_long_and_no_longer() {
-    for (len, expected) in [(98, None), (99, Some(PeerFault::HEADER_TOO_LONG)), (300, Some(PeerFault::HEADER_TOO_LONG))]
-    {
+    for (len, expected) in [
+        (98, None),
+        (99, Some(PeerFault::HEADER_TOO_LONG)),
+        (300, Some(PeerFault::HEADER_TOO_LONG)),
+    ] {
         let value = "v".repeat(len);
-        assert_eq!(fault_of(format!("SEND\nk:{value}").as_bytes()), expected, "{len}");
+        assert_eq!(
+            fault_of(format!("SEND\nk:{value}").as_bytes()),
+            expected,
+            "{len}"
+        );
         let complete = format!("SEND\nk:{value}\ndestination:/queue/q\n\n\0");
         assert_eq!(fault_of(complete.as_bytes()), expected, "{len}");
     }
@@ -41,9 +54,16 @@ fn headers_may_be_so_many_and_no_more() {
 #[test]
 fn headers_may_be_so_large_together_and_no_larger() {
     let line = format!("k:{}\n", "v".repeat(97));
-    for (len, expected) in [(91, PeerFault::SEND_DESTINATION), (92, PeerFault::HEAD_TOO_LARGE)] {
+    for (len, expected) in [
+        (91, PeerFault::SEND_DESTINATION),
+        (92, PeerFault::HEAD_TOO_LARGE),
+    ] {
         let input = format!("SEND\n{}k:{}\n\n\0", line.repeat(4), "v".repeat(len));
-        assert_eq!(input.len() - 1, 500 - 91 + len, "the head, with its blank line");
+        assert_eq!(
+            input.len() - 1,
+            500 - 91 + len,
+            "the head, with its blank line"
+        );
         assert_eq!(fault_of(input.as_bytes()), Some(expected), "{len}");
     }
 }
@@ -72,32 +92,70 @@ fn a_stranger_is_sent_away_before_its_headers_and_never_gets_to_send_a_body() {
         (&b"SEND\n"[..], PeerFault::EXPECTED_CONNECT),
         (b"\x16\x03\x01\x02\x00", PeerFault::NUL_IN_HEAD),
         (b"CONNECT\ncontent-length:1\n\n", PeerFault::BODY_FORBIDDEN),
-        (b"CONNECT\naccept-version:1.2\n\nx", PeerFault::BODY_FORBIDDEN),
+        (
+            b"CONNECT\naccept-version:1.2\n\nx",
+            PeerFault::BODY_FORBIDDEN,
+        ),
     ] {
-        assert_eq!(ServerSide::new(limits()).handle_input(input), Err(expected), "{}", text(input));
+        assert_eq!(
+            ServerSide::new(limits()).handle_input(input),
+            Err(expected),
+            "{}",
+            text(input)
+        );
     }
 }
 
 #[test]
 fn an_idle_connection_takes_little_memory() {
     // No heap at all: the machine holds no bytes of its peer.
-    assert!(size_of::<ServerSide>() <= 320, "{}", size_of::<ServerSide>());
-    assert!(size_of::<ClientSide>() <= 320, "{}", size_of::<ClientSide>());
+    assert!(
+        size_of::<ServerSide>() <= 320,
+        "{}",
+        size_of::<ServerSide>()
+    );
+    assert!(
+        size_of::<ClientSide>() <= 320,
+        "{}",
+        size_of::<ClientSide>()
+    );
 }
 
 /// Of somebody unknown less is taken than of a client.
 #[test]
 fn the_first_frame_has_limits_of_its_own() {
-    let connect = FrameLimits { head_bytes_max: 60, body_bytes_max: 2, ..limits().frame };
-    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
-    let head = format!("CONNECT\naccept-version:1.2\nhost:/\nlogin:{}\n", "x".repeat(40));
-    assert_eq!(server.handle_input(head.as_bytes()), Err(PeerFault::HEAD_TOO_LARGE));
-    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
+    let connect = FrameLimits {
+        head_bytes_max: 60,
+        body_bytes_max: 2,
+        ..limits().frame
+    };
+    let mut server = ServerSide::new(ServerLimits {
+        connect: connect.clone(),
+        ..limits()
+    });
+    let head = format!(
+        "CONNECT\naccept-version:1.2\nhost:/\nlogin:{}\n",
+        "x".repeat(40)
+    );
+    assert_eq!(
+        server.handle_input(head.as_bytes()),
+        Err(PeerFault::HEAD_TOO_LARGE)
+    );
+    let mut server = ServerSide::new(ServerLimits {
+        connect: connect.clone(),
+        ..limits()
+    });
     let body = b"CONNECT\naccept-version:1.2\nhost:/\n\n\n\n\n\n";
     assert_eq!(server.handle_input(body), Err(PeerFault::BODY_TOO_LARGE));
-    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
+    let mut server = ServerSide::new(ServerLimits {
+        connect: connect.clone(),
+        ..limits()
+    });
     server_event(&mut server, b"CONNECT\naccept-version:1.2\nhost:/\n\n\n\0");
     server.connected(&ConnectedOut::default(), &mut Vec::new());
-    let send = format!("SEND\ndestination:/queue/a\n{0}:{0}\n\n{0}\0", "x".repeat(40));
+    let send = format!(
+        "SEND\ndestination:/queue/a\n{0}:{0}\n\n{0}\0",
+        "x".repeat(40)
+    );
     server_event(&mut server, send.as_bytes());
 }

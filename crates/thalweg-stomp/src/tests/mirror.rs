@@ -3,19 +3,36 @@
 use super::*;
 
 /// The headers that are no fields of the frames.
-fn further<'b>(headers: &Headers<'b>) -> Vec<(std::borrow::Cow<'b, str>, std::borrow::Cow<'b, str>)> {
+fn further<'b>(
+    headers: &Headers<'b>,
+) -> Vec<(std::borrow::Cow<'b, str>, std::borrow::Cow<'b, str>)> {
     const FIELDS: &str = "accept-version host login passcode heart-beat version session server user-name destination \
         content-type content-length transaction receipt id ack subscription message-id redelivered";
-    headers.iter().filter(|(name, _)| !FIELDS.split_whitespace().any(|field| field == name)).collect()
+    headers
+        .iter()
+        .filter(|(name, _)| !FIELDS.split_whitespace().any(|field| field == name))
+        .collect()
 }
 
 fn ack_out<'a>(frame: &'a AckFrame<'_>) -> AckOut<'a> {
     let (transaction, receipt) = (frame.transaction.as_deref(), frame.receipt.as_deref());
     match &frame.target {
-        AckTarget::Id(id) => AckOut { ack: id, transaction, receipt, ..AckOut::default() },
-        AckTarget::Message { message_id, subscription } => {
-            AckOut { ack: "", message_id, subscription: subscription.as_deref(), transaction, receipt }
-        }
+        AckTarget::Id(id) => AckOut {
+            ack: id,
+            transaction,
+            receipt,
+            ..AckOut::default()
+        },
+        AckTarget::Message {
+            message_id,
+            subscription,
+        } => AckOut {
+            ack: "",
+            message_id,
+            subscription: subscription.as_deref(),
+            transaction,
+            receipt,
+        },
     }
 }
 
@@ -26,7 +43,10 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
             let accept = c.headers.get("accept-version").unwrap_or("1.0".into());
             let versions = || accept.split(',').filter_map(Version::from_name);
             let more = further(&c.headers);
-            let headers: Vec<(&str, &str)> = more.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let headers: Vec<(&str, &str)> = more
+                .iter()
+                .map(|(name, value)| (&**name, &**value))
+                .collect();
             let connect = ConnectOut {
                 lowest: versions().min().expect("at least one"),
                 highest: versions().max().expect("at least one"),
@@ -46,11 +66,22 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
                 content_type: s.content_type.as_deref(),
                 body: s.body,
             };
-            client.send(&send, |w| further(&s.headers).iter().for_each(|(n, v)| assert!(w.put(n, v))), out);
+            client.send(
+                &send,
+                |w| {
+                    further(&s.headers)
+                        .iter()
+                        .for_each(|(n, v)| assert!(w.put(n, v)))
+                },
+                out,
+            );
         }
         Event::Subscribe(s) => {
             let more = further(&s.headers);
-            let headers: Vec<(&str, &str)> = more.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let headers: Vec<(&str, &str)> = more
+                .iter()
+                .map(|(name, value)| (&**name, &**value))
+                .collect();
             let subscribe = SubscribeOut {
                 id: s.id.as_deref(),
                 destination: &s.destination,
@@ -62,10 +93,15 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
         }
         Event::Unsubscribe(u) => {
             let more = further(&u.headers);
-            let headers: Vec<(&str, &str)> = more.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let headers: Vec<(&str, &str)> = more
+                .iter()
+                .map(|(name, value)| (&**name, &**value))
+                .collect();
             match (&u.id, &u.destination) {
                 (Some(id), _) => client.unsubscribe(id, u.receipt.as_deref(), &headers, out),
-                (None, Some(destination)) => client.unsubscribe_destination(destination, u.receipt.as_deref(), out),
+                (None, Some(destination)) => {
+                    client.unsubscribe_destination(destination, u.receipt.as_deref(), out)
+                }
                 (None, None) => panic!("UNSUBSCRIBE of nothing"),
             }
         }
@@ -102,12 +138,25 @@ pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &
                 redelivered: m.redelivered,
                 body: m.body,
             };
-            server.message(&message, |w| further(&m.headers).iter().for_each(|(n, v)| assert!(w.put(n, v))), out);
+            server.message(
+                &message,
+                |w| {
+                    further(&m.headers)
+                        .iter()
+                        .for_each(|(n, v)| assert!(w.put(n, v)))
+                },
+                out,
+            );
         }
         ClientEvent::Receipt(id) => server.receipt(id, out),
         ClientEvent::Error(e) => {
             let body = std::str::from_utf8(e.body).expect("text");
-            server.error(e.message.as_deref().unwrap_or_default(), e.receipt_id.as_deref(), body, out);
+            server.error(
+                e.message.as_deref().unwrap_or_default(),
+                e.receipt_id.as_deref(),
+                body,
+                out,
+            );
         }
         ClientEvent::HeartBeat => server.heart_beat(out),
     }

@@ -25,7 +25,11 @@ fn damage(frame: &mut Vec<u8>, dice: &mut Dice) {
             3 => frame.push(byte),
             _ => {
                 if let Some(old) = frame.get_mut(at) {
-                    *old = if dice.below(2) == 0 { byte } else { *old ^ 1 << dice.below(8) };
+                    *old = if dice.below(2) == 0 {
+                        byte
+                    } else {
+                        *old ^ 1 << dice.below(8)
+                    };
                 }
             }
         }
@@ -97,7 +101,11 @@ fn damaged_frames_are_faults_or_events_and_never_a_panic() {
         damage(&mut input, &mut dice);
         input.extend_from_slice(&lines[dice.below(lines.len())].bytes);
         let cuts = [dice.below(input.len() + 1), input.len()];
-        let at = format!("seed {SEED} round {round}: {} cut at {}", text(&input), cuts[0]);
+        let at = format!(
+            "seed {SEED} round {round}: {} cut at {}",
+            text(&input),
+            cuts[0]
+        );
         let version = Version::ALL[round % 3];
         let machines = || match round % 4 {
             0 => {
@@ -110,7 +118,15 @@ fn damaged_frames_are_faults_or_events_and_never_a_panic() {
         let (mut client, mut server) = machines();
         let (mut client_again, mut server_again) = machines();
         let whole = &cuts[1..];
-        assert_eq!(server_hears(&mut server, &input, whole), server_hears(&mut server_again, &input, &cuts), "{at}");
-        assert_eq!(client_hears(&mut client, &input, whole), client_hears(&mut client_again, &input, &cuts), "{at}");
+        assert_eq!(
+            server_hears(&mut server, &input, whole),
+            server_hears(&mut server_again, &input, &cuts),
+            "{at}"
+        );
+        assert_eq!(
+            client_hears(&mut client, &input, whole),
+            client_hears(&mut client_again, &input, &cuts),
+            "{at}"
+        );
     }
 }

@@ -50,7 +50,10 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
     for (name, transcript) in ALL {
         let lines = parse_transcript(transcript).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(!lines.is_empty());
-        let (mut client, mut server) = (ClientSide::new(FrameLimits::default()), ServerSide::new(limits()));
+        let (mut client, mut server) = (
+            ClientSide::new(FrameLimits::default()),
+            ServerSide::new(limits()),
+        );
         for line in &lines {
             let at = format!("transcripts/{name}.txt:{}", line.number);
             match line.side {
@@ -63,7 +66,10 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
 
 #[test]
 fn every_fault_is_met_somewhere() {
-    let met = |fault: &PeerFault| ALL.iter().any(|(_, t)| t.contains(&format!("! {} ", fault.clause)));
+    let met = |fault: &PeerFault| {
+        ALL.iter()
+            .any(|(_, t)| t.contains(&format!("! {} ", fault.clause)))
+    };
     let elsewhere = ["1.2#Size_Limits", "1.0#UNSUBSCRIBE", "1.1#ACK"];
     for fault in PeerFault::ALL {
         assert!(met(fault) || elsewhere.contains(&fault.clause), "{fault}");

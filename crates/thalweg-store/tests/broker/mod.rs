@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_kernel::journal::{BodyRecord, MessageRecord, Record, Reference, SessionRecord, State, message_at};
+use thalweg_kernel::journal::{
+    BodyRecord, MessageRecord, Record, Reference, SessionRecord, State, message_at,
+};
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 use thalweg_store::sim::Random;
 use thalweg_store::{Archive, Batch, Disk, Inventory, Journal, Log, Place};
@@ -31,7 +33,9 @@ struct Folding(State);
 impl Clone for Folding {
     fn clone(&self) -> Self {
         let mut again = State::default();
-        again.apply_frame(&written(&self.0), 0).expect("what was written");
+        again
+            .apply_frame(&written(&self.0), 0)
+            .expect("what was written");
         Folding(again)
     }
 }
@@ -41,7 +45,14 @@ impl Broker {
         let state = Folding::default();
         let waiting = BTreeMap::new();
         let states = vec![written(&state.0)];
-        Self { random: Random(seed), serial: 0, waiting, sent: BTreeMap::new(), states, state }
+        Self {
+            random: Random(seed),
+            serial: 0,
+            waiting,
+            sent: BTreeMap::new(),
+            states,
+            state,
+        }
     }
 
     /// The records of the next frame; its last values stay longer than anything else.
@@ -64,7 +75,8 @@ impl Broker {
                 5..=6 => self.send(queue, &mut out),
                 7..=8 => self.settle(queue, &mut out),
                 _ => {
-                    if let Some(serial) = self.waiting.get_mut(&queue).and_then(VecDeque::pop_back) {
+                    if let Some(serial) = self.waiting.get_mut(&queue).and_then(VecDeque::pop_back)
+                    {
                         Record::Removed { queue, serial }.encode(&mut out);
                     }
                 }
@@ -87,14 +99,24 @@ impl Broker {
                 });
             }
         }
-        let retain = if last_value.is_some() { RetainOp::Set } else { RetainOp::None };
+        let retain = if last_value.is_some() {
+            RetainOp::Set
+        } else {
+            RetainOp::None
+        };
         let len = match self.random.below(30) {
             0 => 9_000,
             1..=4 => 1_500,
             _ => self.random.below(300),
         };
         let address = last_value.unwrap_or("some/address");
-        message(address, &vec![self.serial as u8; len as usize], retain, &references).encode(out);
+        message(
+            address,
+            &vec![self.serial as u8; len as usize],
+            retain,
+            &references,
+        )
+        .encode(out);
     }
 
     fn send(&mut self, queue: u64, out: &mut Vec<u8>) {
@@ -118,9 +140,17 @@ impl Broker {
     /// Writes one frame and notes what it leads to.
     pub fn write<D: Disk>(&mut self, journal: &mut Journal<D>) {
         let payload = self.frame();
-        let places = journal.append(&[Batch { shard: 0, payload: &payload }]).expect("there is room");
+        let places = journal
+            .append(&[Batch {
+                shard: 0,
+                payload: &payload,
+            }])
+            .expect("there is room");
         let place = places.first().expect("it was written");
-        self.state.0.apply_frame(&payload, place.0).expect("records");
+        self.state
+            .0
+            .apply_frame(&payload, place.0)
+            .expect("records");
         assert_eq!(self.state.0.contradictions, []);
         self.states.push(written(&self.state.0));
     }
@@ -203,5 +233,8 @@ pub fn round<D: Disk>(archive: &mut Archive<D>, journal: &Journal<D>) -> thalweg
 }
 
 /// Small, so that a few kilobytes bring about all that happens to gigabytes.
-pub const PACKING: thalweg_store::Packing =
-    thalweg_store::Packing { live_percent_min: 60, live_percent_min_pressed: 80, pack_bytes_max: 12 << 10 };
+pub const PACKING: thalweg_store::Packing = thalweg_store::Packing {
+    live_percent_min: 60,
+    live_percent_min_pressed: 80,
+    pack_bytes_max: 12 << 10,
+};

@@ -25,11 +25,19 @@ fn bench(args: &[&str]) -> Output {
 fn a_short_run_of_e5_leaves_every_message_and_a_report() {
     let folder = Folder::new();
     let out = folder.path().join("e5");
-    let out = out.to_str().expect("a temporary folder has a name in ASCII");
-    let run = bench(&["suite", "E5", "--smoke", "--json", "--quiet", "--seed", "7", "--out", out]);
+    let out = out
+        .to_str()
+        .expect("a temporary folder has a name in ASCII");
+    let run = bench(&[
+        "suite", "E5", "--smoke", "--json", "--quiet", "--seed", "7", "--out", out,
+    ]);
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     // 2 and 3 are for machines that are too busy to keep time; all else is a fault.
-    assert!(matches!(run.status.code(), Some(0 | 2 | 3)), "{}: {said}", run.status);
+    assert!(
+        matches!(run.status.code(), Some(0 | 2 | 3)),
+        "{}: {said}",
+        run.status
+    );
     let found: Value = serde_json::from_slice(&run.stdout).expect("--json prints JSON");
     assert_eq!(found["about"]["seed"], 7);
     assert_eq!(found["about"]["trials"]["run"], 2);
@@ -38,12 +46,17 @@ fn a_short_run_of_e5_leaves_every_message_and_a_report() {
     let mut rows = messages.lines();
     let head: Vec<&str> = rows.next().expect("a head").split(',').collect();
     let column = |name: &str| head.iter().position(|column| *column == name).expect(name);
-    let (trial, deliveries, processed) = (column("trial"), column("deliveries"), column("processed"));
+    let (trial, deliveries, processed) =
+        (column("trial"), column("deliveries"), column("processed"));
     let (member, done) = (column("member"), column("t_done_us"));
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
     assert_eq!(rows.len(), 2 * 200, "two cells of two hundred messages");
     for row in &rows {
-        assert_eq!((row[deliveries], row[processed]), ("1", "1"), "exactly once: {row:?}");
+        assert_eq!(
+            (row[deliveries], row[processed]),
+            ("1", "1"),
+            "exactly once: {row:?}"
+        );
         assert_ne!(row[done], "");
     }
     // In one of them members came in turn: 67, 67 and 66.
@@ -55,22 +68,37 @@ fn a_short_run_of_e5_leaves_every_message_and_a_report() {
         counts.sort_unstable();
         counts
     };
-    assert!([shares("0"), shares("1")].contains(&[66, 67, 67]), "{:?} {:?}", shares("0"), shares("1"));
+    assert!(
+        [shares("0"), shares("1")].contains(&[66, 67, 67]),
+        "{:?} {:?}",
+        shares("0"),
+        shares("1")
+    );
 
     let html = fs::read_to_string(format!("{out}/report.html")).expect("it was written");
     assert!(html.contains("S5.4") && !html.contains("<script"));
     let before = fs::read_to_string(format!("{out}/summary.md")).expect("it was written");
     fs::remove_file(format!("{out}/summary.md")).expect("it was there");
     let again = bench(&["report", out]);
-    assert_eq!(String::from_utf8_lossy(&again.stdout), before, "a report is made of raw files only");
-    assert_eq!(fs::read_to_string(format!("{out}/summary.md")).expect("written anew"), before);
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        before,
+        "a report is made of raw files only"
+    );
+    assert_eq!(
+        fs::read_to_string(format!("{out}/summary.md")).expect("written anew"),
+        before
+    );
 }
 
 #[test]
 fn results_are_not_written_over_others() {
     let folder = Folder::new();
     fs::write(folder.path().join("precious"), "").expect("the folder is writable");
-    let out = folder.path().to_str().expect("a temporary folder has a name in ASCII");
+    let out = folder
+        .path()
+        .to_str()
+        .expect("a temporary folder has a name in ASCII");
     let run = bench(&["suite", "E5", "--smoke", "--out", out]);
     assert_eq!(run.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&run.stderr).contains("is not empty"));
@@ -84,7 +112,9 @@ fn a_broker_that_is_not_there_is_named() {
     let folder = Folder::new();
     let out = folder.path().join("e5");
     let url = format!("mqtt://{}", free_port());
-    let out = out.to_str().expect("a temporary folder has a name in ASCII");
+    let out = out
+        .to_str()
+        .expect("a temporary folder has a name in ASCII");
     let run = bench(&["suite", "E5", "--smoke", "--broker", &url, "--out", out]);
     assert_eq!(run.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&run.stderr).contains(&url));
@@ -94,7 +124,8 @@ fn a_broker_that_is_not_there_is_named() {
 fn no_network() -> Option<String> {
     let run = bench(&["net", "check", "--packets", "100"]);
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    (said.contains("need root") || said.contains("is not installed") || said.contains("no TUN")).then_some(said)
+    (said.contains("need root") || said.contains("is not installed") || said.contains("no TUN"))
+        .then_some(said)
 }
 
 /// Columns of a table by name.
@@ -102,11 +133,16 @@ fn table(path: &str, names: &[&str]) -> Vec<Vec<String>> {
     let text = fs::read_to_string(path).expect("it was written");
     let mut rows = text.lines();
     let head: Vec<&str> = rows.next().expect("a head").split(',').collect();
-    let columns: Vec<usize> =
-        names.iter().map(|name| head.iter().position(|column| column == name).expect(name)).collect();
+    let columns: Vec<usize> = names
+        .iter()
+        .map(|name| head.iter().position(|column| column == name).expect(name))
+        .collect();
     rows.map(|row| {
         let fields: Vec<&str> = row.split(',').collect();
-        columns.iter().map(|column| fields[*column].to_owned()).collect()
+        columns
+            .iter()
+            .map(|column| fields[*column].to_owned())
+            .collect()
     })
     .collect()
 }
@@ -120,8 +156,20 @@ fn networks_lose_and_count_what_they_say() {
     // Late packets are told and are no fault: how busy the machine is that tests this is not for a test to say.
     let run = bench(&["net", "check", "--packets", "10000"]);
     let found = String::from_utf8_lossy(&run.stdout);
-    assert_eq!(run.status.code(), Some(0), "{found}{}", String::from_utf8_lossy(&run.stderr));
-    assert_eq!(found.lines().filter(|line| line.starts_with("| kernel:")).count(), 13, "{found}");
+    assert_eq!(
+        run.status.code(),
+        Some(0),
+        "{found}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    assert_eq!(
+        found
+            .lines()
+            .filter(|line| line.starts_with("| kernel:"))
+            .count(),
+        13,
+        "{found}"
+    );
 }
 
 /// At least once over a link that loses a quarter of all packets, each way, both legs: everything arrives, over MQTT and
@@ -132,30 +180,57 @@ fn a_quarter_of_all_packets_is_lost_and_no_message() {
         eprintln!("not run: {why}");
         return;
     }
-    let messages: usize = std::env::var("THALWEG_E2_MESSAGES").map_or(100, |count| count.parse().expect("a number"));
+    let messages: usize =
+        std::env::var("THALWEG_E2_MESSAGES").map_or(100, |count| count.parse().expect("a number"));
     let folder = Folder::new();
     let out = folder.path().join("e2");
-    let out = out.to_str().expect("a temporary folder has a name in ASCII");
+    let out = out
+        .to_str()
+        .expect("a temporary folder has a name in ASCII");
     let step = format!("{}s", messages.div_ceil(100).max(10));
-    let rate = format!("{}/s", messages as f64 / messages.div_ceil(100).max(10) as f64);
+    let rate = format!(
+        "{}/s",
+        messages as f64 / messages.div_ceil(100).max(10) as f64
+    );
     // Ten seconds between two of a topic, as CoAP needs them: an exchange of states, not a stream.
     let topics = messages.clamp(10, 1000).to_string();
     let run = Command::new("timeout")
         .args(["--signal=KILL", "500"])
         .arg(thalweg_binary())
-        .args(["bench", "suite", "E2d", "--fixed-only", "--losses", "25%", "--step", &step, "--rate", &rate])
+        .args([
+            "bench",
+            "suite",
+            "E2d",
+            "--fixed-only",
+            "--losses",
+            "25%",
+            "--step",
+            &step,
+            "--rate",
+            &rate,
+        ])
         .args(["--topics", &topics, "--quiet", "--out", out])
         .output()
         .expect("coreutils' timeout runs");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     // 2: messages were published late, on a machine that is too busy for exact times; they have to arrive all the same.
-    assert!(matches!(run.status.code(), Some(0 | 2)), "{}: {said}{}", run.status, String::from_utf8_lossy(&run.stdout));
+    assert!(
+        matches!(run.status.code(), Some(0 | 2)),
+        "{}: {said}{}",
+        run.status,
+        String::from_utf8_lossy(&run.stdout)
+    );
     let rows = table(&format!("{out}/messages.csv"), &["copies", "outcome"]);
     assert_eq!(rows.len(), 2 * messages);
     let missing = rows.iter().filter(|row| row[0] == "0").count();
     assert_eq!(missing, 0, "of {} messages", rows.len());
-    for losses in table(&format!("{out}/timeline.csv"), &["link_came", "link_lost"]).iter().rev().take(1) {
-        let [came, lost] = [&losses[0], &losses[1]].map(|count| count.parse::<f64>().expect("a number"));
+    for losses in table(&format!("{out}/timeline.csv"), &["link_came", "link_lost"])
+        .iter()
+        .rev()
+        .take(1)
+    {
+        let [came, lost] =
+            [&losses[0], &losses[1]].map(|count| count.parse::<f64>().expect("a number"));
         assert!(lost > came * 0.15, "packets were lost: {lost} of {came}");
     }
 }
@@ -168,7 +243,9 @@ fn a_short_run_of_e2d_leaves_every_message_once_and_in_order() {
     }
     let folder = Folder::new();
     let out = folder.path().join("e2d");
-    let out = out.to_str().expect("a temporary folder has a name in ASCII");
+    let out = out
+        .to_str()
+        .expect("a temporary folder has a name in ASCII");
     let run = bench(&[
         "suite",
         "E2d",
@@ -189,9 +266,22 @@ fn a_short_run_of_e2d_leaves_every_message_once_and_in_order() {
     ]);
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     // 3: steps as short as these are no time to choose in, so regret may be anything.
-    assert!(matches!(run.status.code(), Some(0 | 2 | 3)), "{}: {said}", run.status);
-    let trials =
-        table(&format!("{out}/trials.csv"), &["way", "messages", "lost", "duplicates", "out_of_order", "trouble"]);
+    assert!(
+        matches!(run.status.code(), Some(0 | 2 | 3)),
+        "{}: {said}",
+        run.status
+    );
+    let trials = table(
+        &format!("{out}/trials.csv"),
+        &[
+            "way",
+            "messages",
+            "lost",
+            "duplicates",
+            "out_of_order",
+            "trouble",
+        ],
+    );
     assert_eq!(trials.len(), 3);
     for trial in trials {
         assert_eq!(trial[1..], ["60", "0", "0", "0", ""], "{trial:?}");
@@ -200,7 +290,11 @@ fn a_short_run_of_e2d_leaves_every_message_once_and_in_order() {
     assert!(html.contains("<svg") && !html.contains("<script"));
     let before = fs::read_to_string(format!("{out}/summary.md")).expect("it was written");
     let again = bench(&["report", out]);
-    assert_eq!(String::from_utf8_lossy(&again.stdout), before, "a report is made of raw files only");
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        before,
+        "a report is made of raw files only"
+    );
 }
 
 /// `bench speed sink` on four ports that were free, and its lines.
@@ -223,7 +317,11 @@ impl Sinks {
             let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
             if let Some(Ok(line)) = lines.next() {
                 assert_eq!(line, "ready");
-                return Sinks { process, lines, shift };
+                return Sinks {
+                    process,
+                    lines,
+                    shift,
+                };
             }
             process.wait().expect("it ended by itself");
         }
@@ -241,12 +339,33 @@ impl Drop for Sinks {
 #[test]
 fn sinks_count_what_publishers_sent_as_fast_as_they_could() {
     let mut sinks = Sinks::start();
-    for (protocol, port) in [("mqtt", 1883), ("amqp", 5672), ("stomp", 41_613), ("coap", 5683)] {
+    for (protocol, port) in [
+        ("mqtt", 1883),
+        ("amqp", 5672),
+        ("stomp", 41_613),
+        ("coap", 5683),
+    ] {
         let url = format!("{protocol}://127.0.0.1:{}", port + sinks.shift);
-        let run = bench(&["speed", "publish", &url, "--messages", "500", "--reliability", "at-least-once"]);
-        assert!(run.status.success(), "{protocol}: {}", String::from_utf8_lossy(&run.stderr));
+        let run = bench(&[
+            "speed",
+            "publish",
+            &url,
+            "--messages",
+            "500",
+            "--reliability",
+            "at-least-once",
+        ]);
+        assert!(
+            run.status.success(),
+            "{protocol}: {}",
+            String::from_utf8_lossy(&run.stderr)
+        );
         let line = sinks.lines.next().expect("the sink runs").expect("UTF-8");
         let said: Value = serde_json::from_str(&line).expect("a line of JSON");
-        assert_eq!((said["sink"].as_str(), said["messages"].as_u64()), (Some(protocol), Some(500)), "{line}");
+        assert_eq!(
+            (said["sink"].as_str(), said["messages"].as_u64()),
+            (Some(protocol), Some(500)),
+            "{line}"
+        );
     }
 }

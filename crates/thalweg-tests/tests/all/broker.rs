@@ -120,7 +120,11 @@ impl Broker {
     /// The listeners for AMQP over TLS, STOMP over TLS, and STOMP over WebSocket over TLS, when both [`Options::queues`] and
     /// [`Options::encrypted`] asked for them.
     pub fn encrypted_queues(&self) -> [SocketAddr; 3] {
-        [self.ports.amqps, self.ports.stomps, self.ports.stomp_secure_websocket]
+        [
+            self.ports.amqps,
+            self.ports.stomps,
+            self.ports.stomp_secure_websocket,
+        ]
     }
 
     /// The authority that signed the encrypted listeners' certificate.
@@ -155,7 +159,9 @@ impl Broker {
 
     /// Asks the broker to stop (SIGTERM) and returns how it ended; kills it after ten seconds.
     pub fn stop(mut self) -> ExitStatus {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
         let deadline = Instant::now() + Duration::from_secs(10);
         // The outputs close when the process ends, and that wakes us: no polling.
         self.log.wait_until_closed(deadline);
@@ -171,7 +177,11 @@ impl Drop for Broker {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- log of the {:?} broker ---\n{}--- end of log ---", self.kind, self.log.text());
+            eprintln!(
+                "--- log of the {:?} broker ---\n{}--- end of log ---",
+                self.kind,
+                self.log.text()
+            );
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -235,7 +245,9 @@ impl Options {
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
             Ok("mosquitto") => Kind::Mosquitto,
             Ok("thalweg") | Err(_) => Kind::Thalweg,
-            Ok(other) => panic!("THALWEG_TEST_BROKER={other}: only `thalweg` and `mosquitto` are known"),
+            Ok(other) => {
+                panic!("THALWEG_TEST_BROKER={other}: only `thalweg` and `mosquitto` are known")
+            }
         };
         self.start_as(kind)
     }
@@ -274,12 +286,21 @@ impl Options {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let log = Log::of(&mut child);
-        let broker = Broker { child, kind, folder, ports, log };
+        let broker = Broker {
+            child,
+            kind,
+            folder,
+            ports,
+            log,
+        };
         let ready = match kind {
             Kind::Thalweg => "ready",
             Kind::Mosquitto => " running",
         };
-        assert!(broker.wait_for_log(ready, READY_WITHIN), "the broker did not say `{ready}`: {command:?}");
+        assert!(
+            broker.wait_for_log(ready, READY_WITHIN),
+            "the broker did not say `{ready}`: {command:?}"
+        );
         broker
     }
 
@@ -304,10 +325,18 @@ impl Options {
         if self.encrypted {
             for (transport, address) in [("tls", ports.tls), ("wss", ports.secure_websocket)] {
                 let key = format!("listeners.{transport}");
-                command.arg("--set").arg(format!("{key}.transport={transport}"));
+                command
+                    .arg("--set")
+                    .arg(format!("{key}.transport={transport}"));
                 command.arg("--set").arg(format!("{key}.bind={address}"));
-                command.arg("--set").arg(format!("{key}.tls.certificate={}", folder.join("server.pem").display()));
-                command.arg("--set").arg(format!("{key}.tls.key={}", folder.join("server.key").display()));
+                command.arg("--set").arg(format!(
+                    "{key}.tls.certificate={}",
+                    folder.join("server.pem").display()
+                ));
+                command.arg("--set").arg(format!(
+                    "{key}.tls.key={}",
+                    folder.join("server.key").display()
+                ));
             }
         }
         if self.queues {
@@ -322,8 +351,12 @@ impl Options {
             }
         }
         if self.coap {
-            command.arg("--set").arg(format!("listeners.coap.bind={}", ports.coap));
-            command.arg("--set").arg(format!("listeners.coap-tcp.bind={}", ports.coap));
+            command
+                .arg("--set")
+                .arg(format!("listeners.coap.bind={}", ports.coap));
+            command
+                .arg("--set")
+                .arg(format!("listeners.coap-tcp.bind={}", ports.coap));
         }
         if self.queues && self.encrypted {
             for (name, kind, transport, address) in [
@@ -335,17 +368,25 @@ impl Options {
                     ("kind", kind.to_owned()),
                     ("transport", transport.to_owned()),
                     ("bind", address.to_string()),
-                    ("tls.certificate", folder.join("server.pem").display().to_string()),
+                    (
+                        "tls.certificate",
+                        folder.join("server.pem").display().to_string(),
+                    ),
                     ("tls.key", folder.join("server.key").display().to_string()),
                 ] {
-                    command.arg("--set").arg(format!("listeners.{name}.{key}={value}"));
+                    command
+                        .arg("--set")
+                        .arg(format!("listeners.{name}.{key}={value}"));
                 }
             }
         }
         // Hundreds of brokers with large files kept ready would only heat the disk.
         command.arg("--set").arg("journal.segment_bytes=1MiB");
         // THALWEG_TEST_SET="shards=2 log.level=debug": the same tests on a broker that is set up otherwise.
-        for set in std::env::var("THALWEG_TEST_SET").unwrap_or_default().split_whitespace() {
+        for set in std::env::var("THALWEG_TEST_SET")
+            .unwrap_or_default()
+            .split_whitespace()
+        {
             command.arg("--set").arg(set);
         }
         for (key, value) in &self.sets {
@@ -364,13 +405,19 @@ impl Options {
             ports.websocket.port(),
         );
         if self.guarded {
-            config = format!("password_file {0}/users\nacl_file {0}/acl\n{config}", folder.display());
+            config = format!(
+                "password_file {0}/users\nacl_file {0}/acl\n{config}",
+                folder.display()
+            );
         }
         if self.encrypted {
             let folder = folder.display();
             let keys = format!("certfile {folder}/server.pem\nkeyfile {folder}/server.key\n");
             config += &format!("listener {} 127.0.0.1\n{keys}", ports.tls.port());
-            config += &format!("listener {} 127.0.0.1\nprotocol websockets\n{keys}", ports.secure_websocket.port());
+            config += &format!(
+                "listener {} 127.0.0.1\nprotocol websockets\n{keys}",
+                ports.secure_websocket.port()
+            );
         }
         let path = folder.join("mosquitto.conf");
         fs::write(&path, config).expect("the test's folder is writable");
@@ -392,10 +439,16 @@ pub fn thalweg_binary() -> &'static Path {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");
-        assert!(built.success(), "the broker does not build; run `cargo build -p thalweg`");
+        assert!(
+            built.success(),
+            "the broker does not build; run `cargo build -p thalweg`"
+        );
         // This program is target/<profile>/deps/all-<hash>; the broker is target/debug/thalweg.
         let tests = std::env::current_exe().expect("a running program has a path");
-        let target = tests.ancestors().nth(3).expect("test programs live in target/<profile>/deps");
+        let target = tests
+            .ancestors()
+            .nth(3)
+            .expect("test programs live in target/<profile>/deps");
         target.join("debug/thalweg")
     })
 }
@@ -403,7 +456,11 @@ pub fn thalweg_binary() -> &'static Path {
 /// A fresh folder below the system's temporary one.
 fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("thalweg-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = format!(
+        "thalweg-test-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("the temporary folder is writable");
     folder
@@ -431,9 +488,14 @@ pub fn free_port() -> SocketAddr {
 }
 
 fn port_range() -> (u16, u16) {
-    let Ok(text) = std::env::var("THALWEG_TEST_PORTS") else { return (21000, 21999) };
-    let ends = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    ends.filter(|(a, b): &(u16, u16)| a <= b).unwrap_or_else(|| panic!("THALWEG_TEST_PORTS={text}: write FIRST-LAST"))
+    let Ok(text) = std::env::var("THALWEG_TEST_PORTS") else {
+        return (21000, 21999);
+    };
+    let ends = text
+        .split_once('-')
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    ends.filter(|(a, b): &(u16, u16)| a <= b)
+        .unwrap_or_else(|| panic!("THALWEG_TEST_PORTS={text}: write FIRST-LAST"))
 }
 
 /// What a process wrote, growing line by line, with a bell for those who wait.
@@ -453,16 +515,25 @@ impl Log {
     /// Collects both outputs of `child`, each in a thread that ends with it.
     fn of(child: &mut Child) -> Arc<Self> {
         let log = Arc::new(Self::default());
-        let outputs: [Option<Box<dyn Read + Send>>; 2] =
-            [child.stdout.take().map(|o| Box::new(o) as _), child.stderr.take().map(|o| Box::new(o) as _)];
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|o| Box::new(o) as _),
+            child.stderr.take().map(|o| Box::new(o) as _),
+        ];
         for output in outputs.into_iter().flatten() {
             log.state.lock().expect("no holder panics").outputs_open += 1;
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(output);
                 let mut line = Vec::new();
-                while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-                    log.state.lock().expect("no holder panics").text.push_str(&String::from_utf8_lossy(&line));
+                while reader
+                    .read_until(b'\n', &mut line)
+                    .is_ok_and(|length| length > 0)
+                {
+                    log.state
+                        .lock()
+                        .expect("no holder panics")
+                        .text
+                        .push_str(&String::from_utf8_lossy(&line));
                     log.bell.notify_all();
                     line.clear();
                 }
@@ -481,13 +552,18 @@ impl Log {
     fn wait_for(&self, needle: &str, within: Duration) -> bool {
         let state = self.state.lock().expect("no holder panics");
         let waiting = |state: &mut LogState| state.outputs_open > 0 && !state.text.contains(needle);
-        let (state, _) = self.bell.wait_timeout_while(state, within, waiting).expect("no holder panics");
+        let (state, _) = self
+            .bell
+            .wait_timeout_while(state, within, waiting)
+            .expect("no holder panics");
         state.text.contains(needle)
     }
 
     fn wait_until_closed(&self, deadline: Instant) {
         let state = self.state.lock().expect("no holder panics");
         let within = deadline.saturating_duration_since(Instant::now());
-        let _unused = self.bell.wait_timeout_while(state, within, |state| state.outputs_open > 0);
+        let _unused = self
+            .bell
+            .wait_timeout_while(state, within, |state| state.outputs_open > 0);
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 
 /// PEM texts: an authority, a server certificate for loopback, and a client certificate named `interop`.
@@ -36,7 +37,10 @@ impl Certificates {
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let authority_key = KeyPair::generate().expect("a key can be made");
-        let authority_pem = authority.self_signed(&authority_key).expect("self-signing works").pem();
+        let authority_pem = authority
+            .self_signed(&authority_key)
+            .expect("self-signing works")
+            .pem();
         let issuer = Issuer::new(authority, authority_key);
 
         let mut server = parameters("localhost", &["127.0.0.1", "::1", "localhost"]);
@@ -47,9 +51,15 @@ impl Certificates {
         let client_key = KeyPair::generate().expect("a key can be made");
         Self {
             authority: authority_pem,
-            server: server.signed_by(&server_key, &issuer).expect("signing works").pem(),
+            server: server
+                .signed_by(&server_key, &issuer)
+                .expect("signing works")
+                .pem(),
             server_key: server_key.serialize_pem(),
-            client: client.signed_by(&client_key, &issuer).expect("signing works").pem(),
+            client: client
+                .signed_by(&client_key, &issuer)
+                .expect("signing works")
+                .pem(),
             client_key: client_key.serialize_pem(),
         }
     }
@@ -71,6 +81,8 @@ impl Certificates {
 fn parameters(common_name: &str, names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut parameters = CertificateParams::new(names).expect("the names are well-formed");
-    parameters.distinguished_name.push(DnType::CommonName, common_name);
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
     parameters
 }

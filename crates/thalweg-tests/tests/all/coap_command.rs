@@ -8,10 +8,18 @@ use std::time::Duration;
 
 /// What a client prints: the answer's payload, an error code with words, or why it has no answer.
 pub fn ask(client: &str, arguments: &[&str], uri: &str) -> String {
-    let output = Command::new(client).args(["-B", "8"]).args(arguments).arg(uri).stdin(Stdio::null()).output();
-    let output = output
-        .unwrap_or_else(|error| panic!("{client} does not run ({error}): install the Debian package libcoap3-bin"));
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim_end().to_owned()
+    let output = Command::new(client)
+        .args(["-B", "8"])
+        .args(arguments)
+        .arg(uri)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{client} does not run ({error}): install the Debian package libcoap3-bin")
+    });
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+        .trim_end()
+        .to_owned()
 }
 
 /// A client that observes for at most twenty seconds; dropping it kills it.

@@ -24,7 +24,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_coap::{
-    ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, RequestId, RequestOut, Value, option,
+    ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, RequestId, RequestOut,
+    Value, option,
 };
 use thalweg_wire::Time;
 
@@ -49,11 +50,17 @@ impl Network {
     /// None where nobody may make one, with the reason.
     fn new() -> Result<Self, String> {
         let process = std::process::id();
-        let network = Self { broker: format!("thalweg-b{process}"), clients: format!("thalweg-c{process}") };
+        let network = Self {
+            broker: format!("thalweg-b{process}"),
+            clients: format!("thalweg-c{process}"),
+        };
         let Self { broker, clients } = &network;
         ip(&["netns", "add", broker])?;
         ip(&["netns", "add", clients])?;
-        ip(&["link", "add", "lossy", "netns", broker, "type", "veth", "peer", "name", "lossy", "netns", clients])?;
+        ip(&[
+            "link", "add", "lossy", "netns", broker, "type", "veth", "peer", "name", "lossy",
+            "netns", clients,
+        ])?;
         for (name, address) in [(broker, "10.77.0.1/24"), (clients, "10.77.0.2/24")] {
             ip(&["-n", name, "addr", "add", address, "dev", "lossy"])?;
             ip(&["-n", name, "link", "set", "lossy", "up"])?;
@@ -72,7 +79,8 @@ impl Network {
     /// Packets that came to a namespace, and those of them that were dropped.
     fn counts(name: &str) -> (u64, u64) {
         let listed =
-            run(Command::new("ip").args(["netns", "exec", name, "nft", "list", "counters"])).unwrap_or_default();
+            run(Command::new("ip").args(["netns", "exec", name, "nft", "list", "counters"]))
+                .unwrap_or_default();
         let packets: Vec<u64> = listed
             .lines()
             .filter_map(|line| line.trim().strip_prefix("packets "))
@@ -98,10 +106,15 @@ fn ip(arguments: &[&str]) -> Result<String, String> {
 }
 
 fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
+        false => Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )),
     }
 }
 
@@ -118,12 +131,17 @@ struct Outcome {
 
 impl Outcome {
     fn to_line(&self) -> String {
-        format!("{} {} {} {}\n", self.payload, self.given_up, self.acknowledged, self.millis)
+        format!(
+            "{} {} {} {}\n",
+            self.payload, self.given_up, self.acknowledged, self.millis
+        )
     }
 
     fn of_line(line: &str) -> Self {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [payload, given_up, acknowledged, millis] = fields[..] else { panic!("not an outcome: {line}") };
+        let [payload, given_up, acknowledged, millis] = fields[..] else {
+            panic!("not an outcome: {line}")
+        };
         let number = |text: &str| text.parse().expect("a number");
         Self {
             payload: payload.to_owned(),
@@ -147,18 +165,32 @@ impl Endpoint {
     fn new(broker: SocketAddr, seed: u64) -> Self {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a namespace has free ports");
         let side = ClientSide::new(Arc::new(ClientSettings::default()), seed);
-        Self { side, socket, broker, began: Instant::now(), out: Datagrams::new() }
+        Self {
+            side,
+            socket,
+            broker,
+            began: Instant::now(),
+            out: Datagrams::new(),
+        }
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).expect("an hour is less") + 1)
+        Time::from_nanos(
+            u64::try_from(self.began.elapsed().as_nanos()).expect("an hour is less") + 1,
+        )
     }
 
     /// Publishes until it is acknowledged, anew when the machine has given up.
     fn publish(&mut self, level: &str, payload: &str) -> Outcome {
         let started = Instant::now();
-        let mut outcome = Outcome { payload: payload.to_owned(), given_up: 0, acknowledged: false, millis: 0 };
-        let path = ["ps", "data", "loss", level].map(|level| (option::URI_PATH, Value::Opaque(level.as_bytes())));
+        let mut outcome = Outcome {
+            payload: payload.to_owned(),
+            given_up: 0,
+            acknowledged: false,
+            millis: 0,
+        };
+        let path = ["ps", "data", "loss", level]
+            .map(|level| (option::URI_PATH, Value::Opaque(level.as_bytes())));
         let request = RequestOut {
             code: Code::PUT,
             confirmable: true,
@@ -168,7 +200,10 @@ impl Endpoint {
         };
         for _ in 0..EXCHANGES_MAX {
             let now = self.now();
-            let id = self.side.request(self.broker, &request, now, &mut self.out).expect("nothing else is under way");
+            let id = self
+                .side
+                .request(self.broker, &request, now, &mut self.out)
+                .expect("nothing else is under way");
             if self.finish(id) {
                 outcome.acknowledged = true;
                 break;
@@ -193,7 +228,12 @@ impl Endpoint {
                     return false;
                 }
             }
-            let left = self.side.poll_timeout().since(self.now()).nanos().max(100_000);
+            let left = self
+                .side
+                .poll_timeout()
+                .since(self.now())
+                .nanos()
+                .max(100_000);
             self.socket
                 .set_read_timeout(Some(Duration::from_nanos(left).min(Duration::from_secs(3))))
                 .expect("not zero");
@@ -201,15 +241,23 @@ impl Endpoint {
             let now = self.now();
             match received {
                 Ok((length, from)) => {
-                    let event = self.side.handle_datagram(from, &datagram[..length], now, &mut self.out);
+                    let event =
+                        self.side
+                            .handle_datagram(from, &datagram[..length], now, &mut self.out);
                     if let Some(ClientEvent::Response(response)) = event {
-                        assert_eq!(response.code.class(), 2, "the broker refuses: {}", response.code);
+                        assert_eq!(
+                            response.code.class(),
+                            2,
+                            "the broker refuses: {}",
+                            response.code
+                        );
                         if response.request == id {
                             return true;
                         }
                     }
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 // Nobody listened for a moment: ICMP.
                 Err(_) => {}
             }
@@ -223,37 +271,55 @@ impl Endpoint {
 #[test]
 #[ignore = "started by the test of the loss, in a namespace of its own"]
 fn clients_behind_the_loss() {
-    let Ok(order) = std::env::var("THALWEG_LOSS_CLIENTS") else { return };
+    let Ok(order) = std::env::var("THALWEG_LOSS_CLIENTS") else {
+        return;
+    };
     let fields: Vec<&str> = order.split(';').collect();
-    let [each, seed, report] = fields[..] else { panic!("THALWEG_LOSS_CLIENTS={order}") };
+    let [each, seed, report] = fields[..] else {
+        panic!("THALWEG_LOSS_CLIENTS={order}")
+    };
     let each: usize = each.parse().expect("a number");
     let seed: u64 = seed.parse().expect("a number");
     let broker: SocketAddr = BROKER.parse().expect("an address");
     rlimit::increase_nofile_limit(8192).expect("sockets for all endpoints");
-    let endpoints = (0..CLIENTS).flat_map(|client| (0..ENDPOINTS_EACH).map(move |endpoint| (client, endpoint)));
+    let endpoints =
+        (0..CLIENTS).flat_map(|client| (0..ENDPOINTS_EACH).map(move |endpoint| (client, endpoint)));
     let workers: Vec<_> = endpoints
         .map(|(client, number)| {
             let work = move || {
-                let own_seed =
-                    seed ^ ((client * ENDPOINTS_EACH + number + 1) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let own_seed = seed
+                    ^ ((client * ENDPOINTS_EACH + number + 1) as u64)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let mut endpoint = Endpoint::new(broker, own_seed);
                 let level = format!("client{client}");
                 (0..each)
-                    .map(|message| endpoint.publish(&level, &format!("{client}.{number}.{message}")))
+                    .map(|message| {
+                        endpoint.publish(&level, &format!("{client}.{number}.{message}"))
+                    })
                     .collect::<Vec<_>>()
             };
-            thread::Builder::new().stack_size(256 << 10).spawn(work).expect("threads are to be had")
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn(work)
+                .expect("threads are to be had")
         })
         .collect();
     let mut lines = String::new();
     for worker in workers {
-        worker.join().expect("an endpoint ends well").iter().for_each(|outcome| lines.push_str(&outcome.to_line()));
+        worker
+            .join()
+            .expect("an endpoint ends well")
+            .iter()
+            .for_each(|outcome| lines.push_str(&outcome.to_line()));
     }
     fs::write(report, lines).expect("the report can be written");
 }
 
 /// How often each payload came to a subscriber with QoS 1.
-fn subscribed(socket: &Path, is_over: Arc<AtomicBool>) -> thread::JoinHandle<BTreeMap<String, u32>> {
+fn subscribed(
+    socket: &Path,
+    is_over: Arc<AtomicBool>,
+) -> thread::JoinHandle<BTreeMap<String, u32>> {
     let mut stream = UnixStream::connect(socket).expect("the broker listens");
     let mut unread = Vec::new();
     let mut next = move |stream: &mut UnixStream| loop {
@@ -267,19 +333,35 @@ fn subscribed(socket: &Path, is_over: Arc<AtomicBool>) -> thread::JoinHandle<BTr
             Err(_) => return None,
         }
     };
-    stream.set_read_timeout(Some(Duration::from_secs(2))).expect("not zero");
-    stream.write_all(&Connect::new(V5, "lossless").keep_alive(0).bytes()).expect("the broker reads");
-    assert!(matches!(next(&mut stream), Some(Packet::Connack { code: 0, .. })), "CONNACK");
-    stream.write_all(&subscribe(V5, 1, &[], &[("loss/#", 1)])).expect("the broker reads");
-    assert!(matches!(next(&mut stream), Some(Packet::Suback { codes, .. }) if codes == [1]), "SUBACK");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .expect("not zero");
+    stream
+        .write_all(&Connect::new(V5, "lossless").keep_alive(0).bytes())
+        .expect("the broker reads");
+    assert!(
+        matches!(next(&mut stream), Some(Packet::Connack { code: 0, .. })),
+        "CONNACK"
+    );
+    stream
+        .write_all(&subscribe(V5, 1, &[], &[("loss/#", 1)]))
+        .expect("the broker reads");
+    assert!(
+        matches!(next(&mut stream), Some(Packet::Suback { codes, .. }) if codes == [1]),
+        "SUBACK"
+    );
     thread::spawn(move || {
         let mut times = BTreeMap::new();
         loop {
             match next(&mut stream) {
                 Some(Packet::Publish(message)) => {
                     assert_eq!(message.qos, 1, "a confirmable publish is at least once");
-                    stream.write_all(&ack(PUBACK, message.id)).expect("the broker reads");
-                    *times.entry(String::from_utf8_lossy(&message.payload).into_owned()).or_default() += 1;
+                    stream
+                        .write_all(&ack(PUBACK, message.id))
+                        .expect("the broker reads");
+                    *times
+                        .entry(String::from_utf8_lossy(&message.payload).into_owned())
+                        .or_default() += 1;
                 }
                 Some(_) => {}
                 // Two seconds of silence after the clients' end.
@@ -292,8 +374,12 @@ fn subscribed(socket: &Path, is_over: Arc<AtomicBool>) -> thread::JoinHandle<BTr
 
 #[test]
 fn what_a_client_saw_acknowledged_arrives_exactly_once_though_a_quarter_of_all_packets_is_lost() {
-    let wanted = std::env::var("THALWEG_LOSS_MESSAGES").ok().map(|text| text.parse().expect("a number of messages"));
-    let each = wanted.unwrap_or(CLIENTS * ENDPOINTS_EACH).div_ceil(CLIENTS * ENDPOINTS_EACH);
+    let wanted = std::env::var("THALWEG_LOSS_MESSAGES")
+        .ok()
+        .map(|text| text.parse().expect("a number of messages"));
+    let each = wanted
+        .unwrap_or(CLIENTS * ENDPOINTS_EACH)
+        .div_ceil(CLIENTS * ENDPOINTS_EACH);
     let seed = std::env::var("THALWEG_LOSS_SEED")
         .ok()
         .and_then(|text| text.parse().ok())
@@ -311,7 +397,9 @@ fn what_a_client_saw_acknowledged_arrives_exactly_once_though_a_quarter_of_all_p
         .set("listeners.coap.anonymous", "true")
         .set("listeners.local.transport", "unix")
         .set("listeners.local.bind", "{folder}/broker.sock");
-    let Some(broker) = options.start_for_queues() else { return };
+    let Some(broker) = options.start_for_queues() else {
+        return;
+    };
     let is_over = Arc::new(AtomicBool::new(false));
     let subscriber = subscribed(&broker.folder().join("broker.sock"), Arc::clone(&is_over));
     let outcomes = broker.folder().join("outcomes");
@@ -320,21 +408,43 @@ fn what_a_client_saw_acknowledged_arrives_exactly_once_though_a_quarter_of_all_p
     run(Command::new("ip")
         .args(["netns", "exec", &network.clients])
         .arg(this)
-        .args(["--exact", "coap_loss::clients_behind_the_loss", "--ignored", "--nocapture"])
-        .env("THALWEG_LOSS_CLIENTS", format!("{each};{seed};{}", outcomes.display())))
+        .args([
+            "--exact",
+            "coap_loss::clients_behind_the_loss",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(
+            "THALWEG_LOSS_CLIENTS",
+            format!("{each};{seed};{}", outcomes.display()),
+        ))
     .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     let took = started.elapsed();
     is_over.store(true, Ordering::Relaxed);
     let times = subscriber.join().expect("the subscriber ends well");
     let outcomes = fs::read_to_string(outcomes).expect("the clients reported");
     let outcomes: Vec<Outcome> = outcomes.lines().map(Outcome::of_line).collect();
-    assert_eq!(outcomes.len(), each * CLIENTS * ENDPOINTS_EACH, "every message has an outcome");
+    assert_eq!(
+        outcomes.len(),
+        each * CLIENTS * ENDPOINTS_EACH,
+        "every message has an outcome"
+    );
     let verdict = Verdict::of(&outcomes, &times);
     let report = report(&outcomes, &verdict, &network, took, seed);
     println!("{report}");
     write_report(&report);
-    let some = verdict.wrong.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
-    assert!(verdict.wrong.is_empty(), "seed {seed}: {} are wrong, among them\n{some}\n{report}", verdict.wrong.len());
+    let some = verdict
+        .wrong
+        .iter()
+        .take(20)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        verdict.wrong.is_empty(),
+        "seed {seed}: {} are wrong, among them\n{some}\n{report}",
+        verdict.wrong.len()
+    );
     assert!(
         verdict.once > 0 && Network::counts(&network.broker).1 > 0,
         "something was lost on the way: seed {seed}\n{report}"
@@ -378,16 +488,29 @@ impl Verdict {
         }
         let all: u64 = times.values().copied().map(u64::from).sum();
         if all != known {
-            verdict.wrong.push(format!("{} messages that nobody sent", all - known));
+            verdict
+                .wrong
+                .push(format!("{} messages that nobody sent", all - known));
         }
         verdict
     }
 }
 
-fn report(outcomes: &[Outcome], verdict: &Verdict, network: &Network, took: Duration, seed: u64) -> String {
+fn report(
+    outcomes: &[Outcome],
+    verdict: &Verdict,
+    network: &Network,
+    took: Duration,
+    seed: u64,
+) -> String {
     let mut millis: Vec<u64> = outcomes.iter().map(|outcome| outcome.millis).collect();
     millis.sort_unstable();
-    let at = |percent: usize| millis.get(millis.len() * percent / 100).copied().unwrap_or_default();
+    let at = |percent: usize| {
+        millis
+            .get(millis.len() * percent / 100)
+            .copied()
+            .unwrap_or_default()
+    };
     let mean = millis.iter().sum::<u64>() / millis.len().max(1) as u64;
     let given_up: u32 = outcomes.iter().map(|outcome| outcome.given_up).sum();
     let mut out = format!(
@@ -400,17 +523,33 @@ fn report(outcomes: &[Outcome], verdict: &Verdict, network: &Network, took: Dura
         verdict.once,
     );
     for (came, count) in &verdict.repeated {
-        let _ = writeln!(out, "| published anew after giving up, acknowledged, received {came} times | {count} |");
+        let _ = writeln!(
+            out,
+            "| published anew after giving up, acknowledged, received {came} times | {count} |"
+        );
     }
     for (came, count) in &verdict.unacknowledged {
-        let _ = writeln!(out, "| never acknowledged, received {came} times | {count} |");
+        let _ = writeln!(
+            out,
+            "| never acknowledged, received {came} times | {count} |"
+        );
     }
-    let _ = writeln!(out, "| wrong: acknowledged and lost, or doubled | {} |", verdict.wrong.len());
+    let _ = writeln!(
+        out,
+        "| wrong: acknowledged and lost, or doubled | {} |",
+        verdict.wrong.len()
+    );
     let _ = writeln!(out, "| exchanges given up | {given_up} |");
-    for (what, name) in [("to the broker", &network.broker), ("to the clients", &network.clients)] {
+    for (what, name) in [
+        ("to the broker", &network.broker),
+        ("to the clients", &network.clients),
+    ] {
         let (came, lost) = Network::counts(name);
         let percent = 100.0 * lost as f64 / came.max(1) as f64;
-        let _ = writeln!(out, "| packets {what} | {came}, of them lost {lost} ({percent:.1} %) |");
+        let _ = writeln!(
+            out,
+            "| packets {what} | {came}, of them lost {lost} ({percent:.1} %) |"
+        );
     }
     let _ = writeln!(
         out,
@@ -425,7 +564,8 @@ fn report(outcomes: &[Outcome], verdict: &Verdict, network: &Network, took: Dura
 
 fn write_report(report: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/loss");
-    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("report.md"), report));
+    let written =
+        fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("report.md"), report));
     written.unwrap_or_else(|error| eprintln!("the report is not kept: {error}"));
 }
 
@@ -437,13 +577,25 @@ fn what_is_acknowledged_must_come_once_and_what_is_repeated_may_come_more_often(
         acknowledged,
         millis: 1,
     };
-    let came = |list: &[(&str, u32)]| list.iter().map(|(payload, times)| ((*payload).to_owned(), *times)).collect();
+    let came = |list: &[(&str, u32)]| {
+        list.iter()
+            .map(|(payload, times)| ((*payload).to_owned(), *times))
+            .collect()
+    };
     let fine = Verdict::of(
-        &[outcome("a", 0, true), outcome("b", 1, true), outcome("c", 1, true), outcome("d", 4, false)],
+        &[
+            outcome("a", 0, true),
+            outcome("b", 1, true),
+            outcome("c", 1, true),
+            outcome("d", 4, false),
+        ],
         &came(&[("a", 1), ("b", 1), ("c", 2)]),
     );
     assert_eq!((fine.once, fine.wrong.len()), (1, 0), "{fine:?}");
-    assert_eq!((fine.repeated, fine.unacknowledged), (BTreeMap::from([(1, 1), (2, 1)]), BTreeMap::from([(0, 1)])));
+    assert_eq!(
+        (fine.repeated, fine.unacknowledged),
+        (BTreeMap::from([(1, 1), (2, 1)]), BTreeMap::from([(0, 1)]))
+    );
     for (outcome, times) in [
         (outcome("lost", 0, true), 0),
         (outcome("doubled", 0, true), 2),
@@ -451,10 +603,19 @@ fn what_is_acknowledged_must_come_once_and_what_is_repeated_may_come_more_often(
         (outcome("once too often", 1, true), 3),
     ] {
         assert_eq!(
-            Verdict::of(std::slice::from_ref(&outcome), &came(&[(&outcome.payload, times)])).wrong.len(),
+            Verdict::of(
+                std::slice::from_ref(&outcome),
+                &came(&[(&outcome.payload, times)])
+            )
+            .wrong
+            .len(),
             1,
             "{outcome:?}"
         );
     }
-    assert_eq!(Verdict::of(&[], &came(&[("x", 1)])).wrong.len(), 1, "nobody sent it");
+    assert_eq!(
+        Verdict::of(&[], &came(&[("x", 1)])).wrong.len(),
+        1,
+        "nobody sent it"
+    );
 }

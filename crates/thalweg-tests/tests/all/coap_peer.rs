@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_coap::{
-    ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, RequestId, RequestOut, Transmission, Value,
-    option,
+    ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, RequestId, RequestOut,
+    Transmission, Value, option,
 };
 use thalweg_wire::{Span, Time};
 
@@ -47,7 +47,13 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// Confirmable, without queries.
     pub fn of(code: Code, path: &'a [&'a str], payload: &'a [u8]) -> Self {
-        Self { code, confirmable: true, path, queries: &[], payload }
+        Self {
+            code,
+            confirmable: true,
+            path,
+            queries: &[],
+            payload,
+        }
     }
 }
 
@@ -66,17 +72,33 @@ impl Peer {
     /// Repeats after 150 ms at first, gives up after seven seconds at most, and goes on all the same: for brokers that come
     /// and go.
     pub fn hasty(server: SocketAddr, seed: u64) -> Self {
-        let transmission =
-            Transmission { ack_timeout: Span::from_millis(150), probing_rate: 1 << 20, ..Transmission::default() };
-        let settings =
-            ClientSettings { transmission, response_within: Span::from_millis(1500), ..ClientSettings::default() };
+        let transmission = Transmission {
+            ack_timeout: Span::from_millis(150),
+            probing_rate: 1 << 20,
+            ..Transmission::default()
+        };
+        let settings = ClientSettings {
+            transmission,
+            response_within: Span::from_millis(1500),
+            ..ClientSettings::default()
+        };
         Self::new(server, settings, seed)
     }
 
     /// As our client is: so many confirmable messages under way at once.
     pub fn with_nstart(server: SocketAddr, nstart: u8) -> Self {
-        let transmission = Transmission { nstart, ..Transmission::default() };
-        Self::new(server, ClientSettings { transmission, ..ClientSettings::default() }, u64::from(nstart))
+        let transmission = Transmission {
+            nstart,
+            ..Transmission::default()
+        };
+        Self::new(
+            server,
+            ClientSettings {
+                transmission,
+                ..ClientSettings::default()
+            },
+            u64::from(nstart),
+        )
     }
 
     fn new(server: SocketAddr, settings: ClientSettings, seed: u64) -> Self {
@@ -109,7 +131,10 @@ impl Peer {
 
     /// The answers to requests that are under way at once, in the order of the requests.
     pub fn ask_all(&mut self, asks: &[Ask<'_>]) -> Vec<Answer> {
-        let ids: Vec<_> = asks.iter().map(|ask| self.send(ask, false).expect("there is room")).collect();
+        let ids: Vec<_> = asks
+            .iter()
+            .map(|ask| self.send(ask, false).expect("there is room"))
+            .collect();
         let mut answers: Vec<Option<Answer>> = vec![None; asks.len()];
         while answers.contains(&None) {
             let answered = self.turn(None);
@@ -125,7 +150,10 @@ impl Peer {
 
     /// Registers; the first notification is the answer.
     pub fn observe(&mut self, path: &[&str], queries: &[&str]) -> RequestId {
-        let ask = Ask { queries, ..Ask::of(Code::GET, path, &[]) };
+        let ask = Ask {
+            queries,
+            ..Ask::of(Code::GET, path, &[])
+        };
         self.send(&ask, true).expect("a registration can be sent")
     }
 
@@ -144,12 +172,20 @@ impl Peer {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).expect("an hour is less") + 1)
+        Time::from_nanos(
+            u64::try_from(self.began.elapsed().as_nanos()).expect("an hour is less") + 1,
+        )
     }
 
     fn send(&mut self, ask: &Ask<'_>, observe: bool) -> Option<RequestId> {
-        let path = ask.path.iter().map(|level| (option::URI_PATH, Value::Opaque(level.as_bytes())));
-        let queries = ask.queries.iter().map(|query| (option::URI_QUERY, Value::Opaque(query.as_bytes())));
+        let path = ask
+            .path
+            .iter()
+            .map(|level| (option::URI_PATH, Value::Opaque(level.as_bytes())));
+        let queries = ask
+            .queries
+            .iter()
+            .map(|query| (option::URI_QUERY, Value::Opaque(query.as_bytes())));
         let options: Vec<_> = path.chain(queries).collect();
         let request = RequestOut {
             code: ask.code,
@@ -159,7 +195,9 @@ impl Peer {
             observe,
         };
         let now = self.now();
-        self.side.request(self.server, &request, now, &mut self.out).ok()
+        self.side
+            .request(self.server, &request, now, &mut self.out)
+            .ok()
     }
 
     /// Sends what there is to send and waits for one datagram, at most until the machine wants something else.
@@ -178,7 +216,9 @@ impl Peer {
             return None;
         }
         let due = Duration::from_nanos(self.side.poll_timeout().since(self.now()).nanos());
-        let left = deadline.map_or(due, |deadline| due.min(deadline.saturating_duration_since(Instant::now())));
+        let left = deadline.map_or(due, |deadline| {
+            due.min(deadline.saturating_duration_since(Instant::now()))
+        });
         let wait = left.clamp(Duration::from_micros(100), Duration::from_secs(1));
         self.socket.set_read_timeout(Some(wait)).expect("not zero");
         let mut datagram = vec![0; DATAGRAM];
@@ -186,13 +226,19 @@ impl Peer {
         let now = self.now();
         let mut answered = None;
         if let Ok((length, from)) = received {
-            let event = self.side.handle_datagram(from, &datagram[..length], now, &mut self.out);
-            let (Some(ClientEvent::Response(response)) | Some(ClientEvent::Notification(response))) = &event else {
+            let event = self
+                .side
+                .handle_datagram(from, &datagram[..length], now, &mut self.out);
+            let (Some(ClientEvent::Response(response)) | Some(ClientEvent::Notification(response))) =
+                &event
+            else {
                 self.side.handle_timeout(now, &mut self.out);
                 return None;
             };
-            let location =
-                response.options.all(option::LOCATION_PATH).map(|level| String::from_utf8_lossy(level).into());
+            let location = response
+                .options
+                .all(option::LOCATION_PATH)
+                .map(|level| String::from_utf8_lossy(level).into());
             let answer = Answer {
                 code: response.code,
                 payload: response.payload.clone().into_owned(),

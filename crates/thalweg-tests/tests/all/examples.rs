@@ -6,7 +6,11 @@ use std::process::Command;
 #[test]
 fn the_sensors_demonstration_arrives_as_sent() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sensors/run.sh");
-    let ran = Command::new("bash").arg(script).env("THALWEG_BIN", thalweg_binary()).output().expect("bash runs");
+    let ran = Command::new("bash")
+        .arg(script)
+        .env("THALWEG_BIN", thalweg_binary())
+        .output()
+        .expect("bash runs");
     let said = String::from_utf8_lossy(&ran.stdout);
     let complained = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}\n{complained}");
@@ -24,7 +28,10 @@ fn a_protocol_from_outside_keeps_the_clients_promises() {
         .current_dir(folder)
         .output()
         .expect("cargo runs");
-    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let (said, complained) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
     assert!(ran.status.success(), "{said}\n{complained}");
     assert!(said.contains("3 passed"), "{said}");
 }
@@ -46,7 +53,10 @@ mod interop {
             .env("PYTHON", format!("{root}/target/interop/python/bin/python"))
             .output()
             .expect("bash runs");
-        let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        let (said, complained) = (
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr),
+        );
         assert!(ran.status.success(), "{said}\n{complained}");
         assert!(said.contains("every alarm has come"), "{said}");
     }
@@ -62,11 +72,22 @@ mod interop {
             .env("SECONDS_EACH", "4")
             .output()
             .expect("bash runs");
-        let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        let (said, complained) = (
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr),
+        );
         assert!(ran.status.success(), "{said}\n{complained}");
-        let line = said.lines().find(|line| line.starts_with("worker-3 did ")).unwrap_or_else(|| panic!("{said}"));
-        let shares: Vec<u32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [_, after] = shares[..] else { panic!("{line}") };
+        let line = said
+            .lines()
+            .find(|line| line.starts_with("worker-3 did "))
+            .unwrap_or_else(|| panic!("{said}"));
+        let shares: Vec<u32> = line
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [_, after] = shares[..] else {
+            panic!("{line}")
+        };
         // 60 ms a job allow 17 of 90 in a second at the most. How three equal workers share while two of them would do
         // depends on which of them answered sooner at first; the simulator's bars, with seeds, speak of that.
         assert!(after <= 22, "{said}");

@@ -16,7 +16,10 @@ fn it_says_ready_once_every_listener_accepts_and_ends_on_sigterm() {
     }
     let log = broker.log();
     let status = broker.stop();
-    assert!(status.success(), "SIGTERM is a clean end, not {status}:\n{log}");
+    assert!(
+        status.success(),
+        "SIGTERM is a clean end, not {status}:\n{log}"
+    );
 }
 
 #[test]
@@ -27,10 +30,18 @@ fn admin_says_healthy_and_ready() {
     }
     for path in ["/healthz", "/readyz"] {
         let mut stream = TcpStream::connect(broker.admin()).expect("the admin listener accepts");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: thalweg\r\nConnection: close\r\n\r\n").expect("it reads");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a timeout can be set");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: thalweg\r\nConnection: close\r\n\r\n"
+        )
+        .expect("it reads");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers and closes");
+        stream
+            .read_to_string(&mut answer)
+            .expect("it answers and closes");
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
 }
@@ -45,13 +56,19 @@ fn a_taken_port_is_named_and_ends_the_start() {
 
 #[test]
 fn an_unknown_key_is_named_with_the_nearest_one() {
-    assert_refused(&serve(&["listeners.mqtt.bnd=127.0.0.1:1"]), &["bnd", "bind"]);
+    assert_refused(
+        &serve(&["listeners.mqtt.bnd=127.0.0.1:1"]),
+        &["bnd", "bind"],
+    );
 }
 
 #[test]
 fn an_open_listener_without_authentication_is_refused() {
     let port = free_port().port();
-    assert_refused(&serve(&[&format!("listeners.mqtt.bind=0.0.0.0:{port}")]), &["anonymous"]);
+    assert_refused(
+        &serve(&[&format!("listeners.mqtt.bind=0.0.0.0:{port}")]),
+        &["anonymous"],
+    );
 }
 
 #[test]
@@ -67,13 +84,25 @@ fn a_missing_key_file_is_named() {
 
 #[test]
 fn durability_that_is_given_up_is_warned_of_at_the_start() {
-    let broker = Broker::with().set("journal.filters", "telemetry/#=never").start();
+    let broker = Broker::with()
+        .set("journal.filters", "telemetry/#=never")
+        .start();
     if broker.kind() == Kind::Mosquitto {
         return;
     }
-    assert!(broker.log().contains("journal.filters has \"telemetry/#\" = \"never\""), "{}", broker.log());
+    assert!(
+        broker
+            .log()
+            .contains("journal.filters has \"telemetry/#\" = \"never\""),
+        "{}",
+        broker.log()
+    );
     let broker = Broker::with().set("journal.enabled", "false").start();
-    assert!(broker.log().contains("a restart forgets it"), "{}", broker.log());
+    assert!(
+        broker.log().contains("a restart forgets it"),
+        "{}",
+        broker.log()
+    );
     assert!(!broker.folder().join("data/journal").exists());
 }
 
@@ -81,9 +110,16 @@ fn durability_that_is_given_up_is_warned_of_at_the_start() {
 fn serve(sets: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     // A start that wrongly succeeds ends here, and its exit code tells.
-    command.args(["--signal=KILL", "20"]).arg(thalweg_binary()).arg("serve");
+    command
+        .args(["--signal=KILL", "20"])
+        .arg(thalweg_binary())
+        .arg("serve");
     let key = |set: &str| set.split('=').next().map(str::to_owned);
-    for name in ["listeners.mqtt.bind", "listeners.websocket.bind", "admin.bind"] {
+    for name in [
+        "listeners.mqtt.bind",
+        "listeners.websocket.bind",
+        "admin.bind",
+    ] {
         if !sets.iter().any(|set| key(set).as_deref() == Some(name)) {
             command.arg("--set").arg(format!("{name}={}", free_port()));
         }
@@ -94,12 +130,22 @@ fn serve(sets: &[&str]) -> Output {
     for set in sets {
         command.arg("--set").arg(set);
     }
-    command.stdin(Stdio::null()).output().expect("coreutils' timeout runs")
+    command
+        .stdin(Stdio::null())
+        .output()
+        .expect("coreutils' timeout runs")
 }
 
 fn assert_refused(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code().is_some_and(|code| code != 0 && code != 124), "{}: {said}", output.status);
+    assert!(
+        output
+            .status
+            .code()
+            .is_some_and(|code| code != 0 && code != 124),
+        "{}: {said}",
+        output.status
+    );
     for word in words {
         assert!(said.contains(word), "no `{word}` in: {said}");
     }

@@ -14,13 +14,23 @@ const TASKS: u64 = 64;
 
 #[tokio::main]
 async fn main() {
-    let args: Vec<u64> = std::env::args().skip(1).map(|arg| arg.parse().expect("numbers")).collect();
-    let [port, messages, size, qos] = args[..] else { panic!("PORT MESSAGES SIZE QOS") };
+    let args: Vec<u64> = std::env::args()
+        .skip(1)
+        .map(|arg| arg.parse().expect("numbers"))
+        .collect();
+    let [port, messages, size, qos] = args[..] else {
+        panic!("PORT MESSAGES SIZE QOS")
+    };
     let url = format!("amqp://guest:guest@127.0.0.1:{port}/%2f");
-    let connection = Connection::connect(&url, ConnectionProperties::default()).await.expect("a connection");
+    let connection = Connection::connect(&url, ConnectionProperties::default())
+        .await
+        .expect("a connection");
     let channel = connection.create_channel().await.expect("a channel");
     if qos > 0 {
-        channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+        channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await
+            .expect("confirms");
     }
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
@@ -42,13 +52,23 @@ async fn publish(channel: Channel, messages: u64, size: usize, has_confirms: boo
     for _ in 0..messages {
         let options = BasicPublishOptions::default();
         let confirm = channel
-            .basic_publish("amq.topic".into(), "speed.1".into(), options, &payload, BasicProperties::default())
+            .basic_publish(
+                "amq.topic".into(),
+                "speed.1".into(),
+                options,
+                &payload,
+                BasicProperties::default(),
+            )
             .await
             .expect("published");
         if has_confirms {
             behind.push_back(confirm);
             if behind.len() > BEHIND / TASKS as usize {
-                behind.pop_front().expect("there is one").await.expect("confirmed");
+                behind
+                    .pop_front()
+                    .expect("there is one")
+                    .await
+                    .expect("confirmed");
             }
         }
     }

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll;
-use thalweg_mqtt::{ClientEvent, ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut, Version};
+use thalweg_mqtt::{
+    ClientEvent, ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut, Version,
+};
 
 use crate::cell::Leg;
 use crate::drivers::Fault;
@@ -50,7 +52,9 @@ impl Line {
         let words = |error: io::Error| format!("connecting to {address}: {error}");
         let stream = TcpStream::connect_timeout(&address, ANSWERED_WITHIN).map_err(words)?;
         stream.set_nodelay(true).map_err(words)?;
-        stream.set_read_timeout(Some(ANSWERED_WITHIN)).map_err(words)?;
+        stream
+            .set_read_timeout(Some(ANSWERED_WITHIN))
+            .map_err(words)?;
         let mut line = Line {
             stream,
             machine: ClientSide::new(PACKET_MAX),
@@ -67,7 +71,11 @@ impl Line {
             bytes_in: 0,
         };
         let connect = ConnectOut {
-            version: if leg.version == 5 { Version::V5 } else { Version::V311 },
+            version: if leg.version == 5 {
+                Version::V5
+            } else {
+                Version::V311
+            },
             client_id: name,
             // A ping in the middle of a trial would be counted among its bytes.
             keep_alive: 0,
@@ -75,7 +83,9 @@ impl Line {
             password: login.map(|(_, password)| password.as_bytes()),
             ..ConnectOut::default()
         };
-        line.machine.connect(&connect, &mut line.out).map_err(|error| error.to_string())?;
+        line.machine
+            .connect(&connect, &mut line.out)
+            .map_err(|error| error.to_string())?;
         // mosquitto does not keep to the Receive Maximum; a load tool has room.
         line.machine.tolerate_excess();
         line.write_all()?;
@@ -85,28 +95,41 @@ impl Line {
     /// Hears the answer to CONNECT, and subscribes if it is to; then it does not block any more.
     pub fn introduced(&mut self, subscribe: Option<(&str, QoS)>) -> Result<(), Fault> {
         self.hear_until(|event| match event {
-            ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
-                Some(Err(format!("the broker refuses: {:?}", connack.values.reason)))
-            }
+            ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => Some(Err(
+                format!("the broker refuses: {:?}", connack.values.reason),
+            )),
             ClientEvent::ConnAck(_) => Some(Ok(())),
             _ => None,
         })?;
         if let Some((filter, qos)) = subscribe {
             let id = self.machine.next_id().unwrap_or(1);
-            let options = SubscribeOptions { qos, ..SubscribeOptions::default() };
+            let options = SubscribeOptions {
+                qos,
+                ..SubscribeOptions::default()
+            };
             let filters = [(filter, options)];
-            let subscribe = SubscribeOut { id, filters: &filters, ..SubscribeOut::default() };
-            self.machine.subscribe(&subscribe, &mut self.out).map_err(|error| error.to_string())?;
+            let subscribe = SubscribeOut {
+                id,
+                filters: &filters,
+                ..SubscribeOut::default()
+            };
+            self.machine
+                .subscribe(&subscribe, &mut self.out)
+                .map_err(|error| error.to_string())?;
             self.write_all()?;
             self.hear_until(|event| match event {
-                ClientEvent::SubAck(suback) => Some(match suback.codes().find(|code| code.is_error()) {
-                    Some(code) => Err(format!("the broker refuses the subscription: {code:?}")),
-                    None => Ok(()),
-                }),
+                ClientEvent::SubAck(suback) => {
+                    Some(match suback.codes().find(|code| code.is_error()) {
+                        Some(code) => Err(format!("the broker refuses the subscription: {code:?}")),
+                        None => Ok(()),
+                    })
+                }
                 _ => None,
             })?;
         }
-        self.stream.set_nonblocking(true).map_err(|error| error.to_string())
+        self.stream
+            .set_nonblocking(true)
+            .map_err(|error| error.to_string())
     }
 
     fn hear_until(
@@ -117,17 +140,23 @@ impl Line {
         loop {
             let mut answer = None;
             match self.machine.handle_input(&self.inbox) {
-                Err(fault) => return Err(format!("the broker breaks the protocol: {}", fault.what)),
+                Err(fault) => {
+                    return Err(format!("the broker breaks the protocol: {}", fault.what));
+                }
                 Ok(Some((used, event))) => {
                     answer = is_it(&event);
                     self.inbox.drain(..used);
                 }
                 Ok(None) => {
-                    let count = self.stream.read(&mut chunk).map_err(|error| format!("no answer: {error}"))?;
+                    let count = self
+                        .stream
+                        .read(&mut chunk)
+                        .map_err(|error| format!("no answer: {error}"))?;
                     if count == 0 {
                         return Err("the broker closes the connection at once".to_owned());
                     }
-                    self.inbox.extend_from_slice(chunk.get(..count).unwrap_or_default());
+                    self.inbox
+                        .extend_from_slice(chunk.get(..count).unwrap_or_default());
                 }
             }
             if let Some(answer) = answer {
@@ -146,8 +175,13 @@ impl Line {
 
     /// Its events go to an epoll under this number.
     pub fn watch(&self, epoll_of: &OwnedFd, number: u64) -> Result<(), Fault> {
-        epoll::add(epoll_of, &self.stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
-            .map_err(|error| error.to_string())
+        epoll::add(
+            epoll_of,
+            &self.stream,
+            epoll::EventData::new_u64(number),
+            epoll::EventFlags::IN,
+        )
+        .map_err(|error| error.to_string())
     }
 
     /// Bytes that have not left.
@@ -162,9 +196,18 @@ impl Line {
         if self.head.0 != payload.len() {
             // The codec writes this one; what is before the payload is the same in all others of this size.
             let before = self.out.len();
-            let message = PublishOut { topic: &self.topic, payload, ..PublishOut::default() };
-            self.machine.publish(&message, &mut self.out).map_err(|error| error.to_string())?;
-            let head = self.out.get(before..self.out.len() - payload.len()).unwrap_or_default();
+            let message = PublishOut {
+                topic: &self.topic,
+                payload,
+                ..PublishOut::default()
+            };
+            self.machine
+                .publish(&message, &mut self.out)
+                .map_err(|error| error.to_string())?;
+            let head = self
+                .out
+                .get(before..self.out.len() - payload.len())
+                .unwrap_or_default();
             self.head.0 = payload.len();
             self.head.1.clear();
             self.head.1.extend_from_slice(head);
@@ -180,9 +223,19 @@ impl Line {
         if self.machine.send_quota() == 0 {
             return Ok(false);
         }
-        let Some(id) = self.machine.next_id() else { return Ok(false) };
-        let message = PublishOut { qos, topic: &self.topic, id, payload, ..PublishOut::default() };
-        self.machine.publish(&message, &mut self.out).map_err(|error| format!("publishing: {error}"))?;
+        let Some(id) = self.machine.next_id() else {
+            return Ok(false);
+        };
+        let message = PublishOut {
+            qos,
+            topic: &self.topic,
+            id,
+            payload,
+            ..PublishOut::default()
+        };
+        self.machine
+            .publish(&message, &mut self.out)
+            .map_err(|error| format!("publishing: {error}"))?;
         Ok(true)
     }
 
@@ -191,7 +244,11 @@ impl Line {
     pub fn flush(&mut self, epoll_of: &impl AsFd, number: u64) -> Result<(), Fault> {
         let enough = self.begun.saturating_add(WRITTEN_MAX);
         while self.begun < self.out.len().min(enough) {
-            match self.stream.write(self.out.get(self.begun..self.out.len().min(enough)).unwrap_or_default()) {
+            match self.stream.write(
+                self.out
+                    .get(self.begun..self.out.len().min(enough))
+                    .unwrap_or_default(),
+            ) {
                 Ok(count) => {
                     self.begun += count;
                     self.bytes_out += count as u64;
@@ -214,8 +271,13 @@ impl Line {
                 true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
                 false => epoll::EventFlags::IN,
             };
-            epoll::modify(epoll_of, &self.stream, epoll::EventData::new_u64(number), flags)
-                .map_err(|error| error.to_string())?;
+            epoll::modify(
+                epoll_of,
+                &self.stream,
+                epoll::EventData::new_u64(number),
+                flags,
+            )
+            .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -239,7 +301,8 @@ impl Line {
             let bytes = scratch.get(..count).unwrap_or_default();
             if self.inbox.is_empty() {
                 let used = packets(&mut self.machine, &mut self.out, bytes, tell)?;
-                self.inbox.extend_from_slice(bytes.get(used..).unwrap_or_default());
+                self.inbox
+                    .extend_from_slice(bytes.get(used..).unwrap_or_default());
             } else {
                 self.inbox.extend_from_slice(bytes);
                 let used = packets(&mut self.machine, &mut self.out, &self.inbox, tell)?;
@@ -253,7 +316,9 @@ impl Line {
     }
 
     fn write_all(&mut self) -> Result<(), Fault> {
-        self.stream.write_all(&self.out).map_err(|error| format!("writing: {error}"))?;
+        self.stream
+            .write_all(&self.out)
+            .map_err(|error| format!("writing: {error}"))?;
         self.out.clear();
         Ok(())
     }

@@ -34,7 +34,13 @@ impl Publishing {
         let mut lines = Vec::new();
         for flow in 0..job.flows {
             let name = format!("{}-{:08x}-p{flow}", job.role, job.run);
-            lines.push(Line::open(job.publish_at, &job.publish, &name, &job.publish_topic(flow), job.login.as_ref())?);
+            lines.push(Line::open(
+                job.publish_at,
+                &job.publish,
+                &name,
+                &job.publish_topic(flow),
+                job.login.as_ref(),
+            )?);
         }
         for (number, line) in lines.iter_mut().enumerate() {
             line.introduced(None)?;
@@ -65,7 +71,9 @@ impl Publishing {
 impl Publisher for Publishing {
     #[inline]
     fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault> {
-        let Some(line) = self.lines.get_mut(flow as usize) else { return Ok(Gave::Taken) };
+        let Some(line) = self.lines.get_mut(flow as usize) else {
+            return Ok(Gave::Taken);
+        };
         if self.qos == QoS::AtMostOnce {
             if line.unsent() >= HIGH_WATER {
                 line.flush(&self.doorbell.epoll, u64::from(flow))?;
@@ -88,20 +96,37 @@ impl Publisher for Publishing {
         Ok(Gave::Taken)
     }
 
-    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault> {
+    fn turn(
+        &mut self,
+        until: u64,
+        listens: bool,
+        through: &mut dyn FnMut(u32),
+    ) -> Result<(), Fault> {
         self.flush()?;
         loop {
             let rung = self.doorbell.wait(until)?;
             for &(number, flags) in &rung {
-                let Publishing { lines, doorbell, scratch, unsettled, .. } = self;
-                let Some(line) = lines.get_mut(number as usize) else { continue };
+                let Publishing {
+                    lines,
+                    doorbell,
+                    scratch,
+                    unsettled,
+                    ..
+                } = self;
+                let Some(line) = lines.get_mut(number as usize) else {
+                    continue;
+                };
                 if flags.contains(epoll::EventFlags::OUT) {
                     line.flush(&doorbell.epoll, number)?;
                 }
                 let mut settled = 0;
                 let mut trouble = None;
                 let open = line.read(scratch, &mut |machine, out, event| match event {
-                    ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack) if !ack.reason.is_error() => settled += 1,
+                    ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack)
+                        if !ack.reason.is_error() =>
+                    {
+                        settled += 1
+                    }
                     ClientEvent::PubRec(ack) if !ack.reason.is_error() => {
                         machine.pubrel(ack.id, ReasonCode::Success, out);
                     }
@@ -136,7 +161,11 @@ impl Publisher for Publishing {
 
     fn unsettled(&self) -> u64 {
         match self.qos {
-            QoS::AtMostOnce => self.lines.iter().map(|line| u64::from(line.unsent() > 0)).sum(),
+            QoS::AtMostOnce => self
+                .lines
+                .iter()
+                .map(|line| u64::from(line.unsent() > 0))
+                .sum(),
             _ => self.unsettled,
         }
     }
@@ -148,7 +177,10 @@ impl Publisher for Publishing {
     fn counts(&self) -> Vec<(&'static str, f64)> {
         vec![
             ("connections_publish", self.lines.len() as f64),
-            ("publish_bytes_sent", self.lines.iter().map(|line| line.bytes_out).sum::<u64>() as f64),
+            (
+                "publish_bytes_sent",
+                self.lines.iter().map(|line| line.bytes_out).sum::<u64>() as f64,
+            ),
         ]
     }
 }
@@ -168,12 +200,20 @@ impl Subscribing {
     /// Connects and subscribes.
     pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
         let doorbell = Doorbell::new()?;
-        let topics: Vec<String> = (0..job.flows).map(|flow| job.subscribe_topic(flow)).collect();
+        let topics: Vec<String> = (0..job.flows)
+            .map(|flow| job.subscribe_topic(flow))
+            .collect();
         let mut lines = Vec::new();
         for copy in 0..job.copies {
             for (flow, topic) in topics.iter().enumerate() {
                 let name = format!("{}-{:08x}-s{copy}-{flow}", job.role, job.run);
-                lines.push(Line::open(job.subscribe_at, &job.subscribe, &name, topic, job.login.as_ref())?);
+                lines.push(Line::open(
+                    job.subscribe_at,
+                    &job.subscribe,
+                    &name,
+                    topic,
+                    job.login.as_ref(),
+                )?);
             }
         }
         for (number, line) in lines.iter_mut().enumerate() {
@@ -181,20 +221,36 @@ impl Subscribing {
             line.introduced(topic.map(|topic| (topic, qos(job.subscribe.qos))))?;
             doorbell.watch(line, number)?;
         }
-        Ok(Subscribing { lines, doorbell, flows: job.flows.max(1), topics, scratch: vec![0; SCRATCH] })
+        Ok(Subscribing {
+            lines,
+            doorbell,
+            flows: job.flows.max(1),
+            topics,
+            scratch: vec![0; SCRATCH],
+        })
     }
 }
 
 impl Subscriber for Subscribing {
     fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault> {
         for (number, flags) in self.doorbell.wait(until)? {
-            let Subscribing { lines, doorbell, flows, topics, scratch } = self;
-            let Some(line) = lines.get_mut(number as usize) else { continue };
+            let Subscribing {
+                lines,
+                doorbell,
+                flows,
+                topics,
+                scratch,
+            } = self;
+            let Some(line) = lines.get_mut(number as usize) else {
+                continue;
+            };
             if flags.contains(epoll::EventFlags::OUT) {
                 line.flush(&doorbell.epoll, number)?;
             }
             let copy = number as u32 / *flows;
-            let topic = topics.get((number % u64::from(*flows)) as usize).map_or("", String::as_str);
+            let topic = topics
+                .get((number % u64::from(*flows)) as usize)
+                .map_or("", String::as_str);
             let mut bye = None;
             let recorded = std::mem::take(&mut line.recorded);
             let mut held = recorded;
@@ -208,7 +264,9 @@ impl Subscriber for Subscribing {
                     ClientEvent::Publish(publish) => {
                         match publish.qos {
                             QoS::AtMostOnce => {}
-                            QoS::AtLeastOnce => machine.puback(publish.id, ReasonCode::Success, out),
+                            QoS::AtLeastOnce => {
+                                machine.puback(publish.id, ReasonCode::Success, out)
+                            }
                             QoS::ExactlyOnce => {
                                 machine.pubrec(publish.id, ReasonCode::Success, out);
                                 // The same packet once more, and not the same message twice [MQTT-4.3.3-10].
@@ -217,7 +275,12 @@ impl Subscriber for Subscribing {
                                 }
                             }
                         }
-                        hear(Received { copy, topic, payload: publish.payload, at });
+                        hear(Received {
+                            copy,
+                            topic,
+                            payload: publish.payload,
+                            at,
+                        });
                     }
                     ClientEvent::PubRel(release) => {
                         held.remove(&release.id);
@@ -246,7 +309,10 @@ impl Subscriber for Subscribing {
     fn counts(&self) -> Vec<(&'static str, f64)> {
         vec![
             ("connections_subscribe", self.lines.len() as f64),
-            ("subscribe_bytes_received", self.lines.iter().map(|line| line.bytes_in).sum::<u64>() as f64),
+            (
+                "subscribe_bytes_received",
+                self.lines.iter().map(|line| line.bytes_in).sum::<u64>() as f64,
+            ),
         ]
     }
 }
@@ -264,10 +330,13 @@ impl Idle {
         for number in 0..count {
             let name = format!("{}-{:08x}-i{number}", job.role, job.run);
             let line = Line::open(job.publish_at, &job.publish, &name, "", job.login.as_ref());
-            lines.push(line.map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?);
+            lines.push(
+                line.map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?,
+            );
         }
         for (number, line) in lines.iter_mut().enumerate() {
-            line.introduced(None).map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?;
+            line.introduced(None)
+                .map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?;
         }
         Ok(Idle { lines })
     }
@@ -286,7 +355,8 @@ struct Doorbell {
 
 impl Doorbell {
     fn new() -> Result<Doorbell, Fault> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
         Ok(Doorbell { epoll })
     }
 
@@ -300,7 +370,10 @@ impl Doorbell {
         if left > 0 {
             // epoll waits for whole milliseconds, poll for nanoseconds.
             let timeout = clock::timespec(left);
-            match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
+            match poll(
+                &mut [PollFd::new(&self.epoll, PollFlags::IN)],
+                Some(&timeout),
+            ) {
                 Ok(0) => return Ok(Vec::new()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.to_string()),
@@ -308,7 +381,10 @@ impl Doorbell {
         }
         let mut room = [MaybeUninit::uninit(); EVENTS];
         match epoll::wait(&self.epoll, &mut room, Some(&clock::timespec(0))) {
-            Ok((events, _)) => Ok(events.iter().map(|event| (event.data.u64(), event.flags)).collect()),
+            Ok((events, _)) => Ok(events
+                .iter()
+                .map(|event| (event.data.u64(), event.flags))
+                .collect()),
             Err(rustix::io::Errno::INTR) => Ok(Vec::new()),
             Err(error) => Err(error.to_string()),
         }

@@ -15,8 +15,9 @@ use crate::cell::{Cell, Protocol};
 pub fn command(cell: &Cell) -> Result<Command, NoBroker> {
     let (publish, subscribe) = (cell.publish.protocol, cell.subscribe.protocol);
     if publish != subscribe {
-        let words =
-            format!("stock clients publish and subscribe by one protocol, not by {publish:?} and {subscribe:?}");
+        let words = format!(
+            "stock clients publish and subscribe by one protocol, not by {publish:?} and {subscribe:?}"
+        );
         return Err(NoBroker::Failed(io::Error::other(words)));
     }
     match publish {
@@ -55,14 +56,24 @@ pub fn command(cell: &Cell) -> Result<Command, NoBroker> {
 
 /// Libraries and their versions, or what installs them.
 pub fn versions() -> Vec<(&'static str, Result<String, NoBroker>)> {
-    let script = "import importlib.metadata as m, sys\nfor name in sys.argv[1:]: print(m.version(name))";
+    let script =
+        "import importlib.metadata as m, sys\nfor name in sys.argv[1:]: print(m.version(name))";
     let names = LIBRARIES.map(|(name, _)| name);
-    let output = Command::new(python()).args(["-c", script]).args(names).stdin(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let output = Command::new(python())
+        .args(["-c", script])
+        .args(names)
+        .stdin(Stdio::null())
+        .output();
+    let text = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     let mut lines = text.lines();
     let each = LIBRARIES.map(|(name, _)| {
         let version = lines.next().map(|version| format!("{name} {version}"));
-        (name, version.ok_or_else(|| NoBroker::Absent(INSTALL.to_owned())))
+        (
+            name,
+            version.ok_or_else(|| NoBroker::Absent(INSTALL.to_owned())),
+        )
     });
     Vec::from(each)
 }
@@ -76,7 +87,9 @@ pub fn install() -> io::Result<PathBuf> {
             true => Ok(()),
             false => {
                 let words = String::from_utf8_lossy(&output.stderr).into_owned();
-                Err(io::Error::other(words.lines().last().unwrap_or("it failed").to_owned()))
+                Err(io::Error::other(
+                    words.lines().last().unwrap_or("it failed").to_owned(),
+                ))
             }
         }
     };
@@ -86,7 +99,13 @@ pub fn install() -> io::Result<PathBuf> {
     if versions().iter().any(|(_, version)| version.is_err()) {
         let wanted = LIBRARIES.map(|(name, version)| format!("{name}=={version}"));
         run(Command::new(python())
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
             .args(wanted))?;
     }
     Ok(folder)
@@ -101,8 +120,13 @@ fn python() -> PathBuf {
 }
 
 /// What a measurement was made with is to be the same next time.
-const LIBRARIES: [(&str, &str); 5] =
-    [("paho-mqtt", "2.2.0"), ("pika", "1.4.4"), ("stomp.py", "9.0.0"), ("aiocoap", "0.4.17"), ("slixmpp", "1.17.0")];
+const LIBRARIES: [(&str, &str); 5] = [
+    ("paho-mqtt", "2.2.0"),
+    ("pika", "1.4.4"),
+    ("stomp.py", "9.0.0"),
+    ("aiocoap", "0.4.17"),
+    ("slixmpp", "1.17.0"),
+];
 const INSTALL: &str = "thalweg bench doctor --install";
 const SCRIPT: &str = include_str!("../../../native/stock.py");
 
@@ -122,8 +146,17 @@ mod tests {
         let mut cell = frames::cell(system, protocol, qos);
         cell.link.namespaces = false;
         cell.driver = Driver::Stock;
-        cell.load = Load::Open { rate: 20.0, flows: 3, arrivals: "periodic".to_owned() };
-        cell.phases = Phases { settle_ns: 100 * MS, warmup_ns: 200 * MS, measure_ns: 1000 * MS, drain_ns: 20_000 * MS };
+        cell.load = Load::Open {
+            rate: 20.0,
+            flows: 3,
+            arrivals: "periodic".to_owned(),
+        };
+        cell.phases = Phases {
+            settle_ns: 100 * MS,
+            warmup_ns: 200 * MS,
+            measure_ns: 1000 * MS,
+            drain_ns: 20_000 * MS,
+        };
         (cell.publish.window, cell.subscribe.window) = (20, 20);
         let row = trial::run(&cell, &AtomicBool::new(false)).row;
         let what = format!("{system} {protocol:?} QoS {qos}");
@@ -132,8 +165,14 @@ mod tests {
             // How well this machine keeps times is not the question here.
             Standing::Valid | Standing::GeneratorLimited(_) | Standing::HeldBack(_) => {
                 let service = row.service;
-                println!("{what}: {} of {}, service {service:?}", row.delivered, row.expected);
-                assert!(row.sent >= 57 && row.delivered == row.expected, "{what}: {row:?}");
+                println!(
+                    "{what}: {} of {}, service {service:?}",
+                    row.delivered, row.expected
+                );
+                assert!(
+                    row.sent >= 57 && row.delivered == row.expected,
+                    "{what}: {row:?}"
+                );
                 assert_eq!(row.unacknowledged, 0, "{what}");
             }
             Standing::Invalid(why) => panic!("{what}: {why}"),
@@ -163,7 +202,12 @@ mod tests {
     #[ignore = "needs THALWEG_BIN, RabbitMQ and a minute"]
     fn every_stock_client_goes_through_every_broker_of_its_protocol() {
         for qos in [0, 1] {
-            for protocol in [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp, Protocol::Coap] {
+            for protocol in [
+                Protocol::Mqtt,
+                Protocol::Amqp,
+                Protocol::Stomp,
+                Protocol::Coap,
+            ] {
                 goes_through("thalweg", protocol, qos);
             }
             goes_through("libcoap", Protocol::Coap, qos);

@@ -15,7 +15,9 @@ struct Line {
 /// A query from its flags.
 fn query(flags: &str) -> RecommendArgs {
     let words = std::iter::once("recommend").chain(flags.split_whitespace());
-    Line::try_parse_from(words).unwrap_or_else(|error| panic!("{flags}: {error}")).args
+    Line::try_parse_from(words)
+        .unwrap_or_else(|error| panic!("{flags}: {error}"))
+        .args
 }
 
 /// The answer, and its text.

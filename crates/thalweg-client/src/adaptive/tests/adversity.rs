@@ -2,14 +2,25 @@
 
 use thalweg_model::{Reliability, Span, Time};
 
-use super::super::{Calibration, Candidate, Chooser, Constraints, Demand, NetworkReading, Objective, Sent};
+use super::super::{
+    Calibration, Candidate, Chooser, Constraints, Demand, NetworkReading, Objective, Sent,
+};
 use super::scenarios::candidates;
 use crate::transport::{Counters, Settled};
 
 fn chooser(objective: Objective, constraints: Constraints) -> Chooser {
     let lanes = candidates();
-    let mut chooser = Chooser::new(objective, constraints, Calibration::built_in(), &lanes, 5, Time::ZERO);
-    lanes.iter().for_each(|lane| chooser.up(lane.lane, &lane.capabilities, Time::ZERO));
+    let mut chooser = Chooser::new(
+        objective,
+        constraints,
+        Calibration::built_in(),
+        &lanes,
+        5,
+        Time::ZERO,
+    );
+    lanes
+        .iter()
+        .for_each(|lane| chooser.up(lane.lane, &lane.capabilities, Time::ZERO));
     chooser
 }
 
@@ -26,12 +37,29 @@ struct Feed {
 
 impl Feed {
     /// A second with `messages` of 60 bytes over a lane that loses a part of all packets.
-    fn second(&mut self, chooser: &mut Chooser, lane: usize, messages: u64, loss: f64, latency_ms: u64, now: Time) {
+    fn second(
+        &mut self,
+        chooser: &mut Chooser,
+        lane: usize,
+        messages: u64,
+        loss: f64,
+        latency_ms: u64,
+        now: Time,
+    ) {
         for _ in 0..messages {
-            let sent =
-                Sent { payload_bytes: 60, reliability: Reliability::AtLeastOnce, wire_bytes: 110, topic_hash: 3 };
+            let sent = Sent {
+                payload_bytes: 60,
+                reliability: Reliability::AtLeastOnce,
+                wire_bytes: 110,
+                topic_hash: 3,
+            };
             chooser.sent(lane, &sent, now);
-            chooser.settled(lane, Span::from_millis(latency_ms), &Settled::Acknowledged, now);
+            chooser.settled(
+                lane,
+                Span::from_millis(latency_ms),
+                &Settled::Acknowledged,
+                now,
+            );
         }
         let repeated = messages as f64 * loss / (1.0 - loss);
         if lane == 0 {
@@ -39,7 +67,8 @@ impl Feed {
             self.tcp.retransmitted_segments += repeated.round() as u64;
         } else {
             self.coap.confirmable += messages;
-            self.coap.retransmissions += (messages as f64 * (1.0 / (1.0 - loss).powi(2) - 1.0)).round() as u64;
+            self.coap.retransmissions +=
+                (messages as f64 * (1.0 / (1.0 - loss).powi(2) - 1.0)).round() as u64;
         }
         chooser.network(0, &self.tcp, now);
         chooser.counters(1, self.coap, now);
@@ -52,16 +81,31 @@ fn a_lane_that_is_not_in_use_does_not_stay_as_good_as_it_was() {
     let mut feed = Feed::default();
     let known = |chooser: &Chooser| [0, 1].map(|lane| chooser.loss(&chooser.lanes[lane]).value);
     for second in 1..60 {
-        feed.second(&mut chooser, (second / 30) as usize ^ 1, 10, 0.0, 1, at(second));
+        feed.second(
+            &mut chooser,
+            (second / 30) as usize ^ 1,
+            10,
+            0.0,
+            1,
+            at(second),
+        );
         chooser.decide(at(second));
     }
-    assert!(known(&chooser).iter().all(|loss| *loss < 0.02), "{:?}", known(&chooser));
+    assert!(
+        known(&chooser).iter().all(|loss| *loss < 0.02),
+        "{:?}",
+        known(&chooser)
+    );
     // Only the first lane is used when the network gets worse; the second one goes through the same network.
     for second in 60..90 {
         feed.second(&mut chooser, 0, 10, 0.25, 300, at(second));
         chooser.decide(at(second));
     }
-    assert!(known(&chooser).iter().all(|loss| *loss > 0.15), "{:?}", known(&chooser));
+    assert!(
+        known(&chooser).iter().all(|loss| *loss > 0.15),
+        "{:?}",
+        known(&chooser)
+    );
     // That messages took 300 ms from one second to the next was the network's doing, not the model's error.
     let (latency, _) = chooser.corrections(&chooser.lanes[0]);
     assert!(latency < 3.0, "{latency}");
@@ -70,12 +114,19 @@ fn a_lane_that_is_not_in_use_does_not_stay_as_good_as_it_was() {
 #[test]
 fn without_any_sample_it_chooses_by_prior_and_says_so() {
     let mut chooser = chooser(Objective::Bytes, Constraints::default());
-    assert_eq!(chooser.decide(at(0)).lane, 1, "CoAP takes fewer bytes for small messages");
+    assert_eq!(
+        chooser.decide(at(0)).lane,
+        1,
+        "CoAP takes fewer bytes for small messages"
+    );
     for second in 1..600 {
         assert!(!chooser.decide(at(second)).switched);
     }
     let words = chooser.explain(at(600)).to_string();
-    assert!(words.contains("next to nothing") && words.contains("Confidence 0 %"), "{words}");
+    assert!(
+        words.contains("next to nothing") && words.contains("Confidence 0 %"),
+        "{words}"
+    );
 }
 
 #[test]
@@ -98,9 +149,15 @@ fn a_lane_that_goes_down_is_left_at_once_and_for_good() {
             }
         }
     }
-    assert!((3..80).contains(&tries), "it is tried now and then: {tries}");
+    assert!(
+        (3..80).contains(&tries),
+        "it is tried now and then: {tries}"
+    );
     let words = chooser.explain(at(4000)).to_string();
-    assert!(words.contains("coap (lane 1): not possible: it is down"), "{words}");
+    assert!(
+        words.contains("coap (lane 1): not possible: it is down"),
+        "{words}"
+    );
 }
 
 #[test]
@@ -121,7 +178,11 @@ fn a_flapping_lane_is_not_followed() {
     for second in 1800..4000 {
         chooser.decide(at(second));
     }
-    assert_eq!(chooser.decide(at(4000)).lane, 1, "when it has stayed up it is taken again");
+    assert_eq!(
+        chooser.decide(at(4000)).lane,
+        1,
+        "when it has stayed up it is taken again"
+    );
 }
 
 #[test]
@@ -138,7 +199,11 @@ fn nothing_is_left_for_a_lane_that_is_down() {
     chooser.down(0, at(200));
     let lane = chooser.decide(at(200)).lane;
     chooser.up(1, &candidates()[1].capabilities, at(205));
-    assert_eq!(chooser.decide(at(205)).lane, 1, "whoever comes up first publishes ({lane} before)");
+    assert_eq!(
+        chooser.decide(at(205)).lane,
+        1,
+        "whoever comes up first publishes ({lane} before)"
+    );
 }
 
 #[test]
@@ -149,7 +214,9 @@ fn noisy_latencies_do_not_make_it_flutter() {
     for second in 0..3600 {
         let decision = chooser.decide(at(second));
         switches += u32::from(decision.switched);
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let latency = [1, 1, 2, 3, 5, 400, 30, 2000][(random >> 61) as usize];
         feed.second(&mut chooser, decision.lane, 3, 0.0, latency, at(second));
     }
@@ -164,9 +231,19 @@ fn a_calibration_that_is_wrong_is_corrected_by_what_is_measured() {
     let claim = "\"protocol\": \"coap\", \"medium\": \"datagrams\", \"overhead_bytes\": 28, \"stamp_bytes\": 13, \
                  \"answer_at_most_once_bytes\": 0, \"answer_bytes\": 6";
     assert!(json.contains(claim), "{json}");
-    let lie = Calibration::from_json(&json.replace(claim, &claim.replace("answer_bytes\": 6", "answer_bytes\": 200")))
-        .expect("a calibration");
-    let mut chooser = Chooser::new(Objective::Bytes, Constraints::default(), lie, &lanes, 5, Time::ZERO);
+    let lie = Calibration::from_json(&json.replace(
+        claim,
+        &claim.replace("answer_bytes\": 6", "answer_bytes\": 200"),
+    ))
+    .expect("a calibration");
+    let mut chooser = Chooser::new(
+        Objective::Bytes,
+        Constraints::default(),
+        lie,
+        &lanes,
+        5,
+        Time::ZERO,
+    );
     chooser.up(1, &lanes[1].capabilities, Time::ZERO);
     chooser.down(0, Time::ZERO);
     let (mut feed, mut wire) = (Feed::default(), NetworkReading::default());
@@ -180,15 +257,25 @@ fn a_calibration_that_is_wrong_is_corrected_by_what_is_measured() {
         chooser.network(1, &wire, at(second));
     }
     let explanation = chooser.explain(at(300));
-    let coap = explanation.estimates.iter().find(|it| it.lane == 1).expect("it is there");
+    let coap = explanation
+        .estimates
+        .iter()
+        .find(|it| it.lane == 1)
+        .expect("it is there");
     let truth = 101.0 + 42.0 + 6.0 + 42.0;
-    assert!((coap.bytes_per_message / truth - 1.0).abs() < 0.15, "{coap:?}");
+    assert!(
+        (coap.bytes_per_message / truth - 1.0).abs() < 0.15,
+        "{coap:?}"
+    );
     assert!(explanation.words.contains("measured here"), "{explanation}");
 }
 
 #[test]
 fn a_broken_constraint_is_left_without_waiting_for_the_dwell() {
-    let constraints = Constraints { latency_p99_max: Some(Span::from_millis(2_500)), ..Constraints::default() };
+    let constraints = Constraints {
+        latency_p99_max: Some(Span::from_millis(2_500)),
+        ..Constraints::default()
+    };
     let mut chooser = chooser(Objective::Bytes, constraints);
     let mut feed = Feed::default();
     for second in 0..120 {
@@ -196,10 +283,18 @@ fn a_broken_constraint_is_left_without_waiting_for_the_dwell() {
         feed.second(&mut chooser, lane, 4, 0.0, 5, at(second));
     }
     assert_eq!(chooser.decide(at(120)).lane, 1);
-    let protocols = Constraints { protocols: vec!["mqtt".to_owned()], ..Constraints::default() };
+    let protocols = Constraints {
+        protocols: vec!["mqtt".to_owned()],
+        ..Constraints::default()
+    };
     let mut bound = self::chooser(Objective::Bytes, protocols);
     assert_eq!(bound.decide(at(0)).lane, 0, "only what is allowed");
-    assert!(bound.explain(at(1)).words.contains("allow other protocols only"));
+    assert!(
+        bound
+            .explain(at(1))
+            .words
+            .contains("allow other protocols only")
+    );
 }
 
 #[test]
@@ -209,7 +304,10 @@ fn what_a_lane_cannot_do_is_not_asked_of_it() {
     let mut poor = candidates()[1].capabilities;
     (poor.wildcards, poor.stamps) = (false, false);
     chooser.up(1, &poor, at(1));
-    chooser.demand(&Demand { wildcards: true, ..Demand::default() });
+    chooser.demand(&Demand {
+        wildcards: true,
+        ..Demand::default()
+    });
     let decision = chooser.decide(at(10));
     assert!(decision.lane == 0 && decision.switched);
     assert!(chooser.explain(at(10)).words.contains("it lacks wildcards"));
@@ -233,12 +331,22 @@ fn probes_keep_to_their_budget_and_to_silence() {
             count += 1;
         }
     }
-    assert!(count >= 30 && bytes <= 60 * 320 + 2000, "{count} probes, {bytes} bytes in an hour");
+    assert!(
+        count >= 30 && bytes <= 60 * 320 + 2000,
+        "{count} probes, {bytes} bytes in an hour"
+    );
 }
 
 #[test]
 fn without_candidates_it_does_not_fail() {
-    let mut chooser = Chooser::new(Objective::Latency, Constraints::default(), Calibration::built_in(), &[], 1, at(0));
+    let mut chooser = Chooser::new(
+        Objective::Latency,
+        Constraints::default(),
+        Calibration::built_in(),
+        &[],
+        1,
+        at(0),
+    );
     chooser.down(3, at(1));
     chooser.sent(3, &Sent::default(), at(1));
     assert_eq!(chooser.decide(at(20)).lane, 0);
@@ -249,9 +357,21 @@ fn without_candidates_it_does_not_fail() {
 #[test]
 fn lanes_alike_are_chosen_between_by_the_seed() {
     let of = |seed| {
-        let lanes = [Candidate::plain(4, "mqtt", true), Candidate::plain(9, "mqtt", true)];
+        let lanes = [
+            Candidate::plain(4, "mqtt", true),
+            Candidate::plain(9, "mqtt", true),
+        ];
         let calibration = Calibration::built_in();
-        Chooser::new(Objective::Bytes, Constraints::default(), calibration, &lanes, seed, at(0)).decide(at(0)).lane
+        Chooser::new(
+            Objective::Bytes,
+            Constraints::default(),
+            calibration,
+            &lanes,
+            seed,
+            at(0),
+        )
+        .decide(at(0))
+        .lane
     };
     assert_eq!(of(1), of(1));
     assert!((0..20).any(|seed| of(seed) == 4) && (0..20).any(|seed| of(seed) == 9));
@@ -262,13 +382,24 @@ fn lanes_alike_are_chosen_between_by_the_seed() {
 fn a_subscriber_to_whom_latency_matters_does_not_listen_by_datagrams() {
     let of = |objective, calibration, bytes| {
         let lanes = candidates();
-        let mut chooser = Chooser::new(objective, Constraints::default(), calibration, &lanes, 5, Time::ZERO);
-        lanes.iter().for_each(|lane| chooser.up(lane.lane, &lane.capabilities, Time::ZERO));
+        let mut chooser = Chooser::new(
+            objective,
+            Constraints::default(),
+            calibration,
+            &lanes,
+            5,
+            Time::ZERO,
+        );
+        lanes
+            .iter()
+            .for_each(|lane| chooser.up(lane.lane, &lane.capabilities, Time::ZERO));
         let mut switches = 0;
         for second in 0..300 {
             let decision = chooser.decide(at(second));
             switches += u32::from(decision.switched);
-            lanes.iter().for_each(|lane| chooser.round_trip(lane.lane, Span::from_millis(100), at(second)));
+            lanes
+                .iter()
+                .for_each(|lane| chooser.round_trip(lane.lane, Span::from_millis(100), at(second)));
             for _ in 0..5 {
                 chooser.received(decision.lane, bytes, at(second));
             }
@@ -277,9 +408,19 @@ fn a_subscriber_to_whom_latency_matters_does_not_listen_by_datagrams() {
         chooser.decide(at(300)).lane
     };
     let usual = Calibration::built_in;
-    assert_eq!((of(Objective::Latency, usual(), 100), of(Objective::Bytes, usual(), 100)), (0, 1));
+    assert_eq!(
+        (
+            of(Objective::Latency, usual(), 100),
+            of(Objective::Bytes, usual(), 100)
+        ),
+        (0, 1)
+    );
     let quick = || usual().with_notifications(Span::from_millis(100), 64);
-    assert_eq!(of(Objective::Latency, quick(), 100), 1, "a broker that repeats soon is another thing");
+    assert_eq!(
+        of(Objective::Latency, quick(), 100),
+        1,
+        "a broker that repeats soon is another thing"
+    );
     assert_eq!(
         of(Objective::Latency, quick(), 2000),
         0,

@@ -159,7 +159,10 @@ const BLOCK: u64 = 1024;
 
 impl Network {
     pub(super) fn new(delay: Micros, timers: CoapTimers, seed: u64) -> Self {
-        let end = || End { window: 10.0, ..End::default() };
+        let end = || End {
+            window: 10.0,
+            ..End::default()
+        };
         Network {
             now: 0,
             loss: 0.0,
@@ -186,7 +189,12 @@ impl Network {
     /// Publishes at least once; returns what was written.
     pub(super) fn publish(&mut self, lane: usize, payload: u64, topic: u32) -> u64 {
         let message = self.fates.len();
-        self.fates.push(Fate { lane, published: self.now, given: self.now, ..Fate::default() });
+        self.fates.push(Fate {
+            lane,
+            published: self.now,
+            given: self.now,
+            ..Fate::default()
+        });
         if lane == 0 {
             let bytes = payload + MQTT_OVERHEAD;
             self.client.unsent += bytes;
@@ -220,7 +228,15 @@ impl Network {
     /// What the client's system knows: data segments, repeated, needless, frames out and in, bytes out and in.
     pub(super) fn tcp(&self) -> [u64; 7] {
         let (c, s) = (&self.client, &self.server);
-        [c.data_segments, c.repeated, c.needless, c.frames, s.frames, c.bytes, s.bytes]
+        [
+            c.data_segments,
+            c.repeated,
+            c.needless,
+            c.frames,
+            s.frames,
+            c.bytes,
+            s.bytes,
+        ]
     }
 
     pub(super) fn smoothed_round_trip(&self) -> Micros {
@@ -232,7 +248,9 @@ impl Network {
             if *at > until {
                 break;
             }
-            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
+            let Some(Reverse((at, _, event))) = self.events.pop() else {
+                break;
+            };
             self.now = at;
             self.happen(event);
         }
@@ -241,9 +259,14 @@ impl Network {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Segment { to_client, start, end, ack, sack, sent } => {
-                self.segment(to_client, start, end, ack, sack, sent)
-            }
+            Event::Segment {
+                to_client,
+                start,
+                end,
+                ack,
+                sack,
+                sent,
+            } => self.segment(to_client, start, end, ack, sack, sent),
             Event::TcpTimer { client, armed } => self.tcp_timer(client, armed),
             Event::AckTimer { client, armed } => {
                 let it = self.end(client);
@@ -258,7 +281,13 @@ impl Network {
                 if it.is_over || it.attempt != attempt {
                     return;
                 }
-                if attempt == if self.timers == CoapTimers::Rfc7252 { 4 } else { 8 } {
+                if attempt
+                    == if self.timers == CoapTimers::Rfc7252 {
+                        4
+                    } else {
+                        8
+                    }
+                {
                     it.is_over = true;
                     let message = it.message;
                     self.fates[message].gave_up = true;
@@ -273,7 +302,11 @@ impl Network {
     }
 
     fn end(&mut self, client: bool) -> &mut End {
-        if client { &mut self.client } else { &mut self.server }
+        if client {
+            &mut self.client
+        } else {
+            &mut self.server
+        }
     }
 
     fn at(&mut self, at: Micros, event: Event) {
@@ -315,8 +348,14 @@ impl Network {
             }
             let bytes = it.unsent.min(SEGMENT);
             it.clock += 1;
-            let segment =
-                Segment { start: it.next, end: it.next + bytes, sent: it.clock, at: now, is_there: false, times: 1 };
+            let segment = Segment {
+                start: it.next,
+                end: it.next + bytes,
+                sent: it.clock,
+                at: now,
+                is_there: false,
+                times: 1,
+            };
             it.next += bytes;
             it.unsent -= bytes;
             it.segments.push(segment);
@@ -349,7 +388,19 @@ impl Network {
         it.frames += 1;
         let (ack, sack) = (it.received, it.newest);
         let start = it.next;
-        self.frame(0, client, HEADER, Event::Segment { to_client: !client, start, end: start, ack, sack, sent: 0 });
+        self.frame(
+            0,
+            client,
+            HEADER,
+            Event::Segment {
+                to_client: !client,
+                start,
+                end: start,
+                ack,
+                sack,
+                sent: 0,
+            },
+        );
     }
 
     fn tcp_arm(&mut self, client: bool, again: bool) {
@@ -367,7 +418,11 @@ impl Network {
         it.timer += 1;
         // RFC 8985 §7.2, as Linux does it: with one segment under way the peer may delay its acknowledgement, so the probe comes
         // no sooner than the repetition; with more of them after two round trips and two ticks.
-        let under_way = it.segments.iter().filter(|segment| !segment.is_there).count();
+        let under_way = it
+            .segments
+            .iter()
+            .filter(|segment| !segment.is_there)
+            .count();
         it.is_probe = !it.has_probed && it.backoff == 0 && under_way > 1;
         let wait = match it.is_probe {
             true => 2.0 * it.srtt + 8_000.0,
@@ -399,7 +454,9 @@ impl Network {
         let it = self.end(client);
         it.clock += 1;
         let clock = it.clock;
-        let Some(segment) = it.segments.get_mut(index) else { return };
+        let Some(segment) = it.segments.get_mut(index) else {
+            return;
+        };
         (segment.sent, segment.at, segment.times) = (clock, now, segment.times + 1);
         let copy = *segment;
         it.repeated += 1;
@@ -422,14 +479,19 @@ impl Network {
             segment.end > ack
         });
         if let Some(sample) = round_trip {
-            it.srtt = if it.srtt == 0.0 { sample } else { it.srtt * 0.875 + sample * 0.125 };
+            it.srtt = if it.srtt == 0.0 {
+                sample
+            } else {
+                it.srtt * 0.875 + sample * 0.125
+            };
         }
         if has_news {
             (it.backoff, it.has_probed) = (0, false);
             it.window = (it.window + 1.0).min(100.0);
             // RACK: what was sent before the newest that has come is lost, if it was not seen.
-            let lost: Vec<usize> =
-                (0..it.segments.len()).filter(|&i| !it.segments[i].is_there && it.segments[i].sent < sack).collect();
+            let lost: Vec<usize> = (0..it.segments.len())
+                .filter(|&i| !it.segments[i].is_there && it.segments[i].sent < sack)
+                .collect();
             if !lost.is_empty() {
                 it.window = (it.window * 0.7).max(2.0);
             }
@@ -490,7 +552,13 @@ impl Network {
         } else if it.owes > 0 {
             it.ack_timer += 1;
             let armed = it.ack_timer;
-            self.at(now + 40_000, Event::AckTimer { client: to_client, armed });
+            self.at(
+                now + 40_000,
+                Event::AckTimer {
+                    client: to_client,
+                    armed,
+                },
+            );
         }
     }
 
@@ -542,7 +610,13 @@ impl Network {
         if it.blocks_left > 0 {
             // The next block is an exchange of its own, so that late answers and timers of this one are known as such.
             it.is_over = true;
-            let next = Exchange { attempt: 0, is_over: false, first_wait: 0, request_bytes: 0, ..*it };
+            let next = Exchange {
+                attempt: 0,
+                is_over: false,
+                first_wait: 0,
+                request_bytes: 0,
+                ..*it
+            };
             self.exchanges.push(next);
             self.coap_block(self.exchanges.len() - 1);
             return;
@@ -556,10 +630,18 @@ impl Network {
 
     fn coap_next(&mut self, exchange: usize) {
         let topic = self.exchanges[exchange].topic;
-        let Some(queue) = self.topics.get_mut(&topic) else { return };
+        let Some(queue) = self.topics.get_mut(&topic) else {
+            return;
+        };
         queue.pop_front();
-        let Some(&message) = queue.front() else { return };
-        if let Some(next) = self.exchanges.iter().position(|it| it.message == message && !it.is_over) {
+        let Some(&message) = queue.front() else {
+            return;
+        };
+        if let Some(next) = self
+            .exchanges
+            .iter()
+            .position(|it| it.message == message && !it.is_over)
+        {
             self.coap_block(next);
         }
     }

@@ -39,7 +39,10 @@ pub(super) fn time(at: Micros) -> Time {
 }
 
 pub(super) fn candidates() -> Vec<Candidate> {
-    let mut lanes = vec![Candidate::plain(0, "mqtt", true), Candidate::plain(1, "coap", false)];
+    let mut lanes = vec![
+        Candidate::plain(0, "mqtt", true),
+        Candidate::plain(1, "coap", false),
+    ];
     for lane in &mut lanes {
         lane.capabilities.stamps = true;
     }
@@ -52,11 +55,27 @@ pub(super) fn report(chooser: &mut Chooser, network: &mut Network) {
     for message in std::mem::take(&mut network.settled) {
         let fate = network.fates[message];
         let latency = fate.settled.unwrap_or(network.now) - fate.given;
-        chooser.settled(fate.lane, Span::from_nanos(latency * 1000), &Settled::Acknowledged, now);
+        chooser.settled(
+            fate.lane,
+            Span::from_nanos(latency * 1000),
+            &Settled::Acknowledged,
+            now,
+        );
     }
-    let counters = Counters { confirmable: network.confirmable, retransmissions: network.retransmissions };
+    let counters = Counters {
+        confirmable: network.confirmable,
+        retransmissions: network.retransmissions,
+    };
     chooser.counters(1, counters, now);
-    let [data, repeated, needless, frames_out, frames_in, bytes_out, bytes_in] = network.tcp();
+    let [
+        data,
+        repeated,
+        needless,
+        frames_out,
+        frames_in,
+        bytes_out,
+        bytes_in,
+    ] = network.tcp();
     let reading = NetworkReading {
         round_trip: Span::from_nanos(network.smoothed_round_trip() * 1000),
         sent_segments: data,
@@ -82,10 +101,21 @@ pub(super) fn report(chooser: &mut Chooser, network: &mut Network) {
 
 pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
     let mut network = Network::new(course.delay, course.timers, seed);
-    let objective = if let Policy::Adaptive(objective) = policy { objective } else { Objective::Latency };
+    let objective = if let Policy::Adaptive(objective) = policy {
+        objective
+    } else {
+        Objective::Latency
+    };
     let calibration = calibration(course.timers);
     let lanes = candidates();
-    let mut chooser = Chooser::new(objective, Constraints::default(), calibration, &lanes, seed, Time::ZERO);
+    let mut chooser = Chooser::new(
+        objective,
+        Constraints::default(),
+        calibration,
+        &lanes,
+        seed,
+        Time::ZERO,
+    );
     for lane in &lanes {
         chooser.up(lane.lane, &lane.capabilities, Time::ZERO);
     }
@@ -120,10 +150,14 @@ pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
         network.run_until(begin + STEP);
         bounds.push(first..network.fates.len());
         let messages = (network.fates.len() - first) as f64;
-        let profile = chooser.calibration.energy().expect("the built-in one has a profile");
+        let profile = chooser
+            .calibration
+            .energy()
+            .expect("the built-in one has a profile");
         for (now, before) in network.wire.iter().zip(&wire_before) {
             outcome.bytes[step] += (now.bytes() - before.bytes()) / messages;
-            outcome.energy_uj[step] += ((now.frames_up - before.frames_up) as f64 * profile.sent_frame_uj
+            outcome.energy_uj[step] += ((now.frames_up - before.frames_up) as f64
+                * profile.sent_frame_uj
                 + (now.bytes_up - before.bytes_up) as f64 * profile.sent_byte_uj
                 + (now.frames_down - before.frames_down) as f64 * profile.received_frame_uj
                 + (now.bytes_down - before.bytes_down) as f64 * profile.received_byte_uj)
@@ -135,8 +169,10 @@ pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
     network.run_until(5 * STEP + 120 * SECOND);
     for (step, range) in bounds.into_iter().enumerate() {
         let fates = &network.fates[range];
-        let arrived: Vec<f64> =
-            fates.iter().filter_map(|fate| Some((fate.arrived? - fate.published) as f64 / 1000.0)).collect();
+        let arrived: Vec<f64> = fates
+            .iter()
+            .filter_map(|fate| Some((fate.arrived? - fate.published) as f64 / 1000.0))
+            .collect();
         outcome.lost += fates.len() - arrived.len();
         outcome.latency_ms[step] = arrived.iter().sum::<f64>() / arrived.len() as f64;
     }
@@ -154,10 +190,15 @@ fn check(objective: Objective, course: &Course) {
     for seed in 1..=SEEDS {
         for (lane, sums) in fixed.iter_mut().enumerate() {
             let outcome = run(Policy::Fixed(lane), course, seed);
-            sums.iter_mut().zip(value(&outcome)).for_each(|(sum, it)| *sum += it / SEEDS as f64);
+            sums.iter_mut()
+                .zip(value(&outcome))
+                .for_each(|(sum, it)| *sum += it / SEEDS as f64);
         }
         let outcome = run(Policy::Adaptive(objective), course, seed);
-        adaptive.iter_mut().zip(value(&outcome)).for_each(|(sum, it)| *sum += it / SEEDS as f64);
+        adaptive
+            .iter_mut()
+            .zip(value(&outcome))
+            .for_each(|(sum, it)| *sum += it / SEEDS as f64);
         switches.push(outcome.switches);
         assert!(
             outcome.switches.iter().all(|&count| count <= 2),
@@ -168,7 +209,11 @@ fn check(objective: Objective, course: &Course) {
     }
     let oracle: f64 = fixed[0].iter().zip(fixed[1]).map(|(a, b)| a.min(b)).sum();
     // A millisecond is none: without this 0.2 ms against 0.3 ms would count.
-    let grain = if objective == Objective::Latency { 5.0 } else { 0.0 };
+    let grain = if objective == Objective::Latency {
+        5.0
+    } else {
+        0.0
+    };
     let regret = (adaptive.iter().sum::<f64>() + grain) / (oracle + grain) - 1.0;
     let told = format!(
         "{objective:?} {} B {} ms: regret {:.1} %\n mqtt {:.1?}\n coap {:.1?}\n adaptive {:.1?}\n switches {switches:?}",
@@ -189,18 +234,32 @@ pub(super) fn calibration(timers: CoapTimers) -> Calibration {
     if timers == CoapTimers::Measured {
         return built_in;
     }
-    let (json, ours) =
-        (built_in.to_json(), "\"repeat_min_ms\": 1000, \"repeat_max_ms\": 1500, \"repeat_round_trips\": 1.5");
+    let (json, ours) = (
+        built_in.to_json(),
+        "\"repeat_min_ms\": 1000, \"repeat_max_ms\": 1500, \"repeat_round_trips\": 1.5",
+    );
     assert!(json.contains(ours));
-    let other = json.replace(ours, "\"repeat_min_ms\": 2000, \"repeat_max_ms\": 3000, \"repeat_round_trips\": 0");
+    let other = json.replace(
+        ours,
+        "\"repeat_min_ms\": 2000, \"repeat_max_ms\": 3000, \"repeat_round_trips\": 0",
+    );
     Calibration::from_json(&other).expect("still a calibration")
 }
 
 const SEEDS: u64 = 5;
 
 fn courses(timers: CoapTimers) -> impl Iterator<Item = Course> {
-    let of = move |(payload, delay)| Course { payload, delay, rate_per_s: 2, topics: 40, timers };
-    [2000, 600, 60].into_iter().flat_map(|payload| [(payload, 0), (payload, 25_000)]).map(of)
+    let of = move |(payload, delay)| Course {
+        payload,
+        delay,
+        rate_per_s: 2,
+        topics: 40,
+        timers,
+    };
+    [2000, 600, 60]
+        .into_iter()
+        .flat_map(|payload| [(payload, 0), (payload, 25_000)])
+        .map(of)
 }
 
 #[test]
@@ -226,8 +285,17 @@ fn regret_is_small_when_energy_counts() {
 
 #[test]
 fn a_run_repeats_by_its_seed() {
-    let course = Course { payload: 2000, delay: 25_000, rate_per_s: 2, topics: 40, timers: CoapTimers::Measured };
+    let course = Course {
+        payload: 2000,
+        delay: 25_000,
+        rate_per_s: 2,
+        topics: 40,
+        timers: CoapTimers::Measured,
+    };
     let one = run(Policy::Adaptive(Objective::Bytes), &course, 7);
     let two = run(Policy::Adaptive(Objective::Bytes), &course, 7);
-    assert_eq!((one.bytes, one.switches, one.words), (two.bytes, two.switches, two.words));
+    assert_eq!(
+        (one.bytes, one.switches, one.words),
+        (two.bytes, two.switches, two.words)
+    );
 }

@@ -4,7 +4,13 @@ use super::*;
 use thalweg_model::Stamp;
 
 fn deliver<'d>(exchange: &'d str, routing_key: &'d str, redelivered: bool) -> basic::Deliver<'d> {
-    basic::Deliver { consumer_tag: "s", delivery_tag: 1, redelivered, exchange, routing_key }
+    basic::Deliver {
+        consumer_tag: "s",
+        delivery_tag: 1,
+        redelivered,
+        exchange,
+        routing_key,
+    }
 }
 
 #[test]
@@ -18,11 +24,16 @@ fn everything_that_a_message_said_is_there_again() {
         properties: Properties(&properties),
         reply_to: Some("answers/here.now"),
         correlation: Some(b"\xFF\x00"),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
         ..message(1, "a/b.c", b"21.5")
     };
     pair.publish(&sent).expect("it goes");
-    let [got] = &pair.received()[..] else { panic!("one message") };
+    let [got] = &pair.received()[..] else {
+        panic!("one message")
+    };
     let expected = Got {
         subscription: Some(SubscriptionId(7)),
         delivery: got.delivery,
@@ -35,7 +46,10 @@ fn everything_that_a_message_said_is_there_again() {
         properties: vec![("room".to_owned(), "12".to_owned())],
         reply_to: Some("answers/here.now".to_owned()),
         correlation: Some(b"\xFF\x00".to_vec()),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
     };
     assert_eq!(*got, expected);
     assert!(got.delivery.is_some());
@@ -61,9 +75,19 @@ fn what_others_say_is_read_as_far_as_it_is_text_or_numbers() {
         .str("x-address", "the/whole/address")
         .i64("x-delivery-count", 1);
     let headers = Some(table.finish());
-    let properties = BasicProperties { headers, reply_to: Some("answers"), ..BasicProperties::default() };
-    pair.server.deliver_with(3, &properties, deliver("amq.topic", "the.whole~0123", false));
-    let [got] = &pair.received()[..] else { panic!("one message") };
+    let properties = BasicProperties {
+        headers,
+        reply_to: Some("answers"),
+        ..BasicProperties::default()
+    };
+    pair.server.deliver_with(
+        3,
+        &properties,
+        deliver("amq.topic", "the.whole~0123", false),
+    );
+    let [got] = &pair.received()[..] else {
+        panic!("one message")
+    };
     let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let expected = [
         text("i", "-5"),
@@ -73,7 +97,10 @@ fn what_others_say_is_read_as_far_as_it_is_text_or_numbers() {
         text("T", "1700000000000"),
     ];
     assert_eq!(got.properties, expected);
-    assert_eq!((got.address.as_str(), got.reply_to.as_deref()), ("the/whole/address", Some("$q/answers")));
+    assert_eq!(
+        (got.address.as_str(), got.reply_to.as_deref()),
+        ("the/whole/address", Some("$q/answers"))
+    );
     assert_eq!((got.stamp, got.repeated), (None, true));
 }
 
@@ -89,7 +116,8 @@ fn an_address_tells_queue_exchange_and_topic_apart() {
         ("amq.direct", "a.b", "$x/amq.direct/a.b"),
         ("amq.topic", "a%2Eb/c", "a.b%2Fc"),
     ] {
-        pair.server.deliver_with(3, &BasicProperties::default(), deliver(exchange, key, true));
+        pair.server
+            .deliver_with(3, &BasicProperties::default(), deliver(exchange, key, true));
         let got = pair.received();
         assert_eq!((got[0].address.as_str(), got[0].repeated), (address, true));
     }
@@ -98,24 +126,41 @@ fn an_address_tells_queue_exchange_and_topic_apart() {
 #[test]
 fn who_does_not_settle_has_nothing_to_settle() {
     let mut pair = Pair::up(settings());
-    pair.subscribe(1, "a", Reliability::AtMostOnce).expect("it can be said");
+    pair.subscribe(1, "a", Reliability::AtMostOnce)
+        .expect("it can be said");
     pair.exchange();
     pair.publish(&message(1, "a", b"")).expect("it goes");
     let got = pair.received();
-    assert_eq!((got[0].delivery, got[0].reliability), (None, Reliability::AtMostOnce));
+    assert_eq!(
+        (got[0].delivery, got[0].reliability),
+        (None, Reliability::AtMostOnce)
+    );
 }
 
 #[test]
 fn what_is_larger_than_we_take_ends_its_subscription_only() {
-    let mut pair = Pair::up(AmqpSettings { payload_bytes_max: 1000, ..settings() });
+    let mut pair = Pair::up(AmqpSettings {
+        payload_bytes_max: 1000,
+        ..settings()
+    });
     pair.subscribed(1, "large");
     pair.subscribed(2, "small");
     let deliver = deliver("amq.topic", "large", false);
     let header = ContentHeader::Raw(&[]);
-    pair.server.side.deliver(3, &deliver, header, &[0; 1001], &mut pair.server.out).expect("it fits");
+    pair.server
+        .side
+        .deliver(3, &deliver, header, &[0; 1001], &mut pair.server.out)
+        .expect("it fits");
     pair.exchange();
-    assert!(matches!(&pair.witness.take()[..], [Told::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))]));
-    pair.publish(&Outbound { reliability: Reliability::AtMostOnce, ..message(1, "small", b"x") }).expect("it goes");
+    assert!(matches!(
+        &pair.witness.take()[..],
+        [Told::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))]
+    ));
+    pair.publish(&Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "small", b"x")
+    })
+    .expect("it goes");
     assert_eq!(pair.received().len(), 1);
     pair.subscribed(1, "large");
 }
@@ -128,7 +173,13 @@ fn what_is_left_of_a_life_is_read() {
         (Some("0"), Span::ZERO),
         (Some("soon"), Span::FOREVER),
     ] {
-        let properties = BasicProperties { expiration, ..BasicProperties::default() };
-        assert_eq!(properties::read(&properties, &mut Vec::new()).lifespan, lifespan);
+        let properties = BasicProperties {
+            expiration,
+            ..BasicProperties::default()
+        };
+        assert_eq!(
+            properties::read(&properties, &mut Vec::new()).lifespan,
+            lifespan
+        );
     }
 }

@@ -17,26 +17,42 @@ impl Dice {
 
 /// Some of everything; what was told, and every byte that came.
 fn conversation(chunk: Box<dyn FnMut() -> usize>) -> Vec<Told> {
-    let mut pair = Pair::new(AmqpSettings { unconfirmed_max: 8, ..settings() });
+    let mut pair = Pair::new(AmqpSettings {
+        unconfirmed_max: 8,
+        ..settings()
+    });
     pair.chunk = chunk;
     pair.server.forbidden_key = Some("secret");
     pair.connect();
     let mut told = Vec::new();
     for (id, filter) in [(1, "a/#"), (2, "$q/nowhere"), (3, "$share/g/a")] {
-        pair.subscribe(id, filter, Reliability::AtLeastOnce).expect("it can be said");
+        pair.subscribe(id, filter, Reliability::AtLeastOnce)
+            .expect("it can be said");
     }
     pair.exchange();
     let large = vec![b'x'; 200_000];
     for id in 0..6 {
         let address = if id == 4 { "secret" } else { "a/b" };
         let payload: &[u8] = if id == 2 { &large } else { b"21.5" };
-        pair.publish(&message(id, address, payload)).expect("it goes");
+        pair.publish(&message(id, address, payload))
+            .expect("it goes");
     }
-    pair.lane.request(RequestId(1), &message(9, "ask", b""), pair.now, &mut pair.out).expect("it can be asked");
+    pair.lane
+        .request(
+            RequestId(1),
+            &message(9, "ask", b""),
+            pair.now,
+            &mut pair.out,
+        )
+        .expect("it can be asked");
     pair.exchange();
     told.extend(pair.witness.take());
     for got in &told {
-        if let Told::Received(Got { delivery: Some(delivery), .. }) = got {
+        if let Told::Received(Got {
+            delivery: Some(delivery),
+            ..
+        }) = got
+        {
             pair.lane.settle(*delivery, pair.now, &mut pair.out);
         }
     }
@@ -44,7 +60,8 @@ fn conversation(chunk: Box<dyn FnMut() -> usize>) -> Vec<Told> {
     pair.server.reply(&question, b"!");
     pair.server.side.blocked("", &mut pair.server.out);
     pair.server.side.unblocked(&mut pair.server.out);
-    pair.lane.unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
     pair.exchange();
     told.extend(pair.witness.take());
     assert_eq!(pair.fault, None);
@@ -59,7 +76,11 @@ fn cuts_change_nothing() {
     assert!(whole.len() > 12, "{whole:?}");
     for seed in 0..20 {
         let mut dice = Dice(seed);
-        assert_eq!(conversation(Box::new(move || 1 + dice.roll(60))), whole, "seed {seed}");
+        assert_eq!(
+            conversation(Box::new(move || 1 + dice.roll(60))),
+            whole,
+            "seed {seed}"
+        );
     }
 }
 
@@ -70,7 +91,8 @@ fn a_cut_at_every_byte_changes_nothing() {
         let mut pair = Pair::new(settings());
         pair.chunk = chunk;
         pair.connect();
-        pair.subscribe(1, "a/#", Reliability::AtLeastOnce).expect("it can be said");
+        pair.subscribe(1, "a/#", Reliability::AtLeastOnce)
+            .expect("it can be said");
         pair.publish(&message(1, "a/b", b"21.5")).expect("it goes");
         pair.exchange();
         pair.publish(&message(2, "a/b", b"21.5")).expect("it goes");
@@ -103,7 +125,12 @@ fn nonsense_ends_a_connection_at_worst() {
         pair.server.hear(&said);
     }
     good.append(&mut pair.server.out);
-    pair.server.side.close(ReplyCode::ConnectionForced, "goodbye", MethodId::NONE, &mut good);
+    pair.server.side.close(
+        ReplyCode::ConnectionForced,
+        "goodbye",
+        MethodId::NONE,
+        &mut good,
+    );
     let mut gave_up = 0;
     for seed in 0..1000 {
         let mut dice = Dice(seed);
@@ -121,7 +148,9 @@ fn nonsense_ends_a_connection_at_worst() {
         for id in 0..4 {
             pair.publish(&message(id, "a", b"21.5")).expect("it goes");
         }
-        let handled = pair.lane.handle_input(&bytes, pair.now, &mut pair.out, &mut pair.witness);
+        let handled = pair
+            .lane
+            .handle_input(&bytes, pair.now, &mut pair.out, &mut pair.witness);
         gave_up += usize::from(handled.is_err());
     }
     assert!(gave_up > 300, "{gave_up}");

@@ -4,30 +4,50 @@ use super::*;
 use thalweg_model::Stamp;
 
 fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<Told> {
-    ids.into_iter().map(|id| Told::Settled(id, Settled::Acknowledged)).collect()
+    ids.into_iter()
+        .map(|id| Told::Settled(id, Settled::Acknowledged))
+        .collect()
 }
 
 #[test]
 fn a_login_says_who_where_to_and_how_often_we_speak() {
-    let mut pair = Pair::new(AmqpSettings { vhost: "plant".to_owned(), ..settings() });
+    let mut pair = Pair::new(AmqpSettings {
+        vhost: "plant".to_owned(),
+        ..settings()
+    });
     pair.opening.user = Some("ada".to_owned());
     pair.opening.password = Some(b"\xFFsecret".to_vec());
     pair.opening.keep_alive = Span::from_secs(10);
     pair.server.accept();
     let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane.open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+    pair.lane
+        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
     pair.exchange();
-    assert_eq!(pair.server.heard, [r"PLAIN \x00ada\x00\xffsecret by pump-7", "heartbeat 10", "vhost plant"]);
+    assert_eq!(
+        pair.server.heard,
+        [
+            r"PLAIN \x00ada\x00\xffsecret by pump-7",
+            "heartbeat 10",
+            "vhost plant"
+        ]
+    );
     assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
     assert!(pair.lane.capabilities().stamps && pair.lane.capabilities().requests);
 }
 
 #[test]
 fn who_is_told_nothing_is_guest_and_who_has_a_certificate_shows_that() {
-    for (external, login) in [(false, r"PLAIN \x00guest\x00guest by pump-7"), (true, "EXTERNAL  by pump-7")] {
-        let mut pair = Pair::new(AmqpSettings { external, ..settings() });
+    for (external, login) in [
+        (false, r"PLAIN \x00guest\x00guest by pump-7"),
+        (true, "EXTERNAL  by pump-7"),
+    ] {
+        let mut pair = Pair::new(AmqpSettings {
+            external,
+            ..settings()
+        });
         let peer = "127.0.0.1:5672".parse().expect("an address");
-        pair.lane.open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+        pair.lane
+            .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
         pair.exchange();
         assert_eq!(pair.server.heard[0], login);
     }
@@ -35,41 +55,77 @@ fn who_is_told_nothing_is_guest_and_who_has_a_certificate_shows_that() {
 
 #[test]
 fn who_is_turned_away_hears_why_and_whether_to_come_again() {
-    for (code, is_final) in
-        [(ReplyCode::AccessRefused, true), (ReplyCode::NotAllowed, true), (ReplyCode::ConnectionForced, false)]
-    {
+    for (code, is_final) in [
+        (ReplyCode::AccessRefused, true),
+        (ReplyCode::NotAllowed, true),
+        (ReplyCode::ConnectionForced, false),
+    ] {
         let mut pair = Pair::new(settings());
         pair.server.turns_away = Some((code, "not you"));
         let peer = "127.0.0.1:5672".parse().expect("an address");
-        pair.lane.open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+        pair.lane
+            .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
         pair.exchange();
         let fault = pair.fault.expect("it was turned away");
-        assert!(fault.words.contains("not you") && fault.is_final == is_final, "{fault:?}");
+        assert!(
+            fault.words.contains("not you") && fault.is_final == is_final,
+            "{fault:?}"
+        );
         assert_eq!(pair.witness.take(), []);
     }
     let mut pair = Pair::new(settings());
     pair.server.mechanisms = "GSSAPI";
     let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane.open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+    pair.lane
+        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
     pair.exchange();
-    assert!(pair.fault.is_some_and(|fault| fault.is_final && fault.words.contains("GSSAPI")));
+    assert!(
+        pair.fault
+            .is_some_and(|fault| fault.is_final && fault.words.contains("GSSAPI"))
+    );
 }
 
 #[test]
 fn each_reliability_has_its_channel_and_delivery_mode() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a/b.c", b"0") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a/b.c", b"0")
+    };
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
-    assert_eq!(pair.publish(&message(2, "$q/work", b"1")), Ok(Departure::Awaited));
+    assert_eq!(
+        pair.publish(&message(2, "$q/work", b"1")),
+        Ok(Departure::Awaited)
+    );
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged([2]));
-    let [zero, one] = &pair.server.published[..] else { panic!("{:?}", pair.server.published) };
-    assert_eq!((zero.exchange.as_str(), zero.key.as_str(), zero.is_confirmed), ("amq.topic", "a.b%2Ec", false));
+    let [zero, one] = &pair.server.published[..] else {
+        panic!("{:?}", pair.server.published)
+    };
+    assert_eq!(
+        (zero.exchange.as_str(), zero.key.as_str(), zero.is_confirmed),
+        ("amq.topic", "a.b%2Ec", false)
+    );
     assert_eq!(zero.properties(), BasicProperties::default());
-    assert_eq!((one.exchange.as_str(), one.key.as_str(), one.is_confirmed), ("", "work", true));
-    assert_eq!(one.properties(), BasicProperties { delivery_mode: Some(2), ..BasicProperties::default() });
-    let surest = Outbound { reliability: Reliability::ExactlyOnce, ..message(3, "a", b"") };
-    assert!(matches!(pair.publish(&surest), Err(Refusal::Unsupported(_))));
+    assert_eq!(
+        (one.exchange.as_str(), one.key.as_str(), one.is_confirmed),
+        ("", "work", true)
+    );
+    assert_eq!(
+        one.properties(),
+        BasicProperties {
+            delivery_mode: Some(2),
+            ..BasicProperties::default()
+        }
+    );
+    let surest = Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(3, "a", b"")
+    };
+    assert!(matches!(
+        pair.publish(&surest),
+        Err(Refusal::Unsupported(_))
+    ));
     assert_eq!(pair.publish(&message(4, "a/+", b"")), Err(Refusal::Address));
 }
 
@@ -87,12 +143,19 @@ fn everything_that_a_message_says_is_said() {
         properties: Properties(&properties),
         reply_to: Some("answers/here"),
         correlation: Some(b"\xFF\x00"),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
         ..message(1, "a", b"x")
     };
     pair.publish(&sent).expect("it goes");
-    pair.publish(&Outbound { correlation: Some(b"7"), reply_to: Some("$q/answers"), ..message(2, "a", b"x") })
-        .expect("it goes");
+    pair.publish(&Outbound {
+        correlation: Some(b"7"),
+        reply_to: Some("$q/answers"),
+        ..message(2, "a", b"x")
+    })
+    .expect("it goes");
     pair.exchange();
     let said = pair.server.published[0].properties();
     let table: Vec<(&str, FieldValue<'_>)> = said.headers.expect("there are some").iter().collect();
@@ -112,9 +175,18 @@ fn everything_that_a_message_says_is_said() {
         expiration: Some("1501"),
         ..BasicProperties::default()
     };
-    assert_eq!(BasicProperties { headers: None, ..said }, plain);
+    assert_eq!(
+        BasicProperties {
+            headers: None,
+            ..said
+        },
+        plain
+    );
     let said = pair.server.published[1].properties();
-    assert_eq!((said.correlation_id, said.reply_to), (Some(&b"7"[..]), Some("answers")));
+    assert_eq!(
+        (said.correlation_id, said.reply_to),
+        (Some(&b"7"[..]), Some("answers"))
+    );
 }
 
 #[test]
@@ -124,11 +196,26 @@ fn what_cannot_be_said_is_refused_and_nothing_is_written() {
     Properties::push("CC", "everybody", &mut reserved);
     let long = "x".repeat(256);
     let refused = [
-        Outbound { properties: Properties(&reserved), ..message(1, "a", b"") },
-        Outbound { content_type: Some(&long), ..message(1, "a", b"") },
-        Outbound { reply_to: Some(&long), ..message(1, "a", b"") },
-        Outbound { address: &long, ..message(1, "a", b"") },
-        Outbound { payload: &vec![0; settings().payload_bytes_max + 1], ..message(1, "a", b"") },
+        Outbound {
+            properties: Properties(&reserved),
+            ..message(1, "a", b"")
+        },
+        Outbound {
+            content_type: Some(&long),
+            ..message(1, "a", b"")
+        },
+        Outbound {
+            reply_to: Some(&long),
+            ..message(1, "a", b"")
+        },
+        Outbound {
+            address: &long,
+            ..message(1, "a", b"")
+        },
+        Outbound {
+            payload: &vec![0; settings().payload_bytes_max + 1],
+            ..message(1, "a", b"")
+        },
     ];
     for message in refused {
         assert!(pair.publish(&message).is_err());
@@ -148,48 +235,79 @@ fn confirms_of_many_and_out_of_order_reach_whom_they_mean() {
         pair.publish(&message(id, "a", b"")).expect("it goes");
     }
     pair.exchange();
-    pair.server.side.ack(CONFIRMED, 3, false, &mut pair.server.out);
-    pair.server.side.nack(CONFIRMED, 4, false, &mut pair.server.out);
-    pair.server.side.ack(CONFIRMED, 6, true, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 3, false, &mut pair.server.out);
+    pair.server
+        .side
+        .nack(CONFIRMED, 4, false, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 6, true, &mut pair.server.out);
     pair.exchange();
     let told = pair.witness.take();
     assert_eq!(told[0], Told::Settled(12, Settled::Acknowledged));
-    assert!(matches!(&told[1], Told::Settled(13, Settled::Refused(Refusal::Busy(_)))));
+    assert!(matches!(
+        &told[1],
+        Told::Settled(13, Settled::Refused(Refusal::Busy(_)))
+    ));
     assert_eq!(told[2..], acknowledged([10, 11, 14, 15]));
-    pair.server.side.ack(CONFIRMED, 0, true, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 0, true, &mut pair.server.out);
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged(16..20));
     // Numbers that were never given, or again, are nobody's.
-    pair.server.side.ack(CONFIRMED, 99, false, &mut pair.server.out);
-    pair.server.side.ack(CONFIRMED, 1, false, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 99, false, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 1, false, &mut pair.server.out);
     pair.exchange();
     assert_eq!(pair.witness.take(), []);
 }
 
 #[test]
 fn a_window_holds_and_opens() {
-    let mut pair = Pair::up(AmqpSettings { unconfirmed_max: 4, ..settings() });
+    let mut pair = Pair::up(AmqpSettings {
+        unconfirmed_max: 4,
+        ..settings()
+    });
     pair.server.holds_confirms = true;
     for id in 0..4 {
         assert_eq!(pair.publish(&message(id, "a", b"")), Ok(Departure::Awaited));
     }
     assert_eq!(pair.publish(&message(4, "a", b"")), Err(Refusal::Window));
     // What nobody confirms may go.
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(5, "a", b"") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(5, "a", b"")
+    };
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
     assert_eq!(pair.witness.take(), []);
-    pair.server.side.ack(CONFIRMED, 2, true, &mut pair.server.out);
+    pair.server
+        .side
+        .ack(CONFIRMED, 2, true, &mut pair.server.out);
     pair.exchange();
-    assert_eq!(pair.witness.take(), [acknowledged([0, 1]), vec![Told::Room]].concat());
+    assert_eq!(
+        pair.witness.take(),
+        [acknowledged([0, 1]), vec![Told::Room]].concat()
+    );
     assert_eq!(pair.publish(&message(4, "a", b"")), Ok(Departure::Awaited));
 }
 
 #[test]
 fn a_broker_that_is_short_of_something_is_left_in_peace() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a", b"") };
-    pair.server.side.blocked("low on disk", &mut pair.server.out);
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a", b"")
+    };
+    pair.server
+        .side
+        .blocked("low on disk", &mut pair.server.out);
     pair.exchange();
     assert_eq!(pair.witness.take(), [Told::Pressed]);
     assert_eq!(pair.publish(&zero), Err(Refusal::Window));
@@ -199,7 +317,8 @@ fn a_broker_that_is_short_of_something_is_left_in_peace() {
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
 
     for (active, told) in [(false, Told::Pressed), (true, Told::Room)] {
-        pair.server.answer(CONFIRMED, Method::ChannelFlow(channel::Flow { active }));
+        pair.server
+            .answer(CONFIRMED, Method::ChannelFlow(channel::Flow { active }));
         pair.exchange();
         assert_eq!(pair.witness.take(), [told]);
         assert_eq!(pair.publish(&message(2, "a", b"")).is_ok(), active);
@@ -237,12 +356,20 @@ fn a_forbidden_message_is_found_and_the_others_arrive() {
                 other => panic!("{other:?}"),
             }
         }
-        again.into_iter().rev().for_each(|at| waiting.push_front(at));
+        again
+            .into_iter()
+            .rev()
+            .for_each(|at| waiting.push_front(at));
     }
     let words = "ACCESS_REFUSED - access to exchange 'amq.topic' refused".to_owned();
     assert_eq!(denied, [(2, Refusal::Denied(words))]);
     assert_eq!(acknowledged, 4);
-    let mut keys: Vec<&str> = pair.server.published.iter().map(|published| published.key.as_str()).collect();
+    let mut keys: Vec<&str> = pair
+        .server
+        .published
+        .iter()
+        .map(|published| published.key.as_str())
+        .collect();
     keys.dedup();
     keys.sort_unstable();
     keys.dedup();
@@ -255,14 +382,23 @@ fn questions_are_answered_on_their_channel() {
     let mut pair = Pair::up(settings());
     for request in [1, 2, 3] {
         pair.lane
-            .request(RequestId(request), &message(request, "ask", b"?"), pair.now, &mut pair.out)
+            .request(
+                RequestId(request),
+                &message(request, "ask", b"?"),
+                pair.now,
+                &mut pair.out,
+            )
             .expect("it can be asked");
     }
     pair.lane.forget(RequestId(3));
     pair.exchange();
-    assert_eq!(pair.server.heard, ["1 consume amq.rabbitmq.reply-to no-ack"]);
+    assert_eq!(
+        pair.server.heard,
+        ["1 consume amq.rabbitmq.reply-to no-ack"]
+    );
     for question in pair.server.published.clone().iter().rev() {
-        pair.server.reply(question, &[question.payload.as_slice(), b"!"].concat());
+        pair.server
+            .reply(question, &[question.payload.as_slice(), b"!"].concat());
     }
     pair.exchange();
     let answered: Vec<u64> = pair
@@ -270,21 +406,40 @@ fn questions_are_answered_on_their_channel() {
         .take()
         .into_iter()
         .map(|told| match told {
-            Told::Answered(RequestId(id), Ok(Some(got))) if got.payload == b"?!" && got.subscription.is_none() => id,
+            Told::Answered(RequestId(id), Ok(Some(got)))
+                if got.payload == b"?!" && got.subscription.is_none() =>
+            {
+                id
+            }
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(answered, [2, 1]);
     // The channel goes: whoever waits hears of it, and the next question has its consumer again.
     let question = message(4, "ask", b"?");
-    pair.lane.request(RequestId(4), &question, pair.now, &mut pair.out).expect("it can be asked");
+    pair.lane
+        .request(RequestId(4), &question, pair.now, &mut pair.out)
+        .expect("it can be asked");
     pair.exchange();
-    pair.server.close_channel(PLAIN, ReplyCode::PreconditionFailed, "fast reply consumer", basic::Publish::ID);
+    pair.server.close_channel(
+        PLAIN,
+        ReplyCode::PreconditionFailed,
+        "fast reply consumer",
+        basic::Publish::ID,
+    );
     pair.exchange();
-    assert!(matches!(&pair.witness.take()[..], [Told::Answered(RequestId(4), Err(_)), ..]));
-    pair.lane.request(RequestId(5), &question, pair.now, &mut pair.out).expect("it can be asked");
+    assert!(matches!(
+        &pair.witness.take()[..],
+        [Told::Answered(RequestId(4), Err(_)), ..]
+    ));
+    pair.lane
+        .request(RequestId(5), &question, pair.now, &mut pair.out)
+        .expect("it can be asked");
     pair.exchange();
-    assert_eq!(pair.server.heard.last().map(String::as_str), Some("1 consume amq.rabbitmq.reply-to no-ack"));
+    assert_eq!(
+        pair.server.heard.last().map(String::as_str),
+        Some("1 consume amq.rabbitmq.reply-to no-ack")
+    );
 }
 
 #[test]
@@ -306,22 +461,38 @@ fn silence_is_broken_and_not_suffered() {
     let start = pair.now;
     assert_eq!(pair.lane.poll_timeout(), start + Span::from_secs(5));
     pair.now += Span::from_secs(5);
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect("all is well");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect("all is well");
     pair.exchange();
     assert_eq!(pair.server.heard, ["heartbeat"]);
     pair.now += Span::from_secs(14);
     pair.server.side.heartbeat(&mut pair.server.out);
     pair.exchange();
     pair.now += Span::from_secs(19);
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect("it was heard of");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect("it was heard of");
     pair.now += Span::from_secs(1);
-    let fault = pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect_err("it is gone");
-    assert_eq!(fault, LinkFault { words: "the broker has not been heard of for 20 s".to_owned(), is_final: false });
+    let fault = pair
+        .lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect_err("it is gone");
+    assert_eq!(
+        fault,
+        LinkFault {
+            words: "the broker has not been heard of for 20 s".to_owned(),
+            is_final: false
+        }
+    );
     // Who never says anything does not let us in.
     let mut pair = Pair::new(settings());
     let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane.open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+    pair.lane
+        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
     assert_eq!(pair.lane.poll_timeout(), pair.now + HANDSHAKE);
     let late = pair.now + HANDSHAKE;
-    pair.lane.handle_timeout(late, &mut pair.out, &mut pair.witness).expect_err("it is late");
+    pair.lane
+        .handle_timeout(late, &mut pair.out, &mut pair.witness)
+        .expect_err("it is late");
 }

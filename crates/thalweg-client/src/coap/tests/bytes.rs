@@ -10,7 +10,9 @@ fn lane(settings: CoapSettings) -> World {
 /// Bytes that a publish takes, and what comes back.
 fn cost(world: &mut World, message: &Outbound<'_>) -> (usize, usize) {
     let mut out = Output::default();
-    world.lanes[0].publish(message, world.now, &mut out).expect("it goes");
+    world.lanes[0]
+        .publish(message, world.now, &mut out)
+        .expect("it goes");
     let there = out.bytes.len();
     world.bytes = 0;
     for bytes in out.datagrams() {
@@ -24,9 +26,14 @@ fn cost(world: &mut World, message: &Outbound<'_>) -> (usize, usize) {
 #[test]
 fn at_most_once_is_as_small_as_can_be() {
     let mut world = lane(settings());
-    let reading = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a/b", b"21.5") };
+    let reading = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a/b", b"21.5")
+    };
     let mut out = Output::default();
-    world.lanes[0].publish(&reading, world.now, &mut out).expect("it goes");
+    world.lanes[0]
+        .publish(&reading, world.now, &mut out)
+        .expect("it goes");
     let id = [out.bytes[2], out.bytes[3]];
     let mut expected = vec![0x50, 3, id[0], id[1]];
     expected.extend_from_slice(b"\xb2ps\x04data\x01a\x01b");
@@ -40,13 +47,35 @@ fn at_most_once_is_as_small_as_can_be() {
 fn at_least_once_adds_its_token_and_is_answered_in_six_bytes() {
     let minimum = |token: usize| 4 + token + 3 + 5 + 2 + 2 + 1 + 4;
     let mut world = lane(settings());
-    assert_eq!(cost(&mut world, &message(1, "a/b", b"21.5")), (minimum(2), 4 + 2));
-    let mut world = lane(CoapSettings { token_bytes: 1, ..settings() });
-    assert_eq!(cost(&mut world, &message(1, "a/b", b"21.5")), (minimum(1), 4 + 1));
+    assert_eq!(
+        cost(&mut world, &message(1, "a/b", b"21.5")),
+        (minimum(2), 4 + 2)
+    );
+    let mut world = lane(CoapSettings {
+        token_bytes: 1,
+        ..settings()
+    });
+    assert_eq!(
+        cost(&mut world, &message(1, "a/b", b"21.5")),
+        (minimum(1), 4 + 1)
+    );
     // A stamp: three bytes of option, and 9 and more of value.
-    assert_eq!(cost(&mut world, &Outbound { stamp: stamped(5), ..message(2, "a/b", b"21.5") }).0, minimum(1) + 3 + 9);
+    assert_eq!(
+        cost(
+            &mut world,
+            &Outbound {
+                stamp: stamped(5),
+                ..message(2, "a/b", b"21.5")
+            }
+        )
+        .0,
+        minimum(1) + 3 + 9
+    );
     // An expiry goes as Max-Age: two bytes, where `?expiry=60` takes ten.
-    let short = Outbound { lifespan: Span::from_secs(60), ..message(3, "a/b", b"21.5") };
+    let short = Outbound {
+        lifespan: Span::from_secs(60),
+        ..message(3, "a/b", b"21.5")
+    };
     assert_eq!(cost(&mut world, &short).0, minimum(1) + 2);
 }
 
@@ -54,7 +83,10 @@ fn at_least_once_adds_its_token_and_is_answered_in_six_bytes() {
 #[test]
 fn fast_readings_that_are_all_alike_are_told_apart() {
     let mut world = lane(settings());
-    let reading = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a", b"1") };
+    let reading = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a", b"1")
+    };
     let mut seen = HashSet::new();
     let (mut empty, mut long) = (0, 0);
     for n in 0..150_000 {
@@ -67,9 +99,15 @@ fn fast_readings_that_are_all_alike_are_told_apart() {
         let token = out.bytes[0] & 15;
         empty += usize::from(token == 0);
         long += usize::from(token > 1);
-        assert!(seen.insert(out.bytes.clone()), "the same datagram again, at {n}");
+        assert!(
+            seen.insert(out.bytes.clone()),
+            "the same datagram again, at {n}"
+        );
     }
-    assert!((59_000..=60_000).contains(&empty) && long == 0, "{empty} {long}");
+    assert!(
+        (59_000..=60_000).contains(&empty) && long == 0,
+        "{empty} {long}"
+    );
 }
 
 impl World {
@@ -83,17 +121,31 @@ impl World {
 /// Most messages go where the one before went, which is remembered: it must not show.
 #[test]
 fn what_is_said_does_not_depend_on_what_was_said_before() {
-    let urgent = Outbound { priority: 7, ..message(1, "a/b", b"1") };
+    let urgent = Outbound {
+        priority: 7,
+        ..message(1, "a/b", b"1")
+    };
     let plain = message(1, "a/b", b"1");
-    let [elsewhere, queued, none] = ["a/bc", "$q/jobs", "a//\u{1}"].map(|address| message(1, address, b"1"));
-    let all = [&plain, &plain, &urgent, &plain, &queued, &elsewhere, &none, &elsewhere, &plain];
+    let [elsewhere, queued, none] =
+        ["a/bc", "$q/jobs", "a//\u{1}"].map(|address| message(1, address, b"1"));
+    let all = [
+        &plain, &plain, &urgent, &plain, &queued, &elsewhere, &none, &elsewhere, &plain,
+    ];
     let settings = settings();
     let mut used = words::Wording::default();
-    for (message, resource) in all.into_iter().flat_map(|it| [(it, Resource::Data), (it, Resource::Rpc)]) {
+    for (message, resource) in all
+        .into_iter()
+        .flat_map(|it| [(it, Resource::Data), (it, Resource::Rpc)])
+    {
         let said = |wording: &mut words::Wording| {
             let said = wording.publish(message, resource, false, false, &None, &settings);
             said.map(|(code, options)| format!("{code:?} {:?}", options.as_slice()))
         };
-        assert_eq!(said(&mut used), said(&mut words::Wording::default()), "{}", message.address);
+        assert_eq!(
+            said(&mut used),
+            said(&mut words::Wording::default()),
+            "{}",
+            message.address
+        );
     }
 }

@@ -17,8 +17,15 @@ struct Pair {
 
 impl Pair {
     fn up(settings: CoapSettings) -> Pair {
-        let book = Book { announces: true, ..Book::default() };
-        let side = Requests::new(Arc::new(ServerSettings::default()), StreamSettings::default(), 1);
+        let book = Book {
+            announces: true,
+            ..Book::default()
+        };
+        let side = Requests::new(
+            Arc::new(ServerSettings::default()),
+            StreamSettings::default(),
+            1,
+        );
         let mut pair = Pair {
             lane: CoapStream::new(endpoint(Medium::Stream), settings),
             side,
@@ -28,7 +35,12 @@ impl Pair {
             heard: Witness::default(),
             now: Time::from_secs(1000),
         };
-        pair.lane.open(&opening("gateway"), broker_address(), pair.now, &mut pair.out);
+        pair.lane.open(
+            &opening("gateway"),
+            broker_address(),
+            pair.now,
+            &mut pair.out,
+        );
         pair.exchange();
         assert!(matches!(pair.heard.take()[..], [Told::Up(_)]));
         pair
@@ -40,7 +52,11 @@ impl Pair {
             self.out.clear();
             let mut back = Vec::new();
             let mut rest = &there[..];
-            while let Some((consumed, event)) = self.side.handle_input(rest, self.now, &mut back).expect("legal") {
+            while let Some((consumed, event)) = self
+                .side
+                .handle_input(rest, self.now, &mut back)
+                .expect("legal")
+            {
                 rest = &rest[consumed..];
                 if let StreamEvent::Request(request) = event {
                     self.on_request(request, &mut back);
@@ -51,7 +67,9 @@ impl Pair {
                 return;
             }
             self.now += Span::from_millis(10);
-            let consumed = self.lane.handle_input(&back, self.now, &mut self.out, &mut self.heard);
+            let consumed = self
+                .lane
+                .handle_input(&back, self.now, &mut self.out, &mut self.heard);
             assert_eq!(consumed, Ok(back.len()));
         }
     }
@@ -75,7 +93,11 @@ impl Pair {
             match self.book.values.get(&address) {
                 Some(kept) => {
                     let options = kept.options(true);
-                    let response = Response { code: Code::CONTENT, options: &options, payload: &kept.payload };
+                    let response = Response {
+                        code: Code::CONTENT,
+                        options: &options,
+                        payload: &kept.payload,
+                    };
                     self.side.respond(exchange, &response, self.now, out);
                     return;
                 }
@@ -84,7 +106,11 @@ impl Pair {
             }
         } else {
             let (code, changed) = self.book.publish(request.code, options, &request.payload);
-            let response = Response { code, options: &[], payload: &[] };
+            let response = Response {
+                code,
+                options: &[],
+                payload: &[],
+            };
             self.side.respond(exchange, &response, self.now, out);
             for (relation, address) in &self.observers {
                 if Some(address) == changed.as_ref()
@@ -96,7 +122,16 @@ impl Pair {
             }
             return;
         };
-        self.side.respond(exchange, &Response { code, options: &[], payload: &payload }, self.now, out);
+        self.side.respond(
+            exchange,
+            &Response {
+                code,
+                options: &[],
+                payload: &payload,
+            },
+            self.now,
+            out,
+        );
     }
 
     fn publish(&mut self, message: &Outbound<'_>) -> Result<Departure, Refusal> {
@@ -109,15 +144,29 @@ fn a_stream_carries_publishes_questions_and_last_values() {
     let mut pair = Pair::up(settings());
     assert!(pair.lane.capabilities().stamps && pair.lane.capabilities().keeps_order);
     assert_eq!(pair.publish(&message(1, "a", b"1")), Ok(Departure::Awaited));
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(2, "a", b"2") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(2, "a", b"2")
+    };
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
     assert_eq!(pair.heard.take(), [Told::Settled(1, Settled::Acknowledged)]);
     assert_eq!(pair.book.published.len(), 2);
     assert_eq!(pair.book.queries, ["qos=0"]);
-    pair.lane.request(RequestId(1), &message(3, "add", b""), pair.now, &mut pair.out).expect("it goes");
-    pair.lane.read(RequestId(2), "a", pair.now, &mut pair.out).expect("it goes");
-    pair.lane.read(RequestId(3), "none", pair.now, &mut pair.out).expect("it goes");
+    pair.lane
+        .request(
+            RequestId(1),
+            &message(3, "add", b""),
+            pair.now,
+            &mut pair.out,
+        )
+        .expect("it goes");
+    pair.lane
+        .read(RequestId(2), "a", pair.now, &mut pair.out)
+        .expect("it goes");
+    pair.lane
+        .read(RequestId(3), "none", pair.now, &mut pair.out)
+        .expect("it goes");
     pair.exchange();
     let told = pair.heard.take();
     let [
@@ -128,23 +177,44 @@ fn a_stream_carries_publishes_questions_and_last_values() {
     else {
         panic!("{told:?}")
     };
-    assert_eq!((answer.payload.as_slice(), value.payload.as_slice()), (&b"answer"[..], &b"2"[..]));
+    assert_eq!(
+        (answer.payload.as_slice(), value.payload.as_slice()),
+        (&b"answer"[..], &b"2"[..])
+    );
 }
 
 #[test]
 fn a_stream_carries_subscriptions() {
     let mut pair = Pair::up(settings());
     pair.publish(&message(1, "a", b"old")).expect("it goes");
-    pair.lane.subscribe(&wish(5, "a"), pair.now, &mut pair.out).expect("it goes");
+    pair.lane
+        .subscribe(&wish(5, "a"), pair.now, &mut pair.out)
+        .expect("it goes");
     pair.publish(&message(2, "a", b"new")).expect("it goes");
     pair.publish(&message(3, "a", b"new")).expect("it goes");
     pair.exchange();
     let told = pair.heard.take();
     assert!(told.contains(&Told::Subscribed(SubscriptionId(5), Ok(()))));
-    let got = told.iter().filter_map(|told| if let Told::Received(got) = told { Some(got) } else { None });
-    let got: Vec<_> = got.map(|got| (got.payload.as_slice(), got.is_last_value)).collect();
-    assert_eq!(got, [(&b"old"[..], true), (&b"new"[..], false), (&b"new"[..], false)]);
-    pair.lane.unsubscribe(SubscriptionId(5), pair.now, &mut pair.out);
+    let got = told.iter().filter_map(|told| {
+        if let Told::Received(got) = told {
+            Some(got)
+        } else {
+            None
+        }
+    });
+    let got: Vec<_> = got
+        .map(|got| (got.payload.as_slice(), got.is_last_value))
+        .collect();
+    assert_eq!(
+        got,
+        [
+            (&b"old"[..], true),
+            (&b"new"[..], false),
+            (&b"new"[..], false)
+        ]
+    );
+    pair.lane
+        .unsubscribe(SubscriptionId(5), pair.now, &mut pair.out);
     pair.exchange();
     assert_eq!(pair.observers, []);
 }
@@ -155,21 +225,32 @@ fn silence_is_broken_by_ping_and_a_dead_server_is_noticed() {
     let since = pair.now;
     pair.now = pair.lane.poll_timeout();
     assert!(pair.now.since(since) <= Span::from_secs(60));
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.heard).expect("it lives");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
+        .expect("it lives");
     pair.heard.round_trips.clear();
     pair.exchange();
     assert_eq!(pair.heard.round_trips, [Span::from_millis(10)]);
     pair.now = pair.lane.poll_timeout();
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.heard).expect("it is asked");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
+        .expect("it is asked");
     pair.now = pair.lane.poll_timeout();
-    assert!(pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.heard).is_err());
+    assert!(
+        pair.lane
+            .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
+            .is_err()
+    );
 }
 
 #[test]
 fn what_is_larger_than_the_server_takes_is_refused() {
     let mut pair = Pair::up(settings());
     let limit = pair.lane.capabilities().payload_bytes_max;
-    assert_eq!(pair.publish(&message(1, "a", &vec![0; limit])), Ok(Departure::Awaited));
+    assert_eq!(
+        pair.publish(&message(1, "a", &vec![0; limit])),
+        Ok(Departure::Awaited)
+    );
     let refused = pair.publish(&message(2, "a", &vec![0; limit + 512]));
     assert_eq!(refused, Err(Refusal::TooLarge { limit }));
 }

@@ -68,27 +68,50 @@ impl Broker {
     }
 
     /// What comes over a lane; the answers, each with the lane over which it goes.
-    pub fn hear(&mut self, lane: usize, connection: u64, frame: Frame, is_datagram: bool) -> Vec<(usize, u64, Frame)> {
+    pub fn hear(
+        &mut self,
+        lane: usize,
+        connection: u64,
+        frame: Frame,
+        is_datagram: bool,
+    ) -> Vec<(usize, u64, Frame)> {
         let mut out = Vec::new();
         if let Frame::Hello { keep } = frame {
             self.welcome(lane, connection, keep, is_datagram, &mut out);
             return out;
         }
-        let Some(session) = self.sessions.get_mut(&lane) else { return out };
+        let Some(session) = self.sessions.get_mut(&lane) else {
+            return out;
+        };
         if session.connection.is_some_and(|newer| newer != connection) {
             return out;
         }
         session.is_known = true;
         match frame {
-            Frame::Publish { id, number, reliability, stamp, retain, address, payload, .. } => {
+            Frame::Publish {
+                id,
+                number,
+                reliability,
+                stamp,
+                retain,
+                address,
+                payload,
+                ..
+            } => {
                 let answers = reliability != Reliability::AtMostOnce;
                 self.publishes += 1;
                 if is_datagram && let Some(answer) = session.numbers.get(&(connection, number)) {
                     out.extend(answer.clone().map(|answer| (lane, connection, answer)));
                     return out;
                 }
-                let is_busy = answers && self.busy_every != 0 && self.publishes.is_multiple_of(self.busy_every);
-                let answer = if is_busy { Frame::Busy { id } } else { Frame::Ack { id } };
+                let is_busy = answers
+                    && self.busy_every != 0
+                    && self.publishes.is_multiple_of(self.busy_every);
+                let answer = if is_busy {
+                    Frame::Busy { id }
+                } else {
+                    Frame::Ack { id }
+                };
                 let answer = answers.then_some(answer);
                 out.extend(answer.clone().map(|answer| (lane, connection, answer)));
                 if is_datagram {
@@ -102,16 +125,28 @@ impl Broker {
                     self.repetitions += 1;
                     return out;
                 }
-                self.log.push(Taken { address: address.clone(), payload: payload.clone(), lane });
+                self.log.push(Taken {
+                    address: address.clone(),
+                    payload: payload.clone(),
+                    lane,
+                });
                 if retain {
-                    self.retained.insert(address.clone(), (payload.clone(), stamp));
+                    self.retained
+                        .insert(address.clone(), (payload.clone(), stamp));
                 }
                 self.route(reliability, stamp, &address, &payload, &mut out);
             }
-            Frame::Subscribe { name, last_values, filter } => {
+            Frame::Subscribe {
+                name,
+                last_values,
+                filter,
+            } => {
                 let filter = Filter::new(&filter).expect("a filter");
-                let values: Vec<_> =
-                    self.retained.iter().filter(|(address, _)| last_values && filter.matches(address)).collect();
+                let values: Vec<_> = self
+                    .retained
+                    .iter()
+                    .filter(|(address, _)| last_values && filter.matches(address))
+                    .collect();
                 session.filters.insert(name, filter);
                 out.push((lane, connection, Frame::Subscribed { name }));
                 for (address, (payload, stamp)) in values {
@@ -146,7 +181,10 @@ impl Broker {
             }
             Frame::Ping => out.push((lane, connection, Frame::Pong)),
             Frame::Read { request, address } => {
-                let value = self.retained.get(&address).map(|(payload, _)| payload.clone());
+                let value = self
+                    .retained
+                    .get(&address)
+                    .map(|(payload, _)| payload.clone());
                 out.push((lane, connection, Frame::Answer { request, value }));
             }
             other => panic!("a client does not say {other:?}"),
@@ -156,9 +194,17 @@ impl Broker {
 
     /// Deliveries of a lane of datagrams that were not settled, once more.
     pub fn repeated(&self, lane: usize) -> Vec<(u64, Frame)> {
-        let Some(session) = self.sessions.get(&lane) else { return Vec::new() };
-        let Some(connection) = session.connection else { return Vec::new() };
-        session.unsettled.values().map(|frame| (connection, frame.clone())).collect()
+        let Some(session) = self.sessions.get(&lane) else {
+            return Vec::new();
+        };
+        let Some(connection) = session.connection else {
+            return Vec::new();
+        };
+        session
+            .unsettled
+            .values()
+            .map(|frame| (connection, frame.clone()))
+            .collect()
     }
 
     fn welcome(
@@ -169,10 +215,18 @@ impl Broker {
         is_datagram: bool,
         out: &mut Vec<(usize, u64, Frame)>,
     ) {
-        let is_again = self.sessions.get(&lane).is_some_and(|session| session.connection == Some(connection));
+        let is_again = self
+            .sessions
+            .get(&lane)
+            .is_some_and(|session| session.connection == Some(connection));
         // A client that never saw that its session is a new one would take it for the old one: a hole in MQTT itself, which
         // is not looked for here.
-        let present = keep && self.sessions.get(&lane).is_some_and(|session| session.is_known) && !is_datagram;
+        let present = keep
+            && self
+                .sessions
+                .get(&lane)
+                .is_some_and(|session| session.is_known)
+            && !is_datagram;
         if !present && !is_again {
             self.sessions.remove(&lane);
         }
@@ -180,15 +234,26 @@ impl Broker {
         (session.connection, session.keep) = (Some(connection), keep);
         out.push((lane, connection, Frame::Welcome { present }));
         if present {
-            out.extend(session.unsettled.values().map(|frame| (lane, connection, frame.clone())));
+            out.extend(
+                session
+                    .unsettled
+                    .values()
+                    .map(|frame| (lane, connection, frame.clone())),
+            );
             session.feed(lane, out);
         }
     }
 
     fn is_new(&mut self, stamp: Stamp) -> bool {
-        let (highest, seen) = self.windows.entry(stamp.publisher).or_insert((stamp.sequence, BTreeSet::new()));
+        let (highest, seen) = self
+            .windows
+            .entry(stamp.publisher)
+            .or_insert((stamp.sequence, BTreeSet::new()));
         *highest = stamp.sequence.max(*highest);
-        assert!(stamp.sequence + WINDOW > *highest, "{stamp} has fallen behind the window below {highest}");
+        assert!(
+            stamp.sequence + WINDOW > *highest,
+            "{stamp} has fallen behind the window below {highest}"
+        );
         let is_new = seen.insert(stamp.sequence);
         while seen.first().is_some_and(|first| first + WINDOW <= *highest) {
             seen.pop_first();
@@ -205,8 +270,12 @@ impl Broker {
         out: &mut Vec<(usize, u64, Frame)>,
     ) {
         for (lane, session) in &mut self.sessions {
-            let names: Vec<u32> =
-                session.filters.iter().filter(|(_, filter)| filter.matches(address)).map(|(name, _)| *name).collect();
+            let names: Vec<u32> = session
+                .filters
+                .iter()
+                .filter(|(_, filter)| filter.matches(address))
+                .map(|(name, _)| *name)
+                .collect();
             for name in names {
                 self.next_delivery += 1;
                 let frame = Frame::Deliver {
@@ -219,7 +288,9 @@ impl Broker {
                     payload: payload.to_owned(),
                 };
                 match (reliability, session.connection) {
-                    (Reliability::AtMostOnce, Some(connection)) => out.push((*lane, connection, frame)),
+                    (Reliability::AtMostOnce, Some(connection)) => {
+                        out.push((*lane, connection, frame))
+                    }
                     (Reliability::AtMostOnce, None) => {}
                     _ => session.waiting.push_back(frame),
                 }
@@ -231,9 +302,13 @@ impl Broker {
 
 impl Session {
     fn feed(&mut self, lane: usize, out: &mut Vec<(usize, u64, Frame)>) {
-        let Some(connection) = self.connection else { return };
+        let Some(connection) = self.connection else {
+            return;
+        };
         while self.unsettled.len() < RECEIVE_MAX {
-            let Some(frame) = self.waiting.pop_front() else { break };
+            let Some(frame) = self.waiting.pop_front() else {
+                break;
+            };
             if let Frame::Deliver { delivery, .. } = &frame {
                 self.unsettled.insert(*delivery, frame.clone());
             }

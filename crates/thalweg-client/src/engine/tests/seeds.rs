@@ -17,7 +17,11 @@ const TOPICS: [&str; 5] = ["t/a", "t/b", "t/c", "t/d/e", "t/f"];
 
 /// Runs `check` for many seeds; says which one failed.
 fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     if let Some(seed) = number("THALWEG_SEED") {
         return check(seed);
     }
@@ -31,8 +35,21 @@ fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
 
 /// One of several sets of lanes.
 fn lanes(dice: &mut Dice) -> Vec<Kind> {
-    let plain = Kind { stamps: false, ..Kind::STREAM };
-    let (narrow, wide) = (Kind { window: 3, ..Kind::STREAM }, Kind { name: "wide", window: 100, ..Kind::STREAM });
+    let plain = Kind {
+        stamps: false,
+        ..Kind::STREAM
+    };
+    let (narrow, wide) = (
+        Kind {
+            window: 3,
+            ..Kind::STREAM
+        },
+        Kind {
+            name: "wide",
+            window: 100,
+            ..Kind::STREAM
+        },
+    );
     match dice.below(6) {
         0 => vec![Kind::STREAM],
         1 => vec![Kind::DATAGRAMS],
@@ -53,7 +70,11 @@ fn live(world: &mut World, steps: u64, lanes: usize, may_expire: bool) {
                 2..=6 => Reliability::AtLeastOnce,
                 _ => Reliability::ExactlyOnce,
             };
-            let priority = if world.dice.percent(10) { world.dice.one_of(&[0, 9]) } else { 4 };
+            let priority = if world.dice.percent(10) {
+                world.dice.one_of(&[0, 9])
+            } else {
+                4
+            };
             let expires = world.now + Span::from_millis(50 + world.dice.below(5_000));
             let does_expire = may_expire && world.dice.percent(10);
             world.publish(address, reliability, |draft| {
@@ -97,14 +118,21 @@ fn check(world: &World, kinds: &[Kind], order_of_gone: bool, has_busy: bool) {
             continue;
         }
         let before = last.insert((&taken.address, ticket.reliability, ticket.priority), id);
-        assert!(before < Some(id), "{before:?} before {id} on {}, lane {}", taken.address, taken.lane);
+        assert!(
+            before < Some(id),
+            "{before:?} before {id} on {}, lane {}",
+            taken.address,
+            taken.lane
+        );
     }
     let stamped = kinds.iter().all(|kind| kind.stamps) && kinds.len() > 1;
     for (id, ticket) in &world.tickets {
         let copies = copies.get(id).copied().unwrap_or(0);
         match ticket.outcome {
             Success::Pending => panic!("{id} has no outcome: {ticket:?}"),
-            Success::Acknowledged => assert!(copies >= 1, "{id} was acknowledged and lost: {ticket:?}"),
+            Success::Acknowledged => {
+                assert!(copies >= 1, "{id} was acknowledged and lost: {ticket:?}")
+            }
             Success::Failed => assert_eq!(copies, 0, "{id} failed and is there: {ticket:?}"),
             Success::Unknown => {}
         }
@@ -125,7 +153,10 @@ fn tight(dice: &mut Dice) -> EngineSettings {
         drain_max: Span::from_millis(dice.one_of(&[100, 5_000])),
         messages_max: dice.one_of(&[20, 5_000]),
         overflow: dice.one_of(&[Overflow::Refuse, Overflow::DropOldest]),
-        opening: crate::transport::Opening { session: Span::from_secs(dice.one_of(&[0, 3_600])), ..settings().opening },
+        opening: crate::transport::Opening {
+            session: Span::from_secs(dice.one_of(&[0, 3_600])),
+            ..settings().opening
+        },
         ..settings()
     }
 }
@@ -150,7 +181,12 @@ fn nothing_acknowledged_is_lost_nor_doubled_whatever_breaks() {
         let is_calm = world.chaos.cuts == 0 && world.chaos.delay <= 100;
         live(&mut world, 30, kinds.len(), true);
         world.heal();
-        assert!(world.settle(Span::from_secs(600)), "{:?} {:?}", world.engine.load(), world.notices);
+        assert!(
+            world.settle(Span::from_secs(600)),
+            "{:?} {:?}",
+            world.engine.load(),
+            world.notices
+        );
         // What left at most once is still on its way.
         world.run(Span::from_secs(5));
         check(&world, &kinds, is_calm, has_busy);
@@ -161,12 +197,23 @@ fn nothing_acknowledged_is_lost_nor_doubled_whatever_breaks() {
 fn a_subscriber_gets_everything_once_while_lanes_change_and_break() {
     for_seeds(300, |seed| {
         let mut dice = Dice::new(!seed);
-        let wide = Kind { name: "wide", window: 100, ..Kind::STREAM };
-        let several = [vec![Kind::STREAM, wide], vec![Kind::STREAM, Kind::DATAGRAMS, wide], vec![Kind::STREAM]];
+        let wide = Kind {
+            name: "wide",
+            window: 100,
+            ..Kind::STREAM
+        };
+        let several = [
+            vec![Kind::STREAM, wide],
+            vec![Kind::STREAM, Kind::DATAGRAMS, wide],
+            vec![Kind::STREAM],
+        ];
         let kinds = several[dice.below(3) as usize].clone();
         let keep = Span::from_secs(3_600);
         let settings = EngineSettings {
-            opening: crate::transport::Opening { session: keep, ..settings().opening },
+            opening: crate::transport::Opening {
+                session: keep,
+                ..settings().opening
+            },
             receive_max: 1_000,
             messages_max: 5_000,
             overflow: Overflow::Refuse,
@@ -186,7 +233,12 @@ fn a_subscriber_gets_everything_once_while_lanes_change_and_break() {
         let keeps_order = world.chaos.cuts == 0 || kinds.len() == 1;
         live(&mut world, 30, kinds.len(), false);
         world.heal();
-        assert!(world.settle(Span::from_secs(600)), "{:?} {:?}", world.engine.load(), world.notices);
+        assert!(
+            world.settle(Span::from_secs(600)),
+            "{:?} {:?}",
+            world.engine.load(),
+            world.notices
+        );
         world.run(Span::from_secs(60));
         check(&world, &kinds, false, false);
         let got = world.got.remove(&SubscriptionId(1)).unwrap_or_default();
@@ -199,17 +251,31 @@ fn a_subscriber_gets_everything_once_while_lanes_change_and_break() {
             *count += 1;
             // What the peer of a lost lane had in line comes when that lane is there again: late, rather than never.
             if *count == 1 && ticket.reliability != Reliability::AtMostOnce && keeps_order {
-                let before = last.insert((ticket.address.clone(), ticket.reliability, ticket.priority), id);
-                assert!(before < Some(id), "{before:?} before {id} on {}", ticket.address);
+                let before = last.insert(
+                    (ticket.address.clone(), ticket.reliability, ticket.priority),
+                    id,
+                );
+                assert!(
+                    before < Some(id),
+                    "{before:?} before {id} on {}",
+                    ticket.address
+                );
             }
         }
         for (id, ticket) in &world.tickets {
             let copies = copies.get(id).copied().unwrap_or(0);
             // One lane alone has no stamps but for exactly once.
             let may_repeat = kinds.len() == 1 && ticket.reliability == Reliability::AtLeastOnce;
-            assert!(copies <= 1 || may_repeat, "{id} came {copies} times: {ticket:?}");
+            assert!(
+                copies <= 1 || may_repeat,
+                "{id} came {copies} times: {ticket:?}"
+            );
             if ticket.outcome == Success::Acknowledged && ticket.is_wanted {
-                assert!(copies >= 1, "{id} did not come: {ticket:?} {:?}", world.notices);
+                assert!(
+                    copies >= 1,
+                    "{id} did not come: {ticket:?} {:?}",
+                    world.notices
+                );
             }
         }
     });

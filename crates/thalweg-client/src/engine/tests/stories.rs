@@ -17,7 +17,10 @@ const EXACTLY: Reliability = Reliability::ExactlyOnce;
 const MINUTE: Span = Span::from_secs(60);
 
 /// No lane can be connected.
-const OFFLINE: Chaos = Chaos { unreachable: 100, ..Chaos::NONE };
+const OFFLINE: Chaos = Chaos {
+    unreachable: 100,
+    ..Chaos::NONE
+};
 
 fn offline(kinds: &[Kind], settings: EngineSettings) -> World {
     let mut world = World::new(1, kinds, settings);
@@ -30,7 +33,11 @@ fn offline(kinds: &[Kind], settings: EngineSettings) -> World {
 }
 
 fn numbers(world: &World) -> Vec<u64> {
-    world.taken().iter().map(|payload| payload.parse().expect("a number")).collect()
+    world
+        .taken()
+        .iter()
+        .map(|payload| payload.parse().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -40,7 +47,9 @@ fn what_waits_for_the_network_goes_by_priority_and_expires() {
     for priority in [4, 0, 9, 4] {
         world.publish("t", AT_LEAST, |draft| draft.priority = priority);
     }
-    let late = world.publish("t", AT_LEAST, |draft| draft.expires = soon).expect("there is room");
+    let late = world
+        .publish("t", AT_LEAST, |draft| draft.expires = soon)
+        .expect("there is room");
     world.run(Span::from_secs(10));
     assert_eq!(world.outcome(late), Success::Failed);
     assert_eq!(world.engine.counts().expired, 1);
@@ -52,27 +61,53 @@ fn what_waits_for_the_network_goes_by_priority_and_expires() {
 
 #[test]
 fn a_full_buffer_refuses_and_says_when_there_is_room() {
-    let mut world = offline(&[Kind::STREAM], EngineSettings { messages_max: 10, ..settings() });
+    let mut world = offline(
+        &[Kind::STREAM],
+        EngineSettings {
+            messages_max: 10,
+            ..settings()
+        },
+    );
     for _ in 0..10 {
         assert!(world.publish("t", AT_LEAST, |_| ()).is_some());
     }
     assert!(world.publish("t", AT_LEAST, |_| ()).is_none());
     world.heal();
     assert!(world.settle(MINUTE));
-    assert_eq!(world.notices.iter().filter(|notice| *notice == "Room").count(), 1);
+    assert_eq!(
+        world
+            .notices
+            .iter()
+            .filter(|notice| *notice == "Room")
+            .count(),
+        1
+    );
     assert!(world.publish("t", AT_LEAST, |_| ()).is_some());
 }
 
 #[test]
 fn a_full_buffer_may_drop_the_oldest_of_the_least_priority() {
-    let settings = EngineSettings { messages_max: 3, overflow: Overflow::DropOldest, ..settings() };
+    let settings = EngineSettings {
+        messages_max: 3,
+        overflow: Overflow::DropOldest,
+        ..settings()
+    };
     let mut world = offline(&[Kind::STREAM], settings);
     for priority in [9, 1, 4] {
         world.publish("t", AT_LEAST, |draft| draft.priority = priority);
     }
-    assert!(world.publish("t", AT_LEAST, |draft| draft.priority = 0).is_none(), "it is the least itself");
-    world.publish("t", AT_LEAST, |draft| draft.priority = 4).expect("2 makes room");
-    world.publish("t", AT_LEAST, |draft| draft.priority = 4).expect("3 makes room");
+    assert!(
+        world
+            .publish("t", AT_LEAST, |draft| draft.priority = 0)
+            .is_none(),
+        "it is the least itself"
+    );
+    world
+        .publish("t", AT_LEAST, |draft| draft.priority = 4)
+        .expect("2 makes room");
+    world
+        .publish("t", AT_LEAST, |draft| draft.priority = 4)
+        .expect("3 makes room");
     assert_eq!([2, 3].map(|id| world.outcome(id)), [Success::Failed; 2]);
     assert_eq!(world.engine.counts().dropped, 2);
     world.heal();
@@ -82,7 +117,13 @@ fn a_full_buffer_may_drop_the_oldest_of_the_least_priority() {
 
 #[test]
 fn bytes_are_bounded_too() {
-    let mut world = offline(&[Kind::STREAM], EngineSettings { bytes_max: 10_000, ..settings() });
+    let mut world = offline(
+        &[Kind::STREAM],
+        EngineSettings {
+            bytes_max: 10_000,
+            ..settings()
+        },
+    );
     let address = "t/".repeat(500);
     while world.publish(&address, AT_LEAST, |_| ()).is_some() {}
     let load = world.engine.load();
@@ -91,7 +132,17 @@ fn bytes_are_bounded_too() {
 
 #[test]
 fn a_switch_is_made_before_the_old_lane_ends_and_repeats_nothing_that_arrives_in_time() {
-    let mut world = World::new(3, &[Kind::STREAM, Kind { name: "other", ..Kind::STREAM }], settings());
+    let mut world = World::new(
+        3,
+        &[
+            Kind::STREAM,
+            Kind {
+                name: "other",
+                ..Kind::STREAM
+            },
+        ],
+        settings(),
+    );
     world.run(Span::from_secs(1));
     for _ in 0..30 {
         world.publish("t/a", AT_LEAST, |_| ());
@@ -105,25 +156,50 @@ fn a_switch_is_made_before_the_old_lane_ends_and_repeats_nothing_that_arrives_in
     assert!(world.settle(MINUTE));
     world.run(Span::from_secs(1));
     let counts = world.engine.counts();
-    assert_eq!((counts.switches, counts.repeated, world.broker.repetitions), (1, 0, 0));
+    assert_eq!(
+        (counts.switches, counts.repeated, world.broker.repetitions),
+        (1, 0, 0)
+    );
     assert_eq!(world.broker.log.len(), 90);
     let of = |address: &str| -> Vec<u64> {
-        let there = world.broker.log.iter().filter(|taken| taken.address == address);
-        there.map(|taken| taken.payload.parse().expect("a number")).collect()
+        let there = world
+            .broker
+            .log
+            .iter()
+            .filter(|taken| taken.address == address);
+        there
+            .map(|taken| taken.payload.parse().expect("a number"))
+            .collect()
     };
     assert!(of("t/a").is_sorted() && of("t/b").is_sorted());
     assert!(world.broker.log.iter().any(|taken| taken.lane == 1));
     assert!(world.is_open(0), "it stands by");
     world.run(Span::from_secs(70));
     assert!(!world.is_open(0) && world.is_open(1));
-    assert_eq!(world.engine.lane_status(0).map(|lane| lane.state), Some(LaneState::Idle));
+    assert_eq!(
+        world.engine.lane_status(0).map(|lane| lane.state),
+        Some(LaneState::Idle)
+    );
 }
 
 #[test]
 fn a_lost_lane_is_replaced_by_one_that_works() {
-    let mut world = World::new(4, &[Kind::STREAM, Kind { name: "other", ..Kind::STREAM }], settings());
+    let mut world = World::new(
+        4,
+        &[
+            Kind::STREAM,
+            Kind {
+                name: "other",
+                ..Kind::STREAM
+            },
+        ],
+        settings(),
+    );
     world.run(Span::from_secs(1));
-    world.chaos = Chaos { unreachable: 50, ..Chaos::NONE };
+    world.chaos = Chaos {
+        unreachable: 50,
+        ..Chaos::NONE
+    };
     for _ in 0..20 {
         world.publish("t", EXACTLY, |_| ());
         world.cut(0);
@@ -136,26 +212,51 @@ fn a_lost_lane_is_replaced_by_one_that_works() {
 
 #[test]
 fn what_waits_long_does_not_fall_behind_the_brokers_window() {
-    let wide = Kind { window: 200, ..Kind::STREAM };
+    let wide = Kind {
+        window: 200,
+        ..Kind::STREAM
+    };
     let mut world = offline(&[wide, wide], settings());
-    let low = world.publish("t/low", AT_LEAST, |draft| draft.priority = 0).expect("there is room");
+    let low = world
+        .publish("t/low", AT_LEAST, |draft| draft.priority = 0)
+        .expect("there is room");
     for _ in 0..2_500 {
         world.publish("t/high", AT_LEAST, |draft| draft.priority = 9);
     }
     world.heal();
     assert!(world.settle(MINUTE));
-    let at = numbers(&world).iter().position(|id| *id == low).expect("it came");
+    let at = numbers(&world)
+        .iter()
+        .position(|id| *id == low)
+        .expect("it came");
     assert!((900..=1_001).contains(&at), "it came as number {at}");
 }
 
 #[test]
 fn exactly_once_is_unknown_when_the_peer_has_forgotten_and_once_when_it_has_not() {
     for amnesia in [0, 100] {
-        let session = Opening { session: MINUTE, ..settings().opening };
-        let plain = Kind { stamps: false, ..Kind::STREAM };
-        let mut world = World::new(5, &[plain], EngineSettings { opening: session, ..settings() });
+        let session = Opening {
+            session: MINUTE,
+            ..settings().opening
+        };
+        let plain = Kind {
+            stamps: false,
+            ..Kind::STREAM
+        };
+        let mut world = World::new(
+            5,
+            &[plain],
+            EngineSettings {
+                opening: session,
+                ..settings()
+            },
+        );
         world.run(Span::from_secs(1));
-        world.chaos = Chaos { amnesia, delay: 500, ..Chaos::NONE };
+        world.chaos = Chaos {
+            amnesia,
+            delay: 500,
+            ..Chaos::NONE
+        };
         for _ in 0..5 {
             world.publish("t", EXACTLY, |_| ());
         }
@@ -190,40 +291,105 @@ fn waits_between_attempts_grow_and_are_jittered() {
     let mut world = offline(&[Kind::STREAM], settings());
     world.connects.clear();
     world.run(Span::from_secs(300));
-    let gaps: Vec<u64> = world.connects.windows(2).map(|two| two[1].1.since(two[0].1).millis()).collect();
-    assert!(gaps.iter().rev().take(5).all(|gap| (15_000..=30_200).contains(gap)), "{gaps:?}");
+    let gaps: Vec<u64> = world
+        .connects
+        .windows(2)
+        .map(|two| two[1].1.since(two[0].1).millis())
+        .collect();
+    assert!(
+        gaps.iter()
+            .rev()
+            .take(5)
+            .all(|gap| (15_000..=30_200).contains(gap)),
+        "{gaps:?}"
+    );
     assert!(gaps.first().is_some_and(|gap| *gap < 2_000), "{gaps:?}");
     let mut other = World::new(2, &[Kind::STREAM], settings());
     other.chaos = OFFLINE;
     other.run(Span::from_secs(300));
-    assert_ne!(world.connects.last().map(|last| last.1), other.connects.last().map(|last| last.1));
+    assert_ne!(
+        world.connects.last().map(|last| last.1),
+        other.connects.last().map(|last| last.1)
+    );
 }
 
 #[test]
 fn what_waits_for_a_log_in_that_is_refused_waits() {
-    let mut world = World::new(7, &[Kind { refuses: true, ..Kind::STREAM }], settings());
-    let ids: Vec<_> = (0..1000).map(|_| world.publish("t", AT_LEAST, |_| ()).expect("there is room")).collect();
+    let mut world = World::new(
+        7,
+        &[Kind {
+            refuses: true,
+            ..Kind::STREAM
+        }],
+        settings(),
+    );
+    let ids: Vec<_> = (0..1000)
+        .map(|_| world.publish("t", AT_LEAST, |_| ()).expect("there is room"))
+        .collect();
     world.subscribe(1, "t", AT_LEAST);
     world.run(Span::from_secs(300));
-    assert!(ids.iter().all(|id| world.outcome(*id) == Success::Pending), "{:?}", world.engine.counts());
+    assert!(
+        ids.iter().all(|id| world.outcome(*id) == Success::Pending),
+        "{:?}",
+        world.engine.counts()
+    );
     // Who waits for an answer is told all the same.
-    assert!(world.notices.iter().any(|notice| notice.starts_with("subscribed 1 Err")), "{:?}", world.notices);
+    assert!(
+        world
+            .notices
+            .iter()
+            .any(|notice| notice.starts_with("subscribed 1 Err")),
+        "{:?}",
+        world.notices
+    );
 }
 
 #[test]
 fn who_is_not_let_in_is_told_and_is_tried_again_rarely() {
-    let settings = EngineSettings { when_refused: WhenRefused::Fail, ..settings() };
-    let mut world = World::new(7, &[Kind { refuses: true, ..Kind::STREAM }], settings);
+    let settings = EngineSettings {
+        when_refused: WhenRefused::Fail,
+        ..settings()
+    };
+    let mut world = World::new(
+        7,
+        &[Kind {
+            refuses: true,
+            ..Kind::STREAM
+        }],
+        settings,
+    );
     let id = world.publish("t", AT_LEAST, |_| ()).expect("there is room");
     world.subscribe(1, "t", AT_LEAST);
-    world.engine.read(RequestId(1), 0, "t", world.now + Span::from_secs(5), world.now);
+    world.engine.read(
+        RequestId(1),
+        0,
+        "t",
+        world.now + Span::from_secs(5),
+        world.now,
+    );
     world.run(Span::from_secs(10));
     assert_eq!(world.outcome(id), Success::Failed);
-    assert!(world.notices.iter().any(|notice| notice.contains("wrong password") && notice.contains("Down")));
-    assert!(world.notices.iter().any(|notice| notice.starts_with("subscribed 1 Err")), "{:?}", world.notices);
+    assert!(
+        world
+            .notices
+            .iter()
+            .any(|notice| notice.contains("wrong password") && notice.contains("Down"))
+    );
+    assert!(
+        world
+            .notices
+            .iter()
+            .any(|notice| notice.starts_with("subscribed 1 Err")),
+        "{:?}",
+        world.notices
+    );
     assert_eq!(world.answers, [(1, None)]);
     world.run(Span::from_secs(300));
-    assert!((4..=12).contains(&world.connects.len()), "{}", world.connects.len());
+    assert!(
+        (4..=12).contains(&world.connects.len()),
+        "{}",
+        world.connects.len()
+    );
 }
 
 #[test]
@@ -235,7 +401,14 @@ fn a_silent_peer_of_datagrams_is_given_up_and_found_again() {
         world.publish(topic, AT_LEAST, |_| ());
     }
     world.run(Span::from_secs(120));
-    assert!(world.notices.iter().any(|notice| notice.contains("does not answer")), "{:?}", world.notices);
+    assert!(
+        world
+            .notices
+            .iter()
+            .any(|notice| notice.contains("does not answer")),
+        "{:?}",
+        world.notices
+    );
     world.heal();
     assert!(world.settle(Span::from_secs(120)));
     assert_eq!(world.engine.counts().acknowledged, 4);
@@ -243,8 +416,15 @@ fn a_silent_peer_of_datagrams_is_given_up_and_found_again() {
 
 #[test]
 fn a_handle_that_does_not_take_holds_the_peer_back() {
-    let mut world =
-        World::new(9, &[Kind::STREAM], EngineSettings { receive_max: 5, receive_bytes_max: 1_250, ..settings() });
+    let mut world = World::new(
+        9,
+        &[Kind::STREAM],
+        EngineSettings {
+            receive_max: 5,
+            receive_bytes_max: 1_250,
+            ..settings()
+        },
+    );
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(1));
     world.takes = false;
@@ -261,7 +441,9 @@ fn a_handle_that_does_not_take_holds_the_peer_back() {
     world.takes = true;
     world.take();
     world.run(Span::from_secs(30));
-    let odd = world.got[&SubscriptionId(1)].iter().filter(|payload| payload.parse::<u64>().expect("a number") % 2 == 1);
+    let odd = world.got[&SubscriptionId(1)]
+        .iter()
+        .filter(|payload| payload.parse::<u64>().expect("a number") % 2 == 1);
     assert_eq!(odd.count(), 30);
     assert!(world.engine.wants_input(0));
 }
@@ -270,7 +452,11 @@ fn a_handle_that_does_not_take_holds_the_peer_back() {
 /// observation ends is not repeated any more.
 #[test]
 fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
-    let datagrams = Kind { keeps_all: true, window: 100, ..Kind::DATAGRAMS };
+    let datagrams = Kind {
+        keeps_all: true,
+        window: 100,
+        ..Kind::DATAGRAMS
+    };
     for seed in 1..=50 {
         let mut world = World::new(seed, &[datagrams, Kind::STREAM], settings());
         for (name, filter) in [(1, "t/a"), (2, "t/b"), (3, "t/c")] {
@@ -297,20 +483,33 @@ fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
             let sent: Vec<String> = world
                 .tickets
                 .iter()
-                .filter(|(_, ticket)| ticket.address == topic && ticket.outcome == Success::Acknowledged)
+                .filter(|(_, ticket)| {
+                    ticket.address == topic && ticket.outcome == Success::Acknowledged
+                })
                 .map(|(id, _)| id.to_string())
                 .collect();
             let mut got = world.got[&SubscriptionId(name)].clone();
             got.sort_by_key(|payload| payload.parse::<u64>().expect("a number"));
             assert_eq!(got, sent, "seed {seed}, {topic}");
         }
-        assert!(world.engine.counts().switches >= 5, "{:?}", world.engine.counts());
+        assert!(
+            world.engine.counts().switches >= 5,
+            "{:?}",
+            world.engine.counts()
+        );
     }
 }
 
 #[test]
 fn a_burst_at_most_once_waits_for_its_handle() {
-    let mut world = World::new(11, &[Kind::STREAM], EngineSettings { receive_bytes_max: 1 << 20, ..settings() });
+    let mut world = World::new(
+        11,
+        &[Kind::STREAM],
+        EngineSettings {
+            receive_bytes_max: 1 << 20,
+            ..settings()
+        },
+    );
     world.subscribe(1, "t/#", AT_MOST);
     world.run(Span::from_secs(1));
     world.takes = false;
@@ -319,7 +518,13 @@ fn a_burst_at_most_once_waits_for_its_handle() {
         world.run(Span::from_millis(1));
     }
     world.run(Span::from_secs(1));
-    assert_eq!((world.got[&SubscriptionId(1)].len(), world.engine.counts().receive_dropped), (3_000, 0));
+    assert_eq!(
+        (
+            world.got[&SubscriptionId(1)].len(),
+            world.engine.counts().receive_dropped
+        ),
+        (3_000, 0)
+    );
     // Nobody but the handle waits for them: acknowledgements of what is published are still read.
     assert!(world.engine.wants_input(0));
     // Every one gives its room back.
@@ -332,7 +537,10 @@ fn a_burst_at_most_once_waits_for_its_handle() {
     }
     world.run(Span::from_secs(1));
     let kept = world.got[&SubscriptionId(1)].len() - 3_000;
-    assert!((5_000..20_000).contains(&kept), "{kept} small ones in 1 MiB");
+    assert!(
+        (5_000..20_000).contains(&kept),
+        "{kept} small ones in 1 MiB"
+    );
     assert_eq!(world.engine.counts().receive_dropped, 20_000 - kept as u64);
 }
 
@@ -356,17 +564,31 @@ fn filters_that_no_lane_can_carry_are_refused_and_others_find_their_lane() {
     let mut world = World::new(11, &[Kind::DATAGRAMS], settings());
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(5));
-    assert!(world.notices.iter().any(|notice| notice.starts_with("subscribed 1 Err(Unsupported")));
+    assert!(
+        world
+            .notices
+            .iter()
+            .any(|notice| notice.starts_with("subscribed 1 Err(Unsupported"))
+    );
 
     let mut world = World::new(12, &[Kind::DATAGRAMS, Kind::STREAM], settings());
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(20));
-    assert!(world.is_open(0) && world.is_open(1), "one publishes, the other subscribes");
+    assert!(
+        world.is_open(0) && world.is_open(1),
+        "one publishes, the other subscribes"
+    );
     world.publish("t/a", AT_LEAST, |_| ());
     world.run(Span::from_secs(5));
     assert_eq!(world.got[&SubscriptionId(1)], ["1"]);
     assert_eq!(world.broker.log[0].lane, 0);
-    assert_eq!(world.engine.lane_status(1).map(|lane| (lane.publishes, lane.subscriptions)), Some((false, 1)));
+    assert_eq!(
+        world
+            .engine
+            .lane_status(1)
+            .map(|lane| (lane.publishes, lane.subscriptions)),
+        Some((false, 1))
+    );
 }
 
 #[test]
@@ -376,7 +598,9 @@ fn last_values_are_read_and_questions_end() {
     world.run(Span::from_secs(1));
     let soon = world.now + Span::from_secs(5);
     for (number, address) in [(1, "t/a"), (2, "t/b")] {
-        world.engine.read(RequestId(number), 0, address, soon, world.now);
+        world
+            .engine
+            .read(RequestId(number), 0, address, soon, world.now);
     }
     world.drive();
     world.run(Span::from_secs(1));
@@ -458,8 +682,18 @@ impl Spool for Shelf {
 
     fn recover(&mut self, each: &mut dyn FnMut(MessageId, &[u8])) -> Result<Recovered, SpoolError> {
         let state = self.0.lock().expect("no panic");
-        state.entries.iter().for_each(|(id, entry)| each(*id, entry));
-        Ok(Recovered { publisher: 77, next_sequence: if state.highest == 0 { 1 } else { state.highest + 1_000 } })
+        state
+            .entries
+            .iter()
+            .for_each(|(id, entry)| each(*id, entry));
+        Ok(Recovered {
+            publisher: 77,
+            next_sequence: if state.highest == 0 {
+                1
+            } else {
+                state.highest + 1_000
+            },
+        })
     }
 }
 
@@ -480,11 +714,24 @@ fn what_waited_on_disk_goes_first_in_the_next_life_and_exactly_once_stays_once()
     // Some of it arrives, some is acknowledged; then the process is killed.
     world.run(Span::from_millis(2_500));
     let before = numbers(&world);
-    let kept: Vec<MessageId> = shelf.0.lock().expect("no panic").entries.keys().copied().collect();
-    assert!(!kept.is_empty() && kept.iter().any(|id| before.contains(id)), "{before:?} {kept:?}");
+    let kept: Vec<MessageId> = shelf
+        .0
+        .lock()
+        .expect("no panic")
+        .entries
+        .keys()
+        .copied()
+        .collect();
+    assert!(
+        !kept.is_empty() && kept.iter().any(|id| before.contains(id)),
+        "{before:?} {kept:?}"
+    );
 
     // The next process has a clock of its own: its zero is forty seconds after that of the first.
-    let settings = EngineSettings { wall_at_zero: Span::from_secs(40).nanos(), ..settings() };
+    let settings = EngineSettings {
+        wall_at_zero: Span::from_secs(40).nanos(),
+        ..settings()
+    };
     let mut next = World::with_spool(17, &lanes, settings, Box::new(shelf.clone()), Time::ZERO);
     std::mem::swap(&mut next.broker, &mut world.broker);
     let first_new = next.publish("t/a", EXACTLY, |_| ()).expect("there is room");
@@ -500,13 +747,22 @@ fn what_waited_on_disk_goes_first_in_the_next_life_and_exactly_once_stays_once()
 #[test]
 fn one_commit_serves_all_that_gathered_and_what_cannot_be_saved_fails() {
     let shelf = Shelf::default();
-    let mut world = World::with_spool(18, &[Kind::STREAM], settings(), Box::new(shelf.clone()), Time::ZERO);
+    let mut world = World::with_spool(
+        18,
+        &[Kind::STREAM],
+        settings(),
+        Box::new(shelf.clone()),
+        Time::ZERO,
+    );
     world.run(Span::from_secs(1));
     for id in 1..=20 {
         let address = "t/a";
         let payload = id.to_string();
         let draft = crate::engine::Draft::new(id, address, payload.as_bytes());
-        world.engine.publish(&draft, world.now).expect("there is room");
+        world
+            .engine
+            .publish(&draft, world.now)
+            .expect("there is room");
     }
     world.drive();
     assert_eq!(shelf.0.lock().expect("no panic").commits, 1);
@@ -514,11 +770,18 @@ fn one_commit_serves_all_that_gathered_and_what_cannot_be_saved_fails() {
     assert_eq!(world.broker.log.len(), 20);
     shelf.0.lock().expect("no panic").is_broken = true;
     for id in 21..=22 {
-        world.engine.publish(&crate::engine::Draft::new(id, "t/a", b"x"), world.now).expect("there is room");
+        world
+            .engine
+            .publish(&crate::engine::Draft::new(id, "t/a", b"x"), world.now)
+            .expect("there is room");
     }
     world.drive();
     assert_eq!(world.engine.load().messages, 0);
     assert_eq!(world.engine.counts().failed, 2);
     world.run(Span::from_secs(1));
-    assert_eq!(world.broker.log.len(), 20, "what is not safe does not leave");
+    assert_eq!(
+        world.broker.log.len(),
+        20,
+        "what is not safe does not leave"
+    );
 }

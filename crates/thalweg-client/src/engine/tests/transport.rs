@@ -8,8 +8,9 @@ use thalweg_model::{Reliability, Span, Time};
 use super::wire::Frame;
 use crate::message::Retain;
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Medium, MessageId, Opening,
-    Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
+    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Medium,
+    MessageId, Opening, Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish,
+    SubscriptionId, Transport, Welcome,
 };
 
 /// How a simulated lane behaves.
@@ -71,10 +72,20 @@ pub struct SimTransport {
 
 impl SimTransport {
     pub fn new(kind: Kind, host: &str) -> Self {
-        let medium = if kind.is_datagram { Medium::Datagrams } else { Medium::Stream };
+        let medium = if kind.is_datagram {
+            Medium::Datagrams
+        } else {
+            Medium::Stream
+        };
         SimTransport {
             kind,
-            endpoint: Endpoint { host: host.to_owned(), port: 1, medium, is_encrypted: false, websocket: None },
+            endpoint: Endpoint {
+                host: host.to_owned(),
+                port: 1,
+                medium,
+                is_encrypted: false,
+                websocket: None,
+            },
             keep: false,
             is_up: false,
             next_number: 0,
@@ -104,7 +115,10 @@ impl SimTransport {
             Frame::Welcome { present } => {
                 self.questions.remove("hello");
                 if !std::mem::replace(&mut self.is_up, true) {
-                    events.up(&Welcome { session_present: present, client_id: None });
+                    events.up(&Welcome {
+                        session_present: present,
+                        client_id: None,
+                    });
                 }
             }
             Frame::Ack { id } => {
@@ -122,10 +136,19 @@ impl SimTransport {
                 self.questions.remove(&format!("sub {name}"));
                 events.subscribed(SubscriptionId(name), Ok(self.kind.reliability_max));
             }
-            Frame::Deliver { name, delivery, reliability, last_value, stamp, address, payload } => {
+            Frame::Deliver {
+                name,
+                delivery,
+                reliability,
+                last_value,
+                stamp,
+                address,
+                payload,
+            } => {
                 events.received(&Inbound {
                     subscription: Some(SubscriptionId(name)),
-                    delivery: (reliability != Reliability::AtMostOnce).then_some(DeliveryId(delivery)),
+                    delivery: (reliability != Reliability::AtMostOnce)
+                        .then_some(DeliveryId(delivery)),
                     address: &address,
                     payload: payload.as_bytes(),
                     reliability,
@@ -199,9 +222,17 @@ impl Transport for SimTransport {
     }
 
     fn open(&mut self, opening: &Opening, _: SocketAddr, now: Time, out: &mut Output) {
-        assert!(!self.is_up && self.awaited.is_empty(), "opened anew without having been closed");
+        assert!(
+            !self.is_up && self.awaited.is_empty(),
+            "opened anew without having been closed"
+        );
         self.keep = opening.session > Span::ZERO;
-        self.ask("hello".to_owned(), Frame::Hello { keep: self.keep }, now, out);
+        self.ask(
+            "hello".to_owned(),
+            Frame::Hello { keep: self.keep },
+            now,
+            out,
+        );
     }
 
     fn handle_input(
@@ -212,7 +243,10 @@ impl Transport for SimTransport {
         events: &mut dyn Events,
     ) -> Result<usize, LinkFault> {
         if self.kind.refuses {
-            return Err(LinkFault { words: "wrong password".to_owned(), is_final: true });
+            return Err(LinkFault {
+                words: "wrong password".to_owned(),
+                is_final: true,
+            });
         }
         let mut consumed = 0;
         while let Some((frame, len)) = Frame::decode(&input[consumed..]) {
@@ -224,14 +258,24 @@ impl Transport for SimTransport {
 
     fn poll_timeout(&self) -> Time {
         let awaited = self.awaited.values().map(|(_, at, _)| *at);
-        awaited.chain(self.questions.values().map(|(_, at, _)| *at)).min().unwrap_or(Time::NEVER)
+        awaited
+            .chain(self.questions.values().map(|(_, at, _)| *at))
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) -> Result<(), LinkFault> {
+    fn handle_timeout(
+        &mut self,
+        now: Time,
+        out: &mut Output,
+        events: &mut dyn Events,
+    ) -> Result<(), LinkFault> {
         let due = |(_, (_, at, _)): &(&MessageId, &(Frame, Time, u32))| *at <= now;
         let ids: Vec<MessageId> = self.awaited.iter().filter(due).map(|(id, _)| *id).collect();
         for id in ids {
-            let Some((frame, at, times)) = self.awaited.get_mut(&id) else { continue };
+            let Some((frame, at, times)) = self.awaited.get_mut(&id) else {
+                continue;
+            };
             if *times == REPEATS_MAX {
                 self.awaited.remove(&id);
                 events.settled(id, Settled::Unknown);
@@ -243,16 +287,29 @@ impl Transport for SimTransport {
             self.say(&frame, out);
         }
         let due = |(_, (_, at, _)): &(&String, &(Frame, Time, u32))| *at <= now;
-        let keys: Vec<String> = self.questions.iter().filter(due).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<String> = self
+            .questions
+            .iter()
+            .filter(due)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in keys {
-            let Some((frame, at, times)) = self.questions.get_mut(&key) else { continue };
+            let Some((frame, at, times)) = self.questions.get_mut(&key) else {
+                continue;
+            };
             if *times == REPEATS_MAX {
                 self.questions.remove(&key);
                 if let Some(name) = key.strip_prefix("sub ") {
-                    events.subscribed(SubscriptionId(name.parse().expect("ours")), Err(Refusal::NoAnswer));
+                    events.subscribed(
+                        SubscriptionId(name.parse().expect("ours")),
+                        Err(Refusal::NoAnswer),
+                    );
                 }
                 if key == "hello" {
-                    return Err(LinkFault { words: "silence".to_owned(), is_final: false });
+                    return Err(LinkFault {
+                        words: "silence".to_owned(),
+                        is_final: false,
+                    });
                 }
                 continue;
             }
@@ -264,7 +321,12 @@ impl Transport for SimTransport {
         Ok(())
     }
 
-    fn publish(&mut self, message: &Outbound<'_>, now: Time, out: &mut Output) -> Result<Departure, Refusal> {
+    fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
         assert!(self.is_up, "published without being up");
         assert!(message.reliability <= self.kind.reliability_max);
         let is_awaited = message.reliability != Reliability::AtMostOnce;
@@ -287,9 +349,17 @@ impl Transport for SimTransport {
         if !is_awaited {
             return Ok(Departure::Gone);
         }
-        let repeat_at = if self.kind.is_datagram { now + REPEAT } else { Time::NEVER };
+        let repeat_at = if self.kind.is_datagram {
+            now + REPEAT
+        } else {
+            Time::NEVER
+        };
         let before = self.awaited.insert(message.id, (frame, repeat_at, 0));
-        assert!(before.is_none() || self.abandoned.remove(&message.id), "{} is under way twice", message.id);
+        assert!(
+            before.is_none() || self.abandoned.remove(&message.id),
+            "{} is under way twice",
+            message.id
+        );
         Ok(Departure::Awaited)
     }
 
@@ -301,31 +371,65 @@ impl Transport for SimTransport {
         }
     }
 
-    fn subscribe(&mut self, wish: &SubscribeWish<'_>, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn subscribe(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         assert!(self.is_up, "subscribed without being up");
         let name = wish.subscription.0;
-        let frame = Frame::Subscribe { name, last_values: wish.last_values, filter: wish.filter.to_owned() };
+        let frame = Frame::Subscribe {
+            name,
+            last_values: wish.last_values,
+            filter: wish.filter.to_owned(),
+        };
         self.ask(format!("sub {name}"), frame, now, out);
         Ok(())
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, _: Time, out: &mut Output) {
         self.questions.remove(&format!("sub {}", subscription.0));
-        self.say(&Frame::Unsubscribe { name: subscription.0 }, out);
+        self.say(
+            &Frame::Unsubscribe {
+                name: subscription.0,
+            },
+            out,
+        );
     }
 
     fn settle(&mut self, delivery: DeliveryId, _: Time, out: &mut Output) {
-        self.say(&Frame::Settle { delivery: delivery.0 }, out);
+        self.say(
+            &Frame::Settle {
+                delivery: delivery.0,
+            },
+            out,
+        );
     }
 
-    fn request(&mut self, _: RequestId, _: &Outbound<'_>, _: Time, _: &mut Output) -> Result<(), Refusal> {
+    fn request(
+        &mut self,
+        _: RequestId,
+        _: &Outbound<'_>,
+        _: Time,
+        _: &mut Output,
+    ) -> Result<(), Refusal> {
         Err(Refusal::Unsupported("requests"))
     }
 
-    fn read(&mut self, request: RequestId, address: &str, now: Time, out: &mut Output) -> Result<(), Refusal> {
+    fn read(
+        &mut self,
+        request: RequestId,
+        address: &str,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
         self.ask(
             format!("read {}", request.0),
-            Frame::Read { request: request.0, address: address.to_owned() },
+            Frame::Read {
+                request: request.0,
+                address: address.to_owned(),
+            },
             now,
             out,
         );

@@ -85,7 +85,16 @@ impl Frame {
         let line = match self {
             Frame::Hello { keep } => format!("hello {}", flag(*keep)),
             Frame::Welcome { present } => format!("welcome {}", flag(*present)),
-            Frame::Publish { id, number, reliability, repeated, stamp, retain, address, payload } => format!(
+            Frame::Publish {
+                id,
+                number,
+                reliability,
+                repeated,
+                stamp,
+                retain,
+                address,
+                payload,
+            } => format!(
                 "publish {id} {number} {} {} {} {} {address} {payload}",
                 class(*reliability),
                 flag(*repeated),
@@ -94,12 +103,24 @@ impl Frame {
             ),
             Frame::Ack { id } => format!("ack {id}"),
             Frame::Busy { id } => format!("busy {id}"),
-            Frame::Subscribe { name, last_values, filter } => {
+            Frame::Subscribe {
+                name,
+                last_values,
+                filter,
+            } => {
                 format!("subscribe {name} {} {filter}", flag(*last_values))
             }
             Frame::Subscribed { name } => format!("subscribed {name}"),
             Frame::Unsubscribe { name } => format!("unsubscribe {name}"),
-            Frame::Deliver { name, delivery, reliability, last_value, stamp, address, payload } => format!(
+            Frame::Deliver {
+                name,
+                delivery,
+                reliability,
+                last_value,
+                stamp,
+                address,
+                payload,
+            } => format!(
                 "deliver {name} {delivery} {} {} {} {address} {payload}",
                 class(*reliability),
                 flag(*last_value),
@@ -109,7 +130,9 @@ impl Frame {
             Frame::Ping => "ping".to_owned(),
             Frame::Pong => "pong".to_owned(),
             Frame::Read { request, address } => format!("read {request} {address}"),
-            Frame::Answer { request, value } => format!("answer {request} {}", value.as_deref().unwrap_or("-")),
+            Frame::Answer { request, value } => {
+                format!("answer {request} {}", value.as_deref().unwrap_or("-"))
+            }
         };
         out.extend_from_slice(line.as_bytes());
         out.push(b'\n');
@@ -123,8 +146,12 @@ impl Frame {
         let mut word = || words.next().expect("our own frame");
         let number = |word: &str| word.parse::<u64>().expect("our own number");
         let frame = match word() {
-            "hello" => Frame::Hello { keep: word() == "1" },
-            "welcome" => Frame::Welcome { present: word() == "1" },
+            "hello" => Frame::Hello {
+                keep: word() == "1",
+            },
+            "welcome" => Frame::Welcome {
+                present: word() == "1",
+            },
             "publish" => Frame::Publish {
                 id: number(word()),
                 number: number(word()),
@@ -137,11 +164,17 @@ impl Frame {
             },
             "ack" => Frame::Ack { id: number(word()) },
             "busy" => Frame::Busy { id: number(word()) },
-            "subscribe" => {
-                Frame::Subscribe { name: number(word()) as u32, last_values: word() == "1", filter: word().to_owned() }
-            }
-            "subscribed" => Frame::Subscribed { name: number(word()) as u32 },
-            "unsubscribe" => Frame::Unsubscribe { name: number(word()) as u32 },
+            "subscribe" => Frame::Subscribe {
+                name: number(word()) as u32,
+                last_values: word() == "1",
+                filter: word().to_owned(),
+            },
+            "subscribed" => Frame::Subscribed {
+                name: number(word()) as u32,
+            },
+            "unsubscribe" => Frame::Unsubscribe {
+                name: number(word()) as u32,
+            },
             "deliver" => Frame::Deliver {
                 name: number(word()) as u32,
                 delivery: number(word()),
@@ -151,10 +184,15 @@ impl Frame {
                 address: word().to_owned(),
                 payload: word().to_owned(),
             },
-            "settle" => Frame::Settle { delivery: number(word()) },
+            "settle" => Frame::Settle {
+                delivery: number(word()),
+            },
             "ping" => Frame::Ping,
             "pong" => Frame::Pong,
-            "read" => Frame::Read { request: number(word()), address: word().to_owned() },
+            "read" => Frame::Read {
+                request: number(word()),
+                address: word().to_owned(),
+            },
             "answer" => Frame::Answer {
                 request: number(word()),
                 value: Some(word()).filter(|it| *it != "-").map(str::to_owned),

@@ -12,7 +12,8 @@ use super::dice::Dice;
 use super::transport::{Kind, SimTransport};
 use super::wire::Frame;
 use crate::engine::{
-    Action, DeliveryToken, Draft, Engine, EngineSettings, Full, LaneSpec, Notice, Role, Success, Wish,
+    Action, DeliveryToken, Draft, Engine, EngineSettings, Full, LaneSpec, Notice, Role, Success,
+    Wish,
 };
 use crate::spool::{Memory, Spool};
 use crate::transport::{MessageId, Opening, SubscriptionId};
@@ -37,7 +38,15 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    pub const NONE: Chaos = Chaos { loss: 0, twice: 0, delay: 50, cuts: 0, late: false, unreachable: 0, amnesia: 0 };
+    pub const NONE: Chaos = Chaos {
+        loss: 0,
+        twice: 0,
+        delay: 50,
+        cuts: 0,
+        late: false,
+        unreachable: 0,
+        amnesia: 0,
+    };
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,14 +138,35 @@ pub fn settings() -> EngineSettings {
 
 impl World {
     pub fn new(seed: u64, kinds: &[Kind], settings: EngineSettings) -> World {
-        World::with_spool(seed, kinds, settings, Box::new(Memory::new(seed ^ 0xabcd_ef01)), Time::ZERO)
+        World::with_spool(
+            seed,
+            kinds,
+            settings,
+            Box::new(Memory::new(seed ^ 0xabcd_ef01)),
+            Time::ZERO,
+        )
     }
 
-    pub fn with_spool(seed: u64, kinds: &[Kind], settings: EngineSettings, spool: Box<dyn Spool>, now: Time) -> World {
-        let spec =
-            |kind: &Kind| LaneSpec { transport: Box::new(SimTransport::new(*kind, "broker")), role: Role::Candidate };
-        let engine =
-            Engine::new(settings, kinds.iter().map(spec).collect(), spool, None, seed, now).expect("the spool opens");
+    pub fn with_spool(
+        seed: u64,
+        kinds: &[Kind],
+        settings: EngineSettings,
+        spool: Box<dyn Spool>,
+        now: Time,
+    ) -> World {
+        let spec = |kind: &Kind| LaneSpec {
+            transport: Box::new(SimTransport::new(*kind, "broker")),
+            role: Role::Candidate,
+        };
+        let engine = Engine::new(
+            settings,
+            kinds.iter().map(spec).collect(),
+            spool,
+            None,
+            seed,
+            now,
+        )
+        .expect("the spool opens");
         let mut world = World {
             next_id: engine.next_id(),
             engine,
@@ -163,7 +193,10 @@ impl World {
 
     /// More brokers, with a lane of their own (here the same broker behind it).
     pub fn add_way(&mut self, kind: Kind) -> u32 {
-        let way = self.engine.add_way(vec![Box::new(SimTransport::new(kind, "elsewhere"))], self.now);
+        let way = self.engine.add_way(
+            vec![Box::new(SimTransport::new(kind, "elsewhere"))],
+            self.now,
+        );
         self.links.push(link(&kind));
         way
     }
@@ -177,7 +210,10 @@ impl World {
     ) -> Option<MessageId> {
         let id = self.next_id;
         let payload = id.to_string();
-        let mut draft = Draft { reliability, ..Draft::new(id, address, payload.as_bytes()) };
+        let mut draft = Draft {
+            reliability,
+            ..Draft::new(id, address, payload.as_bytes())
+        };
         edit(&mut draft);
         let priority = draft.priority;
         let taken = self.engine.publish(&draft, self.now);
@@ -188,8 +224,13 @@ impl World {
         }
         self.next_id += 1;
         let is_wanted = self.standing.values().any(|stands| *stands);
-        let ticket =
-            Ticket { address: address.to_owned(), reliability, priority, outcome: Success::Pending, is_wanted };
+        let ticket = Ticket {
+            address: address.to_owned(),
+            reliability,
+            priority,
+            outcome: Success::Pending,
+            is_wanted,
+        };
         self.tickets.insert(id, ticket);
         self.drive();
         Some(id)
@@ -197,7 +238,14 @@ impl World {
 
     pub fn subscribe(&mut self, name: u32, filter: &str, reliability: Reliability) {
         let subscription = SubscriptionId(name);
-        let wish = Wish { subscription, way: 0, filter, reliability, last_values: true, keeps_all: true };
+        let wish = Wish {
+            subscription,
+            way: 0,
+            filter,
+            reliability,
+            last_values: true,
+            keeps_all: true,
+        };
         self.engine.subscribe(&wish, self.now);
         self.standing.insert(subscription, false);
         self.drive();
@@ -220,7 +268,11 @@ impl World {
 
     /// Payloads that the broker took, in order.
     pub fn taken(&self) -> Vec<String> {
-        self.broker.log.iter().map(|taken| taken.payload.clone()).collect()
+        self.broker
+            .log
+            .iter()
+            .map(|taken| taken.payload.clone())
+            .collect()
     }
 
     /// Lets time pass.
@@ -254,12 +306,19 @@ impl World {
         link.is_open = false;
         let connection = link.connection;
         let after = Span::from_millis(self.dice.below(300));
-        let until_broker = if self.chaos.late { Span::from_millis(self.dice.below(3_000)) } else { Span::ZERO };
+        let until_broker = if self.chaos.late {
+            Span::from_millis(self.dice.below(3_000))
+        } else {
+            Span::ZERO
+        };
         if self.dice.percent(self.chaos.amnesia) {
             self.broker.forget_session(lane);
         }
         self.at(self.now + after, Event::Closed(lane, connection));
-        self.at(self.now + until_broker, Event::BrokerClosed(lane, connection));
+        self.at(
+            self.now + until_broker,
+            Event::BrokerClosed(lane, connection),
+        );
     }
 
     fn at(&mut self, time: Time, event: Event) {
@@ -269,7 +328,10 @@ impl World {
 
     /// Goes on to the next thing that happens; false if that is not before `until`.
     fn step(&mut self, until: Time) -> bool {
-        let event_at = self.events.peek().map_or(Time::NEVER, |Reverse((time, ..))| *time);
+        let event_at = self
+            .events
+            .peek()
+            .map_or(Time::NEVER, |Reverse((time, ..))| *time);
         let engine_at = self.engine.poll_timeout();
         let next = event_at.min(engine_at);
         if next > until {
@@ -284,7 +346,9 @@ impl World {
             self.drive();
             return true;
         }
-        let Some(Reverse((_, _, event))) = self.events.pop() else { return false };
+        let Some(Reverse((_, _, event))) = self.events.pop() else {
+            return false;
+        };
         self.happen(event);
         if self.dice.below(1_000) < self.chaos.cuts {
             let lane = self.dice.below(self.links.len() as u64) as usize;
@@ -302,15 +366,20 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         self.trace(|| match &event {
-            Event::ToBroker(lane, connection, bytes) => format!("{lane}.{connection} > {}", bytes.escape_ascii()),
-            Event::ToClient(lane, connection, bytes) => format!("{lane}.{connection} < {}", bytes.escape_ascii()),
+            Event::ToBroker(lane, connection, bytes) => {
+                format!("{lane}.{connection} > {}", bytes.escape_ascii())
+            }
+            Event::ToClient(lane, connection, bytes) => {
+                format!("{lane}.{connection} < {}", bytes.escape_ascii())
+            }
             other => format!("{other:?}"),
         });
         match event {
             Event::Connected(lane, connection) if self.links[lane].connection == connection => {
                 self.links[lane].is_open = true;
                 self.links[lane].client_rest.clear();
-                self.engine.connected(lane, SocketAddr::from(([127, 0, 0, 1], 1)), self.now);
+                self.engine
+                    .connected(lane, SocketAddr::from(([127, 0, 0, 1], 1)), self.now);
             }
             Event::ConnectFailed(lane, connection) if self.links[lane].connection == connection => {
                 self.engine.connect_failed(lane, "unreachable", self.now);
@@ -321,7 +390,10 @@ impl World {
             Event::BrokerClosed(lane, connection) => self.broker.closed(lane, connection),
             Event::ToBroker(lane, connection, bytes) => {
                 let kind = self.links[lane].kind;
-                let mut rest = self.links[lane].broker_rest.remove(&connection).unwrap_or_default();
+                let mut rest = self.links[lane]
+                    .broker_rest
+                    .remove(&connection)
+                    .unwrap_or_default();
                 rest.extend_from_slice(&bytes);
                 let mut answers = Vec::new();
                 let mut read = 0;
@@ -387,7 +459,11 @@ impl World {
             let delay = Span::from_millis(1 + self.dice.below(self.chaos.delay));
             let mut time = self.now + delay;
             if !kind.is_datagram {
-                let last = if to_broker { &mut self.links[lane].to_broker } else { &mut self.links[lane].to_client };
+                let last = if to_broker {
+                    &mut self.links[lane].to_broker
+                } else {
+                    &mut self.links[lane].to_client
+                };
                 time = time.max(*last);
                 *last = time;
             }
@@ -432,8 +508,11 @@ impl World {
                 let after = self.now + Span::from_millis(1 + self.dice.below(100));
                 self.connects.push((lane, self.now));
                 let fails = self.dice.percent(self.chaos.unreachable);
-                let event =
-                    if fails { Event::ConnectFailed(lane, connection) } else { Event::Connected(lane, connection) };
+                let event = if fails {
+                    Event::ConnectFailed(lane, connection)
+                } else {
+                    Event::Connected(lane, connection)
+                };
                 self.at(after, event);
             }
             Action::Disconnect(lane) => {
@@ -487,13 +566,19 @@ impl World {
             }
             Notice::Gone { first, last } => {
                 for id in first..=last {
-                    let Some(ticket) = self.tickets.get_mut(&id) else { continue };
+                    let Some(ticket) = self.tickets.get_mut(&id) else {
+                        continue;
+                    };
                     assert_eq!(ticket.outcome, Success::Pending, "{id} is settled twice");
                     assert_eq!(ticket.reliability, Reliability::AtMostOnce);
                     ticket.outcome = Success::Unknown;
                 }
             }
-            Notice::Delivered { subscription, token, message } => {
+            Notice::Delivered {
+                subscription,
+                token,
+                message,
+            } => {
                 let payload = String::from_utf8_lossy(message.payload()).into_owned();
                 self.got.entry(subscription).or_default().push(payload);
                 self.inbox.push_back(token);
@@ -502,12 +587,19 @@ impl World {
                     self.at(after, Event::Take);
                 }
             }
-            Notice::Subscribed { subscription, outcome } => {
-                self.notices.push(format!("subscribed {} {outcome:?}", subscription.0));
+            Notice::Subscribed {
+                subscription,
+                outcome,
+            } => {
+                self.notices
+                    .push(format!("subscribed {} {outcome:?}", subscription.0));
                 self.standing.insert(subscription, outcome.is_ok());
             }
             Notice::Answered { request, answer } => {
-                let value = answer.ok().flatten().map(|it| String::from_utf8_lossy(it.payload()).into_owned());
+                let value = answer
+                    .ok()
+                    .flatten()
+                    .map(|it| String::from_utf8_lossy(it.payload()).into_owned());
                 self.answers.push((request.0, value));
             }
             Notice::Stored { .. } => {}
@@ -525,7 +617,10 @@ impl World {
 
     /// Peace, so that everything can come to its end.
     pub fn heal(&mut self) {
-        self.chaos = Chaos { delay: 50, ..Chaos::NONE };
+        self.chaos = Chaos {
+            delay: 50,
+            ..Chaos::NONE
+        };
         self.broker.busy_every = 0;
         self.takes = true;
         self.take();

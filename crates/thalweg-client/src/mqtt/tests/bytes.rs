@@ -15,8 +15,14 @@ fn sizes(pair: &mut Pair, messages: &[Outbound<'_>]) -> Vec<usize> {
 /// The smallest PUBLISH there is: nothing is added to what §3.3 demands.
 #[test]
 fn a_plain_publish_is_as_small_as_can_be() {
-    let mut pair = Pair::up(MqttSettings { version: 4, ..settings() });
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a/b", b"21.5") };
+    let mut pair = Pair::up(MqttSettings {
+        version: 4,
+        ..settings()
+    });
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a/b", b"21.5")
+    };
     pair.publish(&zero).expect("it goes");
     assert_eq!(pair.out.bytes, b"\x30\x09\x00\x03a/b21.5");
     pair.out.clear();
@@ -34,18 +40,27 @@ fn a_topic_that_comes_again_goes_by_its_alias() {
     pair.server.connack.aliases_max = 2;
     pair.connect();
     let topic = "building/7/floor/3/room/12/temperature";
-    let reading = Outbound { reliability: Reliability::AtMostOnce, ..message(1, topic, b"21.5") };
+    let reading = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, topic, b"21.5")
+    };
     let plain = 2 + 2 + topic.len() + 1 + 4;
     // The first time nobody knows whether it comes again; the second time the alias is told; from then on it is enough.
     let short = plain - topic.len() + 3;
-    assert_eq!(sizes(&mut pair, &[reading; 4]), [plain, plain + 3, short, short]);
+    assert_eq!(
+        sizes(&mut pair, &[reading; 4]),
+        [plain, plain + 3, short, short]
+    );
     assert_eq!(short, 12);
     // There are two aliases: a third topic does not take one away.
     let others = ["other/topic/1", "other/topic/2"].map(|address| Outbound { address, ..reading });
     for other in &others {
         sizes(&mut pair, &[*other; 3]);
     }
-    assert_eq!(sizes(&mut pair, &[reading, others[0], others[1]]), [short, short, 2 + 2 + 13 + 1 + 4]);
+    assert_eq!(
+        sizes(&mut pair, &[reading, others[0], others[1]]),
+        [short, short, 2 + 2 + 13 + 1 + 4]
+    );
 }
 
 #[test]
@@ -55,12 +70,17 @@ fn aliases_are_understood_by_the_server_also_after_a_new_connection() {
     for round in 0..2 {
         pair.connect();
         for id in 0..5 {
-            pair.publish(&message(id, "building/7", b"")).expect("it goes");
-            pair.publish(&message(id, "building/8", b"")).expect("it goes");
+            pair.publish(&message(id, "building/7", b""))
+                .expect("it goes");
+            pair.publish(&message(id, "building/8", b""))
+                .expect("it goes");
         }
         pair.exchange();
         let topics = pair.server.published.iter().map(|p| p.topic.as_str());
-        let expected = ["building/7", "building/8"].into_iter().cycle().take(10 * (round + 1));
+        let expected = ["building/7", "building/8"]
+            .into_iter()
+            .cycle()
+            .take(10 * (round + 1));
         assert!(topics.eq(expected));
         pair.lose();
     }
@@ -70,10 +90,26 @@ fn aliases_are_understood_by_the_server_also_after_a_new_connection() {
 #[test]
 fn a_stamp_takes_thirty_three_bytes() {
     let mut pair = Pair::up(settings());
-    let stamp = Some(Stamp { publisher: 0x9f2c_41d0_7be8_3a55, sequence: 0x1234 });
+    let stamp = Some(Stamp {
+        publisher: 0x9f2c_41d0_7be8_3a55,
+        sequence: 0x1234,
+    });
     let without = message(1, "a/b", b"21.5");
-    let sizes = sizes(&mut pair, &[without, Outbound { id: 2, stamp, ..without }]);
-    assert_eq!(sizes[1] - sizes[0], 1 + 2 + "x-stamp".len() + 2 + "9f2c41d07be83a55-1234".len());
+    let sizes = sizes(
+        &mut pair,
+        &[
+            without,
+            Outbound {
+                id: 2,
+                stamp,
+                ..without
+            },
+        ],
+    );
+    assert_eq!(
+        sizes[1] - sizes[0],
+        1 + 2 + "x-stamp".len() + 2 + "9f2c41d07be83a55-1234".len()
+    );
     assert_eq!(sizes[1] - sizes[0], 33);
 }
 
@@ -82,7 +118,8 @@ fn a_stamp_takes_thirty_three_bytes() {
 fn identifiers_go_round() {
     let mut pair = Pair::up(settings());
     for id in 1..=140_000_u64 {
-        pair.publish(&message(id as MessageId, "a", b"")).expect("it goes");
+        pair.publish(&message(id as MessageId, "a", b""))
+            .expect("it goes");
         if id % 1000 == 0 {
             pair.exchange();
             assert_eq!(pair.heard.take().len(), 1000);

@@ -3,7 +3,10 @@
 use super::*;
 
 fn durable(version: u8) -> Pair {
-    let mut pair = Pair::new(MqttSettings { version, ..settings() });
+    let mut pair = Pair::new(MqttSettings {
+        version,
+        ..settings()
+    });
     pair.opening.session = Span::from_secs(3600);
     pair.connect();
     pair.heard.take();
@@ -11,7 +14,11 @@ fn durable(version: u8) -> Pair {
 }
 
 fn ids(pair: &Pair) -> Vec<(u16, bool)> {
-    pair.server.published.iter().map(|p| (p.id, p.dup)).collect()
+    pair.server
+        .published
+        .iter()
+        .map(|p| (p.id, p.dup))
+        .collect()
 }
 
 /// [MQTT-4.4.0-1] [MQTT-4.3.3-4] [MQTT-4.6.0-4]
@@ -21,29 +28,56 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
         let mut pair = durable(version);
         pair.server.answers = false;
         for id in 1..=3 {
-            let reliability = if id == 2 { Reliability::AtLeastOnce } else { Reliability::ExactlyOnce };
-            pair.publish(&Outbound { reliability, ..message(id, "a", b"x") }).expect("it goes");
+            let reliability = if id == 2 {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::ExactlyOnce
+            };
+            pair.publish(&Outbound {
+                reliability,
+                ..message(id, "a", b"x")
+            })
+            .expect("it goes");
         }
         pair.exchange();
         // Of the first one PUBREC comes, and PUBREL is lost with the connection.
-        pair.server.side.pubrec(1, ReasonCode::Success, &mut pair.server.out);
+        pair.server
+            .side
+            .pubrec(1, ReasonCode::Success, &mut pair.server.out);
         pair.exchange();
         assert_eq!(pair.server.acks, [("PUBREL", 1)]);
         pair.server.unreleased.push(1);
         pair.lose();
         pair.server.answers = true;
         pair.connect();
-        let up = Told::Up(Welcome { session_present: true, client_id: None });
-        assert_eq!(pair.heard.take(), [up, Told::Settled(1, Settled::Acknowledged)]);
+        let up = Told::Up(Welcome {
+            session_present: true,
+            client_id: None,
+        });
+        assert_eq!(
+            pair.heard.take(),
+            [up, Told::Settled(1, Settled::Acknowledged)]
+        );
         for id in 2..=3 {
-            let reliability = if id == 2 { Reliability::AtLeastOnce } else { Reliability::ExactlyOnce };
-            let again = Outbound { reliability, repeated: true, ..message(id, "a", b"x") };
+            let reliability = if id == 2 {
+                Reliability::AtLeastOnce
+            } else {
+                Reliability::ExactlyOnce
+            };
+            let again = Outbound {
+                reliability,
+                repeated: true,
+                ..message(id, "a", b"x")
+            };
             assert_eq!(pair.publish(&again), Ok(Departure::Awaited));
         }
         pair.exchange();
         assert_eq!(
             pair.heard.take(),
-            [Told::Settled(2, Settled::Acknowledged), Told::Settled(3, Settled::Acknowledged)]
+            [
+                Told::Settled(2, Settled::Acknowledged),
+                Told::Settled(3, Settled::Acknowledged)
+            ]
         );
         // The server had the QoS 2 messages already: each is there once.
         assert_eq!(ids(&pair), [(1, false), (2, false), (3, false), (2, true)]);
@@ -55,17 +89,29 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
 fn a_message_that_the_server_had_taken_is_not_sent_again_when_the_session_goes_on() {
     let mut pair = durable(5);
     pair.server.answers = false;
-    pair.publish(&Outbound { reliability: Reliability::ExactlyOnce, ..message(1, "a", b"x") }).expect("it goes");
+    pair.publish(&Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(1, "a", b"x")
+    })
+    .expect("it goes");
     pair.exchange();
-    pair.server.side.pubrec(1, ReasonCode::Success, &mut pair.server.out);
+    pair.server
+        .side
+        .pubrec(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
     pair.lose();
     pair.connect();
-    let again = Outbound { reliability: Reliability::ExactlyOnce, repeated: true, ..message(1, "a", b"x") };
+    let again = Outbound {
+        reliability: Reliability::ExactlyOnce,
+        repeated: true,
+        ..message(1, "a", b"x")
+    };
     assert_eq!(pair.publish(&again), Ok(Departure::Awaited));
     assert!(pair.out.is_empty(), "PUBREL has gone by itself");
     pair.heard.take();
-    pair.server.side.pubcomp(1, ReasonCode::Success, &mut pair.server.out);
+    pair.server
+        .side
+        .pubcomp(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
     assert_eq!(pair.heard.take(), [Told::Settled(1, Settled::Acknowledged)]);
 }
@@ -75,21 +121,40 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
     let mut pair = Pair::up(settings());
     pair.server.answers = false;
     for id in 1..=2 {
-        pair.publish(&Outbound { reliability: Reliability::ExactlyOnce, ..message(id, "a", b"x") }).expect("it goes");
+        pair.publish(&Outbound {
+            reliability: Reliability::ExactlyOnce,
+            ..message(id, "a", b"x")
+        })
+        .expect("it goes");
     }
     pair.exchange();
-    pair.server.side.pubrec(1, ReasonCode::Success, &mut pair.server.out);
+    pair.server
+        .side
+        .pubrec(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
     pair.lose();
     pair.server.answers = true;
     pair.connect();
-    let up = Told::Up(Welcome { session_present: false, client_id: None });
-    assert_eq!(pair.heard.take(), [up, Told::Settled(1, Settled::Acknowledged)]);
-    let again = Outbound { reliability: Reliability::ExactlyOnce, repeated: true, ..message(2, "a", b"x") };
+    let up = Told::Up(Welcome {
+        session_present: false,
+        client_id: None,
+    });
+    assert_eq!(
+        pair.heard.take(),
+        [up, Told::Settled(1, Settled::Acknowledged)]
+    );
+    let again = Outbound {
+        reliability: Reliability::ExactlyOnce,
+        repeated: true,
+        ..message(2, "a", b"x")
+    };
     pair.publish(&again).expect("it goes");
     pair.exchange();
     assert_eq!(pair.heard.take(), [Told::Settled(2, Settled::Acknowledged)]);
-    assert!(!pair.server.published.last().expect("it came").dup, "a new packet for a new session");
+    assert!(
+        !pair.server.published.last().expect("it came").dup,
+        "a new packet for a new session"
+    );
 }
 
 /// [MQTT-4.3.3-10]
@@ -98,20 +163,24 @@ fn an_exactly_once_delivery_that_comes_again_is_told_once() {
     let mut pair = durable(5);
     pair.subscribe(0, "a").expect("it goes");
     pair.exchange();
-    let id = pair.server.deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
+    let id = pair
+        .server
+        .deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
     assert_eq!(pair.heard.take_received().len(), 1);
     // Nobody has settled it when the connection is lost.
     pair.lose();
     pair.connect();
     pair.server.next_id = id - 1;
-    pair.server.deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
+    pair.server
+        .deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
     assert_eq!(pair.heard.take_received(), []);
     assert_eq!(pair.server.acks, [("PUBREC", id), ("PUBCOMP", id)]);
     // The identifier is free again.
     pair.server.next_id = id - 1;
-    pair.server.deliver("a", b"2", QoS::ExactlyOnce, false, &["a"]);
+    pair.server
+        .deliver("a", b"2", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
     assert_eq!(pair.heard.take_received()[0].payload, b"2");
 }
@@ -122,9 +191,12 @@ fn a_delivery_of_an_earlier_connection_is_not_acknowledged_on_this_one() {
     pair.subscribe(0, "a").expect("it goes");
     pair.exchange();
     pair.heard.take();
-    pair.server.deliver("a", b"1", QoS::AtLeastOnce, false, &["a"]);
+    pair.server
+        .deliver("a", b"1", QoS::AtLeastOnce, false, &["a"]);
     pair.exchange();
-    let old = pair.heard.take_received()[0].delivery.expect("it is to be settled");
+    let old = pair.heard.take_received()[0]
+        .delivery
+        .expect("it is to be settled");
     pair.lose();
     pair.connect();
     pair.lane.settle(old, pair.now, &mut pair.out);
@@ -158,7 +230,8 @@ fn what_was_unsubscribed_without_a_connection_is_told_to_the_session() {
     pair.subscribe(0, "a").expect("it goes");
     pair.exchange();
     pair.lose();
-    pair.lane.unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
     pair.connect();
     assert_eq!(pair.server.subscriptions, []);
 }
@@ -169,11 +242,14 @@ fn identifiers_of_an_inherited_session_are_not_believed() {
     let mut pair = Pair::new(settings());
     pair.opening.session = Span::from_secs(3600);
     pair.server.has_session = true;
-    pair.server.subscriptions.push(("old".to_owned(), QoS::AtMostOnce, Some(1)));
+    pair.server
+        .subscriptions
+        .push(("old".to_owned(), QoS::AtMostOnce, Some(1)));
     pair.connect();
     pair.subscribe(0, "new").expect("it goes");
     pair.exchange();
-    pair.server.deliver("old", b"1", QoS::AtMostOnce, false, &["old"]);
+    pair.server
+        .deliver("old", b"1", QoS::AtMostOnce, false, &["old"]);
     pair.exchange();
     assert_eq!(pair.heard.take_received()[0].subscription, None);
 }

@@ -5,14 +5,27 @@ use thalweg_model::Stamp;
 
 #[test]
 fn a_filter_is_a_destination() {
-    let mut pair = Pair::up(StompSettings { prefetch: 30, ..settings() });
+    let mut pair = Pair::up(StompSettings {
+        prefetch: 30,
+        ..settings()
+    });
     pair.subscribed(1, "a/+/#");
-    pair.subscribe(2, "b", Reliability::AtMostOnce).expect("it can be said");
-    pair.subscribe(3, "$q/work", Reliability::AtLeastOnce).expect("it can be said");
-    pair.subscribe(4, "$share/g/a/+", Reliability::AtLeastOnce).expect("it can be said");
+    pair.subscribe(2, "b", Reliability::AtMostOnce)
+        .expect("it can be said");
+    pair.subscribe(3, "$q/work", Reliability::AtLeastOnce)
+        .expect("it can be said");
+    pair.subscribe(4, "$share/g/a/+", Reliability::AtLeastOnce)
+        .expect("it can be said");
     let (subscription, reliability) = (SubscriptionId(5), Reliability::AtMostOnce);
-    let wish = SubscribeWish { subscription, filter: "c", reliability, last_values: true };
-    pair.lane.subscribe(&wish, pair.now, &mut pair.out).expect("it can be said");
+    let wish = SubscribeWish {
+        subscription,
+        filter: "c",
+        reliability,
+        last_values: true,
+    };
+    pair.lane
+        .subscribe(&wish, pair.now, &mut pair.out)
+        .expect("it can be said");
     pair.exchange();
     let expected = [
         "1 /topic/a.*.# client-individual prefetch-count:30",
@@ -23,10 +36,14 @@ fn a_filter_is_a_destination() {
     ];
     assert_eq!(pair.server.heard, expected);
     pair.server.heard.clear();
-    pair.lane.unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
     pair.exchange();
     assert_eq!(pair.server.heard, ["unsubscribe 1 None"]);
-    assert_eq!(pair.subscribe(6, "a/#/b", Reliability::AtLeastOnce), Err(Refusal::Address));
+    assert_eq!(
+        pair.subscribe(6, "a/#/b", Reliability::AtLeastOnce),
+        Err(Refusal::Address)
+    );
 }
 
 #[test]
@@ -34,7 +51,8 @@ fn groups_are_shared_queues_where_there_are_no_groups() {
     let mut pair = Pair::new(settings());
     pair.server.name = "RabbitMQ/3.10.8";
     pair.connect();
-    pair.subscribe(1, "$share/g/a/+", Reliability::AtMostOnce).expect("it can be said");
+    pair.subscribe(1, "$share/g/a/+", Reliability::AtMostOnce)
+        .expect("it can be said");
     pair.exchange();
     let wishes = "x-queue-name:$g/g/a/+ exclusive:false durable:false auto-delete:true";
     assert_eq!(pair.server.heard, [format!("1 /topic/a.* auto {wishes}")]);
@@ -45,13 +63,18 @@ fn a_session_has_queues_with_names() {
     let mut pair = Pair::new(settings());
     pair.opening.session = Span::from_secs(60);
     pair.connect();
-    pair.subscribe(1, "a/#", Reliability::AtMostOnce).expect("it can be said");
+    pair.subscribe(1, "a/#", Reliability::AtMostOnce)
+        .expect("it can be said");
     pair.exchange();
-    pair.lane.unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
     pair.exchange();
     let wishes = "x-queue-name:client/pump-7/stomp/a/# durable:true auto-delete:false exclusive:false x-expires:60000";
     let ended = "unsubscribe 1 Some(\"client/pump-7/stomp/a/#\")".to_owned();
-    assert_eq!(pair.server.heard, [format!("1 /topic/a.# auto {wishes}"), ended]);
+    assert_eq!(
+        pair.server.heard,
+        [format!("1 /topic/a.# auto {wishes}"), ended]
+    );
 }
 
 #[test]
@@ -65,11 +88,16 @@ fn everything_that_a_message_said_is_there_again() {
         properties: Properties(&properties),
         reply_to: Some("answers/here.now"),
         correlation: Some(b"\xFF\x00"),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
         ..message(1, "a/b.c", b"21.\x005")
     };
     pair.publish(&sent).expect("it goes");
-    let [got] = &pair.received()[..] else { panic!("one message") };
+    let [got] = &pair.received()[..] else {
+        panic!("one message")
+    };
     let expected = Got {
         subscription: Some(SubscriptionId(7)),
         delivery: got.delivery,
@@ -82,7 +110,10 @@ fn everything_that_a_message_said_is_there_again() {
         properties: vec![("room: \n\\".to_owned(), "1:2\r\n".to_owned())],
         reply_to: Some("answers/here.now".to_owned()),
         correlation: Some(b"\xFF\x00".to_vec()),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
     };
     assert_eq!(*got, expected);
     // Its name is what the broker gave, whatever stands in it; and it is settled once.
@@ -107,9 +138,15 @@ fn of_a_header_that_comes_again_the_first_counts() {
         header("correlation-id", "not base64!"),
         header("correlation-id-encoding", "base64"),
     ];
-    let sent = Sent { destination: "/topic/a".to_owned(), headers, ..Sent::default() };
+    let sent = Sent {
+        destination: "/topic/a".to_owned(),
+        headers,
+        ..Sent::default()
+    };
     pair.server.message("1", false, &sent, true);
-    let [got] = &pair.received()[..] else { panic!("one message") };
+    let [got] = &pair.received()[..] else {
+        panic!("one message")
+    };
     assert_eq!(got.properties, [header("room", "12")]);
     assert_eq!((got.repeated, got.delivery, got.stamp), (true, None, None));
     assert_eq!(got.correlation.as_deref(), Some(&b"not base64!"[..]));
@@ -119,9 +156,16 @@ fn of_a_header_that_comes_again_the_first_counts() {
 fn what_crosses_an_unsubscribe_goes_back() {
     let mut pair = Pair::up(settings());
     pair.subscribed(1, "a");
-    let sent = Sent { destination: "/topic/a".to_owned(), ..Sent::default() };
+    let sent = Sent {
+        destination: "/topic/a".to_owned(),
+        ..Sent::default()
+    };
     pair.server.message("1", true, &sent, false);
-    pair.lane.unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.lane
+        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
     assert_eq!(pair.received(), []);
-    assert_eq!(pair.server.heard[1..], ["unsubscribe 1 None", "nack T_1@@a:b\\1"]);
+    assert_eq!(
+        pair.server.heard[1..],
+        ["unsubscribe 1 None", "nack T_1@@a:b\\1"]
+    );
 }

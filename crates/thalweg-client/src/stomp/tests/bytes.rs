@@ -17,24 +17,33 @@ impl Dice {
 
 /// Some of everything, up to an ERROR; what was told.
 fn conversation(chunk: Box<dyn FnMut() -> usize>) -> Vec<Told> {
-    let mut pair = Pair::new(StompSettings { unconfirmed_max: 8, ..settings() });
+    let mut pair = Pair::new(StompSettings {
+        unconfirmed_max: 8,
+        ..settings()
+    });
     pair.chunk = chunk;
     pair.server.forbidden = Some("/topic/secret");
     pair.connect();
     let mut told = Vec::new();
     for (id, filter) in [(1, "a/#"), (2, "$q/work"), (3, "$share/g/a")] {
-        pair.subscribe(id, filter, Reliability::AtLeastOnce).expect("it can be said");
+        pair.subscribe(id, filter, Reliability::AtLeastOnce)
+            .expect("it can be said");
     }
     pair.exchange();
     for id in 0..4 {
-        pair.publish(&message(id, "a/b", b"\n\0\n")).expect("it goes");
+        pair.publish(&message(id, "a/b", b"\n\0\n"))
+            .expect("it goes");
     }
     pair.lane.probe(pair.now, &mut pair.out);
     pair.server.side.heart_beat(&mut pair.server.out);
     pair.exchange();
     told.extend(pair.witness.take());
     for got in &told {
-        if let Told::Received(Got { delivery: Some(delivery), .. }) = got {
+        if let Told::Received(Got {
+            delivery: Some(delivery),
+            ..
+        }) = got
+        {
             pair.lane.settle(*delivery, pair.now, &mut pair.out);
         }
     }
@@ -52,7 +61,11 @@ fn cuts_change_nothing() {
     assert_eq!(conversation(Box::new(|| 1)), whole);
     for seed in 0..20 {
         let mut dice = Dice(seed);
-        assert_eq!(conversation(Box::new(move || 1 + dice.roll(60))), whole, "seed {seed}");
+        assert_eq!(
+            conversation(Box::new(move || 1 + dice.roll(60))),
+            whole,
+            "seed {seed}"
+        );
     }
     for cut in 1..1000 {
         let mut left = cut;
@@ -80,7 +93,9 @@ fn nonsense_ends_a_connection_at_worst() {
         pair
     };
     let mut good = prepared();
-    good.server.side.error("resource_error", Some("4"), "later", &mut good.server.out);
+    good.server
+        .side
+        .error("resource_error", Some("4"), "later", &mut good.server.out);
     let good = good.server.out;
     let mut gave_up = 0;
     for seed in 0..1000 {
@@ -95,7 +110,9 @@ fn nonsense_ends_a_connection_at_worst() {
             }
         }
         let mut pair = prepared();
-        let handled = pair.lane.handle_input(&bytes, pair.now, &mut pair.out, &mut pair.witness);
+        let handled = pair
+            .lane
+            .handle_input(&bytes, pair.now, &mut pair.out, &mut pair.witness);
         gave_up += usize::from(handled.is_err());
     }
     assert!(gave_up > 300, "{gave_up}");

@@ -4,16 +4,24 @@ use super::*;
 use thalweg_model::Stamp;
 
 fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<Told> {
-    ids.into_iter().map(|id| Told::Settled(id, Settled::Acknowledged)).collect()
+    ids.into_iter()
+        .map(|id| Told::Settled(id, Settled::Acknowledged))
+        .collect()
 }
 
 fn denied(id: u64) -> Told {
-    Told::Settled(id, Settled::Refused(Refusal::Denied("access_refused: as it is".to_owned())))
+    Told::Settled(
+        id,
+        Settled::Refused(Refusal::Denied("access_refused: as it is".to_owned())),
+    )
 }
 
 #[test]
 fn a_login_says_who_where_to_and_how_often_we_speak() {
-    let mut pair = Pair::new(StompSettings { vhost: "plant".to_owned(), ..settings() });
+    let mut pair = Pair::new(StompSettings {
+        vhost: "plant".to_owned(),
+        ..settings()
+    });
     pair.opening.user = Some("ada".to_owned());
     pair.opening.password = Some(b"secret".to_vec());
     pair.opening.keep_alive = Span::from_secs(10);
@@ -23,11 +31,16 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
     assert!(pair.lane.capabilities().stamps);
     // Who is told nothing is guest; without a virtual host the broker's name is one.
-    let mut pair = Pair::new(StompSettings { vhost: String::new(), ..settings() });
+    let mut pair = Pair::new(StompSettings {
+        vhost: String::new(),
+        ..settings()
+    });
     pair.opening.client_id = String::new();
     pair.server.announces_stamps = false;
     pair.open();
-    assert!(pair.server.heard[0].starts_with(r#"Some("broker") (Some("guest"), Some("guest")) None"#));
+    assert!(
+        pair.server.heard[0].starts_with(r#"Some("broker") (Some("guest"), Some("guest")) None"#)
+    );
     assert!(!pair.lane.capabilities().stamps);
 }
 
@@ -37,23 +50,50 @@ fn who_is_turned_away_hears_why() {
     pair.server.turns_away = Some("Bad CONNECT");
     pair.open();
     let words = "the broker ends the connection: Bad CONNECT: as it is".to_owned();
-    assert_eq!(pair.fault, Some(LinkFault { words, is_final: true }));
+    assert_eq!(
+        pair.fault,
+        Some(LinkFault {
+            words,
+            is_final: true
+        })
+    );
 }
 
 #[test]
 fn each_reliability_has_its_headers() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "a/b.c", b"0") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "a/b.c", b"0")
+    };
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
-    assert_eq!(pair.out.bytes, b"SEND\ndestination:/topic/a.b%2Ec\ncontent-length:1\n\n0\0");
-    assert_eq!(pair.publish(&message(2, "$q/work", b"1\x002")), Ok(Departure::Awaited));
+    assert_eq!(
+        pair.out.bytes,
+        b"SEND\ndestination:/topic/a.b%2Ec\ncontent-length:1\n\n0\0"
+    );
+    assert_eq!(
+        pair.publish(&message(2, "$q/work", b"1\x002")),
+        Ok(Departure::Awaited)
+    );
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged([2]));
     let one = &pair.server.sent[1];
-    assert_eq!((one.destination.as_str(), one.receipt.as_deref()), ("/amq/queue/work", Some("1")));
-    assert_eq!((one.header("persistent"), one.body.as_slice()), (Some("true"), &b"1\x002"[..]));
-    let surest = Outbound { reliability: Reliability::ExactlyOnce, ..message(3, "a", b"") };
-    assert!(matches!(pair.publish(&surest), Err(Refusal::Unsupported(_))));
+    assert_eq!(
+        (one.destination.as_str(), one.receipt.as_deref()),
+        ("/amq/queue/work", Some("1"))
+    );
+    assert_eq!(
+        (one.header("persistent"), one.body.as_slice()),
+        (Some("true"), &b"1\x002"[..])
+    );
+    let surest = Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(3, "a", b"")
+    };
+    assert!(matches!(
+        pair.publish(&surest),
+        Err(Refusal::Unsupported(_))
+    ));
 }
 
 #[test]
@@ -69,12 +109,19 @@ fn everything_that_a_message_says_is_said() {
         properties: Properties(&properties),
         reply_to: Some("answers/here"),
         correlation: Some(b"\xFF\x00"),
-        stamp: Some(Stamp { publisher: 0xAB, sequence: 0x10 }),
+        stamp: Some(Stamp {
+            publisher: 0xAB,
+            sequence: 0x10,
+        }),
         ..message(1, "a", b"x")
     };
     pair.publish(&sent).expect("it goes");
-    pair.publish(&Outbound { correlation: Some(b"7"), reply_to: Some("$q/answers"), ..message(2, "a", b"x") })
-        .expect("it goes");
+    pair.publish(&Outbound {
+        correlation: Some(b"7"),
+        reply_to: Some("$q/answers"),
+        ..message(2, "a", b"x")
+    })
+    .expect("it goes");
     pair.exchange();
     let said = &pair.server.sent[0];
     assert_eq!(said.content_type.as_deref(), Some("text/plain"));
@@ -91,7 +138,13 @@ fn everything_that_a_message_says_is_said() {
         assert_eq!(said.header(name), Some(value), "{name}");
     }
     let said = &pair.server.sent[1];
-    assert_eq!((said.header("correlation-id"), said.header("correlation-id-encoding")), (Some("7"), None));
+    assert_eq!(
+        (
+            said.header("correlation-id"),
+            said.header("correlation-id-encoding")
+        ),
+        (Some("7"), None)
+    );
     assert_eq!(said.header("reply-to"), Some("/amq/queue/answers"));
 }
 
@@ -103,14 +156,30 @@ fn what_cannot_be_said_is_refused_and_nothing_is_written() {
         Properties::push(name, value, &mut properties);
         properties
     };
-    let properties = [encoded("receipt", "1"), encoded("", "x"), encoded("x", "\0"), encoded("x-stamp", "1-1")];
-    let mut refused: Vec<Outbound<'_>> =
-        properties.iter().map(|it| Outbound { properties: Properties(it), ..message(1, "a", b"") }).collect();
+    let properties = [
+        encoded("receipt", "1"),
+        encoded("", "x"),
+        encoded("x", "\0"),
+        encoded("x-stamp", "1-1"),
+    ];
+    let mut refused: Vec<Outbound<'_>> = properties
+        .iter()
+        .map(|it| Outbound {
+            properties: Properties(it),
+            ..message(1, "a", b"")
+        })
+        .collect();
     let large = vec![0; settings().payload_bytes_max + 1];
     refused.push(message(1, "", b""));
     refused.push(message(1, "a/#", b""));
-    refused.push(Outbound { content_type: Some("\0"), ..message(1, "a", b"") });
-    refused.push(Outbound { reply_to: Some("$t@blue/a"), ..message(1, "a", b"") });
+    refused.push(Outbound {
+        content_type: Some("\0"),
+        ..message(1, "a", b"")
+    });
+    refused.push(Outbound {
+        reply_to: Some("$t@blue/a"),
+        ..message(1, "a", b"")
+    });
     refused.push(message(1, "a", &large));
     for message in refused {
         assert!(pair.publish(&message).is_err());
@@ -124,7 +193,10 @@ fn what_cannot_be_said_is_refused_and_nothing_is_written() {
 
 #[test]
 fn receipts_come_in_any_order_and_a_window_holds_and_opens() {
-    let mut pair = Pair::up(StompSettings { unconfirmed_max: 4, ..settings() });
+    let mut pair = Pair::up(StompSettings {
+        unconfirmed_max: 4,
+        ..settings()
+    });
     pair.server.holds_receipts = true;
     for id in 10..14 {
         assert_eq!(pair.publish(&message(id, "a", b"")), Ok(Departure::Awaited));
@@ -136,7 +208,10 @@ fn receipts_come_in_any_order_and_a_window_holds_and_opens() {
         pair.server.side.receipt(id, &mut pair.server.out);
     }
     pair.exchange();
-    assert_eq!(pair.witness.take(), [acknowledged([12, 10, 11]), vec![Told::Room]].concat());
+    assert_eq!(
+        pair.witness.take(),
+        [acknowledged([12, 10, 11]), vec![Told::Room]].concat()
+    );
     assert_eq!(pair.publish(&message(14, "a", b"")), Ok(Departure::Awaited));
 }
 
@@ -148,15 +223,28 @@ fn an_error_that_names_its_receipt_blames_whom_it_means() {
         pair.publish(&message(id, address, b"")).expect("it goes");
     }
     pair.exchange();
-    assert_eq!(pair.witness.take(), [acknowledged([1]), vec![denied(2)]].concat());
+    assert_eq!(
+        pair.witness.take(),
+        [acknowledged([1]), vec![denied(2)]].concat()
+    );
     let words = "the broker ends the connection: access_refused: as it is".to_owned();
-    assert_eq!(pair.fault, Some(LinkFault { words, is_final: false }));
+    assert_eq!(
+        pair.fault,
+        Some(LinkFault {
+            words,
+            is_final: false
+        })
+    );
     // A subscription likewise.
     pair.connect();
-    pair.subscribe(7, "secret", Reliability::AtLeastOnce).expect("it can be said");
+    pair.subscribe(7, "secret", Reliability::AtLeastOnce)
+        .expect("it can be said");
     pair.exchange();
     let why = Refusal::Denied("access_refused: as it is".to_owned());
-    assert_eq!(pair.witness.take(), [Told::Subscribed(SubscriptionId(7), Err(why))]);
+    assert_eq!(
+        pair.witness.take(),
+        [Told::Subscribed(SubscriptionId(7), Err(why))]
+    );
 }
 
 /// Messages and a subscription, of which one each is not allowed, sent again after each connection as the engine does it. The
@@ -173,13 +261,16 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
         connections += 1;
         pair.connect();
         for id in &wanted {
-            pair.subscribe(*id, filters[*id as usize], Reliability::AtLeastOnce).expect("it can be said");
+            pair.subscribe(*id, filters[*id as usize], Reliability::AtLeastOnce)
+                .expect("it can be said");
         }
         let mut waiting: VecDeque<usize> = unsettled.iter().copied().collect();
         for _ in 0..20 {
             while let Some(&at) = waiting.front()
                 && pair.fault.is_none()
-                && pair.publish(&message(at as u64, addresses[at], b"")).is_ok()
+                && pair
+                    .publish(&message(at as u64, addresses[at], b""))
+                    .is_ok()
             {
                 waiting.pop_front();
             }
@@ -203,7 +294,12 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
         }
     }
     assert_eq!((unsettled, pair.fault), (vec![], None));
-    let mut arrived: Vec<&str> = pair.server.sent.iter().map(|sent| sent.destination.as_str()).collect();
+    let mut arrived: Vec<&str> = pair
+        .server
+        .sent
+        .iter()
+        .map(|sent| sent.destination.as_str())
+        .collect();
     arrived.sort_unstable();
     arrived.dedup();
     verdicts.push(Told::Pressed);
@@ -216,7 +312,10 @@ fn a_culprit_is_found_though_nobody_names_it() {
     assert_eq!((verdicts, arrived), (vec![denied(2), Told::Pressed], 4));
     let (verdicts, arrived) = search("/topic/hidden");
     let why = Refusal::Denied("access_refused: as it is".to_owned());
-    assert_eq!(verdicts, [Told::Subscribed(SubscriptionId(1), Err(why)), Told::Pressed]);
+    assert_eq!(
+        verdicts,
+        [Told::Subscribed(SubscriptionId(1), Err(why)), Told::Pressed]
+    );
     assert_eq!(arrived, 5);
 }
 
@@ -227,7 +326,10 @@ fn who_only_stood_beside_the_culprit_is_not_blamed() {
     pair.server.forbidden = Some("/topic/secret");
     pair.server.names_receipts = false;
     pair.connect();
-    let zero = Outbound { reliability: Reliability::AtMostOnce, ..message(1, "secret", b"") };
+    let zero = Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(1, "secret", b"")
+    };
     pair.publish(&zero).expect("it goes");
     pair.publish(&message(2, "a", b"")).expect("it goes");
     pair.exchange();
@@ -235,10 +337,26 @@ fn who_only_stood_beside_the_culprit_is_not_blamed() {
     assert!(pair.fault.is_some());
     pair.connect();
     pair.publish(&message(2, "a", b"")).expect("it goes");
-    assert_eq!(pair.publish(&Outbound { address: "b", ..zero }), Err(Refusal::Window), "one at a time");
+    assert_eq!(
+        pair.publish(&Outbound {
+            address: "b",
+            ..zero
+        }),
+        Err(Refusal::Window),
+        "one at a time"
+    );
     pair.exchange();
-    assert_eq!(pair.witness.take(), [acknowledged([2]), vec![Told::Room]].concat());
-    assert_eq!(pair.publish(&Outbound { address: "b", ..zero }), Ok(Departure::Gone));
+    assert_eq!(
+        pair.witness.take(),
+        [acknowledged([2]), vec![Told::Room]].concat()
+    );
+    assert_eq!(
+        pair.publish(&Outbound {
+            address: "b",
+            ..zero
+        }),
+        Ok(Departure::Gone)
+    );
 }
 
 #[test]
@@ -246,16 +364,29 @@ fn questions_are_answered_to_a_queue_of_our_own() {
     let mut pair = Pair::up(settings());
     for request in [1, 2, 3] {
         pair.lane
-            .request(RequestId(request), &message(request, "ask", b"?"), pair.now, &mut pair.out)
+            .request(
+                RequestId(request),
+                &message(request, "ask", b"?"),
+                pair.now,
+                &mut pair.out,
+            )
             .expect("it can be asked");
     }
     pair.lane.forget(RequestId(3));
     pair.exchange();
     for question in pair.server.sent.clone().into_iter().rev() {
         assert_eq!(question.header("reply-to"), Some(ANSWERS));
-        let correlation = question.header("correlation-id").expect("there is one").to_owned();
+        let correlation = question
+            .header("correlation-id")
+            .expect("there is one")
+            .to_owned();
         let headers = vec![("correlation-id".to_owned(), correlation)];
-        let answer = Sent { destination: ANSWERS.to_owned(), headers, body: b"!".to_vec(), ..Sent::default() };
+        let answer = Sent {
+            destination: ANSWERS.to_owned(),
+            headers,
+            body: b"!".to_vec(),
+            ..Sent::default()
+        };
         pair.server.message(ANSWERS, false, &answer, false);
     }
     pair.exchange();
@@ -264,7 +395,11 @@ fn questions_are_answered_to_a_queue_of_our_own() {
         .take()
         .into_iter()
         .map(|told| match told {
-            Told::Answered(RequestId(id), Ok(Some(got))) if got.payload == b"!" && got.delivery.is_none() => id,
+            Told::Answered(RequestId(id), Ok(Some(got)))
+                if got.payload == b"!" && got.delivery.is_none() =>
+            {
+                id
+            }
             other => panic!("{other:?}"),
         })
         .collect();
@@ -275,7 +410,10 @@ fn questions_are_answered_to_a_queue_of_our_own() {
 fn a_probe_measures_the_way() {
     let mut pair = Pair::up(settings());
     pair.witness.round_trips.clear();
-    assert_eq!(pair.lane.probe(pair.now, &mut pair.out), pair.out.bytes.len());
+    assert_eq!(
+        pair.lane.probe(pair.now, &mut pair.out),
+        pair.out.bytes.len()
+    );
     assert_eq!(pair.lane.probe(pair.now, &mut pair.out), 0, "one at a time");
     pair.now += Span::from_millis(35);
     pair.exchange();
@@ -292,16 +430,29 @@ fn silence_is_broken_and_not_suffered() {
     // We are to be heard every 20 s, the broker every 10: it can oftener, and we do not want it.
     pair.now += Span::from_secs(10);
     assert_eq!(pair.lane.poll_timeout(), pair.now);
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect("all is well");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect("all is well");
     assert_eq!(pair.out.bytes, b"\n");
     pair.exchange();
     pair.server.side.heart_beat(&mut pair.server.out);
     pair.exchange();
     pair.now = start + Span::from_secs(39);
-    pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect("it was heard of");
+    pair.lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect("it was heard of");
     pair.now = start + Span::from_secs(40);
-    let fault = pair.lane.handle_timeout(pair.now, &mut pair.out, &mut pair.witness).expect_err("it is gone");
-    assert_eq!(fault, LinkFault { words: "the broker has not been heard of for 30 s".to_owned(), is_final: false });
+    let fault = pair
+        .lane
+        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
+        .expect_err("it is gone");
+    assert_eq!(
+        fault,
+        LinkFault {
+            words: "the broker has not been heard of for 30 s".to_owned(),
+            is_final: false
+        }
+    );
     // Nobody promised anything.
     assert_eq!(Pair::up(settings()).lane.poll_timeout(), Time::NEVER);
 }

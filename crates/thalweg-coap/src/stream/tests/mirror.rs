@@ -10,10 +10,14 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
         Event::Request(m) => {
             let options = |encoder: &mut Encoder<'_>| copy(m.options, encoder);
             if m.options.uint(option::OBSERVE) == Some(1) {
-                client.request_again(m.token, m.code, options, m.payload, out).expect("small");
+                client
+                    .request_again(m.token, m.code, options, m.payload, out)
+                    .expect("small");
             } else if m.code.is_request() {
                 let observes = m.options.has(option::OBSERVE);
-                client.request(m.code, observes, options, m.payload, out).expect("small");
+                client
+                    .request(m.code, observes, options, m.payload, out)
+                    .expect("small");
             }
         }
         Event::Ping { token, custody } => client.ping(*token, *custody, out),
@@ -29,7 +33,15 @@ pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &
     match event {
         ClientEvent::Csm(_) => server.open(out),
         ClientEvent::Response { message: m, .. } | ClientEvent::Request(m) => {
-            server.respond(m.token, m.code, |encoder| copy(m.options, encoder), m.payload, out).expect("small");
+            server
+                .respond(
+                    m.token,
+                    m.code,
+                    |encoder| copy(m.options, encoder),
+                    m.payload,
+                    out,
+                )
+                .expect("small");
         }
         ClientEvent::Ping { token, custody } => server.ping(*token, *custody, out),
         ClientEvent::Pong { token, custody } => server.pong(*token, *custody, out),
@@ -37,7 +49,9 @@ pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &
             let alternatives: Vec<_> = release.alternatives().collect();
             server.release(&alternatives, release.hold_off_seconds(), out);
         }
-        ClientEvent::Abort(abort) => server.abort(str::from_utf8(abort.diagnostic).expect("text"), out),
+        ClientEvent::Abort(abort) => {
+            server.abort(str::from_utf8(abort.diagnostic).expect("text"), out)
+        }
         ClientEvent::Ignored => server.keep_alive(out),
     }
 }

@@ -22,21 +22,30 @@ fn pair(settings: StreamSettings) -> (ClientSide, ServerSide) {
     client.open(&mut there);
     server.open(&mut back);
     assert!(matches!(server_event(&mut server, &there), Event::Csm(_)));
-    assert!(matches!(client_event(&mut client, &back), ClientEvent::Csm(_)));
+    assert!(matches!(
+        client_event(&mut client, &back),
+        ClientEvent::Csm(_)
+    ));
     assert!(client.is_open() && server.is_open());
     (client, server)
 }
 
 /// The only event in these bytes.
 fn server_event<'b>(server: &mut ServerSide, bytes: &'b [u8]) -> Event<'b> {
-    let (consumed, event) = server.handle_input(bytes).expect("valid").expect("complete");
+    let (consumed, event) = server
+        .handle_input(bytes)
+        .expect("valid")
+        .expect("complete");
     assert_eq!(consumed, bytes.len());
     event
 }
 
 /// The only event in these bytes.
 fn client_event<'b>(client: &mut ClientSide, bytes: &'b [u8]) -> ClientEvent<'b> {
-    let (consumed, event) = client.handle_input(bytes).expect("valid").expect("complete");
+    let (consumed, event) = client
+        .handle_input(bytes)
+        .expect("valid")
+        .expect("complete");
     assert_eq!(consumed, bytes.len());
     event
 }
@@ -47,6 +56,8 @@ fn none(_: &mut Encoder<'_>) {}
 /// Asks to observe, or to observe no more, `a`.
 fn observe_a(value: u32) -> impl Fn(&mut Encoder<'_>) {
     move |encoder| {
-        encoder.uint(option::OBSERVE, value).option(option::URI_PATH, b"a");
+        encoder
+            .uint(option::OBSERVE, value)
+            .option(option::URI_PATH, b"a");
     }
 }

@@ -37,22 +37,35 @@ fn hears(
 
 fn server_hears(server: &mut ServerSide, input: &[u8], cuts: &[usize]) -> Vec<String> {
     hears(input, cuts, |bytes| {
-        Ok(server.handle_input(bytes)?.map(|(consumed, event)| (consumed, format!("{event:?}"))))
+        Ok(server
+            .handle_input(bytes)?
+            .map(|(consumed, event)| (consumed, format!("{event:?}"))))
     })
 }
 
 fn client_hears(client: &mut ClientSide, input: &[u8], cuts: &[usize]) -> Vec<String> {
     hears(input, cuts, |bytes| {
-        Ok(client.handle_input(bytes)?.map(|(consumed, event)| (consumed, format!("{event:?}"))))
+        Ok(client
+            .handle_input(bytes)?
+            .map(|(consumed, event)| (consumed, format!("{event:?}"))))
     })
 }
 
 #[test]
 fn damaged_sessions_are_faults_or_events_and_never_a_panic() {
     let mut dice = Dice::new(SEED);
-    let limits = StreamSettings { message_bytes_max: 400, blockwise: true };
-    let lines: Vec<_> = transcripts::lines().into_iter().map(|(_, line)| line).collect();
-    let lines: Vec<_> = lines.iter().filter(|line| !matches!(line.mark, Mark::Faulty(_))).collect();
+    let limits = StreamSettings {
+        message_bytes_max: 400,
+        blockwise: true,
+    };
+    let lines: Vec<_> = transcripts::lines()
+        .into_iter()
+        .map(|(_, line)| line)
+        .collect();
+    let lines: Vec<_> = lines
+        .iter()
+        .filter(|line| !matches!(line.mark, Mark::Faulty(_)))
+        .collect();
     let mut faults = 0;
     for round in 0..ROUNDS {
         let mut input = lines[dice.below(lines.len())].bytes.clone();
@@ -68,15 +81,28 @@ fn damaged_sessions_are_faults_or_events_and_never_a_panic() {
         let (mut client_again, mut server_again) = machines();
         for client in [&mut client, &mut client_again] {
             for observes in [false, true] {
-                client.request(Code::GET, observes, none, &[], &mut Vec::new()).expect("room");
+                client
+                    .request(Code::GET, observes, none, &[], &mut Vec::new())
+                    .expect("room");
             }
         }
         let whole = server_hears(&mut server, &input, &cuts[1..]);
-        assert_eq!(whole, server_hears(&mut server_again, &input, &cuts), "{at}");
+        assert_eq!(
+            whole,
+            server_hears(&mut server_again, &input, &cuts),
+            "{at}"
+        );
         faults += usize::from(whole.last().is_some_and(|last| last.contains("at fault")));
         let whole = client_hears(&mut client, &input, &cuts[1..]);
-        assert_eq!(whole, client_hears(&mut client_again, &input, &cuts), "{at}");
+        assert_eq!(
+            whole,
+            client_hears(&mut client_again, &input, &cuts),
+            "{at}"
+        );
     }
-    assert!((ROUNDS / 10..ROUNDS * 9 / 10).contains(&faults), "{faults} faults: too much or too little damage");
+    assert!(
+        (ROUNDS / 10..ROUNDS * 9 / 10).contains(&faults),
+        "{faults} faults: too much or too little damage"
+    );
     assert!(lines.iter().any(|line| line.side == Side::Server));
 }

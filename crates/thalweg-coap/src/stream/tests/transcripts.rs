@@ -8,10 +8,22 @@ use super::*;
 /// The transcripts of connections.
 pub(super) const ALL: &[(&str, &str)] = &[
     ("stream", include_str!("../../../transcripts/stream.txt")),
-    ("stream-libcoap", include_str!("../../../transcripts/stream-libcoap.txt")),
-    ("stream-aiocoap", include_str!("../../../transcripts/stream-aiocoap.txt")),
-    ("stream-aiocoap-server", include_str!("../../../transcripts/stream-aiocoap-server.txt")),
-    ("stream-refused", include_str!("../../../transcripts/stream-refused.txt")),
+    (
+        "stream-libcoap",
+        include_str!("../../../transcripts/stream-libcoap.txt"),
+    ),
+    (
+        "stream-aiocoap",
+        include_str!("../../../transcripts/stream-aiocoap.txt"),
+    ),
+    (
+        "stream-aiocoap-server",
+        include_str!("../../../transcripts/stream-aiocoap-server.txt"),
+    ),
+    (
+        "stream-refused",
+        include_str!("../../../transcripts/stream-refused.txt"),
+    ),
 ];
 
 pub(super) fn lines() -> Vec<(&'static str, Line)> {
@@ -49,14 +61,24 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
                     if let Ok(Some((_, event))) = &heard {
                         mirror::by_client(event, &mut client, &mut again);
                     }
-                    check(&line, &at, heard.map(|heard| heard.map(|(consumed, _)| consumed)), &again);
+                    check(
+                        &line,
+                        &at,
+                        heard.map(|heard| heard.map(|(consumed, _)| consumed)),
+                        &again,
+                    );
                 }
                 Side::Server => {
                     let heard = client.handle_input(&line.bytes);
                     if let Ok(Some((_, event))) = &heard {
                         mirror::by_server(event, &mut server, &mut again);
                     }
-                    check(&line, &at, heard.map(|heard| heard.map(|(consumed, _)| consumed)), &again);
+                    check(
+                        &line,
+                        &at,
+                        heard.map(|heard| heard.map(|(consumed, _)| consumed)),
+                        &again,
+                    );
                 }
             }
         }
@@ -66,7 +88,9 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
 #[test]
 fn every_fault_is_met_somewhere() {
     for fault in PeerFault::ALL {
-        let met = lines().iter().any(|(_, line)| line.mark == Mark::Faulty(fault.clause.into()));
+        let met = lines()
+            .iter()
+            .any(|(_, line)| line.mark == Mark::Faulty(fault.clause.into()));
         assert!(met, "{fault}");
     }
 }
@@ -76,26 +100,40 @@ fn server_hears(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, P
     let mut server = ServerSide::new(settings());
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = server.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = server.handle_input(bytes)? else {
+            return Ok(None);
+        };
         heard.push(format!("{event:?}"));
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     (heard, left)
 }
 
 fn client_hears(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut client = ClientSide::new(settings());
     for observes in [false, true, false] {
-        client.request(Code::GET, observes, none, &[], &mut Vec::new()).expect("room");
+        client
+            .request(Code::GET, observes, none, &[], &mut Vec::new())
+            .expect("room");
     }
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
-        let Some((consumed, event)) = client.handle_input(bytes)? else { return Ok(None) };
+        let Some((consumed, event)) = client.handle_input(bytes)? else {
+            return Ok(None);
+        };
         heard.push(format!("{event:?}"));
         Ok(Some(consumed))
     };
-    let left = if bytewise { feed_bytewise(input, handle) } else { feed_whole(input, handle) };
+    let left = if bytewise {
+        feed_bytewise(input, handle)
+    } else {
+        feed_whole(input, handle)
+    };
     (heard, left)
 }
 
@@ -103,12 +141,22 @@ fn client_hears(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, P
 fn one_byte_at_a_time_is_heard_as_all_at_once() {
     let said = |side: Side| -> Vec<u8> {
         let lines = parse_transcript(ALL[0].1).expect("it parses");
-        lines.into_iter().filter(|line| line.side == side).flat_map(|line| line.bytes).collect()
+        lines
+            .into_iter()
+            .filter(|line| line.side == side)
+            .flat_map(|line| line.bytes)
+            .collect()
     };
-    let (whole, bytewise) = (server_hears(&said(Side::Client), false), server_hears(&said(Side::Client), true));
+    let (whole, bytewise) = (
+        server_hears(&said(Side::Client), false),
+        server_hears(&said(Side::Client), true),
+    );
     assert_eq!((whole.0.len(), &whole.1), (15, &Ok(vec![])));
     assert_eq!(whole, bytewise);
-    let (whole, bytewise) = (client_hears(&said(Side::Server), false), client_hears(&said(Side::Server), true));
+    let (whole, bytewise) = (
+        client_hears(&said(Side::Server), false),
+        client_hears(&said(Side::Server), true),
+    );
     assert_eq!((whole.0.len(), &whole.1), (15, &Ok(vec![])));
     assert_eq!(whole, bytewise);
 }
@@ -121,7 +169,11 @@ fn faults_are_the_same_one_byte_at_a_time() {
             for before in [&csm[..], &[]] {
                 let input = [before, &line.bytes].concat();
                 let at = format!("transcripts/{name}.txt:{}", line.number);
-                let whole = if line.side == Side::Client { server_hears } else { client_hears };
+                let whole = if line.side == Side::Client {
+                    server_hears
+                } else {
+                    client_hears
+                };
                 let (whole, bytewise) = (whole(&input, false), whole(&input, true));
                 assert_eq!(whole, bytewise, "{at}");
             }

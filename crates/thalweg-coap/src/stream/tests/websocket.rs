@@ -12,9 +12,15 @@ fn every_line_of_the_transcripts_is_the_same_over_websocket() {
             continue;
         }
         let at = format!("transcripts/{name}.txt:{}", line.number);
-        let (_, message) = decode(&line.bytes, usize::MAX).expect("legal").expect("complete");
+        let (_, message) = decode(&line.bytes, usize::MAX)
+            .expect("legal")
+            .expect("complete");
         let (consumed, parts) = next_for_websocket(&line.bytes).expect("complete");
-        assert_eq!((consumed, parts.first), (line.bytes.len(), message.token.len() as u8), "{at}");
+        assert_eq!(
+            (consumed, parts.first),
+            (line.bytes.len(), message.token.len() as u8),
+            "{at}"
+        );
         let mut one = vec![parts.first];
         one.extend_from_slice(parts.rest);
         assert_eq!(decode_websocket(&one), Ok(message), "{at}");
@@ -22,7 +28,11 @@ fn every_line_of_the_transcripts_is_the_same_over_websocket() {
         one[0] |= 0xD0;
         assert_eq!(decode_websocket(&one), Ok(message), "{at}");
         let mut again = Vec::new();
-        assert_eq!((message.encode(&mut again), &again), (line.bytes.len(), &line.bytes), "{at}");
+        assert_eq!(
+            (message.encode(&mut again), &again),
+            (line.bytes.len(), &line.bytes),
+            "{at}"
+        );
         let mut back = Vec::new();
         append_from_websocket(&one, &mut back).expect("legal");
         assert_eq!(back, line.bytes, "{at}");
@@ -50,8 +60,12 @@ fn websocket_messages_that_are_none_are_refused() {
 #[test]
 fn what_a_machine_wrote_becomes_one_websocket_message_each() {
     let (mut client, mut out) = (ClientSide::new(settings()), Vec::new());
-    client.request(Code::GET, true, observe_a(0), &[], &mut out).expect("room");
-    client.request(Code::PUT, false, none, &[7; 300], &mut out).expect("room");
+    client
+        .request(Code::GET, true, observe_a(0), &[], &mut out)
+        .expect("room");
+    client
+        .request(Code::PUT, false, none, &[7; 300], &mut out)
+        .expect("room");
     client.keep_alive(&mut out);
     let (mut rest, mut codes) = (&out[..], Vec::new());
     while let Some((consumed, message)) = next_for_websocket(rest) {

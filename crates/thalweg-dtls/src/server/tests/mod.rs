@@ -32,7 +32,12 @@ impl Bench {
     fn with(limits: ServerLimits, certificate: Option<ServerIdentity>) -> Bench {
         let config = config("dev1:\"secret\"\ndev2:\"other\"\n", certificate);
         let listener = ServerSide::new(config, limits, [3; 32]);
-        Bench { listener, now: Time::from_secs(100), events: Vec::new(), texts: Vec::new() }
+        Bench {
+            listener,
+            now: Time::from_secs(100),
+            events: Vec::new(),
+            texts: Vec::new(),
+        }
     }
 
     /// A server with a certificate for which clients need one, too, or not.
@@ -50,7 +55,8 @@ impl Bench {
     /// Gives datagrams to the listener; what it says in return.
     fn take(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut out = Output::default();
-        self.listener.handle_datagram(from, datagram, self.now, &mut out);
+        self.listener
+            .handle_datagram(from, datagram, self.now, &mut out);
         self.note(&out)
     }
 
@@ -68,8 +74,15 @@ impl Bench {
                 self.texts.push((identity.clone(), out.text(text).to_vec()));
             }
         }
-        self.events.extend(out.events().iter().filter(|it| !matches!(it, Event::Received { .. })).cloned());
-        out.datagrams().map(|(to, datagram)| (to, datagram.to_vec())).collect()
+        self.events.extend(
+            out.events()
+                .iter()
+                .filter(|it| !matches!(it, Event::Received { .. }))
+                .cloned(),
+        );
+        out.datagrams()
+            .map(|(to, datagram)| (to, datagram.to_vec()))
+            .collect()
     }
 
     /// Carries datagrams between the two until both are silent.
@@ -78,7 +91,10 @@ impl Bench {
             for datagram in std::mem::take(&mut client.out) {
                 let answers = self.take(client.address, &datagram);
                 let here = client.address;
-                answers.iter().filter(|(to, _)| *to == here).for_each(|(_, answer)| client.handle_datagram(answer));
+                answers
+                    .iter()
+                    .filter(|(to, _)| *to == here)
+                    .for_each(|(_, answer)| client.handle_datagram(answer));
             }
         }
     }
@@ -94,7 +110,9 @@ impl Bench {
     /// The server sends a text.
     fn say(&mut self, client: &mut Client, text: &[u8]) {
         let mut datagram = Vec::new();
-        self.listener.encrypt(client.address, text, &mut datagram).unwrap();
+        self.listener
+            .encrypt(client.address, text, &mut datagram)
+            .unwrap();
         assert!(datagram.len() <= text.len() + RECORD_OVERHEAD_MAX);
         client.handle_datagram(&datagram);
     }
@@ -106,7 +124,10 @@ impl Bench {
         self.exchange(client);
         assert_eq!(self.texts, [(identity.clone(), b"to the server".to_vec())]);
         self.say(client, b"to the client");
-        assert_eq!(client.received.pop().as_deref(), Some(&b"to the client"[..]));
+        assert_eq!(
+            client.received.pop().as_deref(),
+            Some(&b"to the client"[..])
+        );
     }
 
     /// What the last refusal said.
@@ -149,9 +170,20 @@ fn a_key_lets_in_under_each_suite_with_and_without_the_extended_secret() {
     for suite in PSK_SUITES {
         for extended_master_secret in [true, false] {
             let mut bench = Bench::new(ServerLimits::default());
-            let plan = Plan { suites: vec![0x1301, suite], extended_master_secret, ..Plan::default() };
+            let plan = Plan {
+                suites: vec![0x1301, suite],
+                extended_master_secret,
+                ..Plan::default()
+            };
             let mut client = bench.connect(HERE, plan);
-            assert_eq!(bench.events, [Event::Ready { peer: at(HERE), identity: psk("dev1") }], "{suite:x}");
+            assert_eq!(
+                bench.events,
+                [Event::Ready {
+                    peer: at(HERE),
+                    identity: psk("dev1")
+                }],
+                "{suite:x}"
+            );
             assert_eq!(client.extended, extended_master_secret);
             bench.check(&mut client, &psk("dev1"));
         }
@@ -165,9 +197,16 @@ fn a_certificate_lets_in_under_each_suite_and_in_small_pieces() {
     for (number, suite) in ECDHE_SUITES.into_iter().enumerate() {
         for piece_max in [1000, 37] {
             bench.events.clear();
-            let plan =
-                Plan { suites: vec![suite], certificate: Some(certificate.clone()), piece_max, ..Plan::default() };
-            let mut client = bench.connect(&format!("127.0.0.1:{}", 7100 + number * 1000 + piece_max), plan);
+            let plan = Plan {
+                suites: vec![suite],
+                certificate: Some(certificate.clone()),
+                piece_max,
+                ..Plan::default()
+            };
+            let mut client = bench.connect(
+                &format!("127.0.0.1:{}", 7100 + number * 1000 + piece_max),
+                plan,
+            );
             bench.check(&mut client, &named("sensor 7"));
         }
     }
@@ -182,7 +221,14 @@ fn without_client_certificates_peers_are_encrypted_and_unnamed() {
     ] {
         let mut bench = Bench::with_certificate(wanted);
         let certificate = shows.then(sensor_7);
-        let mut client = bench.connect(HERE, Plan { suites: vec![0xc02b], certificate, ..Plan::default() });
+        let mut client = bench.connect(
+            HERE,
+            Plan {
+                suites: vec![0xc02b],
+                certificate,
+                ..Plan::default()
+            },
+        );
         bench.check(&mut client, &expected);
     }
 }
@@ -192,16 +238,37 @@ fn certificates_that_are_missing_foreign_or_somebody_elses_are_refused_and_keys_
     let mut bench = Bench::with_certificate(Wanted::Required);
     let (own, foreign) = (sensor_7(), Identity::new(AUTHORITY + 1, "sensor 7"));
     for (certificate, forges, alert, words) in [
-        (None, false, alert::HANDSHAKE_FAILURE, "a client certificate is required"),
+        (
+            None,
+            false,
+            alert::HANDSHAKE_FAILURE,
+            "a client certificate is required",
+        ),
         (Some(foreign), false, alert::UNKNOWN_CA, "UnknownIssuer"),
-        (Some(own), true, alert::DECRYPT_ERROR, "signature was not made"),
+        (
+            Some(own),
+            true,
+            alert::DECRYPT_ERROR,
+            "signature was not made",
+        ),
     ] {
-        let plan = Plan { suites: vec![0xc0ae], certificate, forges, ..Plan::default() };
+        let plan = Plan {
+            suites: vec![0xc0ae],
+            certificate,
+            forges,
+            ..Plan::default()
+        };
         let mut client = Client::new(at(HERE), 1, plan);
         bench.exchange(&mut client);
-        assert_eq!((client.is_done, client.alerts.first()), (false, Some(&(2, alert))));
+        assert_eq!(
+            (client.is_done, client.alerts.first()),
+            (false, Some(&(2, alert)))
+        );
         assert!(bench.refusal().contains(words), "{}", bench.refusal());
-        assert_eq!((bench.listener.peers(), bench.listener.handshakes()), (0, 0));
+        assert_eq!(
+            (bench.listener.peers(), bench.listener.handshakes()),
+            (0, 0)
+        );
     }
     let mut client = bench.connect(HERE, Plan::default());
     bench.check(&mut client, &psk("dev1"));
@@ -215,19 +282,34 @@ fn handshakes_get_through_loss_repetition_and_disorder() {
         bench.listener.limits.mtu = 300;
         let certificate = Some(sensor_7());
         let suites = vec![if seed % 2 == 0 { 0xc0a8 } else { 0xc02b }];
-        let mut client = Client::new(at(HERE), 1, Plan { suites, certificate, ..Plan::default() });
+        let mut client = Client::new(
+            at(HERE),
+            1,
+            Plan {
+                suites,
+                certificate,
+                ..Plan::default()
+            },
+        );
         let mut dice = Dice(seed);
         let mut under_way = VecDeque::new();
         for _ in 0..25 {
             for _ in 0..20 {
                 under_way.extend(client.out.drain(..).map(|datagram| (true, datagram)));
-                let Some(which) = dice.below(under_way.len()) else { break };
+                let Some(which) = dice.below(under_way.len()) else {
+                    break;
+                };
                 let (to_server, datagram) = under_way.remove(which).unwrap();
                 match dice.below(10) {
                     Some(0..=2) => {}
                     Some(3) => under_way.push_back((to_server, datagram)),
                     _ if to_server => {
-                        under_way.extend(bench.take(at(HERE), &datagram).into_iter().map(|(_, sent)| (false, sent)));
+                        under_way.extend(
+                            bench
+                                .take(at(HERE), &datagram)
+                                .into_iter()
+                                .map(|(_, sent)| (false, sent)),
+                        );
                     }
                     _ => client.handle_datagram(&datagram),
                 }
@@ -237,13 +319,22 @@ fn handshakes_get_through_loss_repetition_and_disorder() {
             }
             seconds += 1;
             client.send();
-            under_way.extend(bench.tick(Span::from_secs(1)).into_iter().map(|(_, sent)| (false, sent)));
+            under_way.extend(
+                bench
+                    .tick(Span::from_secs(1))
+                    .into_iter()
+                    .map(|(_, sent)| (false, sent)),
+            );
         }
         if client.is_done {
             completed += 1;
             assert_eq!(bench.listener.peers(), 1, "seed {seed}");
             client.out.clear();
-            let expected = if seed % 2 == 0 { psk("dev1") } else { named("sensor 7") };
+            let expected = if seed % 2 == 0 {
+                psk("dev1")
+            } else {
+                named("sensor 7")
+            };
             bench.check(&mut client, &expected);
         }
     }
@@ -253,27 +344,62 @@ fn handshakes_get_through_loss_repetition_and_disorder() {
 #[test]
 fn a_wrong_key_and_an_unknown_identity_look_the_same() {
     let mut seen = Vec::new();
-    for (identity, key) in [(&b"dev1"[..], &b"Secret"[..]), (b"dev2", b"secret"), (b"dev9", b"secret"), (b"\xff", b"x")]
-    {
+    for (identity, key) in [
+        (&b"dev1"[..], &b"Secret"[..]),
+        (b"dev2", b"secret"),
+        (b"dev9", b"secret"),
+        (b"\xff", b"x"),
+    ] {
         let mut bench = Bench::new(ServerLimits::default());
-        let plan = Plan { identity: identity.to_vec(), key: key.to_vec(), ..Plan::default() };
+        let plan = Plan {
+            identity: identity.to_vec(),
+            key: key.to_vec(),
+            ..Plan::default()
+        };
         let mut client = Client::new(at(HERE), 1, plan);
         bench.exchange(&mut client);
-        assert!(!client.is_done && bench.refusal().contains("another key"), "{}", bench.refusal());
-        assert_eq!((bench.listener.peers(), bench.listener.handshakes()), (0, 0));
-        assert!(bench.listener.encrypt(at(HERE), b"text", &mut Vec::new()).is_err());
+        assert!(
+            !client.is_done && bench.refusal().contains("another key"),
+            "{}",
+            bench.refusal()
+        );
+        assert_eq!(
+            (bench.listener.peers(), bench.listener.handshakes()),
+            (0, 0)
+        );
+        assert!(
+            bench
+                .listener
+                .encrypt(at(HERE), b"text", &mut Vec::new())
+                .is_err()
+        );
         seen.push(client.alerts);
     }
-    assert!(seen.iter().all(|alerts| *alerts == [(2, alert::DECRYPT_ERROR)]), "{seen:?}");
+    assert!(
+        seen.iter()
+            .all(|alerts| *alerts == [(2, alert::DECRYPT_ERROR)]),
+        "{seen:?}"
+    );
 }
 
 #[test]
 fn a_peer_without_anything_in_common_is_told() {
     let mut bench = Bench::new(ServerLimits::default());
-    let mut client = Client::new(at(HERE), 1, Plan { suites: vec![0xc02b, 0x1301], ..Plan::default() });
+    let mut client = Client::new(
+        at(HERE),
+        1,
+        Plan {
+            suites: vec![0xc02b, 0x1301],
+            ..Plan::default()
+        },
+    );
     bench.exchange(&mut client);
     assert_eq!(client.alerts, [(2, alert::HANDSHAKE_FAILURE)]);
-    assert!(bench.refusal().contains("keys and no certificate"), "{}", bench.refusal());
+    assert!(
+        bench.refusal().contains("keys and no certificate"),
+        "{}",
+        bench.refusal()
+    );
 }
 
 #[test]
@@ -285,8 +411,14 @@ fn a_flood_without_cookies_costs_no_memory_and_less_than_it_sends() {
             assert!(to == client.address && answer.len() < client.out[0].len());
         }
     }
-    assert_eq!((bench.listener.peers(), bench.listener.handshakes()), (0, 0));
-    assert_eq!((bench.listener.counts().cookies, bench.events.len()), (20_000, 0));
+    assert_eq!(
+        (bench.listener.peers(), bench.listener.handshakes()),
+        (0, 0)
+    );
+    assert_eq!(
+        (bench.listener.counts().cookies, bench.events.len()),
+        (20_000, 0)
+    );
     assert_eq!(bench.listener.peers.addresses(), 0);
     assert_eq!(bench.listener.poll_timeout(), Time::NEVER);
 }
@@ -296,12 +428,18 @@ fn one_peer_has_one_handshake_in_two_seconds() {
     let mut bench = Bench::new(ServerLimits::default());
     half_open(&mut bench, 1);
     let mut again = hello_twice(&mut bench, 1, 2);
-    assert_eq!((bench.listener.handshakes(), bench.listener.counts().crowded), (1, 1));
+    assert_eq!(
+        (bench.listener.handshakes(), bench.listener.counts().crowded),
+        (1, 1)
+    );
     bench.tick(Span::from_secs(2));
     again.send();
     bench.exchange(&mut again);
     assert!(again.is_done);
-    assert_eq!((bench.listener.handshakes(), bench.listener.peers()), (0, 1));
+    assert_eq!(
+        (bench.listener.handshakes(), bench.listener.peers()),
+        (0, 1)
+    );
 }
 
 fn half_open(bench: &mut Bench, port: u16) -> Client {
@@ -310,7 +448,11 @@ fn half_open(bench: &mut Bench, port: u16) -> Client {
 
 /// Says hello twice and nothing more.
 fn hello_twice(bench: &mut Bench, port: u16, seed: u8) -> Client {
-    let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), seed, Plan::default());
+    let mut client = Client::new(
+        SocketAddr::from(([127, 0, 0, 1], port)),
+        seed,
+        Plan::default(),
+    );
     for _ in 0..2 {
         for (_, answer) in bench.take(client.address, &client.out.remove(0)) {
             client.handle_datagram(&answer);
@@ -321,11 +463,18 @@ fn hello_twice(bench: &mut Bench, port: u16, seed: u8) -> Client {
 
 #[test]
 fn handshakes_under_way_are_bounded_and_the_oldest_goes() {
-    let mut bench = Bench::new(ServerLimits { handshakes_max: 10, ..ServerLimits::default() });
+    let mut bench = Bench::new(ServerLimits {
+        handshakes_max: 10,
+        ..ServerLimits::default()
+    });
     for port in 1..=20 {
         half_open(&mut bench, port);
     }
-    assert_eq!((bench.listener.handshakes(), bench.listener.counts().crowded), (10, 10), "all are young");
+    assert_eq!(
+        (bench.listener.handshakes(), bench.listener.counts().crowded),
+        (10, 10),
+        "all are young"
+    );
     bench.tick(Span::from_secs(2));
     let mut late = half_open(&mut bench, 21);
     assert_eq!(bench.listener.handshakes(), 10);
@@ -333,7 +482,10 @@ fn handshakes_under_way_are_bounded_and_the_oldest_goes() {
     bench.exchange(&mut late);
     assert!(late.is_done);
     bench.tick(Span::from_secs(31));
-    assert_eq!((bench.listener.handshakes(), bench.listener.peers()), (0, 1));
+    assert_eq!(
+        (bench.listener.handshakes(), bench.listener.peers()),
+        (0, 1)
+    );
     assert!(bench.refusal().contains("in time"), "{}", bench.refusal());
     assert_eq!(bench.listener.peers.addresses(), 1);
 }
@@ -367,14 +519,21 @@ fn records_pass_once_and_in_any_order() {
     assert_eq!(texts, [&b"three"[..], b"one", b"two"]);
     assert_eq!(bench.listener.counts().discarded, 4);
     bench.take(at("127.0.0.1:7002"), &datagrams[0]);
-    assert_eq!((bench.texts.len(), bench.listener.counts().discarded), (3, 5), "from another address");
+    assert_eq!(
+        (bench.texts.len(), bench.listener.counts().discarded),
+        (3, 5),
+        "from another address"
+    );
 }
 
 #[test]
 fn texts_are_as_long_as_a_record_and_no_longer() {
     let mut bench = Bench::new(ServerLimits::default());
     for (port, suite) in (7001..).zip(PSK_SUITES) {
-        let plan = Plan { suites: vec![suite], ..Plan::default() };
+        let plan = Plan {
+            suites: vec![suite],
+            ..Plan::default()
+        };
         let mut client = bench.connect(&format!("127.0.0.1:{port}"), plan);
         let long: Vec<u8> = (0..PLAIN_MAX).map(|byte| byte as u8).collect();
         for text in [&long[..], b""] {
@@ -385,7 +544,12 @@ fn texts_are_as_long_as_a_record_and_no_longer() {
             assert_eq!(client.received.pop().unwrap(), text);
         }
         let mut datagram = Vec::new();
-        assert_eq!(bench.listener.encrypt(client.address, &[0; PLAIN_MAX + 1], &mut datagram), Err(NotSent));
+        assert_eq!(
+            bench
+                .listener
+                .encrypt(client.address, &[0; PLAIN_MAX + 1], &mut datagram),
+            Err(NotSent)
+        );
         assert!(datagram.is_empty());
     }
 }
@@ -397,11 +561,17 @@ fn a_new_association_replaces_the_old_one_only_when_it_is_complete() {
     let mut old = bench.connect(HERE, Plan::default());
     bench.events.clear();
     // Somebody else at the same address, or somebody who pretends to be there.
-    let wrong = Plan { key: b"wrong".to_vec(), ..Plan::default() };
+    let wrong = Plan {
+        key: b"wrong".to_vec(),
+        ..Plan::default()
+    };
     let mut impostor = Client::new(at(HERE), 2, wrong);
     for _ in 0..2 {
         let hello = impostor.out.remove(0);
-        bench.take(at(HERE), &hello).into_iter().for_each(|(_, answer)| impostor.handle_datagram(&answer));
+        bench
+            .take(at(HERE), &hello)
+            .into_iter()
+            .for_each(|(_, answer)| impostor.handle_datagram(&answer));
         bench.check(&mut old, &psk("dev1"));
     }
     assert_eq!(bench.listener.handshakes(), 1);
@@ -410,12 +580,25 @@ fn a_new_association_replaces_the_old_one_only_when_it_is_complete() {
     bench.check(&mut old, &psk("dev1"));
     bench.events.clear();
     // The device began again.
-    let plan = Plan { identity: b"dev2".to_vec(), key: b"other".to_vec(), ..Plan::default() };
+    let plan = Plan {
+        identity: b"dev2".to_vec(),
+        key: b"other".to_vec(),
+        ..Plan::default()
+    };
     let mut new = Client::new(at(HERE), 3, plan);
     bench.exchange(&mut new);
     assert!(new.is_done);
     let (peer, why) = (at(HERE), Ended::Replaced);
-    assert_eq!(bench.events, [Event::Closed { peer, why }, Event::Ready { peer, identity: psk("dev2") }]);
+    assert_eq!(
+        bench.events,
+        [
+            Event::Closed { peer, why },
+            Event::Ready {
+                peer,
+                identity: psk("dev2")
+            }
+        ]
+    );
     bench.check(&mut new, &psk("dev2"));
     bench.texts.clear();
     old.send_text(b"from before");
@@ -428,7 +611,10 @@ fn a_copy_of_the_hello_that_began_an_association_starts_nothing() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut client = Client::new(at(HERE), 1, Plan::default());
     let first = client.out.remove(0);
-    bench.take(at(HERE), &first).into_iter().for_each(|(_, answer)| client.handle_datagram(&answer));
+    bench
+        .take(at(HERE), &first)
+        .into_iter()
+        .for_each(|(_, answer)| client.handle_datagram(&answer));
     let hello = client.out[0].clone();
     bench.exchange(&mut client);
     assert!(client.is_done);
@@ -467,20 +653,41 @@ fn renegotiation_is_declined_and_goodbyes_are_answered() {
     assert_eq!(client.alerts, [(alert::WARNING, alert::NO_RENEGOTIATION)]);
     bench.check(&mut client, &psk("dev1"));
     // An alert that is not protected is anybody's.
-    client.send_record(content::ALERT, false, &[alert::FATAL, alert::HANDSHAKE_FAILURE]);
-    client.send_record(content::ALERT, false, &[alert::WARNING, alert::CLOSE_NOTIFY]);
+    client.send_record(
+        content::ALERT,
+        false,
+        &[alert::FATAL, alert::HANDSHAKE_FAILURE],
+    );
+    client.send_record(
+        content::ALERT,
+        false,
+        &[alert::WARNING, alert::CLOSE_NOTIFY],
+    );
     bench.exchange(&mut client);
     bench.check(&mut client, &psk("dev1"));
     client.send_record(content::ALERT, true, &[alert::WARNING, alert::CLOSE_NOTIFY]);
     bench.exchange(&mut client);
-    assert_eq!(client.alerts.last(), Some(&(alert::WARNING, alert::CLOSE_NOTIFY)));
-    assert_eq!(bench.events.last(), Some(&Event::Closed { peer: at(HERE), why: Ended::ByPeer }));
+    assert_eq!(
+        client.alerts.last(),
+        Some(&(alert::WARNING, alert::CLOSE_NOTIFY))
+    );
+    assert_eq!(
+        bench.events.last(),
+        Some(&Event::Closed {
+            peer: at(HERE),
+            why: Ended::ByPeer
+        })
+    );
     assert_eq!(bench.listener.peers.addresses(), 0);
 }
 
 #[test]
 fn who_is_silent_too_long_and_who_is_one_too_many_goes() {
-    let limits = ServerLimits { peers_max: 3, idle_timeout: Span::from_secs(100), ..ServerLimits::default() };
+    let limits = ServerLimits {
+        peers_max: 3,
+        idle_timeout: Span::from_secs(100),
+        ..ServerLimits::default()
+    };
     let mut bench = Bench::new(limits);
     let address = |number: usize| format!("127.0.0.1:{}", 7000 + number);
     let mut clients: Vec<_> = (0..3)
@@ -492,28 +699,50 @@ fn who_is_silent_too_long_and_who_is_one_too_many_goes() {
     clients[0].send_text(b"still here");
     bench.exchange(&mut clients[0]);
     bench.connect(&address(3), Plan::default());
-    let closed = |number: usize, why| Event::Closed { peer: at(&address(number)), why };
+    let closed = |number: usize, why| Event::Closed {
+        peer: at(&address(number)),
+        why,
+    };
     assert_eq!(bench.events.last(), Some(&closed(1, Ended::Crowded)));
     assert_eq!(bench.listener.peers(), 3);
     bench.tick(Span::from_secs(50));
     clients[2].send_text(b"still here");
     bench.exchange(&mut clients[2]);
     let told = bench.tick(Span::from_secs(50));
-    assert_eq!(told.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [at(&address(0)), at(&address(3))]);
-    assert_eq!(bench.events[bench.events.len() - 2..], [closed(0, Ended::Idle), closed(3, Ended::Idle)]);
-    assert_eq!((bench.listener.peers(), bench.listener.poll_timeout()), (1, bench.now + Span::from_secs(50)));
+    assert_eq!(
+        told.iter().map(|(to, _)| *to).collect::<Vec<_>>(),
+        [at(&address(0)), at(&address(3))]
+    );
+    assert_eq!(
+        bench.events[bench.events.len() - 2..],
+        [closed(0, Ended::Idle), closed(3, Ended::Idle)]
+    );
+    assert_eq!(
+        (bench.listener.peers(), bench.listener.poll_timeout()),
+        (1, bench.now + Span::from_secs(50))
+    );
 }
 
 #[test]
 fn a_key_that_is_changed_ends_its_association() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut one = bench.connect(HERE, Plan::default());
-    let other = Plan { identity: b"dev2".to_vec(), key: b"other".to_vec(), ..Plan::default() };
+    let other = Plan {
+        identity: b"dev2".to_vec(),
+        key: b"other".to_vec(),
+        ..Plan::default()
+    };
     let mut two = bench.connect("127.0.0.1:7002", other.clone());
     bench.check(&mut two, &psk("dev2"));
     bench.renew("dev2:\"new\"\ndev1:\"secret\"\n");
-    let closed = Event::Closed { peer: two.address, why: Ended::KeyChanged };
-    assert_eq!((bench.events.last(), bench.listener.peers()), (Some(&closed), 1));
+    let closed = Event::Closed {
+        peer: two.address,
+        why: Ended::KeyChanged,
+    };
+    assert_eq!(
+        (bench.events.last(), bench.listener.peers()),
+        (Some(&closed), 1)
+    );
     bench.check(&mut one, &psk("dev1"));
     let mut again = Client::new(two.address, 9, other);
     bench.exchange(&mut again);
@@ -522,9 +751,15 @@ fn a_key_that_is_changed_ends_its_association() {
 
 #[test]
 fn servers_without_anything_to_know_peers_by_are_refused() {
-    assert_eq!(ServerConfig::new(None, None, "").err(), Some(ConfigFault::Nobody));
+    assert_eq!(
+        ServerConfig::new(None, None, "").err(),
+        Some(ConfigFault::Nobody)
+    );
     let table = PskTable::parse("dev1:61").unwrap();
-    assert_eq!(ServerConfig::new(Some(table), None, &"x".repeat(129)).err(), Some(ConfigFault::LongHint));
+    assert_eq!(
+        ServerConfig::new(Some(table), None, &"x".repeat(129)).err(),
+        Some(ConfigFault::LongHint)
+    );
 }
 
 /// Nothing that a peer sends can panic the server, and nothing that was changed under way lets anybody in as another.
@@ -535,8 +770,16 @@ fn damaged_datagrams_do_no_harm() {
     for seed in 0..400 {
         let mut dice = Dice(1_000 + seed);
         let suites = vec![[PSK_SUITES, ECDHE_SUITES][seed as usize % 2][seed as usize % 3]];
-        let plan = Plan { suites, certificate: certificate.clone(), ..Plan::default() };
-        let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], 8000 + seed as u16)), 1, plan);
+        let plan = Plan {
+            suites,
+            certificate: certificate.clone(),
+            ..Plan::default()
+        };
+        let mut client = Client::new(
+            SocketAddr::from(([127, 0, 0, 1], 8000 + seed as u16)),
+            1,
+            plan,
+        );
         bench.events.clear();
         for _ in 0..30 {
             for mut datagram in std::mem::take(&mut client.out) {
@@ -562,14 +805,21 @@ fn damaged_datagrams_do_no_harm() {
         }
         for event in &bench.events {
             if let Event::Ready { identity, .. } = event {
-                assert!([psk("dev1"), named("sensor 7")].contains(identity), "seed {seed}: {identity:?}");
+                assert!(
+                    [psk("dev1"), named("sensor 7")].contains(identity),
+                    "seed {seed}: {identity:?}"
+                );
             }
         }
         bench.tick(Span::from_secs(60));
     }
     assert_eq!(bench.listener.handshakes(), 0);
     assert!(bench.texts.iter().all(|(_, text)| text == b"text"));
-    assert!(bench.listener.counts().completed > 100, "{:?}", bench.listener.counts());
+    assert!(
+        bench.listener.counts().completed > 100,
+        "{:?}",
+        bench.listener.counts()
+    );
 }
 
 /// What an association takes, beside 50 to 90 bytes in the index of addresses; its name is that of its key's entry.

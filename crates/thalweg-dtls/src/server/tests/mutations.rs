@@ -40,21 +40,58 @@ fn no_handshake_with_a_changed_message_lets_anybody_in_as_somebody_else() {
     let both = [CLIENT_HELLO, message::CLIENT_KEY_EXCHANGE, FINISHED];
     let with_certificate = [message::CERTIFICATE, message::CERTIFICATE_VERIFY];
     for seed in 0..SEEDS {
-        let (psk, ecdhe) = (PSK_SUITES[seed as usize % 3], ECDHE_SUITES[seed as usize % 3]);
-        let cases = both.map(|kind| (psk, kind)).into_iter().chain(both.map(|kind| (ecdhe, kind)));
+        let (psk, ecdhe) = (
+            PSK_SUITES[seed as usize % 3],
+            ECDHE_SUITES[seed as usize % 3],
+        );
+        let cases = both
+            .map(|kind| (psk, kind))
+            .into_iter()
+            .chain(both.map(|kind| (ecdhe, kind)));
         for (suite, kind) in cases.chain(with_certificate.map(|kind| (ecdhe, kind))) {
             for sincere in [true, false] {
-                run(&mut bench, &certificate, &Case { suite, kind, sincere, seed }, &mut seen);
+                run(
+                    &mut bench,
+                    &certificate,
+                    &Case {
+                        suite,
+                        kind,
+                        sincere,
+                        seed,
+                    },
+                    &mut seen,
+                );
             }
         }
     }
-    let Seen { states, refusals, completed, silent, bytes_max } = &seen;
-    println!("{states:?}\n{refusals:#?}\n{completed} completed, {silent} silent, at most {bytes_max} bytes");
+    let Seen {
+        states,
+        refusals,
+        completed,
+        silent,
+        bytes_max,
+    } = &seen;
+    println!(
+        "{states:?}\n{refusals:#?}\n{completed} completed, {silent} silent, at most {bytes_max} bytes"
+    );
     assert!(*bytes_max <= HANDSHAKE_BYTES_MAX, "{bytes_max}");
-    let waited =
-        |psk: bool| states.iter().filter(|(of, _)| *of == psk).map(|(_, state)| &state[..]).collect::<Vec<_>>();
+    let waited = |psk: bool| {
+        states
+            .iter()
+            .filter(|(of, _)| *of == psk)
+            .map(|(_, state)| &state[..])
+            .collect::<Vec<_>>()
+    };
     assert_eq!(waited(true), ["ClientKeyExchange", "Finished"]);
-    assert_eq!(waited(false), ["Certificate", "CertificateVerify", "ClientKeyExchange", "Finished"]);
+    assert_eq!(
+        waited(false),
+        [
+            "Certificate",
+            "CertificateVerify",
+            "ClientKeyExchange",
+            "Finished"
+        ]
+    );
     for deep in [
         "a Certificate is cut short",
         "a ClientKeyExchange without an identity",
@@ -71,9 +108,15 @@ fn no_handshake_with_a_changed_message_lets_anybody_in_as_somebody_else() {
         "came where Finished was expected",
         "came where Certificate was expected",
     ] {
-        assert!(refusals.keys().any(|why| why.contains(deep)), "never refused because {deep}");
+        assert!(
+            refusals.keys().any(|why| why.contains(deep)),
+            "never refused because {deep}"
+        );
     }
-    assert!(*completed > 100, "what changes nothing must not keep anybody out: {completed}");
+    assert!(
+        *completed > 100,
+        "what changes nothing must not keep anybody out: {completed}"
+    );
 }
 
 /// RFC 6347 §4.2.3 has pieces kept until their message is whole; a peer that says much and sends little costs no more
@@ -84,10 +127,20 @@ fn what_is_kept_of_messages_in_pieces_is_bounded() {
     let mut most = 0;
     for seed in 0..40 {
         let suite = [0xc0a8, 0xc0ae][seed as usize % 2];
-        let mut client = Client::new(at(HERE), 1, Plan { suites: vec![suite], ..Plan::default() });
+        let mut client = Client::new(
+            at(HERE),
+            1,
+            Plan {
+                suites: vec![suite],
+                ..Plan::default()
+            },
+        );
         for _ in 0..2 {
             let hello = client.out.remove(0);
-            bench.take(at(HERE), &hello).into_iter().for_each(|(_, answer)| client.handle_datagram(&answer));
+            bench
+                .take(at(HERE), &hello)
+                .into_iter()
+                .for_each(|(_, answer)| client.handle_datagram(&answer));
         }
         let mut dice = Dice(seed);
         for _ in 0..500 {
@@ -96,13 +149,28 @@ fn what_is_kept_of_messages_in_pieces_is_bounded() {
             // The next message is left out: with it, the machine would go on.
             let sequence = 3 + dice.below(9).unwrap() as u16;
             let (begins, piece) = (dice.below(length).unwrap(), dice.below(2).unwrap());
-            message::write_header(&mut bytes, message::CERTIFICATE, length, sequence, begins, piece);
+            message::write_header(
+                &mut bytes,
+                message::CERTIFICATE,
+                length,
+                sequence,
+                begins,
+                piece,
+            );
             bytes.extend_from_slice(&[1][..piece]);
             client.out.clear();
             client.send_record(content::HANDSHAKE, false, &bytes);
             bench.take(at(HERE), &client.out[0]);
             let place = bench.listener.peers.place(&at(HERE)).unwrap();
-            most = most.max(bench.listener.peers.handshake(place).expect("it waits").footprint().0);
+            most = most.max(
+                bench
+                    .listener
+                    .peers
+                    .handshake(place)
+                    .expect("it waits")
+                    .footprint()
+                    .0,
+            );
         }
         bench.tick(Span::from_secs(31));
         assert_eq!(bench.listener.peers.addresses(), 0, "seed {seed}");
@@ -111,10 +179,19 @@ fn what_is_kept_of_messages_in_pieces_is_bounded() {
 }
 
 fn run(bench: &mut Bench, certificate: &Identity, case: &Case, seen: &mut Seen) {
-    let Case { suite, kind, sincere, seed } = *case;
+    let Case {
+        suite,
+        kind,
+        sincere,
+        seed,
+    } = *case;
     let is_psk = PSK_SUITES.contains(&suite);
     let name = format!("suite {suite:x}, message {kind}, sincere {sincere}, seed {seed}");
-    let mut plan = Plan { suites: vec![suite], certificate: Some(certificate.clone()), ..Plan::default() };
+    let mut plan = Plan {
+        suites: vec![suite],
+        certificate: Some(certificate.clone()),
+        ..Plan::default()
+    };
     let changed = Rc::new(Cell::new(false));
     if sincere {
         let changed = changed.clone();
@@ -127,7 +204,11 @@ fn run(bench: &mut Bench, certificate: &Identity, case: &Case, seen: &mut Seen) 
         }));
     } else {
         plan.twists_wire = Some(Rc::new(move |whole, protected| {
-            if whole[0] == kind { change_wire(whole, protected, &mut Dice(seed)) } else { as_it_is(whole, protected) }
+            if whole[0] == kind {
+                change_wire(whole, protected, &mut Dice(seed))
+            } else {
+                as_it_is(whole, protected)
+            }
         }));
     }
     let mut client = Client::new(at(HERE), 1, plan);
@@ -145,7 +226,11 @@ fn run(bench: &mut Bench, certificate: &Identity, case: &Case, seen: &mut Seen) 
             }
         }
     }
-    let expected = if is_psk { psk("dev1") } else { named("sensor 7") };
+    let expected = if is_psk {
+        psk("dev1")
+    } else {
+        named("sensor 7")
+    };
     match bench.listener.identity(at(HERE)).cloned() {
         // The client has checked the server's Finished, so both have the same transcript and the same secret.
         Some(identity) => {
@@ -159,21 +244,41 @@ fn run(bench: &mut Bench, certificate: &Identity, case: &Case, seen: &mut Seen) 
         None => {
             assert!(!client.is_done, "{name}");
             match bench.events.last() {
-                Some(Event::Refused { why, .. }) => *seen.refusals.entry(why.clone()).or_default() += 1,
+                Some(Event::Refused { why, .. }) => {
+                    *seen.refusals.entry(why.clone()).or_default() += 1
+                }
                 None => seen.silent += 1,
                 other => panic!("{name}: {other:?}"),
             }
         }
     }
     bench.tick(Span::from_secs(31));
-    assert_eq!((bench.listener.handshakes(), bench.listener.peers.addresses()), (0, 0), "{name}");
+    assert_eq!(
+        (
+            bench.listener.handshakes(),
+            bench.listener.peers.addresses()
+        ),
+        (0, 0),
+        "{name}"
+    );
 }
 
 /// Where a message says how long something is: place and width.
 fn lengths(kind: u8, is_psk: bool) -> &'static [(usize, usize)] {
     match kind {
         // Version, session, cookie, suites, compression, extensions, and the first two of these.
-        CLIENT_HELLO => &[(0, 2), (34, 1), (35, 1), (36, 2), (40, 1), (42, 2), (46, 2), (48, 2), (54, 2), (56, 2)],
+        CLIENT_HELLO => &[
+            (0, 2),
+            (34, 1),
+            (35, 1),
+            (36, 2),
+            (40, 1),
+            (42, 2),
+            (46, 2),
+            (48, 2),
+            (54, 2),
+            (56, 2),
+        ],
         message::CERTIFICATE => &[(0, 3), (3, 3)],
         message::CLIENT_KEY_EXCHANGE if is_psk => &[(0, 2)],
         message::CLIENT_KEY_EXCHANGE => &[(0, 1)],
@@ -194,8 +299,17 @@ fn change_body(kind: u8, is_psk: bool, dice: &mut Dice, body: &mut Vec<u8>) {
         0..4 if !lengths.is_empty() => {
             let (place, width) = lengths[dice.below(lengths.len()).unwrap()];
             let field = &mut body[place..place + width];
-            let number = field.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
-            let others = [number.wrapping_add(1), number.wrapping_sub(1), 0, u32::MAX, number << 8, number / 2];
+            let number = field
+                .iter()
+                .fold(0u32, |number, byte| number << 8 | u32::from(*byte));
+            let others = [
+                number.wrapping_add(1),
+                number.wrapping_sub(1),
+                0,
+                u32::MAX,
+                number << 8,
+                number / 2,
+            ];
             let other = others[dice.below(others.len()).unwrap()].to_be_bytes();
             field.copy_from_slice(&other[4 - width..]);
         }
@@ -210,10 +324,18 @@ fn change_body(kind: u8, is_psk: bool, dice: &mut Dice, body: &mut Vec<u8>) {
             let again = body[from..].to_vec();
             body.extend_from_slice(&again);
         }
-        8 => *body = vec![[0, 1, 4, 255][dice.below(4).unwrap()]; [0, 1, 3, 65, 600][dice.below(5).unwrap()]],
+        8 => {
+            *body = vec![
+                [0, 1, 4, 255][dice.below(4).unwrap()];
+                [0, 1, 3, 65, 600][dice.below(5).unwrap()]
+            ]
+        }
         _ => {
             let place = dice.below(body.len().max(1)).unwrap();
-            body.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 1 << dice.below(8).unwrap());
+            body.iter_mut()
+                .skip(place)
+                .take(1)
+                .for_each(|byte| *byte ^= 1 << dice.below(8).unwrap());
         }
     }
     if body.get(35) == Some(&0) && cookie.len() > 1 {
@@ -228,7 +350,14 @@ fn as_it_is(whole: &[u8], protected: bool) -> Vec<(u8, bool, Vec<u8>)> {
 fn fragment(whole: &[u8], from: usize, to: usize) -> Vec<u8> {
     let piece = Piece::take(&mut Reader::new(whole)).unwrap();
     let mut bytes = Vec::new();
-    message::write_header(&mut bytes, piece.kind, piece.length, piece.sequence, from, to - from);
+    message::write_header(
+        &mut bytes,
+        piece.kind,
+        piece.length,
+        piece.sequence,
+        from,
+        to - from,
+    );
     bytes.extend_from_slice(&piece.bytes[from..to]);
     bytes
 }
@@ -240,20 +369,35 @@ fn change_wire(whole: &[u8], protected: bool, dice: &mut Dice) -> Vec<(u8, bool,
         // Kind, length, number, where the piece begins, how long it is.
         0..4 => {
             let mut bytes = whole.to_vec();
-            bytes[[0, 1, 2, 3, 4, 5, 6, 8, 9, 11][dice.below(10).unwrap()]] ^= 1 << dice.below(8).unwrap();
+            bytes[[0, 1, 2, 3, 4, 5, 6, 8, 9, 11][dice.below(10).unwrap()]] ^=
+                1 << dice.below(8).unwrap();
             vec![record(bytes)]
         }
         4 => vec![(content::HANDSHAKE, !protected, whole.to_vec())],
-        5 => vec![([20, 21, 23, 24][dice.below(4).unwrap()], protected, whole.to_vec())],
+        5 => vec![(
+            [20, 21, 23, 24][dice.below(4).unwrap()],
+            protected,
+            whole.to_vec(),
+        )],
         6 => Vec::new(),
         // Three times, and cut and whole.
-        7 => [whole.to_vec(), fragment(whole, 0, length / 2), whole.to_vec()].map(record).into(),
+        7 => [
+            whole.to_vec(),
+            fragment(whole, 0, length / 2),
+            whole.to_vec(),
+        ]
+        .map(record)
+        .into(),
         // Pieces that overlap and agree, or do not.
         8 => {
             let (middle, reaches) = (length / 2, (length / 2 + 5).min(length));
             let (mut first, last) = (fragment(whole, 0, reaches), fragment(whole, middle, length));
             if dice.below(2) == Some(0) {
-                first.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
+                first
+                    .iter_mut()
+                    .last()
+                    .into_iter()
+                    .for_each(|byte| *byte ^= 1);
             }
             let mut pieces = vec![first, fragment(whole, middle, middle), last];
             if dice.below(2) == Some(0) {
@@ -265,7 +409,14 @@ fn change_wire(whole: &[u8], protected: bool, dice: &mut Dice) -> Vec<(u8, bool,
         _ => {
             let mut other = whole.to_vec();
             other[0] = [0, 2, 11, 14, 15, 16, 20][dice.below(7).unwrap()];
-            vec![(content::HANDSHAKE, protected && dice.below(2) == Some(0), other), record(whole.to_vec())]
+            vec![
+                (
+                    content::HANDSHAKE,
+                    protected && dice.below(2) == Some(0),
+                    other,
+                ),
+                record(whole.to_vec()),
+            ]
         }
     }
 }

@@ -16,7 +16,14 @@ fn good_hello(bench: &mut Bench, client: &mut Client) -> Vec<u8> {
 /// A record as somebody makes it who has no key.
 fn foreign(content: u8, epoch: u16, number: u64, fragment: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
-    write_header(&mut record, content, VERSION_1_2, epoch, number, fragment.len());
+    write_header(
+        &mut record,
+        content,
+        VERSION_1_2,
+        epoch,
+        number,
+        fragment.len(),
+    );
     record.extend_from_slice(fragment);
     record
 }
@@ -30,9 +37,19 @@ fn many_hellos_in_one_datagram_are_answered_once() {
     let mut bench = Bench::new(ServerLimits::default());
     let client = Client::new(at(HERE), 1, Plan::default());
     let hello = &client.out[0];
-    assert_eq!(bench.take(at(HERE), &hello.repeat(12)).len(), 1, "in records of their own");
+    assert_eq!(
+        bench.take(at(HERE), &hello.repeat(12)).len(),
+        1,
+        "in records of their own"
+    );
     let messages = hello[13..].repeat(12);
-    assert_eq!(bench.take(at(HERE), &foreign(content::HANDSHAKE, 0, 0, &messages)).len(), 1, "in one record");
+    assert_eq!(
+        bench
+            .take(at(HERE), &foreign(content::HANDSHAKE, 0, 0, &messages))
+            .len(),
+        1,
+        "in one record"
+    );
 }
 
 /// RFC 6347 §4.2.1 has the answer begin with the hello's number; §4.1 has no number behind 2^48 - 1.
@@ -84,7 +101,11 @@ fn what_cannot_be_a_finished_does_not_end_a_handshake() {
         datagrams.insert(when, foreign(content::HANDSHAKE, 1, 79, &[3; 60]));
         client.out = datagrams;
         bench.exchange(&mut client);
-        assert!(client.is_done, "{when}: {:?} {:?}", client.alerts, bench.events);
+        assert!(
+            client.is_done,
+            "{when}: {:?} {:?}",
+            client.alerts, bench.events
+        );
     }
 }
 
@@ -93,7 +114,9 @@ fn what_cannot_be_a_finished_does_not_end_a_handshake() {
 fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut client = half_open(&mut bench, 7001);
-    client.out.insert(0, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
+    client
+        .out
+        .insert(0, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
     bench.exchange(&mut client);
     assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
 }
@@ -103,13 +126,23 @@ fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
 fn nothing_that_is_not_authentic_ends_a_handshake_with_certificates() {
     let mut bench = Bench::with_certificate(Wanted::Required);
     let certificate = Some(sensor_7());
-    let mut client = Client::new(at(HERE), 1, Plan { suites: vec![0xc0ae], certificate, ..Plan::default() });
+    let mut client = Client::new(
+        at(HERE),
+        1,
+        Plan {
+            suites: vec![0xc0ae],
+            certificate,
+            ..Plan::default()
+        },
+    );
     let hello = good_hello(&mut bench, &mut client);
     for (_, answer) in bench.take(at(HERE), &hello) {
         client.handle_datagram(&answer);
     }
     let last = client.out.len() - 1;
-    client.out.insert(last, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
+    client
+        .out
+        .insert(last, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
     bench.exchange(&mut client);
     assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
 }
@@ -119,9 +152,19 @@ fn nothing_that_is_not_authentic_ends_a_handshake_with_certificates() {
 fn a_wrong_key_is_told_beside_an_old_association_too() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut old = bench.connect(HERE, Plan::default());
-    let mut wrong = Client::new(at(HERE), 2, Plan { key: b"wrong".to_vec(), ..Plan::default() });
+    let mut wrong = Client::new(
+        at(HERE),
+        2,
+        Plan {
+            key: b"wrong".to_vec(),
+            ..Plan::default()
+        },
+    );
     bench.exchange(&mut wrong);
-    assert_eq!((wrong.is_done, &wrong.alerts[..]), (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..]));
+    assert_eq!(
+        (wrong.is_done, &wrong.alerts[..]),
+        (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..])
+    );
     assert_eq!(bench.listener.handshakes(), 0);
     bench.check(&mut old, &psk("dev1"));
 }
@@ -133,7 +176,12 @@ fn giving_up_does_not_bring_more_handshakes_than_waiting() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut client = Client::new(at(HERE), 1, Plan::default());
     let hello = good_hello(&mut bench, &mut client);
-    let alert = foreign(content::ALERT, 0, 9, &[alert::FATAL, alert::HANDSHAKE_FAILURE]);
+    let alert = foreign(
+        content::ALERT,
+        0,
+        9,
+        &[alert::FATAL, alert::HANDSHAKE_FAILURE],
+    );
     let mut flights = 0;
     for _ in 0..100 {
         flights += bench.take(at(HERE), &hello).len();
@@ -142,7 +190,11 @@ fn giving_up_does_not_bring_more_handshakes_than_waiting() {
     assert!((1..=4).contains(&flights), "{flights}");
     assert!(bench.listener.counts().crowded >= 96);
     bench.tick(Span::from_secs(10));
-    assert_eq!(bench.take(at(HERE), &hello).len(), 1, "a client that means well gets in again");
+    assert_eq!(
+        bench.take(at(HERE), &hello).len(),
+        1,
+        "a client that means well gets in again"
+    );
     bench.exchange(&mut Client::new(at("127.0.0.1:7002"), 1, Plan::default()));
     assert_eq!(bench.listener.peers(), 1, "another one is not held up");
 }
@@ -150,9 +202,16 @@ fn giving_up_does_not_bring_more_handshakes_than_waiting() {
 #[test]
 fn an_address_with_many_ports_does_not_keep_others_out() {
     for flooder in [["10.0.0.1", "10.0.0.1"], ["[2001:db8::1]", "[2001:db8::2]"]] {
-        let mut bench = Bench::new(ServerLimits { handshakes_max: 10, ..ServerLimits::default() });
+        let mut bench = Bench::new(ServerLimits {
+            handshakes_max: 10,
+            ..ServerLimits::default()
+        });
         for port in 1..=30 {
-            let mut client = Client::new(at(&format!("{}:{port}", flooder[port % 2])), 1, Plan::default());
+            let mut client = Client::new(
+                at(&format!("{}:{port}", flooder[port % 2])),
+                1,
+                Plan::default(),
+            );
             let hello = good_hello(&mut bench, &mut client);
             bench.take(client.address, &hello);
         }
@@ -160,7 +219,10 @@ fn an_address_with_many_ports_does_not_keep_others_out() {
         let mut other = Client::new(at("10.0.0.2:1"), 1, Plan::default());
         bench.exchange(&mut other);
         assert!(other.is_done, "{flooder:?}");
-        assert_eq!((bench.listener.handshakes(), bench.listener.peers()), (9, 1));
+        assert_eq!(
+            (bench.listener.handshakes(), bench.listener.peers()),
+            (9, 1)
+        );
     }
 }
 
@@ -180,8 +242,17 @@ fn a_key_that_changes_during_a_handshake_is_a_wrong_key() {
     let mut client = half_open(&mut bench, 7001);
     bench.renew("dev1:\"new\"\n");
     bench.exchange(&mut client);
-    assert_eq!((client.is_done, &client.alerts[..]), (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..]));
-    assert_eq!((bench.listener.peers.addresses(), bench.listener.counts().failed), (0, 1));
+    assert_eq!(
+        (client.is_done, &client.alerts[..]),
+        (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..])
+    );
+    assert_eq!(
+        (
+            bench.listener.peers.addresses(),
+            bench.listener.counts().failed
+        ),
+        (0, 1)
+    );
 }
 
 /// The product of the lists must not be what a hello costs.
@@ -210,12 +281,19 @@ fn a_hello_with_lists_of_thousands_costs_no_more_than_its_length() {
             foreign(content::HANDSHAKE, 0, 0, &message)
         };
         if let Some((_, asked)) = bench.take(address, &datagram(&body)).first() {
-            body.splice(34 + 1..34 + 2, [&[16][..], &asked[asked.len() - 16..]].concat());
+            body.splice(
+                34 + 1..34 + 2,
+                [&[16][..], &asked[asked.len() - 16..]].concat(),
+            );
         }
         bench.take(address, &datagram(&body));
         assert_eq!(bench.listener.handshakes(), 0);
     }
-    assert!(bench.refusal().contains("no cipher suite"), "{}", bench.refusal());
+    assert!(
+        bench.refusal().contains("no cipher suite"),
+        "{}",
+        bench.refusal()
+    );
     // The longer hello is longer than hellos may be; in the other one the same suite stands 900 times.
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -228,7 +306,9 @@ fn an_injected_message_does_not_take_the_place_of_finished() {
     let mut message = Vec::new();
     message::write_header(&mut message, message::CERTIFICATE_VERIFY, 40, 3, 0, 1);
     message.push(0);
-    client.out.insert(0, foreign(content::HANDSHAKE, 0, 50, &message));
+    client
+        .out
+        .insert(0, foreign(content::HANDSHAKE, 0, 50, &message));
     bench.exchange(&mut client);
     assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
 }
@@ -239,7 +319,10 @@ fn an_injected_message_does_not_take_the_place_of_finished() {
 fn no_record_number_serves_twice_in_an_association() {
     for suite in PSK_SUITES {
         let mut bench = Bench::new(ServerLimits::default());
-        let plan = Plan { suites: vec![suite], ..Plan::default() };
+        let plan = Plan {
+            suites: vec![suite],
+            ..Plan::default()
+        };
         let mut client = Client::new(at(HERE), 1, plan);
         let mut sent = Vec::new();
         let mut lost = 3;
@@ -247,12 +330,18 @@ fn no_record_number_serves_twice_in_an_association() {
             for datagram in std::mem::take(&mut client.out) {
                 for (_, answer) in bench.take(at(HERE), &datagram) {
                     let mut rest = Reader::new(&answer);
-                    while let Some(record) = Record::take(&mut rest).filter(|record| record.epoch == 1) {
+                    while let Some(record) =
+                        Record::take(&mut rest).filter(|record| record.epoch == 1)
+                    {
                         sent.push((record.number, record.fragment[..8].to_vec()));
                     }
                     // Behind a ChangeCipherSpec of the other epoch.
-                    let protected = answer.windows(5).position(|bytes| bytes == [22, 0xfe, 0xfd, 0, 1]);
-                    if let Some(record) = protected.and_then(|at| Record::take(&mut Reader::new(&answer[at..]))) {
+                    let protected = answer
+                        .windows(5)
+                        .position(|bytes| bytes == [22, 0xfe, 0xfd, 0, 1]);
+                    if let Some(record) =
+                        protected.and_then(|at| Record::take(&mut Reader::new(&answer[at..])))
+                    {
                         sent.push((record.number, record.fragment[..8].to_vec()));
                         lost -= 1;
                         if lost >= 0 {
@@ -268,10 +357,17 @@ fn no_record_number_serves_twice_in_an_association() {
         }
         assert!(client.is_done);
         let mut datagram = Vec::new();
-        bench.listener.encrypt(at(HERE), b"text", &mut datagram).unwrap();
+        bench
+            .listener
+            .encrypt(at(HERE), b"text", &mut datagram)
+            .unwrap();
         let record = Record::take(&mut Reader::new(&datagram)).unwrap();
         sent.push((record.number, record.fragment[..8].to_vec()));
-        assert_eq!(sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{suite:x}");
+        assert_eq!(
+            sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 4],
+            "{suite:x}"
+        );
         for (number, explicit) in sent {
             assert_eq!(explicit, (1 << 48 | number).to_be_bytes());
         }
@@ -284,11 +380,22 @@ fn an_association_without_numbers_is_silent() {
     let mut bench = Bench::new(ServerLimits::default());
     bench.connect(HERE, Plan::default());
     let place = bench.listener.peers.place(&at(HERE)).unwrap();
-    bench.listener.peers.association(place).unwrap().skip_to(NUMBER_MAX);
+    bench
+        .listener
+        .peers
+        .association(place)
+        .unwrap()
+        .skip_to(NUMBER_MAX);
     let mut datagram = Vec::new();
-    bench.listener.encrypt(at(HERE), b"text", &mut datagram).unwrap();
+    bench
+        .listener
+        .encrypt(at(HERE), b"text", &mut datagram)
+        .unwrap();
     let length = datagram.len();
-    assert_eq!(bench.listener.encrypt(at(HERE), b"text", &mut datagram), Err(NotSent));
+    assert_eq!(
+        bench.listener.encrypt(at(HERE), b"text", &mut datagram),
+        Err(NotSent)
+    );
     assert_eq!(datagram.len(), length);
     let mut out = Output::default();
     bench.listener.close(at(HERE), &mut out);
@@ -300,14 +407,30 @@ fn an_association_without_numbers_is_silent() {
 fn finished_is_protected_and_no_message_before_it_is() {
     let mut bench = Bench::with_certificate(Wanted::Required);
     let certificate = sensor_7();
-    for (turned, completes) in [(FINISHED, false), (message::CERTIFICATE_VERIFY, false), (0, true)] {
-        let mut plan = Plan { suites: vec![0xc02b], certificate: Some(certificate.clone()), ..Plan::default() };
+    for (turned, completes) in [
+        (FINISHED, false),
+        (message::CERTIFICATE_VERIFY, false),
+        (0, true),
+    ] {
+        let mut plan = Plan {
+            suites: vec![0xc02b],
+            certificate: Some(certificate.clone()),
+            ..Plan::default()
+        };
         plan.twists_wire = Some(std::rc::Rc::new(move |whole, protected| {
-            vec![(content::HANDSHAKE, protected != (whole[0] == turned), whole.to_vec())]
+            vec![(
+                content::HANDSHAKE,
+                protected != (whole[0] == turned),
+                whole.to_vec(),
+            )]
         }));
         let mut client = Client::new(at(HERE), 1, plan);
         bench.exchange(&mut client);
-        assert_eq!((client.is_done, bench.listener.peers()), (completes, usize::from(completes)), "{turned}");
+        assert_eq!(
+            (client.is_done, bench.listener.peers()),
+            (completes, usize::from(completes)),
+            "{turned}"
+        );
         bench.tick(Span::from_secs(31));
     }
 }
@@ -327,7 +450,9 @@ fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
 #[test]
 fn when_the_files_are_others_all_peers_are_told_and_the_front_is() {
     let mut bench = Bench::new(ServerLimits::default());
-    let mut clients: Vec<_> = ["127.0.0.1:7001", "127.0.0.1:7002"].map(|at| bench.connect(at, Plan::default())).into();
+    let mut clients: Vec<_> = ["127.0.0.1:7001", "127.0.0.1:7002"]
+        .map(|at| bench.connect(at, Plan::default()))
+        .into();
     bench.events.clear();
     let mut out = Output::default();
     bench.listener.end_all(&mut out);
@@ -336,7 +461,10 @@ fn when_the_files_are_others_all_peers_are_told_and_the_front_is() {
         client.handle_datagram(datagram);
         assert_eq!(client.alerts, [(alert::WARNING, alert::CLOSE_NOTIFY)]);
     }
-    let closed = |client: &Client| Event::Closed { peer: client.address, why: Ended::KeyChanged };
+    let closed = |client: &Client| Event::Closed {
+        peer: client.address,
+        why: Ended::KeyChanged,
+    };
     assert_eq!(out.events(), clients.iter().map(closed).collect::<Vec<_>>());
     assert_eq!(bench.listener.peers.addresses(), 0);
 }

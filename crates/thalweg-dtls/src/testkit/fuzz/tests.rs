@@ -8,14 +8,22 @@ use super::*;
 fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
     for _ in 0..dice.below(4) {
         let place = dice.below(bytes.len());
-        let byte = if dice.below(3) == 0 { [0, 1, 0xfe, 0xff][dice.below(4)] } else { dice.throw() as u8 };
+        let byte = if dice.below(3) == 0 {
+            [0, 1, 0xfe, 0xff][dice.below(4)]
+        } else {
+            dice.throw() as u8
+        };
         match dice.below(6) {
             0 => bytes.truncate(place),
             1 => bytes.insert(place, byte),
             2 if !bytes.is_empty() => {
                 bytes.remove(place);
             }
-            _ => bytes.iter_mut().skip(place).take(1).for_each(|old| *old ^= byte),
+            _ => bytes
+                .iter_mut()
+                .skip(place)
+                .take(1)
+                .for_each(|old| *old ^= byte),
         }
     }
 }
@@ -28,8 +36,16 @@ fn strangers_cost_no_memory_and_get_less_than_they_send() {
         let mut input = Vec::new();
         for _ in 0..=dice.below(4) {
             let suites = vec![[0xc0a8, 0xc0ae][dice.below(2)]; 1 + dice.below(3)];
-            let mut datagram =
-                Client::new(at(HERE), dice.throw() as u8, Plan { suites, ..Plan::default() }).out.remove(0);
+            let mut datagram = Client::new(
+                at(HERE),
+                dice.throw() as u8,
+                Plan {
+                    suites,
+                    ..Plan::default()
+                },
+            )
+            .out
+            .remove(0);
             if dice.below(8) == 0 {
                 datagram.extend_from_within(..);
             }
@@ -43,7 +59,10 @@ fn strangers_cost_no_memory_and_get_less_than_they_send() {
         discarded += counts.discarded;
     }
     println!("{cookies} cookies, {discarded} records discarded");
-    assert!(cookies > 1_000 && discarded > 1_000, "{cookies} {discarded}");
+    assert!(
+        cookies > 1_000 && discarded > 1_000,
+        "{cookies} {discarded}"
+    );
 }
 
 /// Plays scripts of which each begins with some steps of a handshake.
@@ -74,7 +93,10 @@ fn play(seed: u64, rounds: usize, body: fn(&[u8]) -> Reached) -> Reached {
 fn a_peer_that_does_anything_harms_itself_alone() {
     let reached = play(20_261_124, 2_000, peer);
     assert!(
-        reached.completed > 1_000 && reached.refused > 50 && reached.closed > 50 && reached.texts > 100,
+        reached.completed > 1_000
+            && reached.refused > 50
+            && reached.closed > 50
+            && reached.texts > 100,
         "{reached:?}"
     );
 }
@@ -83,7 +105,10 @@ fn a_peer_that_does_anything_harms_itself_alone() {
 fn a_client_that_hears_anything_hears_no_false_text_and_ends_in_silence() {
     let reached = play(20_261_125, 4_000, client);
     assert!(
-        reached.completed > 1_000 && reached.refused > 50 && reached.closed > 50 && reached.texts > 100,
+        reached.completed > 1_000
+            && reached.refused > 50
+            && reached.closed > 50
+            && reached.texts > 100,
         "{reached:?}"
     );
 }

@@ -68,10 +68,18 @@ fn a_count_that_lies_takes_no_memory() {
 #[test]
 fn a_fault_says_where() {
     let mut state = State::default();
-    let mut frame = encoded(&Record::Numbers { queue: 9, serial: 9 });
+    let mut frame = encoded(&Record::Numbers {
+        queue: 9,
+        serial: 9,
+    });
     let at = frame.len() as u64;
     frame.extend_from_slice(&[200, 1, 0]);
-    let fault = state.apply_frame(&frame, 1_000).expect_err("an unknown kind");
-    assert_eq!((fault.place, fault.fault.what), (1_000 + at, "an unknown kind"));
+    let fault = state
+        .apply_frame(&frame, 1_000)
+        .expect_err("an unknown kind");
+    assert_eq!(
+        (fault.place, fault.fault.what),
+        (1_000 + at, "an unknown kind")
+    );
     assert_eq!(state.queue_last, 9, "what stood before it counts");
 }

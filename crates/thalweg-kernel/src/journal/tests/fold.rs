@@ -3,7 +3,8 @@
 use super::{encoded, message, reference, rewritten, session};
 use crate::journal::{BodyRecord, StoredSession, WillRecord};
 use crate::journal::{
-    Contradiction, Counts, MessageRecord, Record, Reference, SessionRecord, State, SubscriptionRecord,
+    Contradiction, Counts, MessageRecord, Record, Reference, SessionRecord, State,
+    SubscriptionRecord,
 };
 use std::borrow::Cow;
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
@@ -42,7 +43,11 @@ impl Journal {
     }
 
     fn waiting(&self) -> Vec<u64> {
-        self.session().waiting.iter().map(|entry| entry.serial).collect()
+        self.session()
+            .waiting
+            .iter()
+            .map(|entry| entry.serial)
+            .collect()
     }
 
     /// What a record that cannot be true is told.
@@ -59,23 +64,46 @@ impl Journal {
 #[test]
 fn a_message_waits_where_it_was_written() {
     let mut journal = Journal::with_session();
-    let references =
-        [Reference { subscription_ids: Cow::Borrowed(&[4]), retain: true, redelivered: true, ..reference(1, 7) }];
+    let references = [Reference {
+        subscription_ids: Cow::Borrowed(&[4]),
+        retain: true,
+        redelivered: true,
+        ..reference(1, 7)
+    }];
     let expires = Time::from_nanos(5_000_000_001);
-    let record = Record::Message(MessageRecord { expires, ..message(&references) });
+    let record = Record::Message(MessageRecord {
+        expires,
+        ..message(&references)
+    });
     let place = journal.write(&record);
     let entry = journal.session().waiting.iter().next().expect("it waits");
-    assert_eq!((entry.serial, entry.place, entry.len), (7, place, encoded(&record).len() as u32));
-    assert_eq!((entry.expires_secs, entry.subscription_id), (6, 4), "an expiry is rounded up");
-    assert_eq!((entry.reliability, entry.retain, entry.redelivered), (Reliability::AtLeastOnce, true, true));
+    assert_eq!(
+        (entry.serial, entry.place, entry.len),
+        (7, place, encoded(&record).len() as u32)
+    );
+    assert_eq!(
+        (entry.expires_secs, entry.subscription_id),
+        (6, 4),
+        "an expiry is rounded up"
+    );
+    assert_eq!(
+        (entry.reliability, entry.retain, entry.redelivered),
+        (Reliability::AtLeastOnce, true, true)
+    );
     assert_eq!((&entry.rare, journal.state.serial_last), (&None, 7));
 }
 
 #[test]
 fn a_message_with_a_tag_is_in_flight_at_once() {
-    let references = [Reference { tag: 3, ..reference(1, 7) }];
+    let references = [Reference {
+        tag: 3,
+        ..reference(1, 7)
+    }];
     let journal = Journal::with_session().and_message(&references);
-    assert_eq!((journal.waiting(), journal.session().window[&3].entry.serial), (vec![], 7));
+    assert_eq!(
+        (journal.waiting(), journal.session().window[&3].entry.serial),
+        (vec![], 7)
+    );
 }
 
 #[test]
@@ -83,9 +111,19 @@ fn one_message_is_in_as_many_queues_as_it_has_references() {
     let references = [reference(1, 1), reference(2, 2), reference(9, 3)];
     let journal = Journal::with_session()
         .and(&session(2))
-        .and(&Record::Group { queue: 9, name: "g", filter: "a/+" })
+        .and(&Record::Group {
+            queue: 9,
+            name: "g",
+            filter: "a/+",
+        })
         .and_message(&references);
-    let counts = Counts { sessions: 2, subscriptions: 0, entries: 3, last_values: 0, groups: 1 };
+    let counts = Counts {
+        sessions: 2,
+        subscriptions: 0,
+        entries: 3,
+        last_values: 0,
+        groups: 1,
+    };
     assert_eq!(journal.state.counts(), counts);
     assert_eq!(journal.state.live().count(), 3);
 }
@@ -93,24 +131,52 @@ fn one_message_is_in_as_many_queues_as_it_has_references() {
 #[test]
 fn sent_received_and_settled_take_an_entry_through_the_window() {
     let references = [[reference(1, 1)], [reference(1, 2)]];
-    let journal = Journal::with_session().and_message(&references[0]).and_message(&references[1]);
-    let journal = journal.and(&Record::Sent { queue: 1, serial: 1, tag: 5 });
-    assert_eq!((journal.waiting(), journal.session().window[&5].received), (vec![2], false));
+    let journal = Journal::with_session()
+        .and_message(&references[0])
+        .and_message(&references[1]);
+    let journal = journal.and(&Record::Sent {
+        queue: 1,
+        serial: 1,
+        tag: 5,
+    });
+    assert_eq!(
+        (journal.waiting(), journal.session().window[&5].received),
+        (vec![2], false)
+    );
     let journal = journal.and(&Record::Received { queue: 1, tag: 5 });
     let slot = &journal.session().window[&5];
     assert!(slot.received);
-    assert_eq!((slot.entry.serial, slot.entry.place, slot.entry.len), (1, 0, 0), "no message is needed any more");
+    assert_eq!(
+        (slot.entry.serial, slot.entry.place, slot.entry.len),
+        (1, 0, 0),
+        "no message is needed any more"
+    );
     let journal = journal.and(&Record::Settled { queue: 1, tag: 5 });
-    assert_eq!((journal.waiting(), journal.session().window.len()), (vec![2], 0));
+    assert_eq!(
+        (journal.waiting(), journal.session().window.len()),
+        (vec![2], 0)
+    );
 }
 
 #[test]
 fn an_entry_may_be_sent_or_removed_out_of_line() {
-    let references = [reference(1, 1), reference(1, 2), reference(1, 3), reference(1, 4)];
+    let references = [
+        reference(1, 1),
+        reference(1, 2),
+        reference(1, 3),
+        reference(1, 4),
+    ];
     let journal = Journal::with_session()
         .and_message(&references)
-        .and(&Record::Sent { queue: 1, serial: 3, tag: 1 })
-        .and(&Record::Removed { queue: 1, serial: 2 });
+        .and(&Record::Sent {
+            queue: 1,
+            serial: 3,
+            tag: 1,
+        })
+        .and(&Record::Removed {
+            queue: 1,
+            serial: 2,
+        });
     assert_eq!(journal.waiting(), [1, 4]);
 }
 
@@ -118,27 +184,70 @@ fn an_entry_may_be_sent_or_removed_out_of_line() {
 fn an_entry_that_returns_from_a_member_to_its_group_is_first_in_line_again() {
     let (one, two) = ([reference(9, 1)], [reference(9, 2)]);
     let journal = Journal::with_session()
-        .and(&Record::Group { queue: 9, name: "g", filter: "a/+" })
+        .and(&Record::Group {
+            queue: 9,
+            name: "g",
+            filter: "a/+",
+        })
         .and_message(&one)
         .and_message(&two)
-        .and(&Record::Moved { from: 9, serial: 1, to: 1, tag: 4, redelivered: false, grant: None });
+        .and(&Record::Moved {
+            from: 9,
+            serial: 1,
+            to: 1,
+            tag: 4,
+            redelivered: false,
+            grant: None,
+        });
     let slot = &journal.session().window[&4];
-    assert_eq!((slot.entry.serial, slot.entry.group(), slot.entry.redelivered), (1, 9, false));
-    let journal = journal.and(&Record::Moved { from: 1, serial: 1, to: 9, tag: 0, redelivered: true, grant: None });
+    assert_eq!(
+        (
+            slot.entry.serial,
+            slot.entry.group(),
+            slot.entry.redelivered
+        ),
+        (1, 9, false)
+    );
+    let journal = journal.and(&Record::Moved {
+        from: 1,
+        serial: 1,
+        to: 9,
+        tag: 0,
+        redelivered: true,
+        grant: None,
+    });
     let group = &journal.state.groups[&9].waiting;
-    assert!(group.iter().map(|entry| (entry.serial, entry.redelivered)).eq([(1, true), (2, false)]));
+    assert!(
+        group
+            .iter()
+            .map(|entry| (entry.serial, entry.redelivered))
+            .eq([(1, true), (2, false)])
+    );
     assert!(group.iter().all(|entry| entry.group() == 0) && journal.session().window.is_empty());
 }
 
 #[test]
 fn a_session_that_ends_takes_all_it_had() {
-    let references = [reference(1, 1), Reference { tag: 1, ..reference(1, 2) }];
+    let references = [
+        reference(1, 1),
+        Reference {
+            tag: 1,
+            ..reference(1, 2)
+        },
+    ];
     let journal = Journal::with_session()
         .and_message(&references)
-        .and(&Record::Held { queue: 1, ticket: 4 })
+        .and(&Record::Held {
+            queue: 1,
+            ticket: 4,
+        })
         .and(&Record::SessionEnded { queue: 1 });
     assert_eq!(journal.state.counts(), Counts::default());
-    assert_eq!((journal.state.queue_last, journal.state.serial_last), (1, 2), "numbers are never used again");
+    assert_eq!(
+        (journal.state.queue_last, journal.state.serial_last),
+        (1, 2),
+        "numbers are never used again"
+    );
 }
 
 #[test]
@@ -154,18 +263,38 @@ fn a_session_that_is_written_again_keeps_queue_and_subscriptions() {
         id: 0,
     };
     let mut properties = Properties::default();
-    properties.user.push(("k".into(), PropertyValue::Integer(-4)));
-    let body = BodyRecord { properties: Some(Cow::Owned(properties.clone())), ..super::body("will/1", b"gone") };
-    let will = WillRecord { body, delay: Span::from_secs(5), due: Time::from_secs(9), expires_in: None };
-    let Record::Session(again) = session(1) else { unreachable!() };
-    let again = SessionRecord { expires_at: Time::from_secs(99), will: Some(will), access: &[1], ..again };
+    properties
+        .user
+        .push(("k".into(), PropertyValue::Integer(-4)));
+    let body = BodyRecord {
+        properties: Some(Cow::Owned(properties.clone())),
+        ..super::body("will/1", b"gone")
+    };
+    let will = WillRecord {
+        body,
+        delay: Span::from_secs(5),
+        due: Time::from_secs(9),
+        expires_in: None,
+    };
+    let Record::Session(again) = session(1) else {
+        unreachable!()
+    };
+    let again = SessionRecord {
+        expires_at: Time::from_secs(99),
+        will: Some(will),
+        access: &[1],
+        ..again
+    };
     let journal = Journal::with_session()
         .and_message(&references)
         .and(&Record::Subscribed(subscription))
         .and(&Record::Session(again));
     let session = journal.session();
     assert_eq!((session.waiting.len(), session.subscriptions.len()), (1, 1));
-    assert_eq!((session.expires_at, &*session.access), (Time::from_secs(99), &[1][..]));
+    assert_eq!(
+        (session.expires_at, &*session.access),
+        (Time::from_secs(99), &[1][..])
+    );
     let will = session.will.as_ref().expect("a will");
     assert_eq!(
         (&*will.address, will.due, &will.properties),
@@ -191,25 +320,60 @@ fn a_subscription_is_known_by_filter_and_group() {
         .and(&subscription(None, 1))
         .and(&subscription(Some("g"), 2))
         .and(&subscription(None, 3));
-    let ids = |journal: &Journal| journal.session().subscriptions.iter().map(|s| s.id).collect::<Vec<_>>();
+    let ids = |journal: &Journal| {
+        journal
+            .session()
+            .subscriptions
+            .iter()
+            .map(|s| s.id)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&journal), [3, 2]);
-    let journal = journal.and(&Record::Unsubscribed { queue: 1, filter: "a/#", group: None });
+    let journal = journal.and(&Record::Unsubscribed {
+        queue: 1,
+        filter: "a/#",
+        group: None,
+    });
     assert_eq!(ids(&journal), [2]);
 }
 
 #[test]
 fn a_message_is_held_until_it_is_released() {
-    let held = MessageRecord { held: Some((1, 12)), ..message(&[]) };
-    let journal = Journal::with_session().and(&Record::Message(held)).and(&Record::Held { queue: 1, ticket: 3 });
+    let held = MessageRecord {
+        held: Some((1, 12)),
+        ..message(&[])
+    };
+    let journal = Journal::with_session()
+        .and(&Record::Message(held))
+        .and(&Record::Held {
+            queue: 1,
+            ticket: 3,
+        });
     assert_eq!(journal.session().held, [3, 12]);
-    assert_eq!(journal.and(&Record::Released { queue: 1, ticket: 3 }).session().held, [12]);
+    assert_eq!(
+        journal
+            .and(&Record::Released {
+                queue: 1,
+                ticket: 3
+            })
+            .session()
+            .held,
+        [12]
+    );
 }
 
 #[test]
 fn a_last_value_is_the_latest_until_it_is_cleared() {
     let value = |retain| {
-        let body = BodyRecord { retain, ..super::body("a/b", b"1") };
-        Record::Message(MessageRecord { body, is_last_value: true, ..message(&[]) })
+        let body = BodyRecord {
+            retain,
+            ..super::body("a/b", b"1")
+        };
+        Record::Message(MessageRecord {
+            body,
+            is_last_value: true,
+            ..message(&[])
+        })
     };
     let mut journal = Journal::default();
     journal.write(&value(RetainOp::Set));
@@ -225,26 +389,116 @@ fn a_last_value_is_the_latest_until_it_is_cleared() {
 
 #[test]
 fn what_cannot_be_true_is_told_and_changes_nothing() {
-    let references = [reference(1, 1), Reference { tag: 2, ..reference(1, 2) }];
+    let references = [
+        reference(1, 1),
+        Reference {
+            tag: 2,
+            ..reference(1, 2)
+        },
+    ];
     let journal = || Journal::with_session().and_message(&references);
     let twice = [reference(1, 1)];
     for (record, what, number) in [
-        (Record::Sent { queue: 8, serial: 1, tag: 1 }, "an unknown session", 0),
-        (Record::Sent { queue: 1, serial: 2, tag: 1 }, "an entry that does not wait", 2),
-        (Record::Received { queue: 1, tag: 9 }, "a tag that is free", 9),
-        (Record::Settled { queue: 1, tag: 9 }, "a tag that is free", 9),
-        (Record::Removed { queue: 1, serial: 9 }, "an unknown entry", 9),
-        (Record::Released { queue: 1, ticket: 2 }, "a message that is not held", 2),
+        (
+            Record::Sent {
+                queue: 8,
+                serial: 1,
+                tag: 1,
+            },
+            "an unknown session",
+            0,
+        ),
+        (
+            Record::Sent {
+                queue: 1,
+                serial: 2,
+                tag: 1,
+            },
+            "an entry that does not wait",
+            2,
+        ),
+        (
+            Record::Received { queue: 1, tag: 9 },
+            "a tag that is free",
+            9,
+        ),
+        (
+            Record::Settled { queue: 1, tag: 9 },
+            "a tag that is free",
+            9,
+        ),
+        (
+            Record::Removed {
+                queue: 1,
+                serial: 9,
+            },
+            "an unknown entry",
+            9,
+        ),
+        (
+            Record::Released {
+                queue: 1,
+                ticket: 2,
+            },
+            "a message that is not held",
+            2,
+        ),
         (Record::SessionEnded { queue: 8 }, "an unknown session", 0),
         (Record::GroupEnded { queue: 8 }, "an unknown group", 0),
-        (Record::Group { queue: 1, name: "g", filter: "f" }, "a group with a session's number", 0),
-        (Record::Unsubscribed { queue: 1, filter: "f", group: None }, "an unknown subscription", 0),
-        (Record::Moved { from: 1, serial: 1, to: 8, tag: 0, redelivered: false, grant: None }, "an unknown queue", 1),
-        (Record::Moved { from: 1, serial: 7, to: 1, tag: 0, redelivered: false, grant: None }, "an unknown entry", 7),
-        (Record::Message(message(&twice)), "an entry that waits already", 1),
+        (
+            Record::Group {
+                queue: 1,
+                name: "g",
+                filter: "f",
+            },
+            "a group with a session's number",
+            0,
+        ),
+        (
+            Record::Unsubscribed {
+                queue: 1,
+                filter: "f",
+                group: None,
+            },
+            "an unknown subscription",
+            0,
+        ),
+        (
+            Record::Moved {
+                from: 1,
+                serial: 1,
+                to: 8,
+                tag: 0,
+                redelivered: false,
+                grant: None,
+            },
+            "an unknown queue",
+            1,
+        ),
+        (
+            Record::Moved {
+                from: 1,
+                serial: 7,
+                to: 1,
+                tag: 0,
+                redelivered: false,
+                grant: None,
+            },
+            "an unknown entry",
+            7,
+        ),
+        (
+            Record::Message(message(&twice)),
+            "an entry that waits already",
+            1,
+        ),
     ] {
         let contradiction = journal().refuses(&record);
-        assert_eq!((contradiction.what, contradiction.number), (what, number), "{record:?}");
+        assert_eq!(
+            (contradiction.what, contradiction.number),
+            (what, number),
+            "{record:?}"
+        );
     }
 }
 
@@ -252,8 +506,14 @@ fn what_cannot_be_true_is_told_and_changes_nothing() {
 fn a_reference_to_nobody_does_not_cost_the_others() {
     let references = [reference(1, 1), reference(8, 2), reference(1, 3)];
     let mut journal = Journal::with_session();
-    journal.write(&Record::Message(MessageRecord { held: Some((1, 1)), ..message(&references) }));
-    assert_eq!((journal.waiting(), journal.session().held.len()), (vec![1, 3], 1));
+    journal.write(&Record::Message(MessageRecord {
+        held: Some((1, 1)),
+        ..message(&references)
+    }));
+    assert_eq!(
+        (journal.waiting(), journal.session().held.len()),
+        (vec![1, 3], 1)
+    );
     assert_eq!(journal.state.contradiction_count, 1);
 }
 
@@ -263,5 +523,11 @@ fn contradictions_are_all_counted_but_not_all_kept() {
     for _ in 0..1_000 {
         journal.write(&Record::Settled { queue: 1, tag: 1 });
     }
-    assert_eq!((journal.state.contradiction_count, journal.state.contradictions.len()), (1_000, 100));
+    assert_eq!(
+        (
+            journal.state.contradiction_count,
+            journal.state.contradictions.len()
+        ),
+        (1_000, 100)
+    );
 }

@@ -19,7 +19,11 @@ impl Dice {
 
     fn one<T: Clone>(&mut self, from: impl IntoIterator<Item = T>) -> Option<T> {
         let all: Vec<T> = from.into_iter().collect();
-        if all.is_empty() { None } else { Some(all[self.below(all.len())].clone()) }
+        if all.is_empty() {
+            None
+        } else {
+            Some(all[self.below(all.len())].clone())
+        }
     }
 }
 
@@ -38,15 +42,26 @@ struct Model {
 
 impl Model {
     fn sessions(&self) -> Vec<u64> {
-        self.queues.iter().filter(|(_, (is_group, _))| !is_group).map(|(queue, _)| *queue).collect()
+        self.queues
+            .iter()
+            .filter(|(_, (is_group, _))| !is_group)
+            .map(|(queue, _)| *queue)
+            .collect()
     }
 
     fn groups(&self) -> Vec<u64> {
-        self.queues.iter().filter(|(_, (is_group, _))| *is_group).map(|(queue, _)| *queue).collect()
+        self.queues
+            .iter()
+            .filter(|(_, (is_group, _))| *is_group)
+            .map(|(queue, _)| *queue)
+            .collect()
     }
 
     fn waiting(&self) -> Vec<(u64, u64)> {
-        self.queues.iter().flat_map(|(queue, (_, waiting))| waiting.iter().map(|serial| (*queue, *serial))).collect()
+        self.queues
+            .iter()
+            .flat_map(|(queue, (_, waiting))| waiting.iter().map(|serial| (*queue, *serial)))
+            .collect()
     }
 
     fn free_tag(&self, dice: &mut Dice, queue: u64) -> Option<u16> {
@@ -64,7 +79,11 @@ impl Model {
     fn next(&mut self, dice: &mut Dice, place: u64, out: &mut Vec<u8>) -> Option<()> {
         let record = match dice.below(22) {
             0 | 1 => {
-                let queue = if dice.below(2) == 0 { dice.one(self.sessions())? } else { self.queue_last + 1 };
+                let queue = if dice.below(2) == 0 {
+                    dice.one(self.sessions())?
+                } else {
+                    self.queue_last + 1
+                };
                 self.queue_last = self.queue_last.max(queue);
                 self.queues.entry(queue).or_default();
                 Record::Session(SessionRecord {
@@ -86,7 +105,11 @@ impl Model {
             3 if self.groups().len() < 4 => {
                 self.queue_last += 1;
                 self.queues.insert(self.queue_last, (true, BTreeSet::new()));
-                Record::Group { queue: self.queue_last, name: "g", filter: "f" }
+                Record::Group {
+                    queue: self.queue_last,
+                    name: "g",
+                    filter: "f",
+                }
             }
             4 if dice.below(4) == 0 => {
                 let queue = dice.one(self.groups())?;
@@ -110,7 +133,11 @@ impl Model {
             6 => {
                 let (queue, filter) = dice.one(self.subscriptions.clone())?;
                 self.subscriptions.remove(&(queue, filter.clone()));
-                Record::Unsubscribed { queue, filter: filter.leak(), group: None }
+                Record::Unsubscribed {
+                    queue,
+                    filter: filter.leak(),
+                    group: None,
+                }
             }
             7 => {
                 let (queue, ticket) = dice.one(self.held.clone())?;
@@ -118,7 +145,11 @@ impl Model {
                 Record::Released { queue, ticket }
             }
             8 | 9 => {
-                let (queue, serial) = dice.one(self.waiting().into_iter().filter(|(q, _)| !self.queues[q].0))?;
+                let (queue, serial) = dice.one(
+                    self.waiting()
+                        .into_iter()
+                        .filter(|(q, _)| !self.queues[q].0),
+                )?;
                 let tag = self.free_tag(dice, queue)?;
                 self.queues.get_mut(&queue)?.1.remove(&serial);
                 self.windows.insert((queue, tag), (serial, false));
@@ -142,10 +173,21 @@ impl Model {
             14 => {
                 let (from, serial) = dice.one(self.waiting())?;
                 let to = dice.one(self.queues.keys().copied().filter(|queue| *queue != from))?;
-                let tag = if self.queues[&to].0 || dice.below(2) == 0 { 0 } else { self.free_tag(dice, to)? };
+                let tag = if self.queues[&to].0 || dice.below(2) == 0 {
+                    0
+                } else {
+                    self.free_tag(dice, to)?
+                };
                 self.queues.get_mut(&from)?.1.remove(&serial);
                 self.arrive(to, serial, tag);
-                Record::Moved { from, serial, to, tag, redelivered: dice.below(2) == 0, grant: None }
+                Record::Moved {
+                    from,
+                    serial,
+                    to,
+                    tag,
+                    redelivered: dice.below(2) == 0,
+                    grant: None,
+                }
             }
             15 => {
                 let ((from, old_tag), (serial, received)) = dice.one(self.windows.clone())?;
@@ -155,12 +197,21 @@ impl Model {
                 let to = dice.one(self.groups())?;
                 self.windows.remove(&(from, old_tag));
                 self.arrive(to, serial, 0);
-                Record::Moved { from, serial, to, tag: 0, redelivered: true, grant: None }
+                Record::Moved {
+                    from,
+                    serial,
+                    to,
+                    tag: 0,
+                    redelivered: true,
+                    grant: None,
+                }
             }
             16 => {
                 let address = dice.one(self.last_values.keys().cloned())?;
                 self.last_values.remove(&address);
-                Record::Cleared { address: address.leak() }
+                Record::Cleared {
+                    address: address.leak(),
+                }
             }
             _ => return self.message(dice, place, out),
         };
@@ -184,7 +235,11 @@ impl Model {
             }
             self.serial_last += 1;
             let is_group = self.queues[&queue].0;
-            let tag = if is_group || dice.below(2) == 0 { 0 } else { self.free_tag(dice, queue).unwrap_or(0) };
+            let tag = if is_group || dice.below(2) == 0 {
+                0
+            } else {
+                self.free_tag(dice, queue).unwrap_or(0)
+            };
             self.arrive(queue, self.serial_last, tag);
             references.push(Reference {
                 tag,
@@ -202,10 +257,19 @@ impl Model {
             self.last_values.remove(address);
         }
         let holder = dice.one(self.sessions());
-        let held = holder.map(|queue| (queue, dice.below(9) as u16 + 1)).filter(|held| self.held.insert(*held));
+        let held = holder
+            .map(|queue| (queue, dice.below(9) as u16 + 1))
+            .filter(|held| self.held.insert(*held));
         Record::Message(MessageRecord {
-            body: crate::journal::BodyRecord { retain, ..body(address, b"payload") },
-            expires: if dice.below(2) == 0 { Time::NEVER } else { Time::from_secs(dice.below(1_000) as u64) },
+            body: crate::journal::BodyRecord {
+                retain,
+                ..body(address, b"payload")
+            },
+            expires: if dice.below(2) == 0 {
+                Time::NEVER
+            } else {
+                Time::from_secs(dice.below(1_000) as u64)
+            },
             ingress: Time::from_secs(1),
             publisher: 1,
             is_last_value,
@@ -217,26 +281,61 @@ impl Model {
     }
 
     fn compare(&self, state: &State, hint: &str) {
-        let of_sessions = state.sessions.iter().map(|(queue, session)| (*queue, (false, &session.waiting)));
-        let of_groups = state.groups.iter().map(|(queue, group)| (*queue, (true, &group.waiting)));
+        let of_sessions = state
+            .sessions
+            .iter()
+            .map(|(queue, session)| (*queue, (false, &session.waiting)));
+        let of_groups = state
+            .groups
+            .iter()
+            .map(|(queue, group)| (*queue, (true, &group.waiting)));
         let queues: BTreeMap<u64, (bool, BTreeSet<u64>)> = of_sessions
             .chain(of_groups)
-            .map(|(queue, (is_group, waiting))| (queue, (is_group, waiting.iter().map(|entry| entry.serial).collect())))
+            .map(|(queue, (is_group, waiting))| {
+                (
+                    queue,
+                    (is_group, waiting.iter().map(|entry| entry.serial).collect()),
+                )
+            })
             .collect();
         assert_eq!(queues, self.queues, "{hint}");
         let windows = state.sessions.iter().flat_map(|(queue, session)| {
-            session.window.iter().map(|(tag, slot)| ((*queue, *tag), (slot.entry.serial, slot.received)))
+            session
+                .window
+                .iter()
+                .map(|(tag, slot)| ((*queue, *tag), (slot.entry.serial, slot.received)))
         });
         assert_eq!(windows.collect::<BTreeMap<_, _>>(), self.windows, "{hint}");
-        let held = state.sessions.iter().flat_map(|(queue, session)| session.held.iter().map(|held| (*queue, *held)));
+        let held = state
+            .sessions
+            .iter()
+            .flat_map(|(queue, session)| session.held.iter().map(|held| (*queue, *held)));
         assert_eq!(held.collect::<BTreeSet<_>>(), self.held, "{hint}");
         let subscriptions = state.sessions.iter().flat_map(|(queue, session)| {
-            session.subscriptions.iter().map(|subscription| (*queue, String::from(&*subscription.filter)))
+            session
+                .subscriptions
+                .iter()
+                .map(|subscription| (*queue, String::from(&*subscription.filter)))
         });
-        assert_eq!(subscriptions.collect::<BTreeSet<_>>(), self.subscriptions, "{hint}");
-        let values = state.last_values.iter().map(|(address, (place, _))| (String::from(&**address), *place));
-        assert_eq!(values.collect::<BTreeMap<_, _>>(), self.last_values, "{hint}");
-        assert_eq!((state.queue_last, state.serial_last), (self.queue_last, self.serial_last), "{hint}");
+        assert_eq!(
+            subscriptions.collect::<BTreeSet<_>>(),
+            self.subscriptions,
+            "{hint}"
+        );
+        let values = state
+            .last_values
+            .iter()
+            .map(|(address, (place, _))| (String::from(&**address), *place));
+        assert_eq!(
+            values.collect::<BTreeMap<_, _>>(),
+            self.last_values,
+            "{hint}"
+        );
+        assert_eq!(
+            (state.queue_last, state.serial_last),
+            (self.queue_last, self.serial_last),
+            "{hint}"
+        );
         assert_eq!(state.contradictions, [], "{hint}");
     }
 }
@@ -244,8 +343,11 @@ impl Model {
 #[test]
 fn at_any_point_of_any_history_the_state_is_the_models_and_survives_being_written() {
     for seed in 1..=60_u64 {
-        let (mut dice, mut model, mut state) =
-            (Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)), Model::default(), State::default());
+        let (mut dice, mut model, mut state) = (
+            Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)),
+            Model::default(),
+            State::default(),
+        );
         let mut place = 4096;
         for step in 0..400 {
             let mut record = Vec::new();
@@ -280,15 +382,50 @@ fn what_is_live_is_what_waits_is_in_flight_or_is_a_last_value() {
         state.apply_frame(&out, place).expect("a message");
     }
     let len = out.len() as u32;
-    state.apply(&Record::Sent { queue: 1, serial: 1, tag: 1 }, 0, 0).expect("it waits");
-    state.apply(&Record::Sent { queue: 1, serial: 2, tag: 2 }, 0, 0).expect("it waits");
-    state.apply(&Record::Received { queue: 1, tag: 2 }, 0, 0).expect("it was sent");
-    state.apply(&Record::LastValue { address: "v", place: 4_000, len: 9 }, 0, 0).expect("a value");
+    state
+        .apply(
+            &Record::Sent {
+                queue: 1,
+                serial: 1,
+                tag: 1,
+            },
+            0,
+            0,
+        )
+        .expect("it waits");
+    state
+        .apply(
+            &Record::Sent {
+                queue: 1,
+                serial: 2,
+                tag: 2,
+            },
+            0,
+            0,
+        )
+        .expect("it waits");
+    state
+        .apply(&Record::Received { queue: 1, tag: 2 }, 0, 0)
+        .expect("it was sent");
+    state
+        .apply(
+            &Record::LastValue {
+                address: "v",
+                place: 4_000,
+                len: 9,
+            },
+            0,
+            0,
+        )
+        .expect("a value");
     let mut live: Vec<_> = state.live().collect();
     live.sort_unstable();
     assert_eq!(live, [(1_000, len), (3_000, len), (4_000, 9)]);
 
     assert_eq!(state.forget(|place| place != 3_000), 2);
     assert_eq!(state.live().collect::<Vec<_>>(), [(3_000, len)]);
-    assert!(state.sessions[&1].window[&2].received, "what its receiver has needs no message");
+    assert!(
+        state.sessions[&1].window[&2].received,
+        "what its receiver has needs no message"
+    );
 }

@@ -30,7 +30,12 @@ fn session(queue: u64) -> Record<'static> {
 }
 
 fn reference(queue: u64, serial: u64) -> Reference<'static> {
-    Reference { queue, serial, reliability: Reliability::AtLeastOnce, ..Reference::default() }
+    Reference {
+        queue,
+        serial,
+        reliability: Reliability::AtLeastOnce,
+        ..Reference::default()
+    }
 }
 
 fn body<'a>(address: &'a str, payload: &'a [u8]) -> BodyRecord<'a> {
@@ -61,7 +66,9 @@ fn rewritten(state: &State) -> State {
     let mut out = Vec::new();
     state.write(&mut |record| record.encode(&mut out));
     let mut again = State::default();
-    again.apply_frame(&out, 1 << 40).expect("what was just written");
+    again
+        .apply_frame(&out, 1 << 40)
+        .expect("what was just written");
     assert_eq!(again.contradictions, []);
     again
 }

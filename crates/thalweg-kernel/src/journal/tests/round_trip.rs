@@ -1,14 +1,17 @@
 //! What is written is what is read.
 
 use super::{encoded, message, reference};
-use crate::journal::{BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
+use crate::journal::{
+    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+};
 use crate::journal::{State, message_at};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use std::borrow::Cow;
 use thalweg_model::{
-    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability, RetainOp, Span, Time,
+    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability,
+    RetainOp, Span, Time,
 };
 
 /// Records borrow; tests let what they borrow live for ever.
@@ -21,11 +24,19 @@ fn bytes(len_max: usize) -> impl Strategy<Value = &'static [u8]> {
 }
 
 fn reliability() -> impl Strategy<Value = Reliability> {
-    prop_oneof![Just(Reliability::AtMostOnce), Just(Reliability::AtLeastOnce), Just(Reliability::ExactlyOnce)]
+    prop_oneof![
+        Just(Reliability::AtMostOnce),
+        Just(Reliability::AtLeastOnce),
+        Just(Reliability::ExactlyOnce)
+    ]
 }
 
 fn retain() -> impl Strategy<Value = RetainOp> {
-    prop_oneof![Just(RetainOp::None), Just(RetainOp::Set), Just(RetainOp::Clear)]
+    prop_oneof![
+        Just(RetainOp::None),
+        Just(RetainOp::Set),
+        Just(RetainOp::Clear)
+    ]
 }
 
 /// Numbers of every width.
@@ -34,11 +45,16 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn moment() -> impl Strategy<Value = Time> {
-    option::of(1..1u64 << 42).prop_map(|millis| millis.map_or(Time::NEVER, |ms| Time::from_nanos(ms * 1_000_000)))
+    option::of(1..1u64 << 42)
+        .prop_map(|millis| millis.map_or(Time::NEVER, |ms| Time::from_nanos(ms * 1_000_000)))
 }
 
 fn span() -> impl Strategy<Value = Span> {
-    prop_oneof![Just(Span::FOREVER), Just(Span::ZERO), (0..1u64 << 42).prop_map(Span::from_millis)]
+    prop_oneof![
+        Just(Span::FOREVER),
+        Just(Span::ZERO),
+        (0..1u64 << 42).prop_map(Span::from_millis)
+    ]
 }
 
 fn properties() -> impl Strategy<Value = Properties> {
@@ -51,128 +67,208 @@ fn properties() -> impl Strategy<Value = Properties> {
         Just(PropertyValue::Nothing),
     ];
     let user = vec((text().prop_map(Box::from), value), 0..5);
-    let native =
-        (any::<u8>(), bytes(30)).prop_map(|(dialect, bytes)| NativeProperties { dialect, bytes: bytes.into() });
+    let native = (any::<u8>(), bytes(30)).prop_map(|(dialect, bytes)| NativeProperties {
+        dialect,
+        bytes: bytes.into(),
+    });
     let rare = (option::of(details()), option::of(native));
-    (option::of(text()), option::of(any::<bool>()), option::of(text()), option::of(bytes(30)), user, rare).prop_map(
-        |(content_type, payload_is_text, reply_to, correlation, user, (details, native))| Properties {
-            content_type: content_type.map(Box::from),
-            payload_is_text,
-            reply_to: reply_to.map(Box::from),
-            correlation: correlation.map(Box::from),
-            user,
-            details: details.map(Box::new),
-            native,
-        },
+    (
+        option::of(text()),
+        option::of(any::<bool>()),
+        option::of(text()),
+        option::of(bytes(30)),
+        user,
+        rare,
     )
+        .prop_map(
+            |(content_type, payload_is_text, reply_to, correlation, user, (details, native))| {
+                Properties {
+                    content_type: content_type.map(Box::from),
+                    payload_is_text,
+                    reply_to: reply_to.map(Box::from),
+                    correlation: correlation.map(Box::from),
+                    user,
+                    details: details.map(Box::new),
+                    native,
+                }
+            },
+        )
 }
 
 fn details() -> impl Strategy<Value = Details> {
-    let death = (text(), 0..4u8, number(), text(), number(), option::of(any::<u32>())).prop_map(
-        |(queue, reason, count, address, first_secs, lifetime)| Death {
-            queue: queue.into(),
-            reason: DeathReason::from_number(reason).expect("one of four"),
-            count,
-            address: address.into(),
-            first_secs,
-            lifetime_ms: lifetime.map(u64::from),
-        },
+    let death = (
+        text(),
+        0..4u8,
+        number(),
+        text(),
+        number(),
+        option::of(any::<u32>()),
+    )
+        .prop_map(
+            |(queue, reason, count, address, first_secs, lifetime)| Death {
+                queue: queue.into(),
+                reason: DeathReason::from_number(reason).expect("one of four"),
+                count,
+                address: address.into(),
+                first_secs,
+                lifetime_ms: lifetime.map(u64::from),
+            },
+        );
+    let texts = (
+        option::of(text()),
+        option::of(text()),
+        option::of(text()),
+        option::of(text()),
+        option::of(text()),
     );
-    let texts = (option::of(text()), option::of(text()), option::of(text()), option::of(text()), option::of(text()));
     let origins = vec(text().prop_map(Box::from), 0..3);
     let parts = (texts, option::of(number()), vec(death, 0..3), origins);
-    parts.prop_map(|((a, b, c, d, e), timestamp_secs, deaths, origins)| Details {
-        message_id: a.map(Box::from),
-        content_encoding: b.map(Box::from),
-        kind: c.map(Box::from),
-        app_id: d.map(Box::from),
-        user_id: e.map(Box::from),
-        timestamp_secs,
-        deaths,
-        origins,
-    })
+    parts.prop_map(
+        |((a, b, c, d, e), timestamp_secs, deaths, origins)| Details {
+            message_id: a.map(Box::from),
+            content_encoding: b.map(Box::from),
+            kind: c.map(Box::from),
+            app_id: d.map(Box::from),
+            user_id: e.map(Box::from),
+            timestamp_secs,
+            deaths,
+            origins,
+        },
+    )
 }
 
 fn body() -> impl Strategy<Value = BodyRecord<'static>> {
-    (text(), bytes(400), reliability(), retain(), 0..3u8, option::of(properties())).prop_map(
-        |(address, payload, reliability, retain, priority, properties)| BodyRecord {
-            address,
-            payload,
-            reliability,
-            retain,
-            priority,
-            // Where there is a priority, properties that say nothing are none.
-            properties: properties.filter(|of| priority == 0 || !of.is_empty()).map(Cow::Owned),
-        },
+    (
+        text(),
+        bytes(400),
+        reliability(),
+        retain(),
+        0..3u8,
+        option::of(properties()),
     )
+        .prop_map(
+            |(address, payload, reliability, retain, priority, properties)| BodyRecord {
+                address,
+                payload,
+                reliability,
+                retain,
+                priority,
+                // Where there is a priority, properties that say nothing are none.
+                properties: properties
+                    .filter(|of| priority == 0 || !of.is_empty())
+                    .map(Cow::Owned),
+            },
+        )
 }
 
 fn a_reference() -> impl Strategy<Value = Reference<'static>> {
     let group = prop_oneof![Just(0), number()];
     let flags = (any::<bool>(), any::<bool>());
-    (number(), number(), any::<u16>(), reliability(), flags, group, vec(any::<u32>(), 0..4)).prop_map(
-        |(queue, serial, tag, reliability, (retain, redelivered), group, ids)| Reference {
-            queue,
-            serial,
-            tag,
-            reliability,
-            retain,
-            redelivered,
-            group,
-            subscription_ids: Cow::Owned(ids),
-        },
+    (
+        number(),
+        number(),
+        any::<u16>(),
+        reliability(),
+        flags,
+        group,
+        vec(any::<u32>(), 0..4),
     )
+        .prop_map(
+            |(queue, serial, tag, reliability, (retain, redelivered), group, ids)| Reference {
+                queue,
+                serial,
+                tag,
+                reliability,
+                retain,
+                redelivered,
+                group,
+                subscription_ids: Cow::Owned(ids),
+            },
+        )
 }
 
 fn a_message() -> impl Strategy<Value = MessageRecord<'static>> {
     let held = option::of((number(), any::<u16>()));
-    (body(), moment(), moment(), number(), any::<bool>(), held, vec(a_reference(), 0..20)).prop_map(
-        |(body, expires, ingress, publisher, is_last_value, held, references)| MessageRecord {
-            body,
-            expires,
-            ingress,
-            publisher,
-            is_last_value,
-            held,
-            references: Cow::Owned(references),
-        },
+    (
+        body(),
+        moment(),
+        moment(),
+        number(),
+        any::<bool>(),
+        held,
+        vec(a_reference(), 0..20),
     )
+        .prop_map(
+            |(body, expires, ingress, publisher, is_last_value, held, references)| MessageRecord {
+                body,
+                expires,
+                ingress,
+                publisher,
+                is_last_value,
+                held,
+                references: Cow::Owned(references),
+            },
+        )
 }
 
 fn session() -> impl Strategy<Value = SessionRecord<'static>> {
-    let will = (body(), span(), moment(), option::of(span())).prop_map(|(body, delay, due, expires_in)| WillRecord {
-        body,
-        delay,
-        due,
-        expires_in,
-    });
-    (number(), text(), option::of(text()), span(), moment(), any::<u16>(), bytes(200), option::of(will)).prop_map(
-        |(queue, client, user, expiry, expires_at, in_flight_max, access, will)| SessionRecord {
-            queue,
-            client,
-            user,
-            expiry,
-            expires_at,
-            in_flight_max,
-            access,
-            will,
+    let will = (body(), span(), moment(), option::of(span())).prop_map(
+        |(body, delay, due, expires_in)| WillRecord {
+            body,
+            delay,
+            due,
+            expires_in,
         },
+    );
+    (
+        number(),
+        text(),
+        option::of(text()),
+        span(),
+        moment(),
+        any::<u16>(),
+        bytes(200),
+        option::of(will),
     )
+        .prop_map(
+            |(queue, client, user, expiry, expires_at, in_flight_max, access, will)| {
+                SessionRecord {
+                    queue,
+                    client,
+                    user,
+                    expiry,
+                    expires_at,
+                    in_flight_max,
+                    access,
+                    will,
+                }
+            },
+        )
 }
 
 fn subscription() -> impl Strategy<Value = SubscriptionRecord<'static>> {
     let flags = (any::<bool>(), any::<bool>());
-    (number(), text(), option::of(text()), reliability(), flags, any::<u32>()).prop_map(
-        |(queue, filter, group, reliability, (no_local, retain_as_published), id)| SubscriptionRecord {
-            queue,
-            filter,
-            group,
-            reliability,
-            no_local,
-            retain_as_published,
-            id,
-        },
+    (
+        number(),
+        text(),
+        option::of(text()),
+        reliability(),
+        flags,
+        any::<u32>(),
     )
+        .prop_map(
+            |(queue, filter, group, reliability, (no_local, retain_as_published), id)| {
+                SubscriptionRecord {
+                    queue,
+                    filter,
+                    group,
+                    reliability,
+                    no_local,
+                    retain_as_published,
+                    id,
+                }
+            },
+        )
 }
 
 pub(super) fn record() -> impl Strategy<Value = Record<'static>> {
@@ -181,34 +277,68 @@ pub(super) fn record() -> impl Strategy<Value = Record<'static>> {
         session().prop_map(Record::Session),
         number().prop_map(|queue| Record::SessionEnded { queue }),
         subscription().prop_map(Record::Subscribed),
-        (number(), text(), option::of(text())).prop_map(|(queue, filter, group)| Record::Unsubscribed {
-            queue,
-            filter,
-            group
+        (number(), text(), option::of(text())).prop_map(|(queue, filter, group)| {
+            Record::Unsubscribed {
+                queue,
+                filter,
+                group,
+            }
         }),
-        (number(), text(), text()).prop_map(|(queue, name, filter)| Record::Group { queue, name, filter }),
+        (number(), text(), text()).prop_map(|(queue, name, filter)| Record::Group {
+            queue,
+            name,
+            filter
+        }),
         number().prop_map(|queue| Record::GroupEnded { queue }),
         a_message().prop_map(Record::Message),
         tagged().prop_map(|(queue, ticket)| Record::Held { queue, ticket }),
         tagged().prop_map(|(queue, ticket)| Record::Released { queue, ticket }),
-        (number(), number(), any::<u16>()).prop_map(|(queue, serial, tag)| Record::Sent { queue, serial, tag }),
+        (number(), number(), any::<u16>()).prop_map(|(queue, serial, tag)| Record::Sent {
+            queue,
+            serial,
+            tag
+        }),
         tagged().prop_map(|(queue, tag)| Record::Received { queue, tag }),
         tagged().prop_map(|(queue, tag)| Record::Settled { queue, tag }),
         (number(), number()).prop_map(|(queue, serial)| Record::Removed { queue, serial }),
-        (number(), number(), number(), any::<u16>(), any::<bool>(), option::of((reliability(), any::<u32>())))
-            .prop_map(|(from, serial, to, tag, redelivered, grant)| Record::Moved {
-                from,
-                serial,
-                to,
-                tag,
-                redelivered,
-                grant
-            }),
+        (
+            number(),
+            number(),
+            number(),
+            any::<u16>(),
+            any::<bool>(),
+            option::of((reliability(), any::<u32>()))
+        )
+            .prop_map(
+                |(from, serial, to, tag, redelivered, grant)| Record::Moved {
+                    from,
+                    serial,
+                    to,
+                    tag,
+                    redelivered,
+                    grant
+                }
+            ),
         text().prop_map(|address| Record::Cleared { address }),
-        (a_reference(), number(), any::<u32>(), moment(), any::<bool>()).prop_map(
-            |(reference, place, len, expires, received)| Record::Entry { reference, place, len, expires, received }
-        ),
-        (text(), number(), any::<u32>()).prop_map(|(address, place, len)| Record::LastValue { address, place, len }),
+        (
+            a_reference(),
+            number(),
+            any::<u32>(),
+            moment(),
+            any::<bool>()
+        )
+            .prop_map(|(reference, place, len, expires, received)| Record::Entry {
+                reference,
+                place,
+                len,
+                expires,
+                received
+            }),
+        (text(), number(), any::<u32>()).prop_map(|(address, place, len)| Record::LastValue {
+            address,
+            place,
+            len
+        }),
         (number(), number()).prop_map(|(queue, serial)| Record::Numbers { queue, serial }),
     ]
 }
@@ -258,7 +388,10 @@ proptest! {
 
 #[test]
 fn a_small_message_costs_little_more_than_what_it_says() {
-    let one = [Reference { subscription_ids: Cow::Borrowed(&[]), ..reference(60_000, 3_000_000_000) }];
+    let one = [Reference {
+        subscription_ids: Cow::Borrowed(&[]),
+        ..reference(60_000, 3_000_000_000)
+    }];
     let record = encoded(&Record::Message(message(&one)));
     assert!(record.len() < 310, "{}", record.len());
 }
@@ -278,7 +411,10 @@ fn marks_cost_a_few_bytes() {
 
 #[test]
 fn expiries_are_rounded_up_and_never_become_never() {
-    let at = |expires| match Record::decode(&encoded(&Record::Message(MessageRecord { expires, ..message(&[]) }))) {
+    let at = |expires| match Record::decode(&encoded(&Record::Message(MessageRecord {
+        expires,
+        ..message(&[])
+    }))) {
         Ok((_, Record::Message(message))) => message.expires,
         other => panic!("{other:?}"),
     };
@@ -290,13 +426,29 @@ fn expiries_are_rounded_up_and_never_become_never() {
 
 #[test]
 fn lengths_on_both_sides_of_each_width_come_back() {
-    for len in [0, 1, 90, 100, 110, 120, 127, 128, 129, 16_200, 16_300, 16_383, 16_384, 70_000, 2_097_152] {
+    for len in [
+        0, 1, 90, 100, 110, 120, 127, 128, 129, 16_200, 16_300, 16_383, 16_384, 70_000, 2_097_152,
+    ] {
         let payload = vec![9; len].leak();
-        let message = MessageRecord { body: super::body("a", payload), ..message(&[]) };
+        let message = MessageRecord {
+            body: super::body("a", payload),
+            ..message(&[])
+        };
         let name = "n".repeat(len).leak();
-        for record in [Record::Message(message), Record::Group { queue: 1, name, filter: "" }] {
+        for record in [
+            Record::Message(message),
+            Record::Group {
+                queue: 1,
+                name,
+                filter: "",
+            },
+        ] {
             let bytes = encoded(&record).leak();
-            assert_eq!(Record::decode(bytes), Ok((bytes.len(), record)), "length {len}");
+            assert_eq!(
+                Record::decode(bytes),
+                Ok((bytes.len(), record)),
+                "length {len}"
+            );
         }
     }
 }

@@ -15,7 +15,11 @@ fn entry(serial: u64) -> Stored {
         len: if has(2) { u32::MAX } else { 300 },
         expires_secs: if has(4) { mixed as u32 } else { 0 },
         subscription_id: if has(6) { mixed as u32 >> 3 } else { 0 },
-        reliability: [Reliability::AtMostOnce, Reliability::AtLeastOnce, Reliability::ExactlyOnce][serial as usize % 3],
+        reliability: [
+            Reliability::AtMostOnce,
+            Reliability::AtLeastOnce,
+            Reliability::ExactlyOnce,
+        ][serial as usize % 3],
         retain: has(8),
         redelivered: has(10),
         rare: has(12).then(|| Box::new((mixed >> 40, vec![1; serial as usize % 4]))),
@@ -60,5 +64,10 @@ fn taking_every_second_one_out_leaves_the_rest_in_line() {
     for serial in (0..10_000).filter(|serial| serial % 16 != 0).rev() {
         assert_eq!(waiting.remove(serial), Some(entry(serial)));
     }
-    assert!(waiting.into_iter().map(|entry| entry.serial).eq((0..10_000).step_by(16)));
+    assert!(
+        waiting
+            .into_iter()
+            .map(|entry| entry.serial)
+            .eq((0..10_000).step_by(16))
+    );
 }

@@ -1,7 +1,9 @@
 //! The other side: for the command line, and to test the broker's side against.
 
 use super::verifier::salted_password;
-use super::{ITERATIONS_LIMIT, ITERATIONS_MIN, Key, ScramError, attribute, hash, hmac, is_nonce, text, xor};
+use super::{
+    ITERATIONS_LIMIT, ITERATIONS_MIN, Key, ScramError, attribute, hash, hmac, is_nonce, text, xor,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
@@ -28,9 +30,19 @@ impl ScramClient {
     pub fn start(user: &str, password: &[u8], nonce: &[u8]) -> (ExpectServerFirst, Vec<u8>) {
         let nonce = STANDARD.encode(nonce);
         // RFC 5802 §5.1: in this order, so that the escapes' own `=` stays.
-        let bare = format!("n={},r={nonce}", user.replace('=', "=3D").replace(',', "=2C"));
+        let bare = format!(
+            "n={},r={nonce}",
+            user.replace('=', "=3D").replace(',', "=2C")
+        );
         let client_first = format!("{GS2_HEADER}{bare}").into_bytes();
-        (ExpectServerFirst { password: password.into(), nonce, bare }, client_first)
+        (
+            ExpectServerFirst {
+                password: password.into(),
+                nonce,
+                bare,
+            },
+            client_first,
+        )
     }
 }
 
@@ -46,8 +58,12 @@ impl ExpectServerFirst {
         }
         let mut fields = message.split(',');
         let nonce = attribute(&mut fields, 'r')?;
-        let salt = STANDARD.decode(attribute(&mut fields, 's')?).map_err(|_| ScramError::InvalidEncoding)?;
-        let iterations: u32 = attribute(&mut fields, 'i')?.parse().map_err(|_| ScramError::InvalidEncoding)?;
+        let salt = STANDARD
+            .decode(attribute(&mut fields, 's')?)
+            .map_err(|_| ScramError::InvalidEncoding)?;
+        let iterations: u32 = attribute(&mut fields, 'i')?
+            .parse()
+            .map_err(|_| ScramError::InvalidEncoding)?;
         // RFC 5802 §5.1: the server must have added something of its own.
         if !nonce.strip_prefix(&self.nonce).is_some_and(is_nonce) {
             return Err(ScramError::WrongNonce);
@@ -59,7 +75,13 @@ impl ExpectServerFirst {
         let salted = salted_password(&self.password, &salt, iterations);
         let client_key = hmac(&salted, &[b"Client Key"]);
         let without_proof = format!("c={},r={nonce}", STANDARD.encode(GS2_HEADER));
-        let auth_message = [self.bare.as_bytes(), b",", message.as_bytes(), b",", without_proof.as_bytes()];
+        let auth_message = [
+            self.bare.as_bytes(),
+            b",",
+            message.as_bytes(),
+            b",",
+            without_proof.as_bytes(),
+        ];
         let proof = xor(&client_key, &hmac(&hash(&client_key), &auth_message));
         let server_signature = hmac(&hmac(&salted, &[b"Server Key"]), &auth_message);
         let client_final = format!("{without_proof},p={}", STANDARD.encode(proof)).into_bytes();
@@ -75,7 +97,9 @@ impl ExpectServerFinal {
             return Err(ScramError::ServerRefused);
         }
         let signature = attribute(&mut message.split(','), 'v')?;
-        let signature = STANDARD.decode(signature).map_err(|_| ScramError::InvalidEncoding)?;
+        let signature = STANDARD
+            .decode(signature)
+            .map_err(|_| ScramError::InvalidEncoding)?;
         match signature.ct_eq(&self.server_signature).into() {
             true => Ok(()),
             false => Err(ScramError::ServerNotProven),
@@ -85,7 +109,9 @@ impl ExpectServerFinal {
 
 impl fmt::Debug for ExpectServerFirst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpectServerFirst").field("bare", &self.bare).finish_non_exhaustive()
+        f.debug_struct("ExpectServerFirst")
+            .field("bare", &self.bare)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,7 +130,9 @@ mod tests {
     use super::*;
 
     fn start() -> (ExpectServerFirst, Vec<u8>) {
-        let nonce = STANDARD.decode(example::CLIENT_NONCE).expect("the example's nonce happens to be base64");
+        let nonce = STANDARD
+            .decode(example::CLIENT_NONCE)
+            .expect("the example's nonce happens to be base64");
         ScramClient::start(example::USER, example::PASSWORD, &nonce)
     }
 
@@ -132,7 +160,11 @@ mod tests {
             (String::new(), InvalidEncoding),
         ];
         for (message, expected) in table {
-            assert_eq!(start().0.last(message.as_bytes()).err(), Some(expected), "{message}");
+            assert_eq!(
+                start().0.last(message.as_bytes()).err(),
+                Some(expected),
+                "{message}"
+            );
         }
         for (message, expected) in [
             (&b"e=invalid-proof"[..], ServerRefused),
@@ -155,9 +187,12 @@ mod tests {
     }
 
     fn random_text(state: &mut u64, length_max: u64) -> String {
-        const CHARACTERS: [char; 12] = ['a', 'Z', '0', ',', '=', '%', ' ', 'ß', '水', '"', '/', ':'];
+        const CHARACTERS: [char; 12] =
+            ['a', 'Z', '0', ',', '=', '%', ' ', 'ß', '水', '"', '/', ':'];
         let length = 1 + next(state) % length_max;
-        (0..length).map(|_| CHARACTERS[(next(state) % 12) as usize]).collect()
+        (0..length)
+            .map(|_| CHARACTERS[(next(state) % 12) as usize])
+            .collect()
     }
 
     #[test]
@@ -165,21 +200,27 @@ mod tests {
         for seed in 0..48u64 {
             let mut state = seed;
             let (user, password) = (random_text(&mut state, 20), random_text(&mut state, 40));
-            let (salt, nonces) = (next(&mut state).to_be_bytes(), [next(&mut state), next(&mut state)]);
+            let (salt, nonces) = (
+                next(&mut state).to_be_bytes(),
+                [next(&mut state), next(&mut state)],
+            );
             let iterations = 4096 + (next(&mut state) % 50) as u32;
             let verifier = ScramVerifier::derive(password.as_bytes(), &salt, iterations);
             let offered = match seed % 3 {
                 0 => random_text(&mut state, 40),
                 _ => password.clone(),
             };
-            let (client, first) = ScramClient::start(&user, offered.as_bytes(), &nonces[0].to_be_bytes());
+            let (client, first) =
+                ScramClient::start(&user, offered.as_bytes(), &nonces[0].to_be_bytes());
             let (server, challenge) = ScramServer::start(&nonces[1].to_be_bytes())
                 .first(&first, |name| {
                     assert_eq!(name, user, "seed {seed}");
                     verifier
                 })
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            let (client, proof) = client.last(&challenge).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let (client, proof) = client
+                .last(&challenge)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             match server.last(&proof) {
                 Ok(proven) => {
                     assert_eq!(offered, password, "seed {seed}");
@@ -189,7 +230,11 @@ mod tests {
                 Err(error) => {
                     assert_eq!(error, ScramError::InvalidProof, "seed {seed}");
                     assert_ne!(offered, password, "seed {seed}");
-                    assert_eq!(client.finish(error.server_final()), Err(ScramError::ServerRefused), "seed {seed}");
+                    assert_eq!(
+                        client.finish(error.server_final()),
+                        Err(ScramError::ServerRefused),
+                        "seed {seed}"
+                    );
                 }
             }
         }
@@ -200,7 +245,9 @@ mod tests {
         let real = ScramVerifier::derive(b"x", &[3; 16], 4096);
         let (client, first) = start();
         let fake = ScramVerifier::fake(&[9; 32], example::USER, Some(&real));
-        let (server, challenge) = ScramServer::start(&[1; 18]).first(&first, |_| fake).expect("legal");
+        let (server, challenge) = ScramServer::start(&[1; 18])
+            .first(&first, |_| fake)
+            .expect("legal");
         let (_, proof) = client.last(&challenge).expect("looks right");
         assert_eq!(server.last(&proof).err(), Some(ScramError::InvalidProof));
     }

@@ -76,13 +76,21 @@ impl fmt::Display for ScramError {
         f.write_str(match self {
             ScramError::InvalidEncoding => "the SCRAM message is malformed",
             ScramError::TooLong => "the SCRAM message is longer than 4,096 bytes",
-            ScramError::ExtensionsNotSupported => "a SCRAM extension is asked for that is not known",
-            ScramError::ChannelBindingNotSupported => "the client insists on channel binding, which is not offered",
-            ScramError::ChannelBindingsDontMatch => "the client changed its mind about channel binding",
+            ScramError::ExtensionsNotSupported => {
+                "a SCRAM extension is asked for that is not known"
+            }
+            ScramError::ChannelBindingNotSupported => {
+                "the client insists on channel binding, which is not offered"
+            }
+            ScramError::ChannelBindingsDontMatch => {
+                "the client changed its mind about channel binding"
+            }
             ScramError::OtherAuthorizationIdentity => "the client wants to act for another user",
             ScramError::WrongNonce => "the nonce is not the one agreed on",
             ScramError::InvalidProof => "wrong password or unknown user",
-            ScramError::IterationsOutOfRange => "the server asks for an unacceptable number of iterations",
+            ScramError::IterationsOutOfRange => {
+                "the server asks for an unacceptable number of iterations"
+            }
             ScramError::ServerRefused => "the server refused the login",
             ScramError::ServerNotProven => "the server could not prove that it knows the password",
         })
@@ -104,7 +112,8 @@ type Key = [u8; 32];
 
 /// `HMAC(key, parts[0] + parts[1] + …)`.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length (RFC 2104 §2)");
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length (RFC 2104 §2)");
     for part in parts {
         mac.update(part);
     }
@@ -133,14 +142,23 @@ fn text(message: &[u8]) -> Result<&str, ScramError> {
 }
 
 /// The value of the attribute `name=`, which must come next.
-fn attribute<'a>(fields: &mut impl Iterator<Item = &'a str>, name: char) -> Result<&'a str, ScramError> {
+fn attribute<'a>(
+    fields: &mut impl Iterator<Item = &'a str>,
+    name: char,
+) -> Result<&'a str, ScramError> {
     let field = fields.next().ok_or(ScramError::InvalidEncoding)?;
-    field.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).ok_or(ScramError::InvalidEncoding)
+    field
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('='))
+        .ok_or(ScramError::InvalidEncoding)
 }
 
 /// RFC 5802 §7: `nonce` is printable ASCII without a comma (which the field separator already keeps out).
 fn is_nonce(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
 /// The RFC 7677 §3 example, which both sides are tested against.

@@ -37,7 +37,9 @@ pub struct Proven {
 impl ScramServer {
     /// `nonce`: 18 or more fresh random bytes, never used before.
     pub fn start(nonce: &[u8]) -> Self {
-        ScramServer { nonce: STANDARD.encode(nonce) }
+        ScramServer {
+            nonce: STANDARD.encode(nonce),
+        }
     }
 
     /// Reads the client-first-message and returns the server-first-message. `lookup` must give an unknown user a
@@ -49,7 +51,9 @@ impl ScramServer {
     ) -> Result<(ExpectClientFinal, Vec<u8>), ScramError> {
         let message = text(client_first)?;
         let mut parts = message.splitn(3, ',');
-        let (Some(flag), Some(authorization), Some(bare)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(flag), Some(authorization), Some(bare)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
             return Err(ScramError::InvalidEncoding);
         };
         match flag {
@@ -69,14 +73,20 @@ impl ScramServer {
             return Err(ScramError::InvalidEncoding);
         }
         if !authorization.is_empty() {
-            let wanted = authorization.strip_prefix("a=").ok_or(ScramError::InvalidEncoding)?;
+            let wanted = authorization
+                .strip_prefix("a=")
+                .ok_or(ScramError::InvalidEncoding)?;
             if unescape(wanted)? != user {
                 return Err(ScramError::OtherAuthorizationIdentity);
             }
         }
         let verifier = lookup(&user);
         let nonce = format!("{client_nonce}{}", self.nonce);
-        let server_first = format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
+        let server_first = format!(
+            "r={nonce},s={},i={}",
+            STANDARD.encode(&verifier.salt),
+            verifier.iterations
+        );
         let expect = ExpectClientFinal {
             user: user.into(),
             verifier,
@@ -98,10 +108,14 @@ impl ExpectClientFinal {
     pub fn last(self, client_final: &[u8]) -> Result<Proven, ScramError> {
         let message = text(client_final)?;
         // RFC 5802 §7: the proof is the last field, and the signature covers all that stands before its comma.
-        let (without_proof, proof) = message.rsplit_once(",p=").ok_or(ScramError::InvalidEncoding)?;
+        let (without_proof, proof) = message
+            .rsplit_once(",p=")
+            .ok_or(ScramError::InvalidEncoding)?;
         let mut fields = without_proof.split(',');
         let (channel_binding, nonce) = (attribute(&mut fields, 'c')?, attribute(&mut fields, 'r')?);
-        let proof = STANDARD.decode(proof).map_err(|_| ScramError::InvalidEncoding)?;
+        let proof = STANDARD
+            .decode(proof)
+            .map_err(|_| ScramError::InvalidEncoding)?;
         let proof: Key = proof.try_into().map_err(|_| ScramError::InvalidEncoding)?;
         if channel_binding != self.channel_binding {
             return Err(ScramError::ChannelBindingsDontMatch);
@@ -117,7 +131,10 @@ impl ExpectClientFinal {
         }
         let server_signature = hmac(&self.verifier.server_key, &auth_message);
         let server_final = format!("v={}", STANDARD.encode(server_signature)).into_bytes();
-        Ok(Proven { user: self.user, server_final })
+        Ok(Proven {
+            user: self.user,
+            server_final,
+        })
     }
 }
 
@@ -144,15 +161,25 @@ mod tests {
     use super::*;
 
     fn verifier() -> ScramVerifier {
-        ScramVerifier::derive(example::PASSWORD, &STANDARD.decode(example::SALT).expect("base64"), 4096)
+        ScramVerifier::derive(
+            example::PASSWORD,
+            &STANDARD.decode(example::SALT).expect("base64"),
+            4096,
+        )
     }
 
     fn first(client_first: &[u8]) -> Result<(ExpectClientFinal, Vec<u8>), ScramError> {
-        ScramServer { nonce: example::SERVER_NONCE.into() }.first(client_first, |_| verifier())
+        ScramServer {
+            nonce: example::SERVER_NONCE.into(),
+        }
+        .first(client_first, |_| verifier())
     }
 
     fn last(client_first: &[u8], client_final: &str) -> Result<Proven, ScramError> {
-        first(client_first).expect("first is legal").0.last(client_final.as_bytes())
+        first(client_first)
+            .expect("first is legal")
+            .0
+            .last(client_final.as_bytes())
     }
 
     #[test]
@@ -160,7 +187,13 @@ mod tests {
         let (expect, server_first) = first(example::CLIENT_FIRST).expect("legal");
         assert_eq!(server_first, example::SERVER_FIRST);
         let proven = expect.last(example::CLIENT_FINAL).expect("proven");
-        assert_eq!(proven, Proven { user: "user".into(), server_final: example::SERVER_FINAL.into() });
+        assert_eq!(
+            proven,
+            Proven {
+                user: "user".into(),
+                server_final: example::SERVER_FINAL.into()
+            }
+        );
     }
 
     #[test]
@@ -172,7 +205,10 @@ mod tests {
             ("n,a=user,n=user,r=abc", None),
             ("n,,n=user,r=abc,x=optional", None),
             ("n,a=root,n=user,r=abc", Some(OtherAuthorizationIdentity)),
-            ("p=tls-exporter,,n=user,r=abc", Some(ChannelBindingNotSupported)),
+            (
+                "p=tls-exporter,,n=user,r=abc",
+                Some(ChannelBindingNotSupported),
+            ),
             ("q,,n=user,r=abc", Some(InvalidEncoding)),
             ("n,,m=x,n=user,r=abc", Some(ExtensionsNotSupported)),
             ("n,,n=,r=abc", Some(InvalidEncoding)),
@@ -215,7 +251,11 @@ mod tests {
             (String::new(), InvalidEncoding),
         ];
         for (message, expected) in table {
-            assert_eq!(last(example::CLIENT_FIRST, &message).err(), Some(expected), "{message}");
+            assert_eq!(
+                last(example::CLIENT_FIRST, &message).err(),
+                Some(expected),
+                "{message}"
+            );
         }
     }
 
@@ -223,8 +263,14 @@ mod tests {
     fn a_client_that_could_bind_must_repeat_that_it_could() {
         let first = b"y,,n=user,r=rOprNGfwEbeRWgbNEkqO";
         let good = std::str::from_utf8(example::CLIENT_FINAL).expect("text");
-        assert_eq!(last(first, good).err(), Some(ScramError::ChannelBindingsDontMatch));
+        assert_eq!(
+            last(first, good).err(),
+            Some(ScramError::ChannelBindingsDontMatch)
+        );
         // With `y,,` repeated, only the proof (made for `n,,`) is wrong.
-        assert_eq!(last(first, &good.replace("biws", "eSws")).err(), Some(ScramError::InvalidProof));
+        assert_eq!(
+            last(first, &good.replace("biws", "eSws")).err(),
+            Some(ScramError::InvalidProof)
+        );
     }
 }

@@ -42,7 +42,10 @@ impl ScramVerifier {
             if salt.len() >= salt_bytes {
                 break;
             }
-            salt.extend_from_slice(&hmac(secret, &[b"fake salt", &block.to_be_bytes(), user.as_bytes()]));
+            salt.extend_from_slice(&hmac(
+                secret,
+                &[b"fake salt", &block.to_be_bytes(), user.as_bytes()],
+            ));
         }
         salt.truncate(salt_bytes);
         ScramVerifier {
@@ -61,14 +64,26 @@ impl ScramVerifier {
 
     /// Reads `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        const FORM: &str = "a SCRAM verifier has the form SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey";
-        let (costs, keys) = text.strip_prefix(Self::PREFIX).and_then(|rest| rest.split_once('$')).ok_or(FORM)?;
+        const FORM: &str =
+            "a SCRAM verifier has the form SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey";
+        let (costs, keys) = text
+            .strip_prefix(Self::PREFIX)
+            .and_then(|rest| rest.split_once('$'))
+            .ok_or(FORM)?;
         let (iterations, salt) = costs.split_once(':').ok_or(FORM)?;
         let (stored_key, server_key) = keys.split_once(':').ok_or(FORM)?;
-        let iterations = iterations.parse().ok().filter(|count| (ITERATIONS_MIN..=ITERATIONS_LIMIT).contains(count));
-        let salt = STANDARD.decode(salt).map_err(|_| "the SCRAM salt is not base64")?;
+        let iterations = iterations
+            .parse()
+            .ok()
+            .filter(|count| (ITERATIONS_MIN..=ITERATIONS_LIMIT).contains(count));
+        let salt = STANDARD
+            .decode(salt)
+            .map_err(|_| "the SCRAM salt is not base64")?;
         if salt.is_empty() || salt.len() > SALT_BYTES_LIMIT {
-            return Err(format!("the SCRAM salt holds {} bytes instead of 1 to {SALT_BYTES_LIMIT}", salt.len()));
+            return Err(format!(
+                "the SCRAM salt holds {} bytes instead of 1 to {SALT_BYTES_LIMIT}",
+                salt.len()
+            ));
         }
         Ok(ScramVerifier {
             iterations: iterations.ok_or_else(|| {
@@ -83,14 +98,22 @@ impl ScramVerifier {
 
 impl fmt::Display for ScramVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [salt, stored, server] = [&*self.salt, &self.stored_key, &self.server_key].map(|b| STANDARD.encode(b));
-        write!(f, "{}{}:{salt}${stored}:{server}", Self::PREFIX, self.iterations)
+        let [salt, stored, server] =
+            [&*self.salt, &self.stored_key, &self.server_key].map(|b| STANDARD.encode(b));
+        write!(
+            f,
+            "{}{}:{salt}${stored}:{server}",
+            Self::PREFIX,
+            self.iterations
+        )
     }
 }
 
 impl fmt::Debug for ScramVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScramVerifier").field("iterations", &self.iterations).finish_non_exhaustive()
+        f.debug_struct("ScramVerifier")
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,8 +123,12 @@ pub(super) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> 
 }
 
 fn parse_key(text: &str) -> Result<Key, String> {
-    let bytes = STANDARD.decode(text).map_err(|_| "a SCRAM key is not base64")?;
-    bytes.try_into().map_err(|bytes: Vec<u8>| format!("a SCRAM key holds {} bytes instead of 32", bytes.len()))
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|_| "a SCRAM key is not base64")?;
+    bytes
+        .try_into()
+        .map_err(|bytes: Vec<u8>| format!("a SCRAM key holds {} bytes instead of 32", bytes.len()))
 }
 
 /// Salts of unknown users hold this many bytes where there is no known user to look like.
@@ -116,7 +143,11 @@ mod tests {
     use super::*;
 
     fn example_verifier() -> ScramVerifier {
-        ScramVerifier::derive(example::PASSWORD, &STANDARD.decode(example::SALT).expect("base64"), 4096)
+        ScramVerifier::derive(
+            example::PASSWORD,
+            &STANDARD.decode(example::SALT).expect("base64"),
+            4096,
+        )
     }
 
     #[test]
@@ -141,8 +172,14 @@ mod tests {
         let fake = ScramVerifier::fake(&[1; 32], "nobody", Some(&real));
         assert_eq!((fake.iterations, fake.salt.len()), (5000, 40));
         assert_eq!(fake, ScramVerifier::fake(&[1; 32], "nobody", Some(&real)));
-        assert_ne!(fake.salt, ScramVerifier::fake(&[1; 32], "nobody else", Some(&real)).salt);
-        assert_ne!(fake.salt, ScramVerifier::fake(&[2; 32], "nobody", Some(&real)).salt);
+        assert_ne!(
+            fake.salt,
+            ScramVerifier::fake(&[1; 32], "nobody else", Some(&real)).salt
+        );
+        assert_ne!(
+            fake.salt,
+            ScramVerifier::fake(&[2; 32], "nobody", Some(&real)).salt
+        );
     }
 
     #[test]

@@ -35,7 +35,11 @@ impl DtlsAcceptor {
     /// Reads the files.
     pub fn new(files: DtlsFiles) -> Result<DtlsAcceptor, DtlsFault> {
         let loaded = RwLock::new(Arc::new(read(&files)?));
-        Ok(DtlsAcceptor { files, loaded, reloads: AtomicU64::new(0) })
+        Ok(DtlsAcceptor {
+            files,
+            loaded,
+            reloads: AtomicU64::new(0),
+        })
     }
 
     /// Reads the files again. When one is not as it must be, everything stays as it was.
@@ -55,7 +59,10 @@ impl DtlsAcceptor {
 
     /// What was read last.
     pub fn loaded(&self) -> Arc<ServerConfig> {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Changes with every reload.
@@ -65,9 +72,18 @@ impl DtlsAcceptor {
 }
 
 fn read(files: &DtlsFiles) -> Result<ServerConfig, DtlsFault> {
-    let keys =
-        files.keys.as_deref().map(|path| read_keys(path, files.key_bytes_min)).transpose().map_err(DtlsFault::Keys)?;
-    let certificate = files.certificate.as_ref().map(ServerCertificate::read).transpose().map_err(DtlsFault::Tls)?;
+    let keys = files
+        .keys
+        .as_deref()
+        .map(|path| read_keys(path, files.key_bytes_min))
+        .transpose()
+        .map_err(DtlsFault::Keys)?;
+    let certificate = files
+        .certificate
+        .as_ref()
+        .map(ServerCertificate::read)
+        .transpose()
+        .map_err(DtlsFault::Tls)?;
     let certificate = certificate.map(|certificate| Box::new(certificate) as Box<dyn Certificate>);
     ServerConfig::new(keys, certificate, &files.identity_hint).map_err(DtlsFault::Config)
 }
@@ -75,21 +91,42 @@ fn read(files: &DtlsFiles) -> Result<ServerConfig, DtlsFault> {
 fn read_keys(path: &Path, bytes_min: usize) -> Result<PskTable, Vec<AccessError>> {
     let bytes = std::fs::read(path).map_err(|error| {
         let mend = "check the path and who may read it";
-        vec![AccessError::file(path, format!("cannot be read: {error}"), mend)]
+        vec![AccessError::file(
+            path,
+            format!("cannot be read: {error}"),
+            mend,
+        )]
     })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| vec![AccessError::file(path, "this is not UTF-8", "save the file as UTF-8")])?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        vec![AccessError::file(
+            path,
+            "this is not UTF-8",
+            "save the file as UTF-8",
+        )]
+    })?;
     let table = PskTable::parse(&text).map_err(|faults| {
         let faults = faults.into_iter();
-        faults.map(|fault| AccessError::line(path, fault.line, fault.problem, fault.mend)).collect::<Vec<_>>()
+        faults
+            .map(|fault| AccessError::line(path, fault.line, fault.problem, fault.mend))
+            .collect::<Vec<_>>()
     })?;
     match table.shorter_than(bytes_min).as_slice() {
         [] => Ok(table),
         short => {
-            let some: Vec<String> = short.iter().take(5).map(|identity| format!("{identity:?}")).collect();
-            let more = if short.len() > some.len() { ", …" } else { "" };
+            let some: Vec<String> = short
+                .iter()
+                .take(5)
+                .map(|identity| format!("{identity:?}"))
+                .collect();
+            let more = if short.len() > some.len() {
+                ", …"
+            } else {
+                ""
+            };
             let (count, some) = (short.len(), some.join(", "));
-            let problem = format!("keys shorter than {bytes_min} bytes can be guessed: {count} ({some}{more})");
+            let problem = format!(
+                "keys shorter than {bytes_min} bytes can be guessed: {count} ({some}{more})"
+            );
             let mend = "use 16 random bytes (`openssl rand -hex 16`), or lower tls.psk_bytes_min";
             Err(vec![AccessError::file(path, problem, mend)])
         }
@@ -99,7 +136,9 @@ fn read_keys(path: &Path, bytes_min: usize) -> Result<PskTable, Vec<AccessError>
 /// Names the files and nothing of what is in them.
 impl fmt::Debug for DtlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DtlsAcceptor").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("DtlsAcceptor")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
     }
 }
 

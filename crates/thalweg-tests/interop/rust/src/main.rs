@@ -37,8 +37,11 @@ fn event(kind: &str, peer: &str, mut fields: Value) {
 }
 
 fn main() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let peers: Arc<Mutex<HashMap<String, Arc<Peer>>>> = Arc::default();
     write(&json!({ "event": "ready" }));
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -57,14 +60,25 @@ fn main() {
     }
 }
 
-async fn obey(command: &Value, peers: &Mutex<HashMap<String, Arc<Peer>>>) -> Result<Value, Failure> {
+async fn obey(
+    command: &Value,
+    peers: &Mutex<HashMap<String, Arc<Peer>>>,
+) -> Result<Value, Failure> {
     let name = word(command, "peer");
     if command["do"] == "connect" {
         let peer = connect(command, &name).await?;
-        peers.lock().expect("no holder panics").insert(name, Arc::new(peer));
+        peers
+            .lock()
+            .expect("no holder panics")
+            .insert(name, Arc::new(peer));
         return Ok(json!({}));
     }
-    let peer = peers.lock().expect("no holder panics").get(&name).cloned().ok_or("no such peer")?;
+    let peer = peers
+        .lock()
+        .expect("no holder panics")
+        .get(&name)
+        .cloned()
+        .ok_or("no such peer")?;
     let short = |key: &str| ShortString::from(word(command, key));
     let flag = |key: &str| command[key] == true;
     let arguments = || table_in(&command["arguments"]);
@@ -78,26 +92,60 @@ async fn obey(command: &Value, peers: &Mutex<HashMap<String, Arc<Peer>>>) -> Res
                 auto_delete: flag("auto_delete"),
                 nowait: false,
             };
-            let queue = peer.channel.queue_declare(short("queue"), options, arguments()).await?;
+            let queue = peer
+                .channel
+                .queue_declare(short("queue"), options, arguments())
+                .await?;
             let (messages, consumers) = (queue.message_count(), queue.consumer_count());
-            return Ok(json!({ "queue": queue.name().as_str(), "messages": messages, "consumers": consumers }));
+            return Ok(
+                json!({ "queue": queue.name().as_str(), "messages": messages, "consumers": consumers }),
+            );
         }
         "delete" => {
-            peer.channel.queue_delete(short("queue"), QueueDeleteOptions::default()).await?;
+            peer.channel
+                .queue_delete(short("queue"), QueueDeleteOptions::default())
+                .await?;
         }
         "bind" => {
             let options = QueueBindOptions::default();
-            peer.channel.queue_bind(short("queue"), short("exchange"), short("key"), options, arguments()).await?;
+            peer.channel
+                .queue_bind(
+                    short("queue"),
+                    short("exchange"),
+                    short("key"),
+                    options,
+                    arguments(),
+                )
+                .await?;
         }
         "consume" => return consume(command, &peer).await,
-        "cancel" => peer.channel.basic_cancel(short("tag"), BasicCancelOptions::default()).await?,
+        "cancel" => {
+            peer.channel
+                .basic_cancel(short("tag"), BasicCancelOptions::default())
+                .await?
+        }
         "publish" => return publish(command, &peer).await,
         "ack" => {
-            peer.channel.basic_ack(delivery, BasicAckOptions { multiple: flag("multiple") }).await?;
+            peer.channel
+                .basic_ack(
+                    delivery,
+                    BasicAckOptions {
+                        multiple: flag("multiple"),
+                    },
+                )
+                .await?;
         }
         "nack" => {
             let requeue = command["requeue"] != false;
-            peer.channel.basic_nack(delivery, BasicNackOptions { multiple: flag("multiple"), requeue }).await?;
+            peer.channel
+                .basic_nack(
+                    delivery,
+                    BasicNackOptions {
+                        multiple: flag("multiple"),
+                        requeue,
+                    },
+                )
+                .await?;
         }
         "disconnect" => {
             peer.connection.close(200, "done".into()).await?;
@@ -122,7 +170,9 @@ async fn connect(command: &Value, name: &str) -> Result<Peer, Failure> {
     let connection = Connection::connect(&uri, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
     let publishing = connection.create_channel().await?;
-    publishing.confirm_select(ConfirmSelectOptions::default()).await?;
+    publishing
+        .confirm_select(ConfirmSelectOptions::default())
+        .await?;
     let mut events = connection.events_listener();
     let owner = name.to_owned();
     tokio::spawn(async move {
@@ -133,12 +183,22 @@ async fn connect(command: &Value, name: &str) -> Result<Peer, Failure> {
             }
         }
     });
-    Ok(Peer { name: name.to_owned(), connection, channel, publishing })
+    Ok(Peer {
+        name: name.to_owned(),
+        connection,
+        channel,
+        publishing,
+    })
 }
 
 async fn consume(command: &Value, peer: &Peer) -> Result<Value, Failure> {
-    if let Some(prefetch) = command["prefetch"].as_u64().and_then(|count| u16::try_from(count).ok()) {
-        peer.channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+    if let Some(prefetch) = command["prefetch"]
+        .as_u64()
+        .and_then(|count| u16::try_from(count).ok())
+    {
+        peer.channel
+            .basic_qos(prefetch, BasicQosOptions::default())
+            .await?;
     }
     let options = BasicConsumeOptions {
         no_ack: command["no_ack"] == true,
@@ -146,7 +206,10 @@ async fn consume(command: &Value, peer: &Peer) -> Result<Value, Failure> {
         ..BasicConsumeOptions::default()
     };
     let (queue, tag) = (word(command, "queue").into(), word(command, "tag").into());
-    let mut consumer = peer.channel.basic_consume(queue, tag, options, table_in(&command["arguments"])).await?;
+    let mut consumer = peer
+        .channel
+        .basic_consume(queue, tag, options, table_in(&command["arguments"]))
+        .await?;
     let tag = consumer.tag().as_str().to_owned();
     let (name, own) = (peer.name.clone(), tag.clone());
     tokio::spawn(async move {
@@ -165,12 +228,26 @@ async fn consume(command: &Value, peer: &Peer) -> Result<Value, Failure> {
 
 async fn publish(command: &Value, peer: &Peer) -> Result<Value, Failure> {
     let same = command["same_channel"] == true;
-    let channel = if same { &peer.channel } else { &peer.publishing };
-    let options = BasicPublishOptions { mandatory: command["mandatory"] == true, immediate: false };
-    let (exchange, key) = (word(command, "exchange").into(), word(command, "key").into());
+    let channel = if same {
+        &peer.channel
+    } else {
+        &peer.publishing
+    };
+    let options = BasicPublishOptions {
+        mandatory: command["mandatory"] == true,
+        immediate: false,
+    };
+    let (exchange, key) = (
+        word(command, "exchange").into(),
+        word(command, "key").into(),
+    );
     let payload = unhex(&word(command, "payload"));
     let properties = properties_in(&command["properties"]);
-    let outcome = match channel.basic_publish(exchange, key, options, &payload, properties).await?.await? {
+    let outcome = match channel
+        .basic_publish(exchange, key, options, &payload, properties)
+        .await?
+        .await?
+    {
         Confirmation::Ack(Some(_)) => "returned",
         Confirmation::Ack(None) => "confirmed",
         Confirmation::Nack(_) => "refused",
@@ -181,10 +258,17 @@ async fn publish(command: &Value, peer: &Peer) -> Result<Value, Failure> {
 
 fn properties_in(wanted: &Value) -> BasicProperties {
     let mut properties = BasicProperties::default();
-    let Some(wanted) = wanted.as_object() else { return properties };
+    let Some(wanted) = wanted.as_object() else {
+        return properties;
+    };
     for (name, value) in wanted {
         let text = || ShortString::from(value.as_str().unwrap_or_default());
-        let byte = || value.as_u64().and_then(|number| u8::try_from(number).ok()).unwrap_or_default();
+        let byte = || {
+            value
+                .as_u64()
+                .and_then(|number| u8::try_from(number).ok())
+                .unwrap_or_default()
+        };
         properties = match name.as_str() {
             "content_type" => properties.with_content_type(text()),
             "content_encoding" => properties.with_content_encoding(text()),
@@ -223,7 +307,10 @@ fn properties_out(sent: &BasicProperties) -> Value {
             told.insert(name.to_owned(), json!(text.as_str()));
         }
     }
-    for (name, byte) in [("delivery_mode", sent.delivery_mode()), ("priority", sent.priority())] {
+    for (name, byte) in [
+        ("delivery_mode", sent.delivery_mode()),
+        ("priority", sent.priority()),
+    ] {
         if let Some(byte) = byte {
             told.insert(name.to_owned(), json!(byte));
         }
@@ -240,7 +327,10 @@ fn properties_out(sent: &BasicProperties) -> Value {
 fn table_in(pairs: &Value) -> FieldTable {
     let mut table = FieldTable::default();
     for pair in pairs.as_array().into_iter().flatten() {
-        table.insert(pair[0].as_str().unwrap_or_default().into(), value_in(&pair[1]));
+        table.insert(
+            pair[0].as_str().unwrap_or_default().into(),
+            value_in(&pair[1]),
+        );
     }
     table
 }
@@ -255,7 +345,12 @@ fn value_in(typed: &Value) -> AMQPValue {
         "bytes" => AMQPValue::ByteArray(unhex(value.as_str().unwrap_or_default()).into()),
         "time" => AMQPValue::Timestamp(value.as_u64().unwrap_or_default()),
         "list" => {
-            let items: Vec<AMQPValue> = value.as_array().into_iter().flatten().map(value_in).collect();
+            let items: Vec<AMQPValue> = value
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(value_in)
+                .collect();
             AMQPValue::FieldArray(FieldArray::from(items))
         }
         "map" => AMQPValue::FieldTable(table_in(value)),
@@ -264,7 +359,11 @@ fn value_in(typed: &Value) -> AMQPValue {
 }
 
 fn table_out(table: &FieldTable) -> Value {
-    table.inner().iter().map(|(name, value)| json!([name.as_str(), value_out(value)])).collect()
+    table
+        .inner()
+        .iter()
+        .map(|(name, value)| json!([name.as_str(), value_out(value)]))
+        .collect()
 }
 
 fn value_out(value: &AMQPValue) -> Value {
@@ -279,10 +378,15 @@ fn value_out(value: &AMQPValue) -> Value {
         AMQPValue::LongLongInt(v) => json!(["int", v]),
         AMQPValue::Float(v) => json!(["float", v]),
         AMQPValue::Double(v) => json!(["float", v]),
-        AMQPValue::DecimalValue(v) => json!(["float", f64::from(v.value) / 10f64.powi(i32::from(v.scale))]),
+        AMQPValue::DecimalValue(v) => {
+            json!(["float", f64::from(v.value) / 10f64.powi(i32::from(v.scale))])
+        }
         AMQPValue::ShortString(v) => json!(["text", v.as_str()]),
         AMQPValue::LongString(v) => json!(["text", String::from_utf8_lossy(v.as_bytes())]),
-        AMQPValue::FieldArray(v) => json!(["list", v.as_slice().iter().map(value_out).collect::<Vec<_>>()]),
+        AMQPValue::FieldArray(v) => json!([
+            "list",
+            v.as_slice().iter().map(value_out).collect::<Vec<_>>()
+        ]),
         AMQPValue::Timestamp(v) => json!(["time", v]),
         AMQPValue::FieldTable(v) => json!(["map", table_out(v)]),
         AMQPValue::ByteArray(v) => json!(["bytes", hex(v.as_slice())]),
@@ -296,7 +400,12 @@ fn word(command: &Value, key: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let pairs = bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    let pairs = bytes.iter().flat_map(|byte| {
+        [
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]
+    });
     pairs.map(char::from).collect()
 }
 

@@ -7,9 +7,16 @@ use super::*;
 
 impl Victim {
     fn assert_bounded(self, what: &str, growth_max: u64) {
-        let (rss, peak, held) = (rss(&self.broker), peak(&self.broker), self.figure("thalweg_memory_held_bytes") >> 10);
+        let (rss, peak, held) = (
+            rss(&self.broker),
+            peak(&self.broker),
+            self.figure("thalweg_memory_held_bytes") >> 10,
+        );
         println!("{what}: {held} KiB held, {rss} KiB resident, {peak} KiB at most");
-        assert!(peak <= self.rss_before + growth_max, "{what}: the broker had {peak} KiB");
+        assert!(
+            peak <= self.rss_before + growth_max,
+            "{what}: the broker had {peak} KiB"
+        );
         self.assert_unharmed(what, growth_max);
     }
 }
@@ -18,7 +25,11 @@ impl Victim {
 fn hoard<T>(least: usize, mut open: impl FnMut(usize) -> T) -> usize {
     // More than that many sockets at once show nothing new.
     const KEPT: usize = 1_500;
-    let (until, mut held, mut opened) = (Instant::now() + duration(), std::collections::VecDeque::new(), 0);
+    let (until, mut held, mut opened) = (
+        Instant::now() + duration(),
+        std::collections::VecDeque::new(),
+        0,
+    );
     while Instant::now() < until || opened < least {
         held.push_back(open(opened));
         opened += 1;
@@ -44,9 +55,13 @@ fn half_packets_after_log_in_stay_within_their_share() {
     let address = victim.broker.mqtt();
     let opened = hoard(30, |number| {
         let mut stream = abrupt(address).expect("it accepts");
-        stream.write_all(&hello(&format!("half {number}"))).expect("it reads");
+        stream
+            .write_all(&hello(&format!("half {number}")))
+            .expect("it reads");
         // It may be closed before all of it is sent, and is read no further then.
-        stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket takes options");
+        stream
+            .set_write_timeout(Some(Duration::from_millis(200)))
+            .expect("a socket takes options");
         let _ = stream.write_all(&half);
         stream
     });
@@ -64,13 +79,20 @@ fn half_connects_stay_within_their_share() {
         let mut stream = abrupt(address).expect("it accepts");
         let will = vec![b'w'; 60_000];
         // Every other one does not even say who it is: the lobby keeps it.
-        let mut connect = Connect::new(V5, format!("half {number}")).will("gone", &will, 0, false).bytes();
+        let mut connect = Connect::new(V5, format!("half {number}"))
+            .will("gone", &will, 0, false)
+            .bytes();
         if number % 2 == 0 {
-            let pairs = (0..60).map(|_| property::user(&"k".repeat(1_000), "v")).collect::<Vec<_>>().concat();
+            let pairs = (0..60)
+                .map(|_| property::user(&"k".repeat(1_000), "v"))
+                .collect::<Vec<_>>()
+                .concat();
             connect = Connect::new(V5, "").with(pairs).bytes();
         }
         let most = connect.len() - 100;
-        stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket takes options");
+        stream
+            .set_write_timeout(Some(Duration::from_millis(200)))
+            .expect("a socket takes options");
         let _ = stream.write_all(&connect[..most]);
         stream
     });
@@ -92,9 +114,15 @@ fn half_messages_of_amqp_stay_within_their_share() {
         for channel in 1..=4 {
             let method = [&[0, 60, 0, 40, 0, 0, 0, 7][..], b"nowhere", b"\0"].concat();
             let header = [&[0, 60, 0, 0][..], &(15_u64 << 20).to_be_bytes(), &[0, 0]].concat();
-            let mut bytes = [Amqp::frame(1, channel, &method), Amqp::frame(2, channel, &header)].concat();
+            let mut bytes = [
+                Amqp::frame(1, channel, &method),
+                Amqp::frame(2, channel, &header),
+            ]
+            .concat();
             (0..40).for_each(|_| bytes.extend(Amqp::frame(3, channel, &part)));
-            amqp.0.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket takes options");
+            amqp.0
+                .set_write_timeout(Some(Duration::from_millis(200)))
+                .expect("a socket takes options");
             let _ = amqp.0.write_all(&bytes);
         }
         amqp
@@ -123,7 +151,9 @@ fn names_of_consumers_and_transactions_stay_within_the_budget() {
             amqp.expect(20, 11);
         }
         let mut stomp = abrupt(victim.broker.stomp()).expect("it accepts");
-        stomp.write_all(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0").expect("it reads");
+        stomp
+            .write_all(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+            .expect("it reads");
         for number in 0..60 {
             let name = format!("{number}-{}", "x".repeat(4_000));
             // What is too much is refused with ERROR, after which the broker hangs up.
@@ -133,7 +163,14 @@ fn names_of_consumers_and_transactions_stay_within_the_budget() {
         'consumers: for channel in 2..=20 {
             for number in 0..50 {
                 let tag = format!("{channel}-{number}-{}", "x".repeat(200));
-                let arguments = [&[0, 0][..], queue, &[tag.len() as u8], tag.as_bytes(), &[0, 0, 0, 0, 0]].concat();
+                let arguments = [
+                    &[0, 0][..],
+                    queue,
+                    &[tag.len() as u8],
+                    tag.as_bytes(),
+                    &[0, 0, 0, 0, 0],
+                ]
+                .concat();
                 amqp.method(channel, 60, 20, &arguments);
                 match amqp.next() {
                     (_, 60, 21, _) => consumers += 1,
@@ -156,7 +193,10 @@ fn names_of_consumers_and_transactions_stay_within_the_budget() {
     println!(
         "{consumers} consumers, {transactions} transactions: {kept} bytes are counted, {refused} channels refused"
     );
-    assert!(refused > 0 || kept > (19 * 50 * 400 + 60 * 4_000) * held.len() as u64, "{kept}");
+    assert!(
+        refused > 0 || kept > (19 * 50 * 400 + 60 * 4_000) * held.len() as u64,
+        "{kept}"
+    );
     victim.assert_bounded("names of consumers and transactions", GROWTH_MAX);
 }
 
@@ -168,9 +208,12 @@ fn receivers_that_do_not_read_stay_within_their_share() {
         .map(|number| {
             let mut deaf = abrupt(address).expect("it accepts");
             // The less the system holds for it, the sooner the broker has to.
-            socket2::SockRef::from(&deaf).set_recv_buffer_size(4 << 10).expect("a socket takes options");
+            socket2::SockRef::from(&deaf)
+                .set_recv_buffer_size(4 << 10)
+                .expect("a socket takes options");
             let subscription = subscribe(V5, 1, &[], &[("flood", 0)]);
-            deaf.write_all(&[hello(&format!("deaf {number}")), subscription].concat()).expect("it reads");
+            deaf.write_all(&[hello(&format!("deaf {number}")), subscription].concat())
+                .expect("it reads");
             let mut head = [0; 4];
             deaf.read_exact(&mut head).expect("it answers");
             deaf

@@ -37,7 +37,11 @@ impl Scene {
         // The first requests of anybody bring in code and the allocator's pages, in steps of 2 MB.
         pair.wait_for(300);
         victim.begin_here();
-        Some(Self { victim, address, pair })
+        Some(Self {
+            victim,
+            address,
+            pair,
+        })
     }
 
     fn assert_unharmed(self, what: &str, growth_max: u64) {
@@ -49,7 +53,11 @@ impl Scene {
     fn settle(&self) {
         for seed in 0..8 {
             let mut peer = Peer::patient(self.address, seed);
-            assert!(peer.ask(&Ask::of(Code::GET, &["ps", "data", "nothing"], &[])).is_some(), "it answers");
+            assert!(
+                peer.ask(&Ask::of(Code::GET, &["ps", "data", "nothing"], &[]))
+                    .is_some(),
+                "it answers"
+            );
         }
     }
 }
@@ -65,9 +73,19 @@ impl CoapPair {
     fn start(broker: SocketAddr) -> Self {
         let path = ["ps", "data", "pair", "coap"];
         let (mut putter, mut observer) = (Peer::patient(broker, 1), Peer::patient(broker, 2));
-        assert!(putter.ask(&Ask::of(Code::PUT, &path, b"begin")).is_some_and(|answer| answer.code == Code::CREATED));
+        assert!(
+            putter
+                .ask(&Ask::of(Code::PUT, &path, b"begin"))
+                .is_some_and(|answer| answer.code == Code::CREATED)
+        );
         let observation = observer.observe(&path, &["qos=1"]);
-        assert_eq!(observer.notification(PATIENCE).expect("it registers").text(), "begin");
+        assert_eq!(
+            observer
+                .notification(PATIENCE)
+                .expect("it registers")
+                .text(),
+            "begin"
+        );
         let stop = Arc::new(AtomicBool::new(false));
         let exchanged = Arc::new(AtomicUsize::new(0));
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&exchanged));
@@ -76,10 +94,14 @@ impl CoapPair {
             while !stopping.load(Ordering::Relaxed) {
                 let text = took.len().to_string();
                 let begun = Instant::now();
-                let answer = putter.ask(&Ask::of(Code::PUT, &path, text.as_bytes())).expect("it is answered");
+                let answer = putter
+                    .ask(&Ask::of(Code::PUT, &path, text.as_bytes()))
+                    .expect("it is answered");
                 assert_eq!(answer.code, Code::CHANGED, "{}", answer.text());
                 // The machine leaves out what it was told before, so the next one is the next value.
-                let told = observer.notification(3 * PATIENCE).expect("the observer is told");
+                let told = observer
+                    .notification(3 * PATIENCE)
+                    .expect("the observer is told");
                 assert_eq!((told.code, told.text()), (Code::CONTENT, text));
                 assert!(!observer.has_failed(observation), "the observation lives");
                 took.push(begun.elapsed());
@@ -88,14 +110,21 @@ impl CoapPair {
             }
             took
         });
-        Self { stop, exchanged, thread }
+        Self {
+            stop,
+            exchanged,
+            thread,
+        }
     }
 
     /// Waits until the pair has exchanged so many values.
     fn wait_for(&self, count: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.exchanged.load(Ordering::Relaxed) < count {
-            assert!(Instant::now() < deadline && !self.thread.is_finished(), "the pair exchanges values");
+            assert!(
+                Instant::now() < deadline && !self.thread.is_finished(),
+                "the pair exchanges values"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -111,9 +140,16 @@ impl CoapPair {
 
 /// A socket on a loopback address by lot, which hears and never answers.
 fn stranger(luck: &mut Luck) -> UdpSocket {
-    let address = [127, 1 + luck.below(250) as u8, luck.below(256) as u8, 1 + luck.below(250) as u8];
+    let address = [
+        127,
+        1 + luck.below(250) as u8,
+        luck.below(256) as u8,
+        1 + luck.below(250) as u8,
+    ];
     let socket = UdpSocket::bind(SocketAddr::from((address, 0))).expect("all of 127/8 is ours");
-    socket.set_nonblocking(true).expect("a fresh socket takes options");
+    socket
+        .set_nonblocking(true)
+        .expect("a fresh socket takes options");
     socket
 }
 
@@ -128,7 +164,14 @@ fn heard(socket: &UdpSocket) -> (usize, usize) {
 }
 
 /// A request as it is on the wire.
-fn request(kind: Type, code: Code, id: u16, levels: &[&str], observes: bool, payload: &[u8]) -> Vec<u8> {
+fn request(
+    kind: Type,
+    code: Code,
+    id: u16,
+    levels: &[&str],
+    observes: bool,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = Vec::new();
     let token = Token::new(&id.to_be_bytes()).expect("two bytes are a token");
     let mut encoder = Encoder::start(&mut out, kind, code, id, token);
@@ -149,12 +192,33 @@ fn anything(luck: &mut Luck) -> Vec<u8> {
     let path = ["ps", "data", "flood", &name];
     let kind = [Type::Confirmable, Type::NonConfirmable][luck.below(2)];
     match luck.below(8) {
-        0 | 1 => request(Type::NonConfirmable, Code::PUT, id, &path, false, &[b'x'; 60]),
+        0 | 1 => request(
+            Type::NonConfirmable,
+            Code::PUT,
+            id,
+            &path,
+            false,
+            &[b'x'; 60],
+        ),
         2 => request(Type::Confirmable, Code::PUT, id, &path, false, &[b'x'; 60]),
         3 => request(kind, Code::GET, id, &path, false, &[]),
-        4 => request(kind, Code::GET, id, &["ps", "data", "pair", "coap"], true, &[]),
+        4 => request(
+            kind,
+            Code::GET,
+            id,
+            &["ps", "data", "pair", "coap"],
+            true,
+            &[],
+        ),
         5 => request(kind, Code::GET, id, &path, true, &[]),
-        6 => request(Type::Confirmable, Code::POST, id, &["rpc", "pair", "nobody"], false, &[b'x'; 20]),
+        6 => request(
+            Type::Confirmable,
+            Code::POST,
+            id,
+            &["rpc", "pair", "nobody"],
+            false,
+            &[b'x'; 20],
+        ),
         _ => {
             let length = 1 + luck.below(80);
             luck.bytes(length)
@@ -171,7 +235,10 @@ fn flood(
     let summed = Arc::clone(&sums);
     again_and_again(2, move |_, luck| {
         let sockets: Vec<UdpSocket> = (0..BURST).map(|_| stranger(luck)).collect();
-        let sent: usize = sockets.iter().map(|it| it.send_to(&datagram(luck), address).unwrap_or(0)).sum();
+        let sent: usize = sockets
+            .iter()
+            .map(|it| it.send_to(&datagram(luck), address).unwrap_or(0))
+            .sum();
         std::thread::sleep(PAUSE);
         let heard: usize = sockets.iter().map(|it| heard(it).0).sum();
         let mut sums = summed.lock().expect("no holder panics");
@@ -187,10 +254,13 @@ fn a_flood_of_made_up_sources_stays_within_its_limits() {
         .set("coap.duplicates_max", "8192")
         .set("coap.observations_max", "2000")
         .set("retained.messages_max", "5000");
-    let Some(scene) = Scene::with(options) else { return };
+    let Some(scene) = Scene::with(options) else {
+        return;
+    };
     let (count, sent, heard) = flood(scene.address, anything);
-    let (peers, observations) =
-        ["thalweg_coap_peers", "thalweg_coap_observations"].map(|it| scene.victim.figure(it)).into();
+    let (peers, observations) = ["thalweg_coap_peers", "thalweg_coap_observations"]
+        .map(|it| scene.victim.figure(it))
+        .into();
     println!(
         "{count} datagrams from as many sources, {sent} bytes in, {heard} out within 5 ms; {peers} peers, {observations} \
          observations, {} displaced, growth {} KiB",
@@ -205,28 +275,102 @@ fn a_flood_of_made_up_sources_stays_within_its_limits() {
 
 #[test]
 fn nobody_is_made_to_hear_much_more_than_was_said_in_his_name() {
-    let options = Broker::with().set("coap.ack_timeout", "100ms").set("coap.max_retransmit", "4");
-    let Some(scene) = Scene::with(options) else { return };
+    let options = Broker::with()
+        .set("coap.ack_timeout", "100ms")
+        .set("coap.max_retransmit", "4");
+    let Some(scene) = Scene::with(options) else {
+        return;
+    };
     let mut luck = Luck::new(Luck::seed());
     let mut peer = Peer::patient(scene.address, 7);
-    for (level, size) in [("small", 20), ("middle", 110), ("large", 1000), ("huge", 20_000)] {
-        let answer = peer.ask(&Ask::of(Code::PUT, &["ps", "data", "loud", level], &vec![b'x'; size]));
-        assert!(answer.is_some_and(|answer| answer.code == Code::CREATED), "{level}");
+    for (level, size) in [
+        ("small", 20),
+        ("middle", 110),
+        ("large", 1000),
+        ("huge", 20_000),
+    ] {
+        let answer = peer.ask(&Ask::of(
+            Code::PUT,
+            &["ps", "data", "loud", level],
+            &vec![b'x'; size],
+        ));
+        assert!(
+            answer.is_some_and(|answer| answer.code == Code::CREATED),
+            "{level}"
+        );
     }
     let get = |kind: Type, levels: &[&str]| request(kind, Code::GET, 7, levels, false, &[]);
     let (con, non) = (Type::Confirmable, Type::NonConfirmable);
     let kinds: [(&str, Vec<u8>); 13] = [
-        ("CON GET, 20 bytes", get(con, &["ps", "data", "loud", "small"])),
-        ("CON GET, 1,000 bytes", get(con, &["ps", "data", "loud", "large"])),
-        ("NON GET, 1,000 bytes", get(non, &["ps", "data", "loud", "large"])),
-        ("CON GET, 20,000 bytes", get(con, &["ps", "data", "loud", "huge"])),
+        (
+            "CON GET, 20 bytes",
+            get(con, &["ps", "data", "loud", "small"]),
+        ),
+        (
+            "CON GET, 1,000 bytes",
+            get(con, &["ps", "data", "loud", "large"]),
+        ),
+        (
+            "NON GET, 1,000 bytes",
+            get(non, &["ps", "data", "loud", "large"]),
+        ),
+        (
+            "CON GET, 20,000 bytes",
+            get(con, &["ps", "data", "loud", "huge"]),
+        ),
         ("CON GET, list of values", get(con, &["ps", "data"])),
-        ("CON GET, /.well-known/core", get(con, &[".well-known", "core"])),
-        ("CON FETCH, list", request(con, Code::FETCH, 7, &["ps", "data"], false, &[])),
-        ("CON GET, observe empty", request(con, Code::GET, 7, &["ps", "data", "loud", "none"], true, &[])),
-        ("NON GET, observe 20 bytes", request(non, Code::GET, 7, &["ps", "data", "loud", "small"], true, &[])),
-        ("NON GET, observe 110 bytes", request(non, Code::GET, 7, &["ps", "data", "loud", "middle"], true, &[])),
-        ("CON GET, observe 1,000 bytes", request(con, Code::GET, 7, &["ps", "data", "loud", "large"], true, &[])),
+        (
+            "CON GET, /.well-known/core",
+            get(con, &[".well-known", "core"]),
+        ),
+        (
+            "CON FETCH, list",
+            request(con, Code::FETCH, 7, &["ps", "data"], false, &[]),
+        ),
+        (
+            "CON GET, observe empty",
+            request(
+                con,
+                Code::GET,
+                7,
+                &["ps", "data", "loud", "none"],
+                true,
+                &[],
+            ),
+        ),
+        (
+            "NON GET, observe 20 bytes",
+            request(
+                non,
+                Code::GET,
+                7,
+                &["ps", "data", "loud", "small"],
+                true,
+                &[],
+            ),
+        ),
+        (
+            "NON GET, observe 110 bytes",
+            request(
+                non,
+                Code::GET,
+                7,
+                &["ps", "data", "loud", "middle"],
+                true,
+                &[],
+            ),
+        ),
+        (
+            "CON GET, observe 1,000 bytes",
+            request(
+                con,
+                Code::GET,
+                7,
+                &["ps", "data", "loud", "large"],
+                true,
+                &[],
+            ),
+        ),
         ("ping", vec![0x40, 0, 0, 7]),
         ("CON, malformed", vec![0x4f, 1, 0, 7, 1]),
     ];
@@ -234,40 +378,64 @@ fn nobody_is_made_to_hear_much_more_than_was_said_in_his_name() {
     for (what, datagram) in &kinds {
         let strangers: Vec<UdpSocket> = (0..20).map(|_| stranger(&mut luck)).collect();
         strangers.iter().for_each(|it| {
-            it.send_to(datagram, scene.address).expect("a datagram leaves");
+            it.send_to(datagram, scene.address)
+                .expect("a datagram leaves");
         });
         scene.settle();
         // Every state of a value that is observed is told, confirmably, as long as it is not acknowledged…
         for round in 0..10 {
-            for (level, size) in [("small", 20), ("middle", 110), ("large", 1000), ("none", 1000)]
-                .iter()
-                .filter(|_| what.contains("observe"))
+            for (level, size) in [
+                ("small", 20),
+                ("middle", 110),
+                ("large", 1000),
+                ("none", 1000),
+            ]
+            .iter()
+            .filter(|_| what.contains("observe"))
             {
-                let answer = peer.ask(&Ask::of(Code::PUT, &["ps", "data", "loud", level], &vec![b'a' + round; *size]));
+                let answer = peer.ask(&Ask::of(
+                    Code::PUT,
+                    &["ps", "data", "loud", level],
+                    &vec![b'a' + round; *size],
+                ));
                 assert!(answer.is_some(), "{level}");
             }
         }
         // …until they are given up.
-        scene.victim.wait_for("thalweg_coap_observations", |count| count == 1);
+        scene
+            .victim
+            .wait_for("thalweg_coap_observations", |count| count == 1);
         scene.settle();
         let each: Vec<(usize, usize)> = strangers.iter().map(heard).collect();
         let (most, datagrams) = each.iter().copied().max().expect("there are strangers");
-        println!("{what}: {} bytes said, {most} bytes heard in {datagrams} datagrams", datagram.len());
+        println!(
+            "{what}: {} bytes said, {most} bytes heard in {datagrams} datagrams",
+            datagram.len()
+        );
         worst.push((*what, datagram.len(), most));
         let _ = peer.ask(&Ask::of(Code::DELETE, &["ps", "data", "loud", "none"], &[]));
     }
     for (what, said, heard) in worst {
         // An observer's answer, and a notification with its repetitions; larger ones are asked for by a ping.
-        let notified = if what.contains("observe") { ALLOWANCE + QUESTION } else { 0 };
+        let notified = if what.contains("observe") {
+            ALLOWANCE + QUESTION
+        } else {
+            0
+        };
         let most = ALLOWANCE.max(FACTOR * said) + notified + QUESTION;
-        assert!(heard <= most, "{what}: {heard} bytes for {said}, {most} would be right");
+        assert!(
+            heard <= most,
+            "{what}: {heard} bytes for {said}, {most} would be right"
+        );
     }
     scene.assert_unharmed("answers to strangers", 32 << 10);
 }
 
 #[test]
 fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
-    let Some(scene) = Scene::with(Broker::with()) else { return };
+    let Some(scene) = Scene::with(Broker::with()) else {
+        return;
+    };
     // Somebody to whom calls go, and who never answers.
     let mut mute = Talker::tcp(scene.victim.broker.mqtt()).named("mute");
     assert_eq!(mute.subscribe("mute", 0), 0);
@@ -277,7 +445,9 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     let acknowledge = |greedy: &UdpSocket, codes: &mut std::collections::BTreeMap<String, u32>| {
         let mut datagram = [0; 2048];
         while let Ok(length) = greedy.recv(&mut datagram) {
-            let Ok(message) = Message::decode(&datagram[..length]) else { continue };
+            let Ok(message) = Message::decode(&datagram[..length]) else {
+                continue;
+            };
             *codes.entry(message.code.to_string()).or_default() += 1;
             if message.kind == Type::Confirmable {
                 let [high, low] = message.id.to_be_bytes();
@@ -288,7 +458,14 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     for id in 0..2000 {
         let name = format!("{}", id % 700);
         let _ = greedy.send_to(
-            &request(Type::Confirmable, Code::GET, id, &["ps", "data", "many", &name], true, &[]),
+            &request(
+                Type::Confirmable,
+                Code::GET,
+                id,
+                &["ps", "data", "many", &name],
+                true,
+                &[],
+            ),
             scene.address,
         );
         if id % 20 == 0 {
@@ -303,8 +480,17 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     assert_eq!(observations, 256 + 1);
     codes.clear();
     for id in 3000..3500 {
-        let _ =
-            greedy.send_to(&request(Type::Confirmable, Code::POST, id, &["rpc", "mute"], false, b"?"), scene.address);
+        let _ = greedy.send_to(
+            &request(
+                Type::Confirmable,
+                Code::POST,
+                id,
+                &["rpc", "mute"],
+                false,
+                b"?",
+            ),
+            scene.address,
+        );
         if id % 20 == 0 {
             std::thread::sleep(Duration::from_millis(2));
             acknowledge(&greedy, &mut codes);
@@ -313,14 +499,19 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     scene.settle();
     acknowledge(&greedy, &mut codes);
     println!("500 calls of one peer: answers {codes:?}");
-    assert!(codes.get("5.03").is_some_and(|count| *count >= 400), "{codes:?}");
+    assert!(
+        codes.get("5.03").is_some_and(|count| *count >= 400),
+        "{codes:?}"
+    );
     scene.assert_unharmed("a greedy peer", 32 << 10);
 }
 
 #[test]
 fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
     let options = Broker::with().set("coap.transfers_bytes_max", "4MiB");
-    let Some(scene) = Scene::with(options) else { return };
+    let Some(scene) = Scene::with(options) else {
+        return;
+    };
     let mut luck = Luck::new(Luck::seed());
     let mut codes = std::collections::BTreeMap::<String, u32>::new();
     let (mut sent, mut most) = (0, 0);
@@ -331,7 +522,8 @@ fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
             for uploader in some {
                 let mut out = Vec::new();
                 let token = Token::new(&[1]).expect("a byte is a token");
-                let mut encoder = Encoder::start(&mut out, Type::Confirmable, Code::PUT, number, token);
+                let mut encoder =
+                    Encoder::start(&mut out, Type::Confirmable, Code::PUT, number, token);
                 for level in ["ps", "data", "unfinished"] {
                     encoder.option(option::URI_PATH, level.as_bytes());
                 }
@@ -343,16 +535,26 @@ fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
             let mut datagram = [0; 2048];
             for uploader in some {
                 while let Ok(length) = uploader.recv(&mut datagram) {
-                    let Ok(message) = Message::decode(&datagram[..length]) else { continue };
+                    let Ok(message) = Message::decode(&datagram[..length]) else {
+                        continue;
+                    };
                     *codes.entry(message.code.to_string()).or_default() += 1;
                 }
             }
         }
         most = most.max(scene.victim.growth());
     }
-    println!("{sent} bytes in bodies that are never finished: answers {codes:?}, growth {most} KiB at the most");
-    assert!(codes.get("5.03").is_some_and(|count| *count > 0), "{codes:?}");
-    assert!(codes.get("2.31").is_some_and(|count| *count > 1000), "{codes:?}");
+    println!(
+        "{sent} bytes in bodies that are never finished: answers {codes:?}, growth {most} KiB at the most"
+    );
+    assert!(
+        codes.get("5.03").is_some_and(|count| *count > 0),
+        "{codes:?}"
+    );
+    assert!(
+        codes.get("2.31").is_some_and(|count| *count > 1000),
+        "{codes:?}"
+    );
     // 4 MiB of bodies, and what allocators keep at hand.
     assert!(most < 24 << 10, "{most} KiB");
     scene.assert_unharmed("bodies never finished", 24 << 10);
@@ -360,20 +562,31 @@ fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
 
 #[test]
 fn a_flood_of_pings_is_answered_with_no_more_bytes_than_it_has() {
-    let Some(scene) = Scene::with(Broker::with()) else { return };
-    for (what, datagram) in
-        [("pings", vec![0x40, 0, 0, 7]), ("pings with 21 bytes more", [&[0x40, 0, 0, 7][..], &[b'x'; 21]].concat())]
-    {
+    let Some(scene) = Scene::with(Broker::with()) else {
+        return;
+    };
+    for (what, datagram) in [
+        ("pings", vec![0x40, 0, 0, 7]),
+        (
+            "pings with 21 bytes more",
+            [&[0x40, 0, 0, 7][..], &[b'x'; 21]].concat(),
+        ),
+    ] {
         let (count, sent, heard) = flood(scene.address, move |_| datagram.clone());
         println!("{count} {what} from as many sources: {sent} bytes in, {heard} out within 5 ms");
-        assert!(heard > 0 && heard <= sent, "{what}: {heard} bytes for {sent}");
+        assert!(
+            heard > 0 && heard <= sent,
+            "{what}: {heard} bytes for {sent}"
+        );
     }
     scene.assert_unharmed("flood of pings", 32 << 10);
 }
 
 #[test]
 fn a_storm_of_resets_and_acknowledgements_ends_only_what_is_the_senders_own() {
-    let Some(scene) = Scene::with(Broker::with()) else { return };
+    let Some(scene) = Scene::with(Broker::with()) else {
+        return;
+    };
     let address = scene.address;
     // One who has all message IDs of its own to reset, and many who have none.
     let (count, sent, heard) = flood(address, |luck| {
@@ -382,7 +595,11 @@ fn a_storm_of_resets_and_acknowledgements_ends_only_what_is_the_senders_own() {
     });
     let own = stranger(&mut Luck::new(9));
     let path = ["ps", "data", "pair", "coap"];
-    own.send_to(&request(Type::Confirmable, Code::GET, 7, &path, true, &[]), address).expect("a datagram leaves");
+    own.send_to(
+        &request(Type::Confirmable, Code::GET, 7, &path, true, &[]),
+        address,
+    )
+    .expect("a datagram leaves");
     scene.settle();
     for id in 0..=u16::MAX {
         let [high, low] = id.to_be_bytes();
@@ -395,13 +612,17 @@ fn a_storm_of_resets_and_acknowledgements_ends_only_what_is_the_senders_own() {
         "{count} resets and acknowledgements of nothing: {sent} bytes in, {heard} out; then 65,536 of one observer"
     );
     assert_eq!(heard, 0, "nobody answers a reset or an acknowledgement");
-    scene.victim.wait_for("thalweg_coap_observations", |count| count == 1);
+    scene
+        .victim
+        .wait_for("thalweg_coap_observations", |count| count == 1);
     scene.assert_unharmed("storm of resets", 32 << 10);
 }
 
 #[test]
 fn options_beyond_all_numbers_and_paths_of_thousands_of_levels_are_refused() {
-    let Some(scene) = Scene::with(Broker::with()) else { return };
+    let Some(scene) = Scene::with(Broker::with()) else {
+        return;
+    };
     let head = |id: usize| vec![0x40, 0x03, (id >> 8) as u8, id as u8];
     let (count, sent, heard) = flood(scene.address, move |luck| {
         let head = head(luck.below(65_536));
@@ -432,23 +653,46 @@ fn options_beyond_all_numbers_and_paths_of_thousands_of_levels_are_refused() {
 #[test]
 fn observers_that_vanish_are_forgotten_after_max_retransmit() {
     const VANISHED: u64 = 500;
-    let options = Broker::with().set("coap.ack_timeout", "150ms").set("coap.max_retransmit", "3");
-    let Some(scene) = Scene::with(options) else { return };
+    let options = Broker::with()
+        .set("coap.ack_timeout", "150ms")
+        .set("coap.max_retransmit", "3");
+    let Some(scene) = Scene::with(options) else {
+        return;
+    };
     let mut luck = Luck::new(Luck::seed());
     for _ in 0..VANISHED {
         let observer = stranger(&mut luck);
-        let _ = observer
-            .send_to(&request(Type::Confirmable, Code::GET, 7, &["ps", "data", "seen"], true, &[]), scene.address);
+        let _ = observer.send_to(
+            &request(
+                Type::Confirmable,
+                Code::GET,
+                7,
+                &["ps", "data", "seen"],
+                true,
+                &[],
+            ),
+            scene.address,
+        );
         std::thread::sleep(Duration::from_micros(200));
     }
-    scene.victim.wait_for("thalweg_coap_observations", |count| count == VANISHED + 1);
+    scene
+        .victim
+        .wait_for("thalweg_coap_observations", |count| count == VANISHED + 1);
     let begun = Instant::now();
     let mut peer = Peer::patient(scene.address, 3);
-    assert!(peer.ask(&Ask::of(Code::PUT, &["ps", "data", "seen"], b"x")).is_some());
-    scene.victim.wait_for("thalweg_coap_observations", |count| count == 1);
+    assert!(
+        peer.ask(&Ask::of(Code::PUT, &["ps", "data", "seen"], b"x"))
+            .is_some()
+    );
+    scene
+        .victim
+        .wait_for("thalweg_coap_observations", |count| count == 1);
     let lost = scene.victim.figure("thalweg_coap_observations_lost_total");
     let again = scene.victim.figure("thalweg_coap_retransmissions_total");
-    println!("{VANISHED} observers that vanished were forgotten after {:?}, {again} repetitions", begun.elapsed());
+    println!(
+        "{VANISHED} observers that vanished were forgotten after {:?}, {again} repetitions",
+        begun.elapsed()
+    );
     assert_eq!(lost, VANISHED);
     assert!(again >= 3 * VANISHED, "{again}");
     scene.assert_unharmed("observers that vanish", 16 << 10);

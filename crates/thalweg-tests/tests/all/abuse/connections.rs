@@ -20,8 +20,12 @@ const LONG: Duration = Duration::from_secs(300);
 fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
     const MANY: usize = 10_000;
     // However slow the machine is, none is too late.
-    let options = Broker::with().set("limits.handshakes_max", "20000").set("limits.connect_timeout", "1h");
-    let Some(victim) = Victim::with(options) else { return };
+    let options = Broker::with()
+        .set("limits.handshakes_max", "20000")
+        .set("limits.connect_timeout", "1h");
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
     let address = victim.broker.mqtt();
     let mut after = Vec::new();
     for round in 0..4 {
@@ -34,9 +38,13 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
                     for number in 0..MANY / 2 {
                         let name = format!("many{half}-{number}");
                         let mut stream = abrupt(address).expect("it accepts");
-                        stream.set_read_timeout(Some(LONG)).expect("a socket takes options");
+                        stream
+                            .set_read_timeout(Some(LONG))
+                            .expect("a socket takes options");
                         let subscription = subscribe(V5, 1, &[], &[(&format!("to/{name}"), 0)]);
-                        stream.write_all(&[hello(&name), subscription].concat()).expect("it reads");
+                        stream
+                            .write_all(&[hello(&name), subscription].concat())
+                            .expect("it reads");
                         streams.push(stream);
                     }
                     for stream in &mut streams {
@@ -48,8 +56,13 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
                 })
             })
             .collect();
-        let streams: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("all are let in")).collect();
-        victim.wait_long_for("thalweg_subscriptions", LONG, |count| count == MANY as u64 + 1);
+        let streams: Vec<_> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("all are let in"))
+            .collect();
+        victim.wait_long_for("thalweg_subscriptions", LONG, |count| {
+            count == MANY as u64 + 1
+        });
         let growth = victim.growth();
         println!(
             "round {round}: {MANY} connections in {:?}, {} bytes each",
@@ -64,13 +77,18 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
     // What the allocator keeps it uses again: later rounds need no more than the first two.
     let most = |rounds: &[u64]| rounds.iter().copied().max().unwrap_or(0);
     let (first, later) = after.split_at(2);
-    assert!(most(later) <= most(first) + (16 << 10), "{after:?} KiB after each round");
+    assert!(
+        most(later) <= most(first) + (16 << 10),
+        "{after:?} KiB after each round"
+    );
     victim.assert_unharmed("10,000 connections, four times", 160 << 10);
 }
 
 #[test]
 fn a_storm_of_connects_does_not_disturb_those_who_are_here() {
-    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
     let address = victim.broker.mqtt();
     let begun = Instant::now();
     let connects = again_and_again(4, move |number, luck| {
@@ -79,36 +97,51 @@ fn a_storm_of_connects_does_not_disturb_those_who_are_here() {
         let kept: Vec<_> = (0..20).filter_map(|_| connect(address, &name)).collect();
         drop(kept);
     }) * 20;
-    println!("{:.0} connects per second", connects as f64 / begun.elapsed().as_secs_f64());
+    println!(
+        "{:.0} connects per second",
+        connects as f64 / begun.elapsed().as_secs_f64()
+    );
     victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
     victim.assert_unharmed("connect storm", 64 << 10);
 }
 
 #[test]
 fn connects_that_are_given_up_at_once_do_not_disturb_those_who_are_here() {
-    let Some(victim) = Victim::with(Broker::with().encrypted()) else { return };
+    let Some(victim) = Victim::with(Broker::with().encrypted()) else {
+        return;
+    };
     let (plain, tls) = (victim.broker.mqtt(), victim.broker.tls());
     let begun = Instant::now();
     let times = again_and_again(2, move |_, luck| {
         let address = if luck.below(2) == 0 { plain } else { tls };
         let _ = abrupt(address);
     });
-    println!("{:.0} connections per second", times as f64 / begun.elapsed().as_secs_f64());
+    println!(
+        "{:.0} connections per second",
+        times as f64 / begun.elapsed().as_secs_f64()
+    );
     victim.wait_for("thalweg_lobby_waiting", |waiting| waiting == 0);
     victim.assert_unharmed("connections given up", 48 << 10);
 }
 
 #[test]
 fn sessions_left_behind_are_bounded_and_end() {
-    let options = Broker::with().set("session.count_max", "3000").set("session.expiry_max", "2s");
-    let Some(victim) = Victim::with(options) else { return };
+    let options = Broker::with()
+        .set("session.count_max", "3000")
+        .set("session.expiry_max", "2s");
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
     let address = victim.broker.mqtt();
     let (mut taken, mut refused) = (0, 0);
     for number in 0..5000 {
-        let session = Connect::new(V5, format!("left{number}")).with(property::four(property::SESSION_EXPIRY, 1000));
+        let session = Connect::new(V5, format!("left{number}"))
+            .with(property::four(property::SESSION_EXPIRY, 1000));
         let mut stream = abrupt(address).expect("it accepts");
         let filter = format!("left/{}", number % 10);
-        stream.write_all(&[session.bytes(), subscribe(V5, 1, &[], &[(&filter, 1)])].concat()).expect("it reads");
+        stream
+            .write_all(&[session.bytes(), subscribe(V5, 1, &[], &[(&filter, 1)])].concat())
+            .expect("it reads");
         let mut head = [0; 4];
         stream.read_exact(&mut head).expect("it answers");
         match head[3] {

@@ -21,8 +21,14 @@ fn with_every_listener() -> Option<(Victim, Vec<SocketAddr>)> {
         .set("limits.connect_timeout", "1s");
     let victim = Victim::with(options)?;
     let broker = &victim.broker;
-    let places =
-        vec![broker.mqtt(), broker.websocket(), broker.tls(), broker.secure_websocket(), proxied, broker.admin()];
+    let places = vec![
+        broker.mqtt(),
+        broker.websocket(),
+        broker.tls(),
+        broker.secure_websocket(),
+        proxied,
+        broker.admin(),
+    ];
     Some((victim, places))
 }
 
@@ -30,7 +36,10 @@ fn with_every_listener() -> Option<(Victim, Vec<SocketAddr>)> {
 fn beginnings() -> Vec<Vec<u8>> {
     let upgrade = b"GET /mqtt HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
-    let will = Connect::new(V5, "will").will("t", "gone", 1, true).user_name("u").password("p");
+    let will = Connect::new(V5, "will")
+        .will("t", "gone", 1, true)
+        .user_name("u")
+        .password("p");
     let session = [
         hello("session"),
         subscribe(V5, 1, &[], &[("a/+", 1), ("$share/g/#", 2)]),
@@ -53,7 +62,9 @@ fn beginnings() -> Vec<Vec<u8>> {
 
 #[test]
 fn random_and_damaged_bytes_on_every_listener_harm_nobody() {
-    let Some((victim, places)) = with_every_listener() else { return };
+    let Some((victim, places)) = with_every_listener() else {
+        return;
+    };
     let socket = victim.broker.folder().join("broker.sock");
     let beginnings = beginnings();
     let times = again_and_again(3, move |_, luck| {
@@ -70,7 +81,9 @@ fn random_and_damaged_bytes_on_every_listener_harm_nobody() {
         let place = luck.below(places.len() + 1);
         // What a broker closes early cannot be written any more; that is its right.
         if let Some(place) = places.get(place) {
-            let Ok(mut stream) = abrupt(*place) else { return };
+            let Ok(mut stream) = abrupt(*place) else {
+                return;
+            };
             let _ = stream.write_all(&bytes);
             if luck.below(2) == 0 {
                 let _ = stream.shutdown(Shutdown::Write);
@@ -87,10 +100,16 @@ fn random_and_damaged_bytes_on_every_listener_harm_nobody() {
 #[test]
 fn who_sends_half_a_packet_or_drips_is_closed_in_time_and_stands_in_nobodys_way() {
     const MANY: usize = 400;
-    let options = Broker::with().set("limits.connect_timeout", "1s").set("limits.handshakes_max", "300");
-    let Some(victim) = Victim::with(options) else { return };
+    let options = Broker::with()
+        .set("limits.connect_timeout", "1s")
+        .set("limits.handshakes_max", "300");
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
     let bytes = Connect::new(V5, "drip".repeat(300)).bytes();
-    let mut streams: Vec<_> = (0..MANY).filter_map(|_| abrupt(victim.broker.mqtt()).ok()).collect();
+    let mut streams: Vec<_> = (0..MANY)
+        .filter_map(|_| abrupt(victim.broker.mqtt()).ok())
+        .collect();
     let begun = Instant::now();
     let mut open = streams.len();
     for byte in &bytes {
@@ -104,7 +123,10 @@ fn who_sends_half_a_packet_or_drips_is_closed_in_time_and_stands_in_nobodys_way(
         }
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    println!("{MANY} dripping connections were gone after {:?}", begun.elapsed());
+    println!(
+        "{MANY} dripping connections were gone after {:?}",
+        begun.elapsed()
+    );
     assert!(streams.is_empty(), "{open} of {MANY} are still open");
     assert!(victim.figure("thalweg_lobby_turned_away_total") >= MANY as u64);
     victim.wait_for("thalweg_lobby_waiting", |waiting| waiting == 0);
@@ -114,13 +136,19 @@ fn who_sends_half_a_packet_or_drips_is_closed_in_time_and_stands_in_nobodys_way(
 #[test]
 fn half_packets_after_connect_wait_for_the_keep_alive_and_no_longer() {
     const MANY: usize = 200;
-    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
     let half = &Publish::new("t", [b'x'; 100]).bytes(V5)[..50];
     let streams: Vec<_> = (0..MANY)
         .map(|number| {
             let mut stream = abrupt(victim.broker.mqtt()).expect("it accepts");
-            let connect = Connect::new(V5, format!("half{number}")).keep_alive(1).bytes();
-            stream.write_all(&[&connect, half].concat()).expect("it reads");
+            let connect = Connect::new(V5, format!("half{number}"))
+                .keep_alive(1)
+                .bytes();
+            stream
+                .write_all(&[&connect, half].concat())
+                .expect("it reads");
             stream
         })
         .collect();
@@ -128,7 +156,10 @@ fn half_packets_after_connect_wait_for_the_keep_alive_and_no_longer() {
         let said = drain(stream);
         // CONNACK, and DISCONNECT with Keep Alive timeout.
         assert!(
-            said.starts_with(&[0x20]) && said.windows(3).any(|bytes| bytes[0] == 0xE0 && bytes[2] == 0x8D),
+            said.starts_with(&[0x20])
+                && said
+                    .windows(3)
+                    .any(|bytes| bytes[0] == 0xE0 && bytes[2] == 0x8D),
             "{said:x?}"
         );
     }
@@ -139,7 +170,9 @@ fn half_packets_after_connect_wait_for_the_keep_alive_and_no_longer() {
 #[test]
 fn packets_up_to_the_limit_are_taken_and_larger_ones_cost_nothing() {
     let options = Broker::with().set("limits.packet_bytes_max", "4MiB");
-    let Some(victim) = Victim::with(options) else { return };
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
     let limit = 4 << 20;
     let head = 1 + 4 + 2 + 1 + 2 + 1; // Fixed header, topic, packet identifier, no properties.
     let address = victim.broker.mqtt();
@@ -147,17 +180,25 @@ fn packets_up_to_the_limit_are_taken_and_larger_ones_cost_nothing() {
     for _ in 0..4 {
         assert_eq!(sender.publish("t", &"x".repeat(limit - head), 1), 0x10);
     }
-    sender.send(&Publish::new("t", "x".repeat(limit - head + 1)).qos(1, 1).bytes(V5));
+    sender.send(
+        &Publish::new("t", "x".repeat(limit - head + 1))
+            .qos(1, 1)
+            .bytes(V5),
+    );
     sender.expect_disconnect(0x95);
 
     // Announced and not sent: before CONNECT 256 MB, afterwards as much as may be.
     let mut held = Vec::new();
     for number in 0..100 {
         let mut stream = abrupt(address).expect("it accepts");
-        let _ = stream.write_all(&[0x10, 0xFF, 0xFF, 0xFF, 0x7F, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0]);
+        let _ = stream.write_all(&[
+            0x10, 0xFF, 0xFF, 0xFF, 0x7F, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0,
+        ]);
         held.push(stream);
         let mut stream = abrupt(address).expect("it accepts");
-        let publish = Publish::new("t", "x".repeat(limit - head)).qos(1, 1).bytes(V5);
+        let publish = Publish::new("t", "x".repeat(limit - head))
+            .qos(1, 1)
+            .bytes(V5);
         let _ = stream.write_all(&[&hello(&format!("big{number}")), &publish[..2000]].concat());
         held.push(stream);
     }

@@ -23,12 +23,32 @@ fn json(waiting: &str, each: &str) -> String {
 
 /// PUBACK with a report.
 fn ack_saying(id: u16, report: &str) -> Vec<u8> {
-    packet(PUBACK, &[&id.to_be_bytes()[..], &[0], &properties(&property::user("lb", report))].concat())
+    packet(
+        PUBACK,
+        &[
+            &id.to_be_bytes()[..],
+            &[0],
+            &properties(&property::user("lb", report)),
+        ]
+        .concat(),
+    )
 }
 
 /// What no report may be.
 fn nonsense() -> Vec<String> {
-    let numbers = ["NaN", "-1", "-1e300", "1e300", "1e999", "99999999999999999999", "\"3\"", "null", "true", "[1]", ""];
+    let numbers = [
+        "NaN",
+        "-1",
+        "-1e300",
+        "1e300",
+        "1e999",
+        "99999999999999999999",
+        "\"3\"",
+        "null",
+        "true",
+        "[1]",
+        "",
+    ];
     let mut all: Vec<String> = numbers.iter().map(|number| json(number, number)).collect();
     all.extend([json("0", "-25.0"), json("-3", "25.0"), json("0", "1e300")]);
     all.extend(["", "{", "[", "{}", "\0", "{\"msgsInQueue\":", "null"].map(str::to_owned));
@@ -55,7 +75,10 @@ fn broken_pings() -> Vec<Vec<u8>> {
     for unit in ["fortnight", "", "s", "MS"] {
         all.push(ping(&property::user("unit", unit), idle.as_bytes()));
     }
-    all.push(ping(&property::byte(property::PAYLOAD_FORMAT, 1), idle.as_bytes()));
+    all.push(ping(
+        &property::byte(property::PAYLOAD_FORMAT, 1),
+        idle.as_bytes(),
+    ));
     all
 }
 
@@ -79,7 +102,10 @@ fn claims_to_be_idle_at_the_address(line: &mut Line, id: u16, turn: u32) {
 }
 
 fn names_the_wrong_unit(line: &mut Line, id: u16, _: u32) {
-    line.send(&ping(&property::user("unit", "ns"), json("0", "20").as_bytes()));
+    line.send(&ping(
+        &property::user("unit", "ns"),
+        json("0", "20").as_bytes(),
+    ));
     line.send(&ack(PUBACK, id));
 }
 
@@ -90,7 +116,17 @@ fn talks_nonsense(line: &mut Line, id: u16, turn: u32) {
     line.send(&broken[turn as usize % broken.len()]);
     line.send(&Publish::new("$load/report", text).bytes(V5));
     line.send(&Publish::new("$load/report", text).qos(1, 9).bytes(V5));
-    let garbage = ["NaN;NaN", "-1;-1", "1e300;1e300", ";", "", "0;", "0;0;0", "a;b", "18446744073709551616;0"];
+    let garbage = [
+        "NaN;NaN",
+        "-1;-1",
+        "1e300;1e300",
+        ";",
+        "",
+        "0;",
+        "0;0;0",
+        "a;b",
+        "18446744073709551616;0",
+    ];
     line.send(&ack_saying(id, garbage[turn as usize % garbage.len()]));
 }
 
@@ -119,10 +155,24 @@ fn liar(broker: SocketAddr, work: Duration, talk: Talk, log: &Log) -> Worker {
 }
 
 /// So many messages for a liar and others; how many each got.
-fn shares(victim: &Victim, work: Duration, talk: Talk, others: usize, others_work: Duration) -> (usize, usize) {
+fn shares(
+    victim: &Victim,
+    work: Duration,
+    talk: Talk,
+    others: usize,
+    others_work: Duration,
+) -> (usize, usize) {
     let (address, log) = (victim.broker.mqtt(), Log::default());
     let honest: Vec<Worker> = (0..others)
-        .map(|number| Worker::start(address, &format!("honest{number}"), FILTER, others_work, &log))
+        .map(|number| {
+            Worker::start(
+                address,
+                &format!("honest{number}"),
+                FILTER,
+                others_work,
+                &log,
+            )
+        })
         .collect();
     let liar = liar(address, work, talk, &log);
     let mut publisher = Publisher::new(address, "jobs");
@@ -139,7 +189,9 @@ fn shares(victim: &Victim, work: Duration, talk: Talk, others: usize, others_wor
 
 #[test]
 fn a_slow_member_that_lies_or_talks_nonsense_stays_and_gets_little() {
-    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
     for (what, talk) in [
         ("idle in pings", claims_to_be_idle_in_pings as Talk),
         ("idle in acknowledgements", claims_to_be_idle_in_acks),
@@ -148,7 +200,13 @@ fn a_slow_member_that_lies_or_talks_nonsense_stays_and_gets_little() {
         ("nonsense", talks_nonsense),
     ] {
         // A fifth of the speed of each of two others: a share of 1 in 11 is fair.
-        let (lies, all) = shares(&victim, Duration::from_millis(25), talk, 2, Duration::from_millis(5));
+        let (lies, all) = shares(
+            &victim,
+            Duration::from_millis(25),
+            talk,
+            2,
+            Duration::from_millis(5),
+        );
         assert!(lies * 11 <= 3 * all, "{what}: {lies} of {all}");
     }
     assert!(victim.figure("thalweg_groups_reports_total") > 0);
@@ -158,8 +216,13 @@ fn a_slow_member_that_lies_or_talks_nonsense_stays_and_gets_little() {
 #[test]
 #[ignore = "counts on answers within a millisecond, which a machine with much else to do does not give"]
 fn a_member_that_acknowledges_at_once_and_claims_to_be_idle_does_not_take_all() {
-    let Some(victim) = Victim::with(Broker::with()) else { return };
-    for talk in [claims_to_be_idle_in_pings as Talk, claims_to_be_idle_in_acks] {
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
+    for talk in [
+        claims_to_be_idle_in_pings as Talk,
+        claims_to_be_idle_in_acks,
+    ] {
         // One of ten.
         let (lies, all) = shares(&victim, Duration::ZERO, talk, 9, Duration::from_millis(10));
         assert!(lies * 10 <= 3 * all, "{lies} of {all}");
@@ -169,7 +232,9 @@ fn a_member_that_acknowledges_at_once_and_claims_to_be_idle_does_not_take_all() 
 
 #[test]
 fn a_flood_of_reports_costs_those_who_send_it() {
-    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
     let (address, log) = (victim.broker.mqtt(), Log::default());
     let worker = Worker::start(address, "worker", FILTER, Duration::from_millis(1), &log);
     static NEXT: AtomicU32 = AtomicU32::new(0);

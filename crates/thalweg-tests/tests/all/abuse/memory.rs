@@ -11,7 +11,11 @@ const BUDGET: u64 = 64;
 pub(super) const GROWTH_MAX: u64 = (BUDGET + 64) << 10;
 
 pub(super) fn victim() -> Option<Victim> {
-    Victim::with(Broker::with().queues().set("limits.memory_bytes_max", &format!("{BUDGET}MiB")))
+    Victim::with(
+        Broker::with()
+            .queues()
+            .set("limits.memory_bytes_max", &format!("{BUDGET}MiB")),
+    )
 }
 
 /// An AMQP connection with as many channels as it likes, byte by byte.
@@ -22,7 +26,12 @@ impl Amqp {
         let mut amqp = Amqp(abrupt(broker).expect("the broker accepts"));
         amqp.write(b"AMQP\x00\x00\x09\x01");
         amqp.expect(10, 10);
-        amqp.method(0, 10, 11, b"\0\0\0\0\x05PLAIN\0\0\0\x0c\0guest\0guest\x05en_US");
+        amqp.method(
+            0,
+            10,
+            11,
+            b"\0\0\0\0\x05PLAIN\0\0\0\x0c\0guest\0guest\x05en_US",
+        );
         amqp.expect(10, 30);
         amqp.method(0, 10, 31, b"\x07\xff\0\x02\0\0\0\0");
         amqp.method(0, 10, 40, b"\x01/\0\0");
@@ -35,7 +44,14 @@ impl Amqp {
     }
 
     pub(super) fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
-        [&[kind][..], &channel.to_be_bytes(), &(body.len() as u32).to_be_bytes(), body, &[0xCE]].concat()
+        [
+            &[kind][..],
+            &channel.to_be_bytes(),
+            &(body.len() as u32).to_be_bytes(),
+            body,
+            &[0xCE],
+        ]
+        .concat()
     }
 
     pub(super) fn method(&mut self, channel: u16, class: u16, method: u16, arguments: &[u8]) {
@@ -53,7 +69,12 @@ impl Amqp {
             self.0.read_exact(&mut body).expect("the whole of it");
             let of = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
             if head[0] == 1 && (of(0), of(2) / 2) != (10, 30) {
-                return (u16::from_be_bytes([head[1], head[2]]), of(0), of(2), body[4..length].to_vec());
+                return (
+                    u16::from_be_bytes([head[1], head[2]]),
+                    of(0),
+                    of(2),
+                    body[4..length].to_vec(),
+                );
             }
         }
     }
@@ -66,7 +87,12 @@ impl Amqp {
                 next => break next,
             }
         };
-        assert_eq!((got_class, got_method), (class, method), "{}", String::from_utf8_lossy(&arguments));
+        assert_eq!(
+            (got_class, got_method),
+            (class, method),
+            "{}",
+            String::from_utf8_lossy(&arguments)
+        );
         arguments
     }
 
@@ -81,8 +107,17 @@ impl Amqp {
     /// Publishes to a queue that nobody has, without waiting for anything.
     fn publish(&mut self, channel: u16, body: &[u8]) {
         let method = [&[0, 60, 0, 40, 0, 0, 0, 7][..], b"nowhere", b"\0"].concat();
-        let header = [&[0, 60, 0, 0][..], &(body.len() as u64).to_be_bytes(), &[0, 0]].concat();
-        let mut bytes = [Amqp::frame(1, channel, &method), Amqp::frame(2, channel, &header)].concat();
+        let header = [
+            &[0, 60, 0, 0][..],
+            &(body.len() as u64).to_be_bytes(),
+            &[0, 0],
+        ]
+        .concat();
+        let mut bytes = [
+            Amqp::frame(1, channel, &method),
+            Amqp::frame(2, channel, &header),
+        ]
+        .concat();
         for part in body.chunks(100 << 10) {
             bytes.extend(Amqp::frame(3, channel, part));
         }
@@ -91,9 +126,13 @@ impl Amqp {
 
     /// Whether the broker has closed the channel, and with what words.
     fn closed(&mut self) -> Option<String> {
-        self.0.set_nonblocking(true).expect("a socket takes options");
+        self.0
+            .set_nonblocking(true)
+            .expect("a socket takes options");
         let peeked = self.0.peek(&mut [0; 7]);
-        self.0.set_nonblocking(false).expect("a socket takes options");
+        self.0
+            .set_nonblocking(false)
+            .expect("a socket takes options");
         match peeked {
             Ok(_) => match self.next() {
                 (_, 20, 40, arguments) => Some(String::from_utf8_lossy(&arguments).into_owned()),
@@ -116,7 +155,10 @@ fn gather(broker: SocketAddr) {
     for channel in (1..=CHANNELS).cycle() {
         amqp.publish(channel, &body);
         if let Some(why) = amqp.closed() {
-            return assert!(why.contains("short of memory") || why.contains("as large as"), "{why}");
+            return assert!(
+                why.contains("short of memory") || why.contains("as large as"),
+                "{why}"
+            );
         }
     }
 }
@@ -126,13 +168,15 @@ fn hoard_filters(broker: SocketAddr, name: usize) -> usize {
     let mut hoarder = Talker::tcp(broker).named(&format!("hoarder {name}"));
     let long = "x".repeat(60_000);
     (0..10_000)
-        .take_while(|number| match hoarder.subscribe(&format!("{name}/{number}/{long}"), 1) {
-            1 => true,
-            refused => {
-                assert_eq!(refused, 0x97);
-                false
-            }
-        })
+        .take_while(
+            |number| match hoarder.subscribe(&format!("{name}/{number}/{long}"), 1) {
+                1 => true,
+                refused => {
+                    assert_eq!(refused, 0x97);
+                    false
+                }
+            },
+        )
         .count()
 }
 
@@ -141,7 +185,8 @@ fn leave_wills(broker: SocketAddr, name: usize) -> usize {
     let payload = vec![b'x'; 60_000];
     (0..10_000)
         .take_while(|number| {
-            let connect = Connect::lasting(V5, format!("will {name} {number}")).will("gone", &payload, 0, false);
+            let connect = Connect::lasting(V5, format!("will {name} {number}"))
+                .will("gone", &payload, 0, false);
             let connect = connect.will_with(property::four(property::WILL_DELAY, 60));
             let mut talker = Talker::tcp(broker);
             let code = talker.connect(&connect).code;
@@ -156,8 +201,11 @@ fn hoard_aliases(broker: SocketAddr) -> usize {
     let mut held = Vec::new();
     loop {
         let mut talker = Talker::tcp(broker);
-        let aliases =
-            talker.connect(&Connect::new(V5, "")).properties.number(property::TOPIC_ALIAS_MAXIMUM).unwrap_or(0);
+        let aliases = talker
+            .connect(&Connect::new(V5, ""))
+            .properties
+            .number(property::TOPIC_ALIAS_MAXIMUM)
+            .unwrap_or(0);
         for alias in 1..=aliases {
             let topic = format!("{alias}/{}", "x".repeat(60_000));
             let alias = property::two(property::TOPIC_ALIAS, alias as u16);
@@ -196,7 +244,11 @@ fn long_filters_stay_within_the_budget() {
     while Instant::now() < until || granted.len() < 3 {
         granted.push(hoard_filters(victim.broker.mqtt(), granted.len()));
     }
-    println!("granted: {} at first, in {} rounds", granted[0], granted.len());
+    println!(
+        "granted: {} at first, in {} rounds",
+        granted[0],
+        granted.len()
+    );
     let most = granted.iter().max();
     assert!(
         most <= Some(&1_000),
@@ -213,7 +265,12 @@ fn wills_stay_within_the_budget() {
     while Instant::now() < until || let_in.len() < 2 {
         let_in.push(leave_wills(victim.broker.mqtt(), let_in.len()));
     }
-    println!("let in: {} at first, {} later, in {} rounds", let_in[0], let_in[1..].iter().sum::<usize>(), let_in.len());
+    println!(
+        "let in: {} at first, {} later, in {} rounds",
+        let_in[0],
+        let_in[1..].iter().sum::<usize>(),
+        let_in.len()
+    );
     victim.assert_unharmed("wills", GROWTH_MAX);
 }
 
@@ -225,6 +282,10 @@ fn topic_aliases_stay_within_the_budget() {
     while Instant::now() < until || held.len() < 2 {
         held.push(hoard_aliases(victim.broker.mqtt()));
     }
-    println!("connections with all their aliases: {} at first, in {} rounds", held[0], held.len());
+    println!(
+        "connections with all their aliases: {} at first, in {} rounds",
+        held[0],
+        held.len()
+    );
     victim.assert_unharmed("topic aliases", GROWTH_MAX);
 }

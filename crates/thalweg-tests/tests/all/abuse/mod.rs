@@ -43,12 +43,23 @@ impl Victim {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         // Ten thousand sockets are ours, too. A system that allows fewer fails the test that needs them.
         let _ = rlimit::increase_nofile_limit(u64::MAX);
-        let broker = Arc::new(options.set("shards", "2").set("sys.interval", "off").set("log.level", "warn").start());
+        let broker = Arc::new(
+            options
+                .set("shards", "2")
+                .set("sys.interval", "off")
+                .set("log.level", "warn")
+                .start(),
+        );
         if broker.kind() == Kind::Mosquitto {
             return None;
         }
         let pair = Some(Pair::start(broker.mqtt()));
-        let mut victim = Victim { broker, pair, rss_before: 0, _turn: turn };
+        let mut victim = Victim {
+            broker,
+            pair,
+            rss_before: 0,
+            _turn: turn,
+        };
         victim.begin_here();
         Some(victim)
     }
@@ -93,8 +104,13 @@ impl Victim {
         let growth = self.growth();
         let exchanged = self.pair.take().expect("it runs until here").stop();
         let (rss, peak) = (rss(&self.broker), peak(&self.broker));
-        println!("{what}: the broker grew by {growth} KiB to {rss} KiB, at most {peak} KiB; pair: {exchanged}");
-        assert!(growth <= growth_max, "the broker grew by {growth} KiB, more than {growth_max}");
+        println!(
+            "{what}: the broker grew by {growth} KiB to {rss} KiB, at most {peak} KiB; pair: {exchanged}"
+        );
+        assert!(
+            growth <= growth_max,
+            "the broker grew by {growth} KiB, more than {growth_max}"
+        );
         let log = self.broker.log();
         assert!(!log.contains("panicked"), "{log}");
         assert_eq!(self.figure("thalweg_shards_answering"), 2);
@@ -131,12 +147,20 @@ impl Pair {
             }
             took
         });
-        Pair { stop, thread: Some(thread) }
+        Pair {
+            stop,
+            thread: Some(thread),
+        }
     }
 
     fn stop(mut self) -> Exchanged {
         self.stop.store(true, Ordering::Relaxed);
-        let mut took = self.thread.take().expect("stopped once").join().expect("the pair lost nothing");
+        let mut took = self
+            .thread
+            .take()
+            .expect("stopped once")
+            .join()
+            .expect("the pair lost nothing");
         assert!(!took.is_empty());
         took.sort();
         Exchanged(took)
@@ -152,13 +176,22 @@ impl Drop for Pair {
 impl std::fmt::Display for Exchanged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = |part: f64| self.0[((self.0.len() - 1) as f64 * part) as usize];
-        write!(f, "{} messages, p50 {:?}, p99 {:?}, longest {:?}", self.0.len(), at(0.5), at(0.99), at(1.0))
+        write!(
+            f,
+            "{} messages, p50 {:?}, p99 {:?}, longest {:?}",
+            self.0.len(),
+            at(0.5),
+            at(0.99),
+            at(1.0)
+        )
     }
 }
 
 /// How long the harm is done.
 fn duration() -> Duration {
-    let seconds = std::env::var("THALWEG_ABUSE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("THALWEG_ABUSE_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(1.5))
 }
 
@@ -180,7 +213,10 @@ fn again_and_again(threads: usize, harm: impl Fn(usize, &mut Luck) + Send + Sync
             })
         })
         .collect();
-    threads.into_iter().map(|thread| thread.join().expect("the abuser does not fail")).sum()
+    threads
+        .into_iter()
+        .map(|thread| thread.join().expect("the abuser does not fail"))
+        .sum()
 }
 
 /// Reproducible chance (xorshift64).
@@ -188,7 +224,9 @@ struct Luck(u64);
 
 impl Luck {
     fn seed() -> u64 {
-        let given = std::env::var("THALWEG_ABUSE_SEED").ok().and_then(|text| text.parse().ok());
+        let given = std::env::var("THALWEG_ABUSE_SEED")
+            .ok()
+            .and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16);
         println!("THALWEG_ABUSE_SEED={seed}");
         seed
@@ -230,21 +268,51 @@ fn peak(broker: &Broker) -> u64 {
 }
 
 fn of_status(broker: &Broker, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("the broker runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux says so");
-    line.trim().trim_end_matches(" kB").trim().parse().expect("a number of KiB")
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("the broker runs");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .expect("Linux says so");
+    line.trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse()
+        .expect("a number of KiB")
 }
 
 fn figure(admin: SocketAddr, metric: &str) -> u64 {
     let mut stream = TcpStream::connect(admin).expect("the admin interface accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").expect("it reads");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a fresh socket takes options");
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    )
+    .expect("it reads");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers and closes");
-    let of_metric = |line: &&str| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with([' ', '{']));
-    let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
-    assert!(answer.lines().any(|line| of_metric(&line)), "no {metric} in {answer}");
-    answer.lines().filter(of_metric).filter_map(value).sum::<f64>() as u64
+    stream
+        .read_to_string(&mut answer)
+        .expect("it answers and closes");
+    let of_metric = |line: &&str| {
+        line.strip_prefix(metric)
+            .is_some_and(|rest| rest.starts_with([' ', '{']))
+    };
+    let value = |line: &str| {
+        line.rsplit(' ')
+            .next()
+            .and_then(|value| value.parse::<f64>().ok())
+    };
+    assert!(
+        answer.lines().any(|line| of_metric(&line)),
+        "no {metric} in {answer}"
+    );
+    answer
+        .lines()
+        .filter(of_metric)
+        .filter_map(value)
+        .sum::<f64>() as u64
 }
 
 /// Everything that `stream` has to say, read until it is silent for good.

@@ -10,7 +10,9 @@ fn deaf(address: SocketAddr, client: &str, filter: &str, qos: u8) -> TcpStream {
     // Small, so that the broker notices soon.
     let _ = socket2::SockRef::from(&stream).set_recv_buffer_size(4096);
     let connect = Connect::new(V5, client).with(property::four(property::SESSION_EXPIRY, 60));
-    stream.write_all(&[connect.bytes(), subscribe(V5, 1, &[], &[(filter, qos)])].concat()).expect("it reads");
+    stream
+        .write_all(&[connect.bytes(), subscribe(V5, 1, &[], &[(filter, qos)])].concat())
+        .expect("it reads");
     let (mut unread, mut buffer) = (Vec::new(), [0; 256]);
     loop {
         match read(V5, &mut unread) {
@@ -30,14 +32,21 @@ fn deaf(address: SocketAddr, client: &str, filter: &str, qos: u8) -> TcpStream {
 
 #[test]
 fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
-    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let Some(victim) = Victim::with(Broker::with()) else {
+        return;
+    };
     let address = victim.broker.mqtt();
-    let deaf: Vec<_> = (0..20).map(|number| deaf(address, &format!("deaf{number}"), "flood/#", 0)).collect();
-    let batch: Vec<u8> =
-        (0..200).flat_map(|number| Publish::new(format!("flood/{number}"), [b'x'; 1000]).bytes(V5)).collect();
+    let deaf: Vec<_> = (0..20)
+        .map(|number| deaf(address, &format!("deaf{number}"), "flood/#", 0))
+        .collect();
+    let batch: Vec<u8> = (0..200)
+        .flat_map(|number| Publish::new(format!("flood/{number}"), [b'x'; 1000]).bytes(V5))
+        .collect();
     let peak = watch(&victim, 2, move |number| {
         let mut stream = abrupt(address).expect("it accepts");
-        stream.write_all(&hello(&format!("flooder{number}"))).expect("it reads");
+        stream
+            .write_all(&hello(&format!("flooder{number}")))
+            .expect("it reads");
         let until = Instant::now() + duration();
         let mut sent = 0;
         while Instant::now() < until {
@@ -49,7 +58,10 @@ fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
     println!("{} messages, growth {} KiB at the most", peak.1, peak.0);
     // 20 outputs of 1 MiB each and 2 MiB under way to each shard; the rest is what allocators keep at hand.
     assert!(peak.0 < 80 << 10, "{} KiB", peak.0);
-    assert!(victim.figure("thalweg_copies_dropped_total") > 0, "what they did not get is counted");
+    assert!(
+        victim.figure("thalweg_copies_dropped_total") > 0,
+        "what they did not get is counted"
+    );
     drop(deaf);
     victim.assert_unharmed("QoS 0 flood with 20 deaf receivers", 80 << 10);
 }
@@ -60,16 +72,21 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
         .set("queue.publisher_pace_max", "0s")
         .set("queue.messages_max", "2000")
         .set("queue.bytes_max", "1MiB");
-    let Some(victim) = Victim::with(options) else { return };
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
     let address = victim.broker.mqtt();
-    let deaf: Vec<_> = (0..10).map(|number| deaf(address, &format!("deaf{number}"), "flood", 1)).collect();
+    let deaf: Vec<_> = (0..10)
+        .map(|number| deaf(address, &format!("deaf{number}"), "flood", 1))
+        .collect();
     let peak = watch(&victim, 2, move |number| {
         let mut flooder = Talker::tcp(address).named(&format!("flooder{number}"));
         let until = Instant::now() + duration();
         let mut sent = 0;
         while Instant::now() < until {
-            let burst: Vec<u8> =
-                (1..=100).flat_map(|id| Publish::new("flood", [b'x'; 500]).qos(1, id).bytes(V5)).collect();
+            let burst: Vec<u8> = (1..=100)
+                .flat_map(|id| Publish::new("flood", [b'x'; 500]).qos(1, id).bytes(V5))
+                .collect();
             flooder.send(&burst);
             for id in 1..=100 {
                 assert_eq!(flooder.answer(PUBACK, id), 0);
@@ -84,7 +101,9 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
     drop(deaf);
     // A receiver that comes back finds its queue, as long as it may be and no longer.
     let mut back = Talker::tcp(address);
-    let connect = Connect::new(V5, "deaf0").clean(false).with(property::four(property::SESSION_EXPIRY, 60));
+    let connect = Connect::new(V5, "deaf0")
+        .clean(false)
+        .with(property::four(property::SESSION_EXPIRY, 60));
     assert!(back.connect(&connect).session_present);
     let mut count = 0;
     loop {
@@ -104,7 +123,11 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
 }
 
 /// Runs floods side by side and watches the broker's memory meanwhile: the largest growth in KiB, and what was sent.
-fn watch(victim: &Victim, threads: usize, flood: impl Fn(usize) -> u64 + Send + Sync + 'static) -> (u64, u64) {
+fn watch(
+    victim: &Victim,
+    threads: usize,
+    flood: impl Fn(usize) -> u64 + Send + Sync + 'static,
+) -> (u64, u64) {
     let flood = Arc::new(flood);
     let threads: Vec<_> = (0..threads)
         .map(|number| {
@@ -117,5 +140,11 @@ fn watch(victim: &Victim, threads: usize, flood: impl Fn(usize) -> u64 + Send + 
         most = most.max(victim.growth());
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    (most, threads.into_iter().map(|thread| thread.join().expect("no flooder was cut off")).sum())
+    (
+        most,
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no flooder was cut off"))
+            .sum(),
+    )
 }

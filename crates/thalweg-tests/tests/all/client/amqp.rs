@@ -9,7 +9,11 @@ pub(super) fn broker() -> Option<Broker> {
 
 /// AMQP, then the others.
 pub(super) fn urls(broker: &Broker) -> [String; 3] {
-    [format!("amqp://{}", broker.amqp()), format!("stomp://{}", broker.stomp()), format!("mqtt://{}", broker.mqtt())]
+    [
+        format!("amqp://{}", broker.amqp()),
+        format!("stomp://{}", broker.stomp()),
+        format!("mqtt://{}", broker.mqtt()),
+    ]
 }
 
 #[test]
@@ -57,7 +61,13 @@ fn sessions_and_last_values_are_there_by_amqp() {
 #[test]
 fn last_values_are_read_by_amqp() {
     for shards in ["1", "3"] {
-        let Some(broker) = Broker::with().queues().set("shards", shards).start_for_queues() else { return };
+        let Some(broker) = Broker::with()
+            .queues()
+            .set("shards", shards)
+            .start_for_queues()
+        else {
+            return;
+        };
         let [amqp, stomp, mqtt] = &urls(&broker);
         for publisher in [amqp, stomp, mqtt] {
             last_values_are_read(publisher, amqp);
@@ -77,8 +87,12 @@ fn stamps_cross_from_amqp() {
 
 /// A broker where everybody may do everything but touch secrets.
 pub(super) fn guarded() -> Option<Broker> {
-    let rules = "topic deny secret/#\ntopic readwrite #\ntopic readwrite $q/#\ntopic readwrite $x/#\n";
-    let guarded = Broker::with().queues().file("acl", rules).set("access.acl_file", "{folder}/acl");
+    let rules =
+        "topic deny secret/#\ntopic readwrite #\ntopic readwrite $q/#\ntopic readwrite $x/#\n";
+    let guarded = Broker::with()
+        .queues()
+        .file("acl", rules)
+        .set("access.acl_file", "{folder}/acl");
     guarded.start_for_queues()
 }
 

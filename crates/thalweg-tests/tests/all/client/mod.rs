@@ -22,17 +22,26 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client of these brokers, not started.
 fn builder(urls: &[&str]) -> ClientBuilder {
-    urls.iter().fold(Client::builder(), |builder, url| builder.broker(url).expect(url))
+    urls.iter().fold(Client::builder(), |builder, url| {
+        builder.broker(url).expect(url)
+    })
 }
 
 /// A running client.
 fn connect(urls: &[&str]) -> Client {
-    builder(urls).connect_blocking().expect("a client starts without a network")
+    builder(urls)
+        .connect_blocking()
+        .expect("a client starts without a network")
 }
 
 fn subscribe(client: &Client, filter: &str) -> Subscription {
-    let options = SubscribeOptions { last_values: false, ..SubscribeOptions::default() };
-    client.subscribe_timeout(filter, options, PATIENCE).unwrap_or_else(|error| panic!("{filter}: {error}"))
+    let options = SubscribeOptions {
+        last_values: false,
+        ..SubscribeOptions::default()
+    };
+    client
+        .subscribe_timeout(filter, options, PATIENCE)
+        .unwrap_or_else(|error| panic!("{filter}: {error}"))
 }
 
 /// The next payloads, as text, in the order in which they came.
@@ -40,8 +49,14 @@ fn take(subscription: &mut Subscription, count: usize) -> Vec<String> {
     let mut payloads = Vec::new();
     while payloads.len() < count {
         match subscription.next_timeout(PATIENCE) {
-            Ok(Some(message)) => payloads.push(String::from_utf8_lossy(message.payload()).into_owned()),
-            other => panic!("{other:?} after {} of {count}: {:?}", payloads.len(), payloads.last()),
+            Ok(Some(message)) => {
+                payloads.push(String::from_utf8_lossy(message.payload()).into_owned())
+            }
+            other => panic!(
+                "{other:?} after {} of {count}: {:?}",
+                payloads.len(),
+                payloads.last()
+            ),
         }
     }
     payloads
@@ -49,5 +64,8 @@ fn take(subscription: &mut Subscription, count: usize) -> Vec<String> {
 
 /// The numbers that came, each once or more.
 fn set(payloads: &[String]) -> BTreeSet<u32> {
-    payloads.iter().map(|payload| payload.parse().expect("a number was sent")).collect()
+    payloads
+        .iter()
+        .map(|payload| payload.parse().expect("a number was sent"))
+        .collect()
 }

@@ -27,12 +27,25 @@ fn what_was_published_before_the_broker_came_arrives_when_it_comes() {
         let client = connect(&[&url]);
         let tickets: Vec<_> = (0..50)
             .map(|number: u32| {
-                client.publish_message(number.to_string().as_bytes(), "", "early", &Options::default()).expect("room")
+                client
+                    .publish_message(
+                        number.to_string().as_bytes(),
+                        "",
+                        "early",
+                        &Options::default(),
+                    )
+                    .expect("room")
             })
             .collect();
-        let Some(broker) = broker_at(mqtt, coap) else { return };
+        let Some(broker) = broker_at(mqtt, coap) else {
+            return;
+        };
         for ticket in tickets {
-            assert_eq!(client.outcome(ticket, PATIENCE), Success::Acknowledged, "{url}");
+            assert_eq!(
+                client.outcome(ticket, PATIENCE),
+                Success::Acknowledged,
+                "{url}"
+            );
         }
         assert!(client.status().expect("it runs").lanes[0].connections >= 1);
         drop(broker);
@@ -42,19 +55,33 @@ fn what_was_published_before_the_broker_came_arrives_when_it_comes() {
 #[test]
 fn a_restart_in_the_middle_loses_nothing_that_was_acknowledged_and_subscriptions_come_back() {
     let (mqtt, coap) = (free_port(), free_port());
-    let Some(broker) = broker_at(mqtt, coap) else { return };
+    let Some(broker) = broker_at(mqtt, coap) else {
+        return;
+    };
     let client = connect(&[&format!("mqtt://{mqtt}")]);
     let mut heard = subscribe(&client, "after/#");
-    assert_eq!(client.publish("after/a", b"0", &Options::default()), Ok(Success::Acknowledged));
+    assert_eq!(
+        client.publish("after/a", b"0", &Options::default()),
+        Ok(Success::Acknowledged)
+    );
     assert_eq!(take(&mut heard, 1), ["0"]);
     broker.stop();
     // Nobody is there: these wait.
     let waiting: Vec<_> = (1..20)
         .map(|number: u32| {
-            client.publish_message(number.to_string().as_bytes(), "", "after/a", &Options::default()).expect("room")
+            client
+                .publish_message(
+                    number.to_string().as_bytes(),
+                    "",
+                    "after/a",
+                    &Options::default(),
+                )
+                .expect("room")
         })
         .collect();
-    let Some(_broker) = broker_at(mqtt, coap) else { return };
+    let Some(_broker) = broker_at(mqtt, coap) else {
+        return;
+    };
     for ticket in waiting {
         assert_eq!(client.outcome(ticket, PATIENCE), Success::Acknowledged);
     }
@@ -62,9 +89,14 @@ fn a_restart_in_the_middle_loses_nothing_that_was_acknowledged_and_subscriptions
     let mut last = 20;
     loop {
         let payload = last.to_string();
-        assert_eq!(client.publish("after/a", payload.as_bytes(), &Options::default()), Ok(Success::Acknowledged));
+        assert_eq!(
+            client.publish("after/a", payload.as_bytes(), &Options::default()),
+            Ok(Success::Acknowledged)
+        );
         if let Ok(Some(message)) = heard.next_timeout(std::time::Duration::from_millis(200)) {
-            let number: u32 = String::from_utf8_lossy(message.payload()).parse().expect("a number");
+            let number: u32 = String::from_utf8_lossy(message.payload())
+                .parse()
+                .expect("a number");
             assert!((1..=last).contains(&number));
             break;
         }
@@ -83,19 +115,32 @@ impl Cutter {
     fn before(broker: SocketAddr, bytes: usize, cuts_max: usize) -> Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let (cuts, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (cuts, is_over) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (counted, ended) = (cuts.clone(), is_over.clone());
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let Ok(server) = TcpStream::connect(broker) else { continue };
-                let limit = if counted.load(Ordering::SeqCst) < cuts_max { bytes } else { usize::MAX };
+                let Ok(server) = TcpStream::connect(broker) else {
+                    continue;
+                };
+                let limit = if counted.load(Ordering::SeqCst) < cuts_max {
+                    bytes
+                } else {
+                    usize::MAX
+                };
                 relay(client, server, limit, counted.clone());
             }
         });
-        Cutter { address, cuts, is_over }
+        Cutter {
+            address,
+            cuts,
+            is_over,
+        }
     }
 }
 
@@ -107,7 +152,10 @@ impl Drop for Cutter {
 }
 
 fn relay(client: TcpStream, server: TcpStream, limit: usize, cuts: Arc<AtomicUsize>) {
-    let both = Arc::new(Mutex::new((client.try_clone().ok(), server.try_clone().ok())));
+    let both = Arc::new(Mutex::new((
+        client.try_clone().ok(),
+        server.try_clone().ok(),
+    )));
     let end = move || {
         if let Ok(mut both) = both.lock() {
             for stream in [both.0.take(), both.1.take()].into_iter().flatten() {
@@ -115,7 +163,9 @@ fn relay(client: TcpStream, server: TcpStream, limit: usize, cuts: Arc<AtomicUsi
             }
         }
     };
-    let (Ok(mut up_from), Ok(mut up_to)) = (client.try_clone(), server.try_clone()) else { return };
+    let (Ok(mut up_from), Ok(mut up_to)) = (client.try_clone(), server.try_clone()) else {
+        return;
+    };
     let (mut down_from, mut down_to) = (server, client);
     let end_too = end.clone();
     std::thread::spawn(move || {
@@ -145,21 +195,41 @@ fn relay(client: TcpStream, server: TcpStream, limit: usize, cuts: Arc<AtomicUsi
 
 #[test]
 fn connections_that_are_cut_again_and_again_lose_nothing() {
-    let Some(broker) = Broker::with().queues().start_for_queues() else { return };
+    let Some(broker) = Broker::with().queues().start_for_queues() else {
+        return;
+    };
     let listener = connect(&[&format!("mqtt://{}", broker.mqtt())]);
-    for (scheme, port) in [("mqtt", broker.mqtt()), ("amqp", broker.amqp()), ("stomp", broker.stomp())] {
+    for (scheme, port) in [
+        ("mqtt", broker.mqtt()),
+        ("amqp", broker.amqp()),
+        ("stomp", broker.stomp()),
+    ] {
         let cutter = Cutter::before(port, 4_000, 5);
         let mut heard = subscribe(&listener, scheme);
         let client = super::builder(&[&format!("{scheme}://{}", cutter.address)])
-            .backoff(std::time::Duration::from_millis(10), std::time::Duration::from_millis(100))
+            .backoff(
+                std::time::Duration::from_millis(10),
+                std::time::Duration::from_millis(100),
+            )
             .connect_blocking()
             .expect("it starts");
-        let once = Options { reliability: Reliability::ExactlyOnce, ..Options::default() };
+        let once = Options {
+            reliability: Reliability::ExactlyOnce,
+            ..Options::default()
+        };
         let tickets: Vec<_> = (0..1_000)
-            .map(|number: u32| client.give(number.to_string().as_bytes(), "", scheme, &once).expect("there is room"))
+            .map(|number: u32| {
+                client
+                    .give(number.to_string().as_bytes(), "", scheme, &once)
+                    .expect("there is room")
+            })
             .collect();
         for ticket in tickets {
-            assert_eq!(client.outcome(ticket, PATIENCE), Success::Acknowledged, "{scheme}");
+            assert_eq!(
+                client.outcome(ticket, PATIENCE),
+                Success::Acknowledged,
+                "{scheme}"
+            );
         }
         assert_eq!(cutter.cuts.load(Ordering::SeqCst), 5, "{scheme}");
         let mut payloads = Vec::new();
@@ -167,7 +237,13 @@ fn connections_that_are_cut_again_and_again_lose_nothing() {
             payloads.extend(take(&mut heard, 1));
         }
         // With stamps the broker knows repetitions.
-        assert_eq!(payloads, (0..1_000).map(|number| number.to_string()).collect::<Vec<_>>(), "{scheme}");
+        assert_eq!(
+            payloads,
+            (0..1_000)
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>(),
+            "{scheme}"
+        );
         heard.unsubscribe();
     }
 }

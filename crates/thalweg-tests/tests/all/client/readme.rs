@@ -32,7 +32,9 @@ mod reading {
                 self.0.broker(&places[place]).map(Builder)
             }
 
-            pub fn connect_blocking(self) -> Result<::thalweg_client::blocking::Client, ClientError> {
+            pub fn connect_blocking(
+                self,
+            ) -> Result<::thalweg_client::blocking::Client, ClientError> {
                 self.0.connect_blocking()
             }
         }
@@ -47,8 +49,18 @@ mod reading {
 
 #[test]
 fn the_lines_of_the_readme_run() {
-    assert!(README.contains(&format!("```rust\n{READING}```")), "README shows other lines");
-    let Some(broker) = Broker::with().coap().start_for_queues() else { return };
-    PLACES.get_or_init(|| [format!("mqtt://{}", broker.mqtt()), format!("coap://{}", broker.coap())]);
+    assert!(
+        README.contains(&format!("```rust\n{READING}```")),
+        "README shows other lines"
+    );
+    let Some(broker) = Broker::with().coap().start_for_queues() else {
+        return;
+    };
+    PLACES.get_or_init(|| {
+        [
+            format!("mqtt://{}", broker.mqtt()),
+            format!("coap://{}", broker.coap()),
+        ]
+    });
     reading::run().expect("the reading is published, received and acknowledged");
 }

@@ -40,7 +40,13 @@ fn sessions_and_last_values_are_there_by_stomp() {
 #[test]
 fn last_values_are_read_by_stomp() {
     for shards in ["1", "3"] {
-        let Some(broker) = Broker::with().queues().set("shards", shards).start_for_queues() else { return };
+        let Some(broker) = Broker::with()
+            .queues()
+            .set("shards", shards)
+            .start_for_queues()
+        else {
+            return;
+        };
         let [amqp, stomp, mqtt] = &urls(&broker);
         for publisher in [amqp, stomp, mqtt] {
             last_values_are_read(publisher, stomp);

@@ -43,12 +43,20 @@ fn guarded() -> Option<Arc<Broker>> {
 fn salted(password: &str) -> [u8; 32] {
     let mut out = [0; 32];
     let iterations = NonZeroU32::new(ITERATIONS).expect("it is not zero");
-    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, SALT, password.as_bytes(), &mut out);
+    pbkdf2::derive(
+        pbkdf2::PBKDF2_HMAC_SHA256,
+        iterations,
+        SALT,
+        password.as_bytes(),
+        &mut out,
+    );
     out
 }
 
 fn sign(key: &[u8], text: &[u8]) -> Vec<u8> {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text).as_ref().to_vec()
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
+        .as_ref()
+        .to_vec()
 }
 
 /// The client's half of one SCRAM exchange (RFC 5802 §5).
@@ -59,7 +67,10 @@ struct Scram {
 
 impl Scram {
     fn new(password: &'static str) -> Self {
-        Self { first_bare: format!("n=ada,r={}", unique("nonce")), password }
+        Self {
+            first_bare: format!("n=ada,r={}", unique("nonce")),
+            password,
+        }
     }
 
     /// The properties of the packet that begins the exchange.
@@ -69,7 +80,10 @@ impl Scram {
 
     /// The properties of the client's last packet, and the proof the broker owes in return.
     fn last(&self, server_first: &str) -> (Vec<u8>, String) {
-        let nonce = server_first.split(',').find_map(|part| part.strip_prefix("r=")).expect("a nonce");
+        let nonce = server_first
+            .split(',')
+            .find_map(|part| part.strip_prefix("r="))
+            .expect("a nonce");
         let without_proof = format!("c=biws,r={nonce}");
         let signed = format!("{},{server_first},{without_proof}", self.first_bare);
         let salted = salted(self.password);
@@ -78,13 +92,20 @@ impl Scram {
         let signature = sign(stored.as_ref(), signed.as_bytes());
         let proof: Vec<u8> = key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
         let expected = sign(&sign(&salted, b"Server Key"), signed.as_bytes());
-        (said(format!("{without_proof},p={}", BASE64.encode(proof))), format!("v={}", BASE64.encode(expected)))
+        (
+            said(format!("{without_proof},p={}", BASE64.encode(proof))),
+            format!("v={}", BASE64.encode(expected)),
+        )
     }
 }
 
 /// Authentication Method and Authentication Data.
 fn said(data: String) -> Vec<u8> {
-    [property::text(property::AUTH_METHOD, METHOD), property::text(property::AUTH_DATA, data)].concat()
+    [
+        property::text(property::AUTH_METHOD, METHOD),
+        property::text(property::AUTH_DATA, data),
+    ]
+    .concat()
 }
 
 /// The broker's AUTH, which has this reason code and the method of CONNECT; its data.
@@ -93,7 +114,10 @@ fn expect_auth(peer: &mut Peer, expected: u8) -> String {
         Packet::Auth { reason, properties } => {
             assert_eq!(reason, expected);
             assert_eq!(properties.text(property::AUTH_METHOD), Some(METHOD));
-            properties.text(property::AUTH_DATA).unwrap_or_default().to_owned()
+            properties
+                .text(property::AUTH_DATA)
+                .unwrap_or_default()
+                .to_owned()
         }
         other => panic!("expected AUTH, got {other:?}"),
     }
@@ -102,7 +126,11 @@ fn expect_auth(peer: &mut Peer, expected: u8) -> String {
 /// Connects as `ada` up to the broker's AUTH.
 fn begin(broker: &Arc<Broker>, scram: &Scram) -> (Peer, String) {
     let mut peer = Peer::open_to(Arc::clone(broker), V5);
-    peer.send(&Connect::new(V5, unique("scram")).with(scram.first()).bytes());
+    peer.send(
+        &Connect::new(V5, unique("scram"))
+            .with(scram.first())
+            .bytes(),
+    );
     let challenge = expect_auth(&mut peer, 0x18);
     (peer, challenge)
 }
@@ -116,7 +144,11 @@ fn ada(broker: &Arc<Broker>) -> Peer {
     let connack = peer.connack();
     assert_eq!(connack.code, 0);
     assert_eq!(connack.properties.text(property::AUTH_METHOD), Some(METHOD));
-    assert_eq!(connack.properties.text(property::AUTH_DATA), Some(owed.as_str()), "the broker proves itself too");
+    assert_eq!(
+        connack.properties.text(property::AUTH_DATA),
+        Some(owed.as_str()),
+        "the broker proves itself too"
+    );
     peer
 }
 
@@ -135,7 +167,11 @@ fn auth_keeps_within_the_clients_packet_size() {
     let connect = Connect::new(V5, unique("scram")).with(scram.first());
     // Method, and the longest data that SCRAM needs here.
     let mut peer = Peer::open_to(broker, V5).taking_at_most(200);
-    peer.send(&connect.with(property::four(property::MAXIMUM_PACKET_SIZE, 200)).bytes());
+    peer.send(
+        &connect
+            .with(property::four(property::MAXIMUM_PACKET_SIZE, 200))
+            .bytes(),
+    );
     let challenge = expect_auth(&mut peer, 0x18);
     peer.send(&auth(0x18, &scram.last(&challenge).0));
     assert_eq!(peer.connack().code, 0);
@@ -173,7 +209,10 @@ fn an_auth_that_does_not_belong_ends_the_exchange() {
         let (mut peer, _) = begin(&broker, &Scram::new("pencil"));
         peer.send(&bytes);
         match peer.ending() {
-            Ending::Connack(code) => assert!([0x81, 0x82, 0x86, 0x87, 0x8C].contains(&code), "{code:#04x}"),
+            Ending::Connack(code) => assert!(
+                [0x81, 0x82, 0x86, 0x87, 0x8C].contains(&code),
+                "{code:#04x}"
+            ),
             Ending::Silent => {}
             Ending::Disconnect(code) => panic!("DISCONNECT {code:#04x} before CONNACK"),
         }
@@ -187,8 +226,12 @@ fn nothing_but_auth_and_disconnect_may_come_before_connack() {
     let topic = unique("early");
     let mut watcher = ada(&broker);
     watcher.subscribe(&topic, 0);
-    for bytes in [Publish::new(&topic, "early").bytes(V5), subscribe(V5, 1, &[], &[("a", 0)]), pingreq(), disconnect()]
-    {
+    for bytes in [
+        Publish::new(&topic, "early").bytes(V5),
+        subscribe(V5, 1, &[], &[("a", 0)]),
+        pingreq(),
+        disconnect(),
+    ] {
         let (mut peer, _) = begin(&broker, &Scram::new("pencil"));
         peer.send(&bytes);
         match peer.ending() {
@@ -234,7 +277,10 @@ fn a_second_authentication_that_fails_ends_the_connection() {
     peer.expect_end(&[0x87]);
 
     let mut peer = ada(&broker);
-    peer.send(&auth(0x19, &property::text(property::AUTH_METHOD, "SCRAM-SHA-1")));
+    peer.send(&auth(
+        0x19,
+        &property::text(property::AUTH_METHOD, "SCRAM-SHA-1"),
+    ));
     peer.expect_end(&[0x82, 0x8C]);
 }
 
@@ -245,14 +291,27 @@ fn a_wrong_password_is_refused_and_a_right_one_is_not() {
     for version in BOTH {
         let connect = |user: &str, password: &str| {
             let mut peer = Peer::open_to(Arc::clone(&broker), version);
-            peer.send(&Connect::new(version, unique("pw")).user_name(user).password(password).bytes());
+            peer.send(
+                &Connect::new(version, unique("pw"))
+                    .user_name(user)
+                    .password(password)
+                    .bytes(),
+            );
             peer
         };
         assert_eq!(connect("ada", "pencil").connack().code, 0);
-        for (user, password) in [("ada", "crayon"), ("ada", ""), ("eve", "pencil"), ("", "pencil")] {
+        for (user, password) in [
+            ("ada", "crayon"),
+            ("ada", ""),
+            ("eve", "pencil"),
+            ("", "pencil"),
+        ] {
             match connect(user, password).ending() {
                 Ending::Connack(code) => {
-                    assert!(if version == V5 { [0x86, 0x87] } else { [4, 5] }.contains(&code), "{code:#04x}");
+                    assert!(
+                        if version == V5 { [0x86, 0x87] } else { [4, 5] }.contains(&code),
+                        "{code:#04x}"
+                    );
                 }
                 other => panic!("{user} {password}: {other:?}"),
             }
@@ -280,7 +339,8 @@ fn a_publish_that_is_not_allowed_is_refused_with_its_code() {
 #[test]
 fn a_publish_that_is_not_allowed_is_acknowledged_or_ends_the_connection_in_mqtt_311() {
     let Some(broker) = guarded() else { return };
-    let (mut peer, _) = Peer::open_to(Arc::clone(&broker), V311).accepted(&Connect::new(V311, unique("c")));
+    let (mut peer, _) =
+        Peer::open_to(Arc::clone(&broker), V311).accepted(&Connect::new(V311, unique("c")));
     peer.send(&Publish::new("secret/x", "x").qos(1, 1).bytes(V311));
     peer.send(&Publish::new("secret/x", "x").qos(2, 2).bytes(V311));
     assert_eq!(peer.ack(PUBACK, 1), 0);

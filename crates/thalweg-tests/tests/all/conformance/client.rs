@@ -22,7 +22,9 @@ impl Session {
     /// Starts `thalweg` with these words and waits for its CONNECT.
     fn start(version: Version, words: &[&str]) -> Self {
         let listener = TcpListener::bind(free_port()).expect("the port was free");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let level = if version == V5 { "5" } else { "3.1.1" };
         let client = Command::new(thalweg_binary())
             .args(words)
@@ -33,8 +35,14 @@ impl Session {
             .spawn()
             .expect("the binary starts");
         let (stream, _) = listener.accept().expect("the client connects");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a fresh socket takes options");
-        let mut session = Self { client, stream, version };
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a fresh socket takes options");
+        let mut session = Self {
+            client,
+            stream,
+            version,
+        };
         let (first, body) = session.packet().expect("the client says CONNECT");
         assert_eq!(first, 0x10);
         assert_eq!(&body[..6], b"\0\x04MQTT");
@@ -47,20 +55,31 @@ impl Session {
 
     /// CONNACK with these flags and success.
     fn accept(&mut self, flags: u8) {
-        let body: &[u8] = if self.version == V5 { &[flags, 0, 0] } else { &[flags, 0] };
+        let body: &[u8] = if self.version == V5 {
+            &[flags, 0, 0]
+        } else {
+            &[flags, 0]
+        };
         self.send(&packet(0x20, body));
     }
 
     /// First byte and body of the next packet, or `None` at the end.
     fn packet(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut first = [0];
-        if self.stream.read(&mut first).expect("a packet or the end comes in time") == 0 {
+        if self
+            .stream
+            .read(&mut first)
+            .expect("a packet or the end comes in time")
+            == 0
+        {
             return None;
         }
         let (mut length, mut shift) = (0, 0);
         loop {
             let mut byte = [0];
-            self.stream.read_exact(&mut byte).expect("the packet is whole");
+            self.stream
+                .read_exact(&mut byte)
+                .expect("the packet is whole");
             length |= usize::from(byte[0] & 0x7F) << shift;
             shift += 7;
             if byte[0] & 0x80 == 0 {
@@ -68,14 +87,19 @@ impl Session {
             }
         }
         let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).expect("the packet is whole");
+        self.stream
+            .read_exact(&mut body)
+            .expect("the packet is whole");
         Some((first[0], body))
     }
 
     /// The next `count` packets, each with the identifier in front of its body.
     fn identified(&mut self, count: usize) -> Vec<(u8, u16)> {
         let mut packet = || self.packet().expect("the client stays");
-        (0..count).map(|_| packet()).map(|(first, body)| (first, u16::from_be_bytes([body[0], body[1]]))).collect()
+        (0..count)
+            .map(|_| packet())
+            .map(|(first, body)| (first, u16::from_be_bytes([body[0], body[1]])))
+            .collect()
     }
 }
 
@@ -106,11 +130,20 @@ fn a_subscriber_acknowledges_everything_in_order() {
         }
         session.send(&all);
         let answers = session.identified(6);
-        let of = |kind: u8| answers.iter().filter(|(first, _)| *first == kind).map(|(_, id)| *id).collect::<Vec<_>>();
+        let of = |kind: u8| {
+            answers
+                .iter()
+                .filter(|(first, _)| *first == kind)
+                .map(|(_, id)| *id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(PUBACK), [11, 9, 65_535]);
         assert_eq!(of(PUBREC), [21, 8, 1]);
         session.send(&[ack(PUBREL, 21), ack(PUBREL, 8), ack(PUBREL, 1)].concat());
-        assert_eq!(session.identified(3), [(PUBCOMP, 21), (PUBCOMP, 8), (PUBCOMP, 1)]);
+        assert_eq!(
+            session.identified(3),
+            [(PUBCOMP, 21), (PUBCOMP, 8), (PUBCOMP, 1)]
+        );
     }
 }
 
@@ -124,16 +157,23 @@ fn a_publisher_releases_in_the_order_of_pubrec_and_leaves_with_disconnect() {
     for version in BOTH {
         let mut session = Session::start(version, &["pub", "-q", "2", "-l", "t"]);
         let mut lines = session.client.stdin.take().expect("it was piped");
-        lines.write_all(b"one\ntwo\nthree\n").expect("the client reads its lines");
+        lines
+            .write_all(b"one\ntwo\nthree\n")
+            .expect("the client reads its lines");
         drop(lines);
         session.accept(0);
         let (mut received, mut released) = (Vec::new(), Vec::new());
         while released.len() < 3 {
-            let (first, body) = session.packet().expect("the client stays until all is acknowledged");
+            let (first, body) = session
+                .packet()
+                .expect("the client stays until all is acknowledged");
             match first {
                 0x34 => {
                     let id = u16::from_be_bytes([body[3], body[4]]);
-                    assert!(id != 0 && !received.contains(&id) || released.contains(&id), "{id} is in use");
+                    assert!(
+                        id != 0 && !received.contains(&id) || released.contains(&id),
+                        "{id} is in use"
+                    );
                     received.push(id);
                     session.send(&ack(PUBREC, id));
                 }
@@ -150,7 +190,10 @@ fn a_publisher_releases_in_the_order_of_pubrec_and_leaves_with_disconnect() {
         assert_eq!(first, 0xE0);
         assert!(body.is_empty() || body[0] == 0, "{body:?}");
         // Whoever closes first, the other follows.
-        session.stream.shutdown(Shutdown::Write).expect("the socket is still there");
+        session
+            .stream
+            .shutdown(Shutdown::Write)
+            .expect("the socket is still there");
         assert_eq!(session.packet(), None, "and closes");
         assert!(session.client.wait().expect("it was ours").success());
     }

@@ -52,15 +52,25 @@ fn a_second_connect_is_a_protocol_error() {
 /// [MQTT-3.1.2-1] [MQTT3-3.1.2-1]
 #[test]
 fn a_wrong_protocol_name_is_refused() {
-    for (version, name, level) in
-        [(V5, "MQTZ", 5), (V5, "mqtt", 5), (V5, "MQIsdp", 5), (V311, "MQTZ", 4), (V311, "", 4)]
-    {
+    for (version, name, level) in [
+        (V5, "MQTZ", 5),
+        (V5, "mqtt", 5),
+        (V5, "MQIsdp", 5),
+        (V311, "MQTZ", 4),
+        (V311, "", 4),
+    ] {
         // Whoever cannot tell the version may write CONNACK in either form; its first two bytes are the same in both.
         let mut peer = Peer::open(V311);
-        peer.send(&Connect::new(version, unique("name")).protocol(name, level).bytes());
+        peer.send(
+            &Connect::new(version, unique("name"))
+                .protocol(name, level)
+                .bytes(),
+        );
         match peer.ending() {
             Ending::Silent => {}
-            Ending::Connack(code) => assert!([0x01, 0x84].contains(&code), "{name} {level}: {code:#04x}"),
+            Ending::Connack(code) => {
+                assert!([0x01, 0x84].contains(&code), "{name} {level}: {code:#04x}")
+            }
             other => panic!("{name} {level}: {other:?}"),
         }
     }
@@ -72,10 +82,19 @@ fn an_unknown_protocol_level_is_refused_with_the_code_for_it() {
     for level in [0, 1, 2, 6, 127] {
         // The body is of MQTT 3.1.1's form; a broker that does not know the level cannot read on anyway.
         let mut peer = Peer::open(V311);
-        peer.send(&Connect::new(V311, unique("level")).protocol("MQTT", level).bytes());
+        peer.send(
+            &Connect::new(V311, unique("level"))
+                .protocol("MQTT", level)
+                .bytes(),
+        );
         match peer.ending() {
-            Ending::Connack(code) => assert!([0x01, 0x84].contains(&code), "level {level}: {code:#04x}"),
-            other => assert!(oracle_deviates("closes at once for some levels"), "level {level}: {other:?}"),
+            Ending::Connack(code) => {
+                assert!([0x01, 0x84].contains(&code), "level {level}: {code:#04x}")
+            }
+            other => assert!(
+                oracle_deviates("closes at once for some levels"),
+                "level {level}: {other:?}"
+            ),
         }
     }
 }
@@ -92,7 +111,9 @@ fn client_ids_of_1_to_23_letters_and_digits_are_accepted() {
         };
         Peer::connect(&Connect::new(version, one)).0.leave();
         for start in [0, 20, 39] {
-            Peer::connect(&Connect::new(version, &alphabet[start..start + 23])).0.leave();
+            Peer::connect(&Connect::new(version, &alphabet[start..start + 23]))
+                .0
+                .leave();
         }
     }
 }
@@ -102,15 +123,29 @@ fn client_ids_of_1_to_23_letters_and_digits_are_accepted() {
 fn an_empty_client_id_gets_a_unique_one_that_works() {
     let (mut first, connack) = Peer::connect(&Connect::new(V5, ""));
     let (_second, other) = Peer::connect(&Connect::new(V5, ""));
-    let assigned =
-        connack.properties.text(property::ASSIGNED_CLIENT_ID).expect("CONNACK tells the client id").to_owned();
-    let other = other.properties.text(property::ASSIGNED_CLIENT_ID).expect("CONNACK tells the client id").to_owned();
+    let assigned = connack
+        .properties
+        .text(property::ASSIGNED_CLIENT_ID)
+        .expect("CONNACK tells the client id")
+        .to_owned();
+    let other = other
+        .properties
+        .text(property::ASSIGNED_CLIENT_ID)
+        .expect("CONNACK tells the client id")
+        .to_owned();
     assert!(!assigned.is_empty());
     assert_ne!(assigned, other);
-    assert_eq!(first.until_pong(), [], "the second connection is another client, no takeover");
+    assert_eq!(
+        first.until_pong(),
+        [],
+        "the second connection is another client, no takeover"
+    );
     // The id is the client's from now on: using it again takes the first connection over.
     let (_third, connack) = Peer::connect(&Connect::new(V5, &assigned));
-    assert!(!connack.properties.has(property::ASSIGNED_CLIENT_ID), "a client that knows its id is not told");
+    assert!(
+        !connack.properties.has(property::ASSIGNED_CLIENT_ID),
+        "a client that knows its id is not told"
+    );
     first.expect_end(&[0x8E]);
 }
 
@@ -118,8 +153,11 @@ fn an_empty_client_id_gets_a_unique_one_that_works() {
 #[test]
 fn an_assigned_client_id_can_own_a_session_that_lasts() {
     let (peer, connack) = Peer::connect(&Connect::lasting(V5, ""));
-    let assigned =
-        connack.properties.text(property::ASSIGNED_CLIENT_ID).expect("CONNACK tells the client id").to_owned();
+    let assigned = connack
+        .properties
+        .text(property::ASSIGNED_CLIENT_ID)
+        .expect("CONNACK tells the client id")
+        .to_owned();
     peer.vanish();
     let (_peer, connack) = Peer::connect(&Connect::lasting(V5, &assigned));
     assert!(connack.session_present);
@@ -161,9 +199,13 @@ fn a_client_id_that_connects_again_ends_the_older_connection() {
 #[test]
 fn every_combination_of_will_and_credentials_is_read_in_its_order() {
     for version in BOTH {
-        for (with_will, with_name, with_password) in
-            [(true, true, true), (true, true, false), (false, true, true), (true, false, false), (false, true, false)]
-        {
+        for (with_will, with_name, with_password) in [
+            (true, true, true),
+            (true, true, false),
+            (false, true, true),
+            (true, false, false),
+            (false, true, false),
+        ] {
             let mut connect = Connect::new(version, unique("order"));
             if with_will {
                 connect = connect.will("will/topic", "will payload", 1, false);
@@ -184,7 +226,9 @@ fn every_combination_of_will_and_credentials_is_read_in_its_order() {
 /// MQTT 5 lets a client send a password without a user name; MQTT 3.1.1 forbids it. [MQTT-3.1.2-19] [MQTT3-3.1.2-22]
 #[test]
 fn a_password_without_a_user_name_is_for_mqtt_5_only() {
-    Peer::connect(&Connect::new(V5, unique("token")).password("only")).0.leave();
+    Peer::connect(&Connect::new(V5, unique("token")).password("only"))
+        .0
+        .leave();
     let mut peer = Peer::open(V311);
     peer.send(&Connect::new(V311, unique("token")).password("only").bytes());
     peer.expect_silent_end();
@@ -204,14 +248,26 @@ fn response_information_is_not_told_unless_asked_for() {
 fn connack_tells_no_limit_that_is_none() {
     let (_, connack) = Peer::connect(&Connect::new(V5, unique("limits")));
     let properties = connack.properties;
-    assert_eq!(properties.number(property::MAXIMUM_QOS), None, "Maximum QoS 2 is told by silence");
+    assert_eq!(
+        properties.number(property::MAXIMUM_QOS),
+        None,
+        "Maximum QoS 2 is told by silence"
+    );
     assert_ne!(properties.number(property::RETAIN_AVAILABLE), Some(0));
     assert_ne!(properties.number(property::WILDCARD_AVAILABLE), Some(0));
     assert_ne!(properties.number(property::SHARED_AVAILABLE), Some(0));
-    assert_ne!(properties.number(property::SUBSCRIPTION_ID_AVAILABLE), Some(0));
+    assert_ne!(
+        properties.number(property::SUBSCRIPTION_ID_AVAILABLE),
+        Some(0)
+    );
     assert_ne!(properties.number(property::RECEIVE_MAXIMUM), Some(0));
     assert_ne!(properties.number(property::MAXIMUM_PACKET_SIZE), Some(0));
-    let mut ids: Vec<u8> = properties.0.iter().map(|(id, _)| *id).filter(|id| *id != property::USER_PROPERTY).collect();
+    let mut ids: Vec<u8> = properties
+        .0
+        .iter()
+        .map(|(id, _)| *id)
+        .filter(|id| *id != property::USER_PROPERTY)
+        .collect();
     let all = ids.len();
     ids.sort_unstable();
     ids.dedup();
@@ -240,7 +296,9 @@ fn a_bridge_of_mqtt_3_hears_nothing_of_its_own_and_sees_the_retain_flag() {
     other.send(&Publish::new(&topic, "theirs").retain().bytes(V311));
     other.until_pong();
     let got = bridge.until_pong();
-    let [Packet::Publish(message)] = &got[..] else { panic!("{got:?}") };
+    let [Packet::Publish(message)] = &got[..] else {
+        panic!("{got:?}")
+    };
     assert_eq!((message.text(), message.retain), ("theirs", true));
     other.send(&Publish::new(&topic, "").retain().bytes(V311));
     other.until_pong();
@@ -260,8 +318,14 @@ fn packets_that_follow_connect_at_once_are_answered_after_connack() {
         assert_eq!(peer.connack().code, 0);
         let answers: Vec<Packet> = (0..3).map(|_| peer.next()).collect();
         let has = |wanted: fn(&Packet) -> bool| answers.iter().any(wanted);
-        assert!(has(|p| matches!(p, Packet::Suback { id: 7, .. })), "{answers:?}");
-        assert!(has(|p| matches!(p, Packet::Publish(message) if message.text() == "early")), "{answers:?}");
+        assert!(
+            has(|p| matches!(p, Packet::Suback { id: 7, .. })),
+            "{answers:?}"
+        );
+        assert!(
+            has(|p| matches!(p, Packet::Publish(message) if message.text() == "early")),
+            "{answers:?}"
+        );
         assert!(has(|p| *p == Packet::Pingresp), "{answers:?}");
     }
 }
@@ -275,7 +339,8 @@ fn nothing_behind_a_refused_connect_is_processed() {
     // MQTT 3.1.1: an empty client id with a session. MQTT 5: an authentication method that nobody has.
     let refused = [
         Connect::new(V311, "").clean(false),
-        Connect::new(V5, unique("refused")).with(property::text(property::AUTH_METHOD, "no-such-method")),
+        Connect::new(V5, unique("refused"))
+            .with(property::text(property::AUTH_METHOD, "no-such-method")),
     ];
     for connect in refused {
         let mut peer = Peer::open(connect.version);
@@ -292,8 +357,8 @@ fn nothing_behind_a_refused_connect_is_processed() {
 #[test]
 fn an_unknown_authentication_method_is_refused_with_its_code() {
     for data in [None, Some("data")] {
-        let mut connect =
-            Connect::new(V5, unique("auth")).with(property::text(property::AUTH_METHOD, "no-such-method"));
+        let mut connect = Connect::new(V5, unique("auth"))
+            .with(property::text(property::AUTH_METHOD, "no-such-method"));
         if let Some(data) = data {
             connect = connect.with(property::text(property::AUTH_DATA, data));
         }
@@ -309,6 +374,9 @@ fn without_an_authentication_method_there_is_no_auth() {
     let (mut peer, connack) = Peer::connect(&Connect::new(V5, unique("auth")));
     assert!(!connack.properties.has(property::AUTH_METHOD));
     assert!(!connack.properties.has(property::AUTH_DATA));
-    peer.send(&auth(0x19, &property::text(property::AUTH_METHOD, "SCRAM-SHA-256")));
+    peer.send(&auth(
+        0x19,
+        &property::text(property::AUTH_METHOD, "SCRAM-SHA-256"),
+    ));
     peer.expect_end(&[0x82, 0x8C]);
 }

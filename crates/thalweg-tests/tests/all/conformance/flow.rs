@@ -6,7 +6,8 @@ use super::peer::*;
 
 /// A client that grants `maximum` and is subscribed to `topic`.
 fn receiver(maximum: u16, topic: &str, qos: u8) -> Peer {
-    let connect = Connect::new(V5, unique("c")).with(property::two(property::RECEIVE_MAXIMUM, maximum));
+    let connect =
+        Connect::new(V5, unique("c")).with(property::two(property::RECEIVE_MAXIMUM, maximum));
     let (mut peer, _) = Peer::connect(&connect);
     peer.subscribe(topic, qos);
     peer
@@ -28,7 +29,10 @@ fn the_broker_keeps_within_the_clients_receive_maximum() {
             }
             let mut open: Vec<Message> = (0..maximum).map(|_| peer.message()).collect();
             assert_eq!(peer.until_pong(), [], "no more than {maximum}");
-            let mut seen = open.iter().map(|message| message.text().to_owned()).collect::<Vec<_>>();
+            let mut seen = open
+                .iter()
+                .map(|message| message.text().to_owned())
+                .collect::<Vec<_>>();
             while !open.is_empty() {
                 peer.settle(&open.remove(0));
                 if seen.len() < 8 {
@@ -37,7 +41,10 @@ fn the_broker_keeps_within_the_clients_receive_maximum() {
                 }
                 assert_eq!(peer.until_pong(), []);
             }
-            assert_eq!(seen, (1..=8).map(|number| number.to_string()).collect::<Vec<_>>());
+            assert_eq!(
+                seen,
+                (1..=8).map(|number| number.to_string()).collect::<Vec<_>>()
+            );
         }
     }
 }
@@ -100,7 +107,10 @@ fn the_quota_begins_anew_with_each_connection() {
     peer.vanish();
     let (mut peer, _) = Peer::connect(&connect);
     let again: Vec<Message> = (0..2).map(|_| peer.message()).collect();
-    assert_eq!(again.iter().map(|message| message.id).collect::<Vec<_>>(), first);
+    assert_eq!(
+        again.iter().map(|message| message.id).collect::<Vec<_>>(),
+        first
+    );
     assert_eq!(peer.until_pong(), [], "repetitions count");
     for message in &again {
         peer.settle(message);
@@ -116,7 +126,10 @@ fn a_client_that_exceeds_the_brokers_receive_maximum_is_disconnected() {
         return;
     }
     let (mut peer, connack) = Peer::connect(&Connect::new(V5, unique("c")));
-    let maximum = connack.properties.number(property::RECEIVE_MAXIMUM).unwrap_or(65_535);
+    let maximum = connack
+        .properties
+        .number(property::RECEIVE_MAXIMUM)
+        .unwrap_or(65_535);
     // QoS 2 without PUBREL keeps its place.
     for number in 1..=maximum.min(65_534) {
         let id = u16::try_from(number).expect("at most 65,535");
@@ -138,7 +151,8 @@ fn what_is_too_large_for_a_client_is_dropped_as_if_it_were_sent() {
     }
     for qos in 0..=2 {
         let topic = unique("t");
-        let connect = Connect::new(V5, unique("c")).with(property::four(property::MAXIMUM_PACKET_SIZE, 100));
+        let connect =
+            Connect::new(V5, unique("c")).with(property::four(property::MAXIMUM_PACKET_SIZE, 100));
         let connect = connect.with(property::two(property::RECEIVE_MAXIMUM, 1));
         let (mut peer, _) = Peer::connect(&connect);
         peer.subscribe(&topic, qos);
@@ -147,7 +161,13 @@ fn what_is_too_large_for_a_client_is_dropped_as_if_it_were_sent() {
             publisher.publish(&Publish::new(&topic, vec![b'x'; length]).qos(qos, id));
         }
         let received = peer.messages_until_mark(&mut publisher);
-        assert_eq!(received.iter().map(|message| message.payload.len()).collect::<Vec<_>>(), [10, 20, 30]);
+        assert_eq!(
+            received
+                .iter()
+                .map(|message| message.payload.len())
+                .collect::<Vec<_>>(),
+            [10, 20, 30]
+        );
         assert!(received.iter().all(|message| message.size <= 100));
     }
 }
@@ -159,14 +179,19 @@ fn a_packet_of_exactly_the_maximum_size_is_sent() {
         return;
     }
     let topic = unique("t");
-    let connect = Connect::new(V5, unique("c")).with(property::four(property::MAXIMUM_PACKET_SIZE, 100));
+    let connect =
+        Connect::new(V5, unique("c")).with(property::four(property::MAXIMUM_PACKET_SIZE, 100));
     let (mut peer, _) = Peer::connect(&connect);
     peer.subscribe(&topic, 0);
     // Fixed header 2, topic length 2, property length 1.
     let most = 100 - 5 - topic.len();
     peer.publish(&Publish::new(&topic, vec![b'x'; most]));
     peer.publish(&Publish::new(&topic, vec![b'x'; most + 1]));
-    let sizes: Vec<usize> = peer.messages_until_own_mark().iter().map(|message| message.size).collect();
+    let sizes: Vec<usize> = peer
+        .messages_until_own_mark()
+        .iter()
+        .map(|message| message.size)
+        .collect();
     assert_eq!(sizes, [100]);
 }
 
@@ -178,20 +203,31 @@ fn answers_leave_out_what_would_make_them_too_large() {
         return;
     }
     // CONNACK with the limits it must tell fits, and every answer without explanations, but no sentence does.
-    let connect = Connect::new(V5, unique("c")).keep_alive(60).with(property::four(property::MAXIMUM_PACKET_SIZE, 32));
+    let connect = Connect::new(V5, unique("c"))
+        .keep_alive(60)
+        .with(property::four(property::MAXIMUM_PACKET_SIZE, 32));
     let connected = || Peer::open(V5).taking_at_most(32).accepted(&connect).0;
     let mut peer = connected();
     for (bytes, kind) in [
         (unsubscribe(V5, 2, &["never"]), None),
-        (Publish::new("nobody/here", "").qos(1, 3).bytes(V5), Some(PUBACK)),
-        (Publish::new("nobody/here", "").qos(2, 4).bytes(V5), Some(PUBREC)),
+        (
+            Publish::new("nobody/here", "").qos(1, 3).bytes(V5),
+            Some(PUBACK),
+        ),
+        (
+            Publish::new("nobody/here", "").qos(2, 4).bytes(V5),
+            Some(PUBREC),
+        ),
         (ack(PUBREL, 999), Some(PUBCOMP)),
         (ack(PUBREC, 998), Some(PUBREL)),
     ] {
         peer.send(&bytes);
         match peer.next() {
             Packet::Ack { kind: answered, .. } => assert_eq!(Some(answered), kind),
-            other => assert!(matches!(other, Packet::Unsuback { .. }) && kind.is_none(), "{other:?}"),
+            other => assert!(
+                matches!(other, Packet::Unsuback { .. }) && kind.is_none(),
+                "{other:?}"
+            ),
         }
     }
     peer.send(&subscribe(V5, 1, &[], &[("$share//bad", 0), ("fine", 0)]));
@@ -225,7 +261,10 @@ fn request_problem_information_0_keeps_explanations_out_of_answers() {
             }
             other => panic!("{other:?}"),
         };
-        assert!(!properties.has(property::REASON_STRING) && !properties.has(property::USER_PROPERTY), "{properties:?}");
+        assert!(
+            !properties.has(property::REASON_STRING) && !properties.has(property::USER_PROPERTY),
+            "{properties:?}"
+        );
     }
 }
 
@@ -233,7 +272,10 @@ fn request_problem_information_0_keeps_explanations_out_of_answers() {
 #[test]
 fn the_broker_takes_every_alias_it_allowed() {
     let (mut publisher, connack) = Peer::connect(&Connect::new(V5, unique("c")));
-    let maximum = connack.properties.number(property::TOPIC_ALIAS_MAXIMUM).unwrap_or(0) as u16;
+    let maximum = connack
+        .properties
+        .number(property::TOPIC_ALIAS_MAXIMUM)
+        .unwrap_or(0) as u16;
     assert!(maximum > 0, "the default allows aliases");
     let stem = unique("alias");
     let mut peer = Peer::new(V5);
@@ -244,8 +286,14 @@ fn the_broker_takes_every_alias_it_allowed() {
         publisher.publish(&Publish::new("", "used").with(alias(number)));
         for text in ["set", "used"] {
             let message = peer.message();
-            assert_eq!((message.topic, message.payload), (format!("{stem}/{number}"), text.as_bytes().to_vec()));
-            assert!(!message.properties.has(property::TOPIC_ALIAS), "the publisher's alias is not the subscriber's");
+            assert_eq!(
+                (message.topic, message.payload),
+                (format!("{stem}/{number}"), text.as_bytes().to_vec())
+            );
+            assert!(
+                !message.properties.has(property::TOPIC_ALIAS),
+                "the publisher's alias is not the subscriber's"
+            );
         }
     }
     // An alias may be given to another topic.
@@ -259,14 +307,23 @@ fn the_broker_takes_every_alias_it_allowed() {
 #[test]
 fn aliases_out_of_range_or_unknown_end_the_connection() {
     let (_, connack) = Peer::connect(&Connect::new(V5, unique("c")));
-    let maximum = connack.properties.number(property::TOPIC_ALIAS_MAXIMUM).unwrap_or(0) as u16;
+    let maximum = connack
+        .properties
+        .number(property::TOPIC_ALIAS_MAXIMUM)
+        .unwrap_or(0) as u16;
     let alias = |number| property::two(property::TOPIC_ALIAS, number);
     let cases = [
         (Publish::new("a", "x").with(alias(0)), [0x94, 0x82]),
-        (Publish::new("a", "x").with(alias(maximum + 1)), [0x94, 0x94]),
+        (
+            Publish::new("a", "x").with(alias(maximum + 1)),
+            [0x94, 0x94],
+        ),
         (Publish::new("", "x").with(alias(1)), [0x82, 0x94]),
         (Publish::new("", "x"), [0x82, 0x90]),
-        (Publish::new("a", "x").with(alias(1)).with(alias(1)), [0x82, 0x81]),
+        (
+            Publish::new("a", "x").with(alias(1)).with(alias(1)),
+            [0x82, 0x81],
+        ),
     ];
     for (publish, codes) in cases {
         if codes == [0x94, 0x82] && oracle_deviates("calls alias 0 malformed") {
@@ -313,11 +370,17 @@ fn the_brokers_aliases_keep_within_what_the_client_allows() {
             let meant = match message.properties.number(property::TOPIC_ALIAS) {
                 None => message.topic,
                 Some(alias) => {
-                    assert!(alias >= 1 && alias <= u32::from(maximum.unwrap_or(0)), "alias {alias} of {maximum:?}");
+                    assert!(
+                        alias >= 1 && alias <= u32::from(maximum.unwrap_or(0)),
+                        "alias {alias} of {maximum:?}"
+                    );
                     if !message.topic.is_empty() {
                         known.insert(alias, message.topic);
                     }
-                    known.get(&alias).expect("an alias is set before it is used").clone()
+                    known
+                        .get(&alias)
+                        .expect("an alias is set before it is used")
+                        .clone()
                 }
             };
             assert_eq!(meant, topic);

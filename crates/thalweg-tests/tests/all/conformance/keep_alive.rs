@@ -30,22 +30,33 @@ fn one_and_a_half_keep_alive_times_of_silence_end_the_connection() {
                 let topic = unique("silent");
                 let mut watcher = Peer::new(version);
                 watcher.subscribe(&topic, 0);
-                let connect = Connect::new(version, unique("c")).keep_alive(1).will(&topic, "failed", 0, false);
+                let connect = Connect::new(version, unique("c"))
+                    .keep_alive(1)
+                    .will(&topic, "failed", 0, false);
                 let (mut peer, connack) = Peer::connect(&connect);
-                assert!(!connack.properties.has(property::SERVER_KEEP_ALIVE), "the client's own counts");
+                assert!(
+                    !connack.properties.has(property::SERVER_KEEP_ALIVE),
+                    "the client's own counts"
+                );
                 peer.until_pong();
                 let begun = Instant::now();
                 peer.expect_end(&[0x8D]);
                 let silence = begun.elapsed();
                 assert!(
-                    silence >= Duration::from_millis(1400) || oracle_deviates("counts whole seconds"),
+                    silence >= Duration::from_millis(1400)
+                        || oracle_deviates("counts whole seconds"),
                     "{silence:?}"
                 );
                 assert!(
-                    silence <= Duration::from_millis(4500) || oracle_deviates("looks every five seconds"),
+                    silence <= Duration::from_millis(4500)
+                        || oracle_deviates("looks every five seconds"),
                     "{silence:?}"
                 );
-                assert_eq!(watcher.message().text(), "failed", "as if the network had failed");
+                assert_eq!(
+                    watcher.message().text(),
+                    "failed",
+                    "as if the network had failed"
+                );
             })
         })
         .collect();
@@ -85,8 +96,11 @@ fn after_disconnect_nothing_is_processed_and_the_broker_closes() {
         bytes.extend(pingreq());
         peer.send(&bytes);
         peer.expect_end_without_answer();
-        let received: Vec<_> =
-            watcher.messages_until_mark(&mut Peer::new(version)).iter().map(|m| m.text().to_owned()).collect();
+        let received: Vec<_> = watcher
+            .messages_until_mark(&mut Peer::new(version))
+            .iter()
+            .map(|m| m.text().to_owned())
+            .collect();
         assert_eq!(received, ["before"]);
     }
 }
@@ -99,13 +113,17 @@ fn disconnect_may_be_written_in_each_of_its_forms() {
         packet(0xE0, &[0]),
         packet(0xE0, &[0, 0]),
         disconnect_with(0, &property::text(property::REASON_STRING, "enough")),
-        disconnect_with(0, &[property::user("a", "b"), property::user("a", "b")].concat()),
+        disconnect_with(
+            0,
+            &[property::user("a", "b"), property::user("a", "b")].concat(),
+        ),
     ];
     for form in forms {
         let topic = unique("will");
         let mut watcher = Peer::new(V5);
         watcher.subscribe(&topic, 0);
-        let (mut peer, _) = Peer::connect(&Connect::new(V5, unique("c")).will(&topic, "no", 0, false));
+        let (mut peer, _) =
+            Peer::connect(&Connect::new(V5, unique("c")).will(&topic, "no", 0, false));
         peer.send(&form);
         peer.expect_end_without_answer();
         assert_eq!(watcher.messages_until_mark(&mut Peer::new(V5)), []);
@@ -117,10 +135,17 @@ fn disconnect_may_be_written_in_each_of_its_forms() {
 fn packets_may_arrive_one_byte_at_a_time_or_many_at_once() {
     for version in BOTH {
         let topic = unique("bytes");
-        let connect = Connect::new(version, unique("c")).will("w", "x", 1, false).user_name("n").password("p");
+        let connect = Connect::new(version, unique("c"))
+            .will("w", "x", 1, false)
+            .user_name("n")
+            .password("p");
         let mut all = connect.bytes();
         all.extend(subscribe(version, 1, &[], &[(&topic, 2)]));
-        all.extend(Publish::new(&topic, vec![b'x'; 300]).qos(1, 2).bytes(version));
+        all.extend(
+            Publish::new(&topic, vec![b'x'; 300])
+                .qos(1, 2)
+                .bytes(version),
+        );
         all.extend(pingreq());
         for chunk in [1, 2, 7, all.len()] {
             let mut peer = Peer::open(version);
@@ -129,7 +154,12 @@ fn packets_may_arrive_one_byte_at_a_time_or_many_at_once() {
             }
             assert_eq!(peer.connack().code, 0);
             let answers: Vec<Packet> = (0..4).map(|_| peer.next()).collect();
-            assert!(answers.iter().any(|p| matches!(p, Packet::Publish(m) if m.payload.len() == 300)), "{answers:?}");
+            assert!(
+                answers
+                    .iter()
+                    .any(|p| matches!(p, Packet::Publish(m) if m.payload.len() == 300)),
+                "{answers:?}"
+            );
             assert!(answers.contains(&Packet::Pingresp), "{answers:?}");
         }
     }

@@ -32,7 +32,9 @@ fn narrow() -> Option<Arc<Broker>> {
 
 /// A client of the narrow broker; keep-alive is short there, so nobody stays silent for long.
 fn client(broker: &Arc<Broker>, version: Version) -> Peer {
-    Peer::open_to(Arc::clone(broker), version).accepted(&Connect::new(version, unique("n"))).0
+    Peer::open_to(Arc::clone(broker), version)
+        .accepted(&Connect::new(version, unique("n")))
+        .0
 }
 
 /// Sends `bytes` as a connected client and expects the end.
@@ -66,10 +68,22 @@ fn connack_tells_everything_that_is_missing() {
         (property::SERVER_KEEP_ALIVE, 1),
         (property::MAXIMUM_PACKET_SIZE, 500),
     ] {
-        assert_eq!(properties.number(id), Some(value), "{id:#04x} in {properties:?}");
+        assert_eq!(
+            properties.number(id),
+            Some(value),
+            "{id:#04x} in {properties:?}"
+        );
     }
-    assert_eq!(properties.number(property::TOPIC_ALIAS_MAXIMUM).unwrap_or(0), 0);
-    assert_eq!(properties.text(property::RESPONSE_INFORMATION), Some("answers/"));
+    assert_eq!(
+        properties
+            .number(property::TOPIC_ALIAS_MAXIMUM)
+            .unwrap_or(0),
+        0
+    );
+    assert_eq!(
+        properties.text(property::RESPONSE_INFORMATION),
+        Some("answers/")
+    );
 }
 
 /// [MQTT-3.2.2-10] [MQTT-3.8.4-7] [MQTT3-3.8.4-5]
@@ -78,7 +92,10 @@ fn subscriptions_ask_for_any_qos_and_are_granted_what_there_is() {
     let Some(broker) = narrow() else { return };
     for version in BOTH {
         let mut peer = client(&broker, version);
-        assert_eq!(peer.subscribe_all(&[], &[("a", 0), ("b", 1), ("c", 2)]), [0, 0, 0]);
+        assert_eq!(
+            peer.subscribe_all(&[], &[("a", 0), ("b", 1), ("c", 2)]),
+            [0, 0, 0]
+        );
     }
 }
 
@@ -87,7 +104,12 @@ fn subscriptions_ask_for_any_qos_and_are_granted_what_there_is() {
 fn a_publish_above_the_maximum_qos_is_refused() {
     let Some(broker) = narrow() else { return };
     for qos in [1, 2] {
-        ends(&broker, V5, &Publish::new("a", "b").qos(qos, 1).bytes(V5), &[0x9B]);
+        ends(
+            &broker,
+            V5,
+            &Publish::new("a", "b").qos(qos, 1).bytes(V5),
+            &[0x9B],
+        );
     }
 }
 
@@ -96,16 +118,29 @@ fn a_publish_above_the_maximum_qos_is_refused() {
 fn a_will_that_cannot_be_kept_refuses_the_connection() {
     let Some(broker) = narrow() else { return };
     for qos in [1, 2] {
-        refused(&broker, &Connect::new(V5, unique("n")).will("a", "b", qos, false), 0x9B);
+        refused(
+            &broker,
+            &Connect::new(V5, unique("n")).will("a", "b", qos, false),
+            0x9B,
+        );
     }
-    refused(&broker, &Connect::new(V5, unique("n")).will("a", "b", 0, true), 0x9A);
+    refused(
+        &broker,
+        &Connect::new(V5, unique("n")).will("a", "b", 0, true),
+        0x9A,
+    );
 }
 
 /// [MQTT-3.2.2-14]
 #[test]
 fn a_retained_publish_where_nothing_is_retained_is_refused() {
     let Some(broker) = narrow() else { return };
-    ends(&broker, V5, &Publish::new("a", "b").retain().bytes(V5), &[0x9A]);
+    ends(
+        &broker,
+        V5,
+        &Publish::new("a", "b").retain().bytes(V5),
+        &[0x9A],
+    );
 }
 
 /// [MQTT-3.9.3-2] [MQTT-4.13.1-1] [MQTT3-3.8.3-2] [MQTT3-3.9.3-2]
@@ -139,7 +174,12 @@ fn filters_of_a_kind_that_is_missing_are_refused() {
 fn a_packet_above_the_maximum_size_ends_the_connection_before_it_is_read() {
     let Some(broker) = narrow() else { return };
     for version in BOTH {
-        ends(&broker, version, &Publish::new("a", [b'x'; 600]).bytes(version), &[0x95]);
+        ends(
+            &broker,
+            version,
+            &Publish::new("a", [b'x'; 600]).bytes(version),
+            &[0x95],
+        );
         // The length alone is enough: the rest of these 256 MB never comes.
         ends(&broker, version, &[0x30, 0xFF, 0xFF, 0xFF, 0x7F], &[0x95]);
     }
@@ -152,7 +192,14 @@ fn a_packet_above_the_maximum_size_ends_the_connection_before_it_is_read() {
 #[test]
 fn an_alias_where_none_are_allowed_is_refused() {
     let Some(broker) = narrow() else { return };
-    ends(&broker, V5, &Publish::new("a", "b").with(property::two(property::TOPIC_ALIAS, 1)).bytes(V5), &[0x94]);
+    ends(
+        &broker,
+        V5,
+        &Publish::new("a", "b")
+            .with(property::two(property::TOPIC_ALIAS, 1))
+            .bytes(V5),
+        &[0x94],
+    );
 }
 
 /// [MQTT-3.1.3-8] [MQTT3-3.1.3-9] [MQTT3-3.2.2-5]
@@ -167,11 +214,15 @@ fn a_client_id_that_is_too_long_is_refused() {
 #[test]
 fn the_brokers_keep_alive_counts_instead_of_the_clients() {
     let Some(broker) = narrow() else { return };
-    let (peer, _) = Peer::open_to(broker, V5).accepted(&Connect::new(V5, unique("n")).keep_alive(600));
+    let (peer, _) =
+        Peer::open_to(broker, V5).accepted(&Connect::new(V5, unique("n")).keep_alive(600));
     let begun = Instant::now();
     peer.expect_end(&[0x8D]);
     let silence = begun.elapsed();
-    assert!((Duration::from_millis(1400)..Duration::from_millis(4500)).contains(&silence), "{silence:?}");
+    assert!(
+        (Duration::from_millis(1400)..Duration::from_millis(4500)).contains(&silence),
+        "{silence:?}"
+    );
 }
 
 /// [MQTT-3.1.2-28]
@@ -179,8 +230,8 @@ fn the_brokers_keep_alive_counts_instead_of_the_clients() {
 fn response_information_is_told_only_to_those_who_ask() {
     let Some(broker) = narrow() else { return };
     for ask in [vec![], property::byte(property::REQUEST_RESPONSE, 0)] {
-        let (_peer, connack) =
-            Peer::open_to(Arc::clone(&broker), V5).accepted(&Connect::new(V5, unique("n")).with(ask));
+        let (_peer, connack) = Peer::open_to(Arc::clone(&broker), V5)
+            .accepted(&Connect::new(V5, unique("n")).with(ask));
         assert!(!connack.properties.has(property::RESPONSE_INFORMATION));
     }
 }
@@ -191,12 +242,23 @@ fn a_broker_that_points_elsewhere_says_where_and_closes() {
     if oracle_deviates("points nowhere") {
         return;
     }
-    let broker = Arc::new(Broker::with().set("mqtt.server_reference", "elsewhere:1883").start());
+    let broker = Arc::new(
+        Broker::with()
+            .set("mqtt.server_reference", "elsewhere:1883")
+            .start(),
+    );
     let mut peer = Peer::open_to(Arc::clone(&broker), V5);
     peer.send(&Connect::new(V5, unique("n")).bytes());
     let connack = peer.connack();
-    assert!([0x9C, 0x9D].contains(&connack.code), "{:#04x}", connack.code);
-    assert_eq!(connack.properties.text(property::SERVER_REFERENCE), Some("elsewhere:1883"));
+    assert!(
+        [0x9C, 0x9D].contains(&connack.code),
+        "{:#04x}",
+        connack.code
+    );
+    assert_eq!(
+        connack.properties.text(property::SERVER_REFERENCE),
+        Some("elsewhere:1883")
+    );
     peer.expect_silent_end();
     let mut peer = Peer::open_to(broker, V311);
     peer.send(&Connect::new(V311, unique("n")).bytes());

@@ -151,7 +151,11 @@ impl Connect {
     /// A session that outlives its connection: Clean Start 0 and, for MQTT 5, an expiry of a minute.
     pub fn lasting(version: Version, client_id: impl AsRef<[u8]>) -> Self {
         let connect = Self::new(version, client_id).clean(false);
-        if version == V5 { connect.with(property::four(property::SESSION_EXPIRY, 60)) } else { connect }
+        if version == V5 {
+            connect.with(property::four(property::SESSION_EXPIRY, 60))
+        } else {
+            connect
+        }
     }
 
     pub fn clean(mut self, clean: bool) -> Self {
@@ -170,15 +174,31 @@ impl Connect {
         self
     }
 
-    pub fn will(mut self, topic: impl AsRef<[u8]>, payload: impl AsRef<[u8]>, qos: u8, retain: bool) -> Self {
+    pub fn will(
+        mut self,
+        topic: impl AsRef<[u8]>,
+        payload: impl AsRef<[u8]>,
+        qos: u8,
+        retain: bool,
+    ) -> Self {
         let (topic, payload) = (topic.as_ref().to_vec(), payload.as_ref().to_vec());
-        self.will = Some(Will { topic, payload, qos, retain, properties: Vec::new() });
+        self.will = Some(Will {
+            topic,
+            payload,
+            qos,
+            retain,
+            properties: Vec::new(),
+        });
         self
     }
 
     /// Adds one property to the will.
     pub fn will_with(mut self, property: Vec<u8>) -> Self {
-        self.will.as_mut().expect("a will comes before its properties").properties.extend(property);
+        self.will
+            .as_mut()
+            .expect("a will comes before its properties")
+            .properties
+            .extend(property);
         self
     }
 
@@ -253,7 +273,15 @@ impl Publish {
     /// QoS 0.
     pub fn new(topic: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Self {
         let (topic, payload) = (topic.as_ref().to_vec(), payload.as_ref().to_vec());
-        Self { topic, payload, qos: 0, id: 0, dup: false, retain: false, properties: Vec::new() }
+        Self {
+            topic,
+            payload,
+            qos: 0,
+            id: 0,
+            dup: false,
+            retain: false,
+            properties: Vec::new(),
+        }
     }
 
     /// QoS 1 or 2 with this packet identifier.
@@ -287,7 +315,10 @@ impl Publish {
             body.extend(properties(&self.properties));
         }
         body.extend(&self.payload);
-        packet(0x30 | u8::from(self.dup) << 3 | self.qos << 1 | u8::from(self.retain), &body)
+        packet(
+            0x30 | u8::from(self.dup) << 3 | self.qos << 1 | u8::from(self.retain),
+            &body,
+        )
     }
 }
 
@@ -413,7 +444,11 @@ pub struct Properties(pub Vec<(u8, Vec<u8>)>);
 
 impl Properties {
     pub fn all(&self, id: u8) -> Vec<&[u8]> {
-        self.0.iter().filter(|(each, _)| *each == id).map(|(_, value)| value.as_slice()).collect()
+        self.0
+            .iter()
+            .filter(|(each, _)| *each == id)
+            .map(|(_, value)| value.as_slice())
+            .collect()
     }
 
     pub fn has(&self, id: u8) -> bool {
@@ -421,7 +456,9 @@ impl Properties {
     }
 
     pub fn text(&self, id: u8) -> Option<&str> {
-        self.all(id).first().map(|value| std::str::from_utf8(value).expect("the broker sends UTF-8"))
+        self.all(id)
+            .first()
+            .map(|value| std::str::from_utf8(value).expect("the broker sends UTF-8"))
     }
 
     /// A one, two or four byte value, or a variable byte integer.
@@ -430,11 +467,26 @@ impl Properties {
     }
 
     pub fn numbers(&self, id: u8) -> Vec<u32> {
-        let big_endian = |value: &[u8]| value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
-        let little = |value: &[u8]| value.iter().rev().fold(0, |sum, byte| sum << 7 | u32::from(*byte & 0x7F));
+        let big_endian = |value: &[u8]| {
+            value
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+        };
+        let little = |value: &[u8]| {
+            value
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 7 | u32::from(*byte & 0x7F))
+        };
         self.all(id)
             .into_iter()
-            .map(|v| if id == property::SUBSCRIPTION_ID { little(v) } else { big_endian(v) })
+            .map(|v| {
+                if id == property::SUBSCRIPTION_ID {
+                    little(v)
+                } else {
+                    big_endian(v)
+                }
+            })
             .collect()
     }
 }
@@ -450,9 +502,15 @@ pub fn read(version: Version, bytes: &mut Vec<u8>) -> Option<Packet> {
         if byte & 0x80 == 0 {
             break;
         }
-        assert!(head < 5, "the broker sent a packet length of more than four bytes");
+        assert!(
+            head < 5,
+            "the broker sent a packet length of more than four bytes"
+        );
     }
-    assert!(head == 2 || bytes[head - 1] != 0, "[MQTT-1.5.5-1]: the broker sent a packet length with bytes to spare");
+    assert!(
+        head == 2 || bytes[head - 1] != 0,
+        "[MQTT-1.5.5-1]: the broker sent a packet length with bytes to spare"
+    );
     if bytes.len() < head + length {
         return None;
     }
@@ -463,21 +521,38 @@ pub fn read(version: Version, bytes: &mut Vec<u8>) -> Option<Packet> {
 
 fn parse(version: Version, whole: &[u8], head: usize) -> Packet {
     let first = whole[0];
-    let mut body = Reader { rest: &whole[head..], version };
+    let mut body = Reader {
+        rest: &whole[head..],
+        version,
+    };
     let reserved = |packet: Packet, bits: u8| {
-        assert_eq!(first & 0x0F, bits, "[MQTT-2.1.3-1]: reserved bits of {packet:?}");
+        assert_eq!(
+            first & 0x0F,
+            bits,
+            "[MQTT-2.1.3-1]: reserved bits of {packet:?}"
+        );
         packet
     };
     match first >> 4 {
         2 => {
             let (flags, code) = (body.byte(), body.byte());
-            reserved(Packet::Connack { flags, code, properties: body.properties() }, 0)
+            reserved(
+                Packet::Connack {
+                    flags,
+                    code,
+                    properties: body.properties(),
+                },
+                0,
+            )
         }
         3 => {
             let (dup, qos, retain) = (first & 8 != 0, first >> 1 & 3, first & 1 != 0);
             let topic = String::from_utf8(body.field()).expect("the broker sends UTF-8 topics");
             let id = if qos > 0 { body.two() } else { 0 };
-            assert!(qos == 0 || id != 0, "[MQTT-2.2.1-4]: the broker sent packet identifier 0");
+            assert!(
+                qos == 0 || id != 0,
+                "[MQTT-2.2.1-4]: the broker sent packet identifier 0"
+            );
             let properties = body.properties();
             Packet::Publish(Message {
                 topic,
@@ -494,26 +569,60 @@ fn parse(version: Version, whole: &[u8], head: usize) -> Packet {
             let id = body.two();
             let reason = if body.rest.is_empty() { 0 } else { body.byte() };
             let bits = if first >> 4 == 6 { 2 } else { 0 };
-            reserved(Packet::Ack { kind: first, id, reason, properties: body.properties_or_none() }, bits)
+            reserved(
+                Packet::Ack {
+                    kind: first,
+                    id,
+                    reason,
+                    properties: body.properties_or_none(),
+                },
+                bits,
+            )
         }
         9 => {
             let (id, properties) = (body.two(), body.properties());
-            reserved(Packet::Suback { id, codes: body.rest.to_vec(), properties }, 0)
+            reserved(
+                Packet::Suback {
+                    id,
+                    codes: body.rest.to_vec(),
+                    properties,
+                },
+                0,
+            )
         }
         11 => {
             let (id, properties) = (body.two(), body.properties());
-            reserved(Packet::Unsuback { id, codes: body.rest.to_vec(), properties }, 0)
+            reserved(
+                Packet::Unsuback {
+                    id,
+                    codes: body.rest.to_vec(),
+                    properties,
+                },
+                0,
+            )
         }
         13 => reserved(Packet::Pingresp, 0),
         14 => {
             assert_eq!(version, V5, "only MQTT 5 lets the broker send DISCONNECT");
             let reason = if body.rest.is_empty() { 0 } else { body.byte() };
-            reserved(Packet::Disconnect { reason, properties: body.properties_or_none() }, 0)
+            reserved(
+                Packet::Disconnect {
+                    reason,
+                    properties: body.properties_or_none(),
+                },
+                0,
+            )
         }
         15 => {
             assert_eq!(version, V5, "only MQTT 5 has AUTH");
             let reason = if body.rest.is_empty() { 0 } else { body.byte() };
-            reserved(Packet::Auth { reason, properties: body.properties_or_none() }, 0)
+            reserved(
+                Packet::Auth {
+                    reason,
+                    properties: body.properties_or_none(),
+                },
+                0,
+            )
         }
         _ => panic!("the broker sent a packet of type {}", first >> 4),
     }
@@ -526,7 +635,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn take(&mut self, count: usize) -> &[u8] {
-        let (taken, rest) = self.rest.split_at_checked(count).expect("the broker's packet ends too early");
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .expect("the broker's packet ends too early");
         self.rest = rest;
         taken
     }
@@ -545,21 +657,36 @@ impl Reader<'_> {
     }
 
     fn varint(&mut self) -> Vec<u8> {
-        let length = 1 + self.rest.iter().take_while(|byte| **byte & 0x80 != 0).count();
+        let length = 1 + self
+            .rest
+            .iter()
+            .take_while(|byte| **byte & 0x80 != 0)
+            .count();
         self.take(length).to_vec()
     }
 
     fn properties_or_none(&mut self) -> Properties {
-        if self.rest.is_empty() { Properties::default() } else { self.properties() }
+        if self.rest.is_empty() {
+            Properties::default()
+        } else {
+            self.properties()
+        }
     }
 
     fn properties(&mut self) -> Properties {
         if self.version != V5 {
             return Properties::default();
         }
-        let length = self.varint().iter().rev().fold(0, |sum, byte| sum << 7 | usize::from(*byte & 0x7F));
+        let length = self
+            .varint()
+            .iter()
+            .rev()
+            .fold(0, |sum, byte| sum << 7 | usize::from(*byte & 0x7F));
         let block = self.take(length).to_vec();
-        let mut block = Reader { rest: &block, version: V5 };
+        let mut block = Reader {
+            rest: &block,
+            version: V5,
+        };
         let mut all = Vec::new();
         while !block.rest.is_empty() {
             let id = block.byte();

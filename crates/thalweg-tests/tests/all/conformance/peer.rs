@@ -65,7 +65,11 @@ pub fn kept(place: &'static Kept, options: impl FnOnce() -> Options) -> Arc<Brok
         // Statics are never dropped. A shell that reads from us sees the end of this program, however it comes, and
         // clears up after it.
         let undertaker = Command::new("sh")
-            .args(["-c", r#"read _; kill "$0"; rm -rf "$1""#, &broker.pid().to_string()])
+            .args([
+                "-c",
+                r#"read _; kill "$0"; rm -rf "$1""#,
+                &broker.pid().to_string(),
+            ])
             .arg(broker.folder())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -97,7 +101,9 @@ impl Peer {
     /// A socket to a broker of the test's own.
     pub fn open_to(broker: Arc<Broker>, version: Version) -> Self {
         let stream = TcpStream::connect(broker.mqtt()).expect("the broker accepts");
-        stream.set_nodelay(true).expect("a fresh socket takes options");
+        stream
+            .set_nodelay(true)
+            .expect("a fresh socket takes options");
         Self {
             stream,
             version,
@@ -151,14 +157,27 @@ impl Peer {
 
     /// The next packet.
     pub fn next(&mut self) -> Packet {
-        self.next_before(Instant::now() + PATIENCE).unwrap_or_else(|| panic!("the broker closed the connection"))
+        self.next_before(Instant::now() + PATIENCE)
+            .unwrap_or_else(|| panic!("the broker closed the connection"))
     }
 
     pub fn connack(&mut self) -> Connack {
         match self.next() {
-            Packet::Connack { flags, code, properties } => {
-                assert_eq!(flags & !1, 0, "[MQTT-3.2.2-1]: reserved bits of the connect acknowledge flags");
-                Connack { session_present: flags & 1 == 1, code, properties }
+            Packet::Connack {
+                flags,
+                code,
+                properties,
+            } => {
+                assert_eq!(
+                    flags & !1,
+                    0,
+                    "[MQTT-3.2.2-1]: reserved bits of the connect acknowledge flags"
+                );
+                Connack {
+                    session_present: flags & 1 == 1,
+                    code,
+                    properties,
+                }
             }
             other => panic!("expected CONNACK first, got {other:?}"),
         }
@@ -175,7 +194,12 @@ impl Peer {
     /// The next packet, which is this acknowledgement; its reason code.
     pub fn ack(&mut self, kind: u8, id: u16) -> u8 {
         match self.next() {
-            Packet::Ack { kind: k, id: i, reason, .. } if k == kind && i == id => reason,
+            Packet::Ack {
+                kind: k,
+                id: i,
+                reason,
+                ..
+            } if k == kind && i == id => reason,
             other => panic!("expected acknowledgement {kind:#04x} of {id}, got {other:?}"),
         }
     }
@@ -210,7 +234,12 @@ impl Peer {
         self.send(&publish.bytes(self.version));
         let finish = |kind: u8, id: u16| {
             move |packet: &Packet| match packet {
-                Packet::Ack { kind: k, id: i, reason, .. } if *k == kind && *i == id => Some(*reason),
+                Packet::Ack {
+                    kind: k,
+                    id: i,
+                    reason,
+                    ..
+                } if *k == kind && *i == id => Some(*reason),
                 _ => None,
             }
         };
@@ -237,7 +266,11 @@ impl Peer {
                 self.send(&ack(PUBREC, message.id));
                 let id = message.id;
                 self.await_past_messages(|packet| match packet {
-                    Packet::Ack { kind: PUBREL, id: of, .. } if *of == id => Some(()),
+                    Packet::Ack {
+                        kind: PUBREL,
+                        id: of,
+                        ..
+                    } if *of == id => Some(()),
                     _ => None,
                 });
                 self.send(&ack(PUBCOMP, id));
@@ -292,7 +325,11 @@ impl Peer {
             let mut publisher = Peer::new(Version::V5);
             for number in 0..MARKS {
                 let id = publisher.id();
-                publisher.publish(&Publish::new(format!("retained-mark/{number}"), "mark").qos(1, id).retain());
+                publisher.publish(
+                    &Publish::new(format!("retained-mark/{number}"), "mark")
+                        .qos(1, id)
+                        .retain(),
+                );
             }
         });
         assert_eq!(self.subscribe("retained-mark/+", 0), 0);
@@ -318,7 +355,10 @@ impl Peer {
         self.send(&pingreq());
         let mut before: Vec<Packet> = self.pending.drain(..).collect();
         loop {
-            match self.read_packet(Instant::now() + PATIENCE).expect("the connection stays open") {
+            match self
+                .read_packet(Instant::now() + PATIENCE)
+                .expect("the connection stays open")
+            {
                 Packet::Pingresp => return before,
                 other => before.push(other),
             }
@@ -330,10 +370,16 @@ impl Peer {
         let deadline = Instant::now() + PATIENCE;
         let mut ending = Ending::Silent;
         while let Some(packet) = self.next_before(deadline) {
-            assert!(!matches!(ending, Ending::Disconnect(_)), "[MQTT-3.14.4-1]: {packet:?} followed DISCONNECT");
+            assert!(
+                !matches!(ending, Ending::Disconnect(_)),
+                "[MQTT-3.14.4-1]: {packet:?} followed DISCONNECT"
+            );
             match packet {
                 Packet::Connack { code, flags, .. } => {
-                    assert!(code >= 0x80 || (self.version != Version::V5 && code > 0), "accepted instead of refused");
+                    assert!(
+                        code >= 0x80 || (self.version != Version::V5 && code > 0),
+                        "accepted instead of refused"
+                    );
                     assert_eq!(flags, 0, "[MQTT-3.2.2-6]: Session Present in a refusal");
                     ending = Ending::Connack(code);
                 }
@@ -363,7 +409,10 @@ impl Peer {
                 );
             }
             Ending::Connack(code) | Ending::Disconnect(code) => {
-                assert!(codes.contains(&code), "ended with {code:#04x}, expected one of {codes:02x?}");
+                assert!(
+                    codes.contains(&code),
+                    "ended with {code:#04x}, expected one of {codes:02x?}"
+                );
             }
         }
     }
@@ -372,7 +421,10 @@ impl Peer {
     pub fn expect_end_without_answer(mut self) {
         let deadline = Instant::now() + PATIENCE;
         while let Some(packet) = self.next_before(deadline) {
-            assert!(matches!(packet, Packet::Publish(_) | Packet::Ack { .. }), "after DISCONNECT came {packet:?}");
+            assert!(
+                matches!(packet, Packet::Publish(_) | Packet::Ack { .. }),
+                "after DISCONNECT came {packet:?}"
+            );
         }
     }
 
@@ -387,7 +439,10 @@ impl Peer {
         match self.next_before(deadline)? {
             Packet::Suback { codes, .. } => Some(codes),
             Packet::Disconnect { reason, .. } => {
-                assert!(reason >= 0x80, "an error has a code of 0x80 or above, not {reason:#04x}");
+                assert!(
+                    reason >= 0x80,
+                    "an error has a code of 0x80 or above, not {reason:#04x}"
+                );
                 self.wait_for_close();
                 None
             }
@@ -415,7 +470,9 @@ impl Peer {
 
     /// The next packet, or `None` when the broker closes; fails the test when neither happens by `deadline`.
     fn next_before(&mut self, deadline: Instant) -> Option<Packet> {
-        self.pending.pop_front().or_else(|| self.read_packet(deadline))
+        self.pending
+            .pop_front()
+            .or_else(|| self.read_packet(deadline))
     }
 
     fn read_packet(&mut self, deadline: Instant) -> Option<Packet> {
@@ -423,19 +480,29 @@ impl Peer {
             let before = self.unread.len();
             if let Some(packet) = read(self.version, &mut self.unread) {
                 let size = before - self.unread.len();
-                assert!(size <= self.packet_bytes_max, "[MQTT-3.1.2-24]: {size} bytes of {packet:?}");
+                assert!(
+                    size <= self.packet_bytes_max,
+                    "[MQTT-3.1.2-24]: {size} bytes of {packet:?}"
+                );
                 return Some(packet);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited {PATIENCE:?} for a packet or the end of the connection");
-            self.stream.set_read_timeout(Some(left)).expect("the timeout is not zero");
+            assert!(
+                !left.is_zero(),
+                "waited {PATIENCE:?} for a packet or the end of the connection"
+            );
+            self.stream
+                .set_read_timeout(Some(left))
+                .expect("the timeout is not zero");
             let mut chunk = [0; 4096];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return None,
                 Ok(count) => self.unread.extend(&chunk[..count]),
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
-                }
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => return None,
             }
         }
@@ -444,7 +511,9 @@ impl Peer {
     /// Waits for a certain packet; messages on the way are kept for later, anything else fails the test.
     fn await_past_messages<T>(&mut self, wanted: impl Fn(&Packet) -> Option<T>) -> T {
         loop {
-            let packet = self.read_packet(Instant::now() + PATIENCE).expect("the connection stays open");
+            let packet = self
+                .read_packet(Instant::now() + PATIENCE)
+                .expect("the connection stays open");
             match (wanted(&packet), packet) {
                 (Some(found), _) => return found,
                 (None, packet @ Packet::Publish(_)) => self.pending.push_back(packet),

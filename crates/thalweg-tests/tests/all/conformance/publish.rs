@@ -14,7 +14,10 @@ fn a_qos_0_message_arrives_without_identifier_or_dup() {
         peer.subscribe(&topic, 2);
         peer.publish(&Publish::new(&topic, "zero"));
         let message = peer.message();
-        assert_eq!((message.qos, message.dup, message.text()), (0, false, "zero"));
+        assert_eq!(
+            (message.qos, message.dup, message.text()),
+            (0, false, "zero")
+        );
         assert_eq!(message.topic, topic);
     }
 }
@@ -31,7 +34,10 @@ fn a_qos_1_message_is_acknowledged_and_delivered_with_an_identifier() {
             publisher.send(&Publish::new(&topic, "one").qos(1, id).bytes(version));
             assert_eq!(publisher.ack(PUBACK, id), 0);
             let message = peer.message();
-            assert_eq!((message.qos, message.dup, message.text()), (1, false, "one"));
+            assert_eq!(
+                (message.qos, message.dup, message.text()),
+                (1, false, "one")
+            );
             assert_ne!(message.id, 0);
             peer.settle(&message);
         }
@@ -52,7 +58,10 @@ fn a_qos_2_message_goes_through_both_handshakes() {
         publisher.send(&ack(PUBREL, 11));
         assert_eq!(publisher.ack(PUBCOMP, 11), 0);
         let message = peer.message();
-        assert_eq!((message.qos, message.dup, message.text()), (2, false, "two"));
+        assert_eq!(
+            (message.qos, message.dup, message.text()),
+            (2, false, "two")
+        );
         peer.send(&ack(PUBREC, message.id));
         assert_eq!(peer.ack(PUBREL, message.id), 0);
         peer.send(&ack(PUBCOMP, message.id));
@@ -80,7 +89,11 @@ fn a_repeated_qos_2_publish_is_delivered_once_until_pubrel_and_anew_after_pubcom
             publisher.send(&ack(PUBREL, 5));
             assert_eq!(publisher.ack(PUBCOMP, 5), 0);
         }
-        let received: Vec<_> = peer.messages_until_mark(&mut publisher).iter().map(|m| m.text().to_owned()).collect();
+        let received: Vec<_> = peer
+            .messages_until_mark(&mut publisher)
+            .iter()
+            .map(|m| m.text().to_owned())
+            .collect();
         assert_eq!(received, ["first", "second"]);
     }
 }
@@ -95,7 +108,11 @@ fn a_qos_1_identifier_means_a_new_message_after_puback_whatever_dup_says() {
         publisher.publish(&Publish::new(&topic, "a").qos(1, 4));
         publisher.publish(&Publish::new(&topic, "b").qos(1, 4));
         publisher.publish(&Publish::new(&topic, "c").qos(1, 4).dup());
-        let received: String = peer.messages_until_mark(&mut publisher).iter().map(|m| m.text().to_owned()).collect();
+        let received: String = peer
+            .messages_until_mark(&mut publisher)
+            .iter()
+            .map(|m| m.text().to_owned())
+            .collect();
         assert_eq!(received, "abc");
     }
 }
@@ -185,21 +202,41 @@ fn topics_are_compared_and_passed_on_byte_by_byte() {
     for version in BOTH {
         let stem = unique("t");
         // A byte order mark, both forms of é, case, empty levels, spaces, private use and the last plane.
-        let topics =
-            ["\u{feff}x", "x\u{feff}", "x", "é", "e\u{301}", "E", "/", "//", " ", "\u{e000}", "\u{10ffff}", "\u{ffff}"];
+        let topics = [
+            "\u{feff}x",
+            "x\u{feff}",
+            "x",
+            "é",
+            "e\u{301}",
+            "E",
+            "/",
+            "//",
+            " ",
+            "\u{e000}",
+            "\u{10ffff}",
+            "\u{ffff}",
+        ];
         for topic in topics {
             let topic = format!("{stem}{topic}");
-            if oracle_deviates("refuses non-characters") && topic.contains(['\u{10ffff}', '\u{ffff}']) {
+            if oracle_deviates("refuses non-characters")
+                && topic.contains(['\u{10ffff}', '\u{ffff}'])
+            {
                 continue;
             }
             let mut peer = Peer::new(version);
             assert_eq!(peer.subscribe(&topic, 0), 0);
             for other in topics.map(|other| format!("{stem}{other}")) {
-                if !(oracle_deviates("refuses non-characters") && other.contains(['\u{10ffff}', '\u{ffff}'])) {
+                if !(oracle_deviates("refuses non-characters")
+                    && other.contains(['\u{10ffff}', '\u{ffff}']))
+                {
                     peer.publish(&Publish::new(&other, "x"));
                 }
             }
-            let received: Vec<_> = peer.messages_until_own_mark().into_iter().map(|message| message.topic).collect();
+            let received: Vec<_> = peer
+                .messages_until_own_mark()
+                .into_iter()
+                .map(|message| message.topic)
+                .collect();
             assert_eq!(received, [topic]);
         }
     }
@@ -246,10 +283,16 @@ fn properties_reach_the_subscriber_unchanged() {
         let message = peer.message();
         let properties = &message.properties;
         assert_eq!(properties.number(property::PAYLOAD_FORMAT), Some(1));
-        assert_eq!(properties.text(property::RESPONSE_TOPIC), Some("answer/to/é"));
+        assert_eq!(
+            properties.text(property::RESPONSE_TOPIC),
+            Some("answer/to/é")
+        );
         assert_eq!(properties.all(property::CORRELATION_DATA), [[0, 1, 0xFF]]);
         assert_eq!(properties.text(property::CONTENT_TYPE), Some("text/plain"));
-        assert_eq!(properties.all(property::USER_PROPERTY), [&b"z=1"[..], b"a=2", b"z=1", b"="]);
+        assert_eq!(
+            properties.all(property::USER_PROPERTY),
+            [&b"z=1"[..], b"a=2", b"z=1", b"="]
+        );
         assert!(!properties.has(property::MESSAGE_EXPIRY));
         peer.settle(&message);
     }
@@ -263,7 +306,11 @@ fn a_response_topic_with_wildcards_is_refused() {
     }
     for topic in ["a/+", "#"] {
         let mut peer = Peer::new(V5);
-        peer.send(&Publish::new("a", "x").with(property::text(property::RESPONSE_TOPIC, topic)).bytes(V5));
+        peer.send(
+            &Publish::new("a", "x")
+                .with(property::text(property::RESPONSE_TOPIC, topic))
+                .bytes(V5),
+        );
         peer.expect_end(&[0x81, 0x82, 0x90]);
     }
 }
@@ -274,7 +321,12 @@ fn strings_in_publish_properties_must_be_utf_8() {
     for property in [
         property::text(property::RESPONSE_TOPIC, b"\xFF"),
         property::text(property::CONTENT_TYPE, b"\xED\xA0\x80"),
-        [vec![property::USER_PROPERTY], field(b"\xC0\x80"), field("a")].concat(),
+        [
+            vec![property::USER_PROPERTY],
+            field(b"\xC0\x80"),
+            field("a"),
+        ]
+        .concat(),
     ] {
         let mut peer = Peer::new(V5);
         peer.send(&Publish::new("a", "x").with(property).bytes(V5));
@@ -290,11 +342,20 @@ fn the_expiry_interval_counts_down_while_a_message_waits() {
     peer.subscribe(&topic, 1);
     let mut publisher = Peer::new(V5);
     let publish = |text: &str, seconds| {
-        Publish::new(&topic, text).with(property::four(property::MESSAGE_EXPIRY, seconds)).qos(1, 3)
+        Publish::new(&topic, text)
+            .with(property::four(property::MESSAGE_EXPIRY, seconds))
+            .qos(1, 3)
     };
     publisher.publish(&publish("fresh", 1000));
     let fresh = peer.message();
-    assert!((999..=1000).contains(&fresh.properties.number(property::MESSAGE_EXPIRY).expect("still there")));
+    assert!(
+        (999..=1000).contains(
+            &fresh
+                .properties
+                .number(property::MESSAGE_EXPIRY)
+                .expect("still there")
+        )
+    );
     peer.settle(&fresh);
     assert_eq!(peer.until_pong(), []);
     peer.vanish();
@@ -302,7 +363,14 @@ fn the_expiry_interval_counts_down_while_a_message_waits() {
     wait_for_a_delayed_will(2);
     let (mut peer, _) = Peer::connect(&Connect::lasting(V5, &name));
     let waited = peer.message();
-    assert!((990..=999).contains(&waited.properties.number(property::MESSAGE_EXPIRY).expect("still there")));
+    assert!(
+        (990..=999).contains(
+            &waited
+                .properties
+                .number(property::MESSAGE_EXPIRY)
+                .expect("still there")
+        )
+    );
     peer.settle(&waited);
     peer.leave();
 }
@@ -322,7 +390,11 @@ fn a_message_that_expires_before_its_delivery_is_not_delivered() {
     publisher.publish(&Publish::new(&topic, "lasting").qos(1, 4));
     wait_for_a_delayed_will(2);
     let (mut peer, _) = Peer::connect(&Connect::lasting(V5, &name));
-    let received: Vec<_> = peer.messages_until_mark(&mut publisher).iter().map(|m| m.text().to_owned()).collect();
+    let received: Vec<_> = peer
+        .messages_until_mark(&mut publisher)
+        .iter()
+        .map(|m| m.text().to_owned())
+        .collect();
     assert_eq!(received, ["lasting"]);
     peer.leave();
 }
@@ -333,7 +405,9 @@ fn an_exchange_that_began_is_finished_although_the_message_expires() {
     let topic = unique("t");
     let (mut publisher, mut peer) = (Peer::new(V5), Peer::new(V5));
     peer.subscribe(&topic, 2);
-    let brief = Publish::new(&topic, "brief").with(property::four(property::MESSAGE_EXPIRY, 1)).qos(2, 3);
+    let brief = Publish::new(&topic, "brief")
+        .with(property::four(property::MESSAGE_EXPIRY, 1))
+        .qos(2, 3);
     publisher.send(&brief.bytes(V5));
     assert_eq!(publisher.ack(PUBREC, 3), 0);
     let half = brief.clone().qos(2, 4);
@@ -358,7 +432,9 @@ fn wait_for_a_delayed_will(seconds: u32) {
     let mut watcher = Peer::new(V5);
     watcher.subscribe(&topic, 0);
     let connect = Connect::lasting(V5, unique("clock")).will(&topic, "", 0, false);
-    Peer::connect(&connect.will_with(property::four(property::WILL_DELAY, seconds))).0.vanish();
+    Peer::connect(&connect.will_with(property::four(property::WILL_DELAY, seconds)))
+        .0
+        .vanish();
     watcher.message();
 }
 
@@ -372,7 +448,10 @@ fn publishing_to_nobody_succeeds_and_may_say_so() {
             peer.send(&Publish::new(&topic, "x").qos(qos, 8).bytes(V5));
             peer.ack(if qos == 1 { PUBACK } else { PUBREC }, 8)
         };
-        assert!(code == 0x10 || oracle_deviates("says success"), "no matching subscribers: {code:#04x}");
+        assert!(
+            code == 0x10 || oracle_deviates("says success"),
+            "no matching subscribers: {code:#04x}"
+        );
         if qos == 2 {
             peer.send(&ack(PUBREL, 8));
             assert_eq!(peer.ack(PUBCOMP, 8), 0);
@@ -388,12 +467,25 @@ fn acknowledgements_of_nothing_do_no_harm() {
         peer.send(&ack(PUBREL, 500));
         let reason = peer.ack(PUBCOMP, 500);
         let expected = if version == V5 { 0x92 } else { 0 };
-        assert!(reason == expected || oracle_deviates("says success"), "{reason:#04x}");
+        assert!(
+            reason == expected || oracle_deviates("says success"),
+            "{reason:#04x}"
+        );
         peer.send(&ack(PUBREC, 501));
         match peer.until_pong().as_slice() {
             [] => assert!(version == V311 || oracle_deviates("ignores a PUBREC of nothing")),
-            [Packet::Ack { kind: PUBREL, id: 501, reason, .. }] => {
-                assert!(*reason == expected || oracle_deviates("says success"), "{reason:#04x}");
+            [
+                Packet::Ack {
+                    kind: PUBREL,
+                    id: 501,
+                    reason,
+                    ..
+                },
+            ] => {
+                assert!(
+                    *reason == expected || oracle_deviates("says success"),
+                    "{reason:#04x}"
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -419,14 +511,25 @@ fn an_identifier_in_use_does_not_disturb_its_exchange() {
         publisher.send(&Publish::new(&topic, "one").qos(1, 5).bytes(version));
         match publisher.next() {
             // Taken as a message of its own, or refused.
-            Packet::Ack { kind: PUBACK, id: 5, reason: 0 | 0x91, .. } => {}
+            Packet::Ack {
+                kind: PUBACK,
+                id: 5,
+                reason: 0 | 0x91,
+                ..
+            } => {}
             Packet::Disconnect { reason: 0x82, .. } => continue,
             other => panic!("{other:?}"),
         }
         publisher.send(&ack(PUBREL, 5));
         assert_eq!(publisher.ack(PUBCOMP, 5), 0);
         let received = peer.messages_until_mark(&mut publisher);
-        assert_eq!(received.iter().filter(|message| message.text() == "two").count(), 1);
+        assert_eq!(
+            received
+                .iter()
+                .filter(|message| message.text() == "two")
+                .count(),
+            1
+        );
     }
 }
 
@@ -442,7 +545,11 @@ fn a_message_the_client_refuses_is_settled() {
         let message = peer.message();
         peer.send(&ack_with(kind, message.id, 0x80));
     }
-    assert_eq!(peer.until_pong(), [], "no PUBREL after a PUBREC that refuses");
+    assert_eq!(
+        peer.until_pong(),
+        [],
+        "no PUBREL after a PUBREC that refuses"
+    );
     peer.vanish();
     let (mut peer, _) = Peer::connect(&Connect::lasting(V5, &name));
     assert_eq!(peer.messages_until_mark(&mut publisher), []);
@@ -456,6 +563,10 @@ fn a_subscription_identifier_from_a_client_is_a_protocol_error() {
         return;
     }
     let mut peer = Peer::new(V5);
-    peer.send(&Publish::new("a", "x").with(property::varint(property::SUBSCRIPTION_ID, 1)).bytes(V5));
+    peer.send(
+        &Publish::new("a", "x")
+            .with(property::varint(property::SUBSCRIPTION_ID, 1))
+            .bytes(V5),
+    );
     peer.expect_end(&[0x81, 0x82]);
 }

@@ -14,8 +14,14 @@ fn found(version: Version, filter: &str) -> Vec<String> {
     let mut peer = Peer::new(version);
     peer.subscribe(filter, 2);
     let messages = peer.messages_until_retained_marks();
-    assert!(messages.iter().all(|message| message.retain), "sent because the subscription is new");
-    messages.iter().map(|message| message.text().to_owned()).collect()
+    assert!(
+        messages.iter().all(|message| message.retain),
+        "sent because the subscription is new"
+    );
+    messages
+        .iter()
+        .map(|message| message.text().to_owned())
+        .collect()
 }
 
 /// [MQTT-3.3.1-5] [MQTT-3.3.1-9] [MQTT3-3.3.1-5] [MQTT3-3.3.1-6] [MQTT3-3.3.1-7] [MQTT3-3.3.1-8]
@@ -32,7 +38,10 @@ fn a_new_subscription_gets_the_last_retained_message() {
             let mut peer = Peer::new(version);
             peer.subscribe(&topic, 2);
             let message = peer.message();
-            assert_eq!((message.text(), message.qos, message.retain, message.dup), ("new", qos, true, false));
+            assert_eq!(
+                (message.text(), message.qos, message.retain, message.dup),
+                ("new", qos, true, false)
+            );
             peer.settle(&message);
             publisher.publish(&Publish::new(&topic, "").retain());
         }
@@ -51,7 +60,11 @@ fn an_empty_retained_message_removes_and_is_delivered_but_not_stored() {
         assert_eq!(peer.message().text(), "there");
         publisher.publish(&Publish::new(&topic, "").qos(1, 2).retain());
         let message = peer.message();
-        assert_eq!((message.text(), message.retain), ("", false), "a normal message for standing subscriptions");
+        assert_eq!(
+            (message.text(), message.retain),
+            ("", false),
+            "a normal message for standing subscriptions"
+        );
         assert_eq!(found(version, &topic), [""; 0]);
     }
 }
@@ -110,7 +123,11 @@ fn retain_handling_decides_when_retained_messages_are_sent() {
         peer.messages_until_retained_marks().len()
     };
     assert_eq!(count_after(DO_NOT_SEND), 0, "2: never");
-    assert_eq!(count_after(SEND_IF_NEW), 0, "1: not for a subscription that exists");
+    assert_eq!(
+        count_after(SEND_IF_NEW),
+        0,
+        "1: not for a subscription that exists"
+    );
     assert_eq!(count_after(0), 1, "0: always");
     assert_eq!(count_after(0), 1, "0: always, again");
     peer.unsubscribe(&[&topic]);
@@ -119,7 +136,11 @@ fn retain_handling_decides_when_retained_messages_are_sent() {
         peer.messages_until_retained_marks().len()
     };
     assert_eq!(count_after(SEND_IF_NEW), 1, "1: for a new one");
-    assert_eq!(count_after(SEND_IF_NEW | 1), 0, "1: another QoS does not make it new");
+    assert_eq!(
+        count_after(SEND_IF_NEW | 1),
+        0,
+        "1: another QoS does not make it new"
+    );
     publisher.publish(&Publish::new(&topic, "").qos(1, 2).retain());
 }
 
@@ -150,7 +171,10 @@ fn a_wildcard_finds_every_retained_message_below_it_with_the_lower_qos() {
         let seen = |filter: &str| {
             let mut seen = found(version, &format!("{stem}/{filter}"));
             seen.sort();
-            seen.iter().map(|topic| topic[stem.len() + 1..].to_owned()).collect::<Vec<_>>().join(" ")
+            seen.iter()
+                .map(|topic| topic[stem.len() + 1..].to_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(seen("#"), " a a/b a/c b/c");
         assert_eq!(seen("+"), " a");
@@ -190,11 +214,17 @@ fn a_retained_message_keeps_its_properties() {
         .with(property::user("a", "b"));
     publisher.publish(&publish.qos(1, 1).retain());
     let mut peer = Peer::new(V5);
-    peer.subscribe_all(&property::varint(property::SUBSCRIPTION_ID, 77), &[(&topic, 0)]);
+    peer.subscribe_all(
+        &property::varint(property::SUBSCRIPTION_ID, 77),
+        &[(&topic, 0)],
+    );
     let properties = peer.message().properties;
     assert_eq!(properties.number(property::PAYLOAD_FORMAT), Some(1));
     let left = properties.number(property::MESSAGE_EXPIRY);
-    assert!(left.is_some_and(|left| (50..=60).contains(&left)), "{left:?}");
+    assert!(
+        left.is_some_and(|left| (50..=60).contains(&left)),
+        "{left:?}"
+    );
     assert_eq!(properties.text(property::CONTENT_TYPE), Some("text/plain"));
     assert_eq!(properties.all(property::USER_PROPERTY), [b"a=b"]);
     assert_eq!(properties.numbers(property::SUBSCRIPTION_ID), [77]);
@@ -210,7 +240,9 @@ fn a_retained_message_expires() {
     publisher.publish(&brief.qos(1, 1).retain());
     publisher.subscribe(&clock, 0);
     let connect = Connect::lasting(V5, unique("c")).will(&clock, "", 0, false);
-    Peer::connect(&connect.will_with(property::four(property::WILL_DELAY, 2))).0.vanish();
+    Peer::connect(&connect.will_with(property::four(property::WILL_DELAY, 2)))
+        .0
+        .vanish();
     publisher.message();
     assert_eq!(found(V5, &topic), [""; 0]);
 }

@@ -16,7 +16,10 @@ fn session_present_tells_whether_there_was_a_session() {
         assert!(!connack.session_present, "a first session is new");
         peer.leave();
         let (peer, connack) = Peer::connect(&lasting);
-        assert!(connack.session_present, "the session outlived its connection");
+        assert!(
+            connack.session_present,
+            "the session outlived its connection"
+        );
         peer.leave();
         let (peer, connack) = Peer::connect(&lasting.clone().clean(true));
         assert!(!connack.session_present, "a clean start has no past");
@@ -92,7 +95,11 @@ fn an_unacknowledged_qos_1_message_is_sent_again_with_its_identifier_and_dup() {
         publisher.publish(&Publish::new(&topic, "one").qos(1, 1));
         let first = peer.message();
         assert!(!first.dup);
-        assert_eq!(peer.until_pong(), [], "not sent again while the connection lasts");
+        assert_eq!(
+            peer.until_pong(),
+            [],
+            "not sent again while the connection lasts"
+        );
         peer.vanish();
         let (mut peer, _) = Peer::connect(&Connect::lasting(version, &name));
         let again = peer.message();
@@ -181,7 +188,11 @@ fn what_a_client_began_to_publish_with_qos_2_is_finished_after_its_return() {
         peer.send(&ack(PUBREL, 9));
         assert_eq!(peer.ack(PUBCOMP, 9), 0);
         let received = watcher.messages_until_mark(&mut peer);
-        assert_eq!(received.len(), 1, "once, although it was published twice: {received:?}");
+        assert_eq!(
+            received.len(),
+            1,
+            "once, although it was published twice: {received:?}"
+        );
         peer.leave();
     }
 }
@@ -199,11 +210,18 @@ fn a_takeover_hands_the_session_to_the_new_connection() {
         let (mut second, connack) = Peer::connect(&lasting);
         assert!(connack.session_present);
         let again = second.message();
-        assert_eq!((again.id, again.dup, again.text()), (sent.id, true, "inherited"));
+        assert_eq!(
+            (again.id, again.dup, again.text()),
+            (sent.id, true, "inherited")
+        );
         second.settle(&again);
         first.expect_end(&[0x8E]);
         Peer::new(version).publish(&Publish::new(&topic, "next").qos(1, 1));
-        assert_eq!(second.message().text(), "next", "the subscription came along");
+        assert_eq!(
+            second.message().text(),
+            "next",
+            "the subscription came along"
+        );
         second.leave();
     }
 }
@@ -212,17 +230,25 @@ fn a_takeover_hands_the_session_to_the_new_connection() {
 #[test]
 fn a_session_ends_when_its_expiry_has_passed() {
     let name = unique("expiry");
-    let brief = Connect::new(V5, &name).clean(false).with(property::four(property::SESSION_EXPIRY, 1));
+    let brief = Connect::new(V5, &name)
+        .clean(false)
+        .with(property::four(property::SESSION_EXPIRY, 1));
     let (peer, _) = Peer::connect(&brief);
     peer.vanish();
     let (peer, connack) = Peer::connect(&brief);
-    assert!(connack.session_present, "within its second it is still there");
+    assert!(
+        connack.session_present,
+        "within its second it is still there"
+    );
     // The will of this connection tells when the session has ended: a will delay longer than the expiry ends with it.
     let watched = unique("expired");
     let mut watcher = Peer::new(V5);
     watcher.subscribe(&watched, 0);
     peer.leave();
-    let will = brief.clone().will(&watched, "ended", 0, false).will_with(property::four(property::WILL_DELAY, 600));
+    let will = brief
+        .clone()
+        .will(&watched, "ended", 0, false)
+        .will_with(property::four(property::WILL_DELAY, 600));
     let (peer, connack) = Peer::connect(&will);
     assert!(connack.session_present);
     peer.vanish();
@@ -247,11 +273,17 @@ fn a_session_without_expiry_ends_with_its_connection() {
 fn disconnect_may_change_the_expiry_of_the_session() {
     let name = unique("change");
     let (mut peer, _) = Peer::connect(&Connect::lasting(V5, &name));
-    peer.send(&disconnect_with(0, &property::four(property::SESSION_EXPIRY, 0)));
+    peer.send(&disconnect_with(
+        0,
+        &property::four(property::SESSION_EXPIRY, 0),
+    ));
     peer.wait_for_close();
     let (mut peer, connack) = Peer::connect(&Connect::lasting(V5, &name));
     assert!(!connack.session_present, "DISCONNECT set the expiry to 0");
-    peer.send(&disconnect_with(0, &property::four(property::SESSION_EXPIRY, 30)));
+    peer.send(&disconnect_with(
+        0,
+        &property::four(property::SESSION_EXPIRY, 30),
+    ));
     peer.wait_for_close();
     let (_peer, connack) = Peer::connect(&Connect::lasting(V5, &name));
     assert!(connack.session_present);
@@ -262,7 +294,10 @@ fn disconnect_may_change_the_expiry_of_the_session() {
 fn disconnect_cannot_give_a_session_an_expiry_that_connect_did_not() {
     let name = unique("late");
     let (mut peer, _) = Peer::connect(&Connect::new(V5, &name));
-    peer.send(&disconnect_with(0, &property::four(property::SESSION_EXPIRY, 30)));
+    peer.send(&disconnect_with(
+        0,
+        &property::four(property::SESSION_EXPIRY, 30),
+    ));
     match peer.ending() {
         Ending::Silent | Ending::Disconnect(0x82) => {}
         other => panic!("{other:?}"),
@@ -299,7 +334,10 @@ fn a_session_may_be_resumed_with_another_version() {
     let (mut peer, connack) = Peer::connect(&Connect::lasting(V5, &name));
     assert!(connack.session_present);
     let message = peer.message();
-    assert_eq!(message.properties.text(property::CONTENT_TYPE), Some("text"));
+    assert_eq!(
+        message.properties.text(property::CONTENT_TYPE),
+        Some("text")
+    );
     peer.settle(&message);
     peer.leave();
     let (peer, connack) = Peer::connect(&Connect::lasting(V31, &name));

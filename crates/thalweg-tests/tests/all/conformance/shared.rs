@@ -15,10 +15,16 @@ fn collect(members: &mut [Peer], publisher: &mut Peer, count: usize) -> Vec<Vec<
     let begun = Instant::now();
     let mut got: Vec<Vec<Message>> = members.iter().map(|_| Vec::new()).collect();
     while got.iter().map(Vec::len).sum::<usize>() < count {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{got:?} after {:?}, not {count}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{got:?} after {:?}, not {count}",
+            begun.elapsed()
+        );
         for (member, got) in members.iter_mut().zip(&mut got) {
             for packet in member.until_pong() {
-                let Packet::Publish(message) = packet else { panic!("{packet:?} instead of PUBLISH") };
+                let Packet::Publish(message) = packet else {
+                    panic!("{packet:?} instead of PUBLISH")
+                };
                 member.settle(&message);
                 got.push(message);
             }
@@ -33,7 +39,13 @@ fn collect(members: &mut [Peer], publisher: &mut Peer, count: usize) -> Vec<Vec<
 
 /// Their payloads.
 fn texts(got: &[Vec<Message>]) -> Vec<Vec<String>> {
-    got.iter().map(|got| got.iter().map(|message| message.text().to_owned()).collect()).collect()
+    got.iter()
+        .map(|got| {
+            got.iter()
+                .map(|message| message.text().to_owned())
+                .collect()
+        })
+        .collect()
 }
 
 /// [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT-4.5.0-1]
@@ -69,7 +81,10 @@ fn groups_and_plain_subscriptions_get_their_own_copies() {
     members[1].subscribe(&format!("$share/{group}x/{topic}"), 1);
     members[2].subscribe(&topic, 1);
     publisher.publish(&Publish::new(&topic, "x").qos(1, 1));
-    assert_eq!(texts(&collect(&mut members, &mut publisher, 3)), vec![vec!["x".to_owned()]; 3]);
+    assert_eq!(
+        texts(&collect(&mut members, &mut publisher, 3)),
+        vec![vec!["x".to_owned()]; 3]
+    );
 }
 
 /// The same name on two filters is two groups, and one client may be in both and have a plain subscription too.
@@ -82,7 +97,10 @@ fn a_group_is_known_by_its_name_and_its_filter() {
     members[0].subscribe(&format!("$share/{group}/{stem}/#"), 1);
     members[1].subscribe(&format!("$share/{group}/{stem}/+"), 1);
     publisher.publish(&Publish::new(format!("{stem}/a"), "x").qos(1, 1));
-    assert_eq!(texts(&collect(&mut members, &mut publisher, 2)), vec![vec!["x".to_owned()]; 2]);
+    assert_eq!(
+        texts(&collect(&mut members, &mut publisher, 2)),
+        vec![vec!["x".to_owned()]; 2]
+    );
 }
 
 /// [MQTT-4.8.2-3]
@@ -99,7 +117,10 @@ fn each_member_gets_messages_with_the_qos_granted_to_it() {
         publisher.publish(&Publish::new(&topic, "x").qos(2, number));
     }
     for (received, granted) in collect(&mut members, &mut publisher, 12).iter().zip(0..) {
-        assert!(received.iter().all(|message| message.qos == granted), "granted {granted}");
+        assert!(
+            received.iter().all(|message| message.qos == granted),
+            "granted {granted}"
+        );
     }
 }
 
@@ -110,13 +131,24 @@ fn a_share_name_must_be_a_share_name() {
         return;
     }
     for version in BOTH {
-        for filter in
-            ["$share/", "$share//a", "$share/g", "$share/g/", "$share/g+/a", "$share/g#/a", "$share/+/a", "$share/#"]
-        {
+        for filter in [
+            "$share/",
+            "$share//a",
+            "$share/g",
+            "$share/g/",
+            "$share/g+/a",
+            "$share/g#/a",
+            "$share/+/a",
+            "$share/#",
+        ] {
             let mut peer = Peer::new(version);
             peer.send(&subscribe(version, 1, &[], &[(filter, 0)]));
             if let Some(codes) = peer.until_close_or_suback() {
-                assert_eq!(codes, if version == V5 { [0x8F] } else { [0x80] }, "{filter}");
+                assert_eq!(
+                    codes,
+                    if version == V5 { [0x8F] } else { [0x80] },
+                    "{filter}"
+                );
             }
         }
     }
@@ -156,9 +188,15 @@ fn a_shared_subscription_has_its_identifier() {
     let topic = unique("t");
     let mut peer = Peer::new(V5);
     let filter = format!("$share/{}/{topic}", unique("g"));
-    peer.subscribe_all(&property::varint(property::SUBSCRIPTION_ID, 9), &[(&filter, 0)]);
+    peer.subscribe_all(
+        &property::varint(property::SUBSCRIPTION_ID, 9),
+        &[(&filter, 0)],
+    );
     peer.publish(&Publish::new(&topic, "x"));
-    assert_eq!(peer.message().properties.numbers(property::SUBSCRIPTION_ID), [9]);
+    assert_eq!(
+        peer.message().properties.numbers(property::SUBSCRIPTION_ID),
+        [9]
+    );
 }
 
 /// [MQTT-3.10.4-1] [MQTT-3.10.4-2] [MQTT-3.11.3-2]
@@ -172,12 +210,22 @@ fn leaving_a_group_is_unsubscribing_from_the_whole_filter() {
             member.subscribe(&filter, 1);
         }
         let codes = members[0].unsubscribe(&[&topic, &filter]);
-        assert_eq!(codes, if version == V5 { vec![0x11, 0x00] } else { vec![] });
+        assert_eq!(
+            codes,
+            if version == V5 {
+                vec![0x11, 0x00]
+            } else {
+                vec![]
+            }
+        );
         let mut publisher = Peer::new(version);
         for number in 1..=4 {
             publisher.publish(&Publish::new(&topic, "x").qos(1, number));
         }
-        let counts: Vec<usize> = collect(&mut members, &mut publisher, 4).iter().map(Vec::len).collect();
+        let counts: Vec<usize> = collect(&mut members, &mut publisher, 4)
+            .iter()
+            .map(Vec::len)
+            .collect();
         assert_eq!(counts, [0, 4]);
     }
 }
@@ -222,7 +270,10 @@ fn a_qos_2_delivery_dies_with_the_session_of_its_member() {
     assert_eq!(member.ack(PUBREL, first.id), 0);
     let mut other = Peer::new(V5);
     other.subscribe(&filter, 2);
-    member.send(&disconnect_with(0, &property::four(property::SESSION_EXPIRY, 0)));
+    member.send(&disconnect_with(
+        0,
+        &property::four(property::SESSION_EXPIRY, 0),
+    ));
     member.wait_for_close();
     assert_eq!(other.messages_until_mark(&mut publisher), []);
 }

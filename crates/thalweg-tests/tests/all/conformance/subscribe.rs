@@ -13,12 +13,24 @@ const NO_LOCAL: u8 = 0x04;
 fn suback_repeats_the_identifier_and_answers_each_filter_in_order() {
     for version in [V31, V311, V5] {
         let stem = unique("t");
-        let filters = [format!("{stem}/a"), format!("{stem}/+"), format!("{stem}/#"), format!("{stem}/b")];
-        let asked: Vec<(&str, u8)> = filters.iter().map(String::as_str).zip([2, 0, 1, 2]).collect();
+        let filters = [
+            format!("{stem}/a"),
+            format!("{stem}/+"),
+            format!("{stem}/#"),
+            format!("{stem}/b"),
+        ];
+        let asked: Vec<(&str, u8)> = filters
+            .iter()
+            .map(String::as_str)
+            .zip([2, 0, 1, 2])
+            .collect();
         let mut peer = Peer::new(version);
         peer.send(&subscribe(version, 40_000, &[], &asked));
         let answer = peer.next();
-        assert!(matches!(&answer, Packet::Suback { id: 40_000, codes, .. } if codes == &[2, 0, 1, 2]), "{answer:?}");
+        assert!(
+            matches!(&answer, Packet::Suback { id: 40_000, codes, .. } if codes == &[2, 0, 1, 2]),
+            "{answer:?}"
+        );
         assert_eq!(peer.until_pong(), [], "one SUBACK");
     }
 }
@@ -52,7 +64,11 @@ fn subscribing_again_replaces_the_subscription() {
         assert_eq!(peer.subscribe(&topic, 0), 0);
         publisher.publish(&Publish::new(&topic, "x").qos(2, 1));
         let received = peer.messages_until_mark(&mut publisher);
-        assert_eq!(received.len(), 1, "one subscription, one message: {received:?}");
+        assert_eq!(
+            received.len(),
+            1,
+            "one subscription, one message: {received:?}"
+        );
         assert_eq!(received[0].qos, 0, "with the new QoS");
         assert_eq!(peer.subscribe(&topic, 1), 1);
         publisher.publish(&Publish::new(&topic, "x").qos(2, 2));
@@ -96,7 +112,13 @@ fn overlapping_subscriptions_bring_one_copy_with_the_highest_qos_and_all_identif
     for version in BOTH {
         let stem = unique("overlap");
         let mut peer = Peer::new(version);
-        let with = |id| if version == V5 { property::varint(property::SUBSCRIPTION_ID, id) } else { vec![] };
+        let with = |id| {
+            if version == V5 {
+                property::varint(property::SUBSCRIPTION_ID, id)
+            } else {
+                vec![]
+            }
+        };
         let topic = format!("{stem}/a/b");
         peer.subscribe_all(&with(1), &[(&format!("{stem}/#"), 0)]);
         peer.subscribe_all(&with(268_435_455), &[(&format!("{stem}/+/b"), 2)]);
@@ -106,13 +128,21 @@ fn overlapping_subscriptions_bring_one_copy_with_the_highest_qos_and_all_identif
         publisher.publish(&Publish::new(&topic, "x").qos(2, 1));
         let received = peer.messages_until_mark(&mut publisher);
         let highest = received.iter().map(|message| message.qos).max();
-        assert!(highest == Some(2) || oracle_deviates("takes the first subscription it finds"), "{received:?}");
-        let mut ids: Vec<u32> =
-            received.iter().flat_map(|message| message.properties.numbers(property::SUBSCRIPTION_ID)).collect();
+        assert!(
+            highest == Some(2) || oracle_deviates("takes the first subscription it finds"),
+            "{received:?}"
+        );
+        let mut ids: Vec<u32> = received
+            .iter()
+            .flat_map(|message| message.properties.numbers(property::SUBSCRIPTION_ID))
+            .collect();
         ids.sort_unstable();
         let expected = [1, 128, 268_435_455];
         assert_eq!(ids, if version == V5 { &expected[..] } else { &[] });
-        assert!(received.len() == 1 || oracle_deviates("may send a copy for each"), "{received:?}");
+        assert!(
+            received.len() == 1 || oracle_deviates("may send a copy for each"),
+            "{received:?}"
+        );
     }
 }
 
@@ -121,15 +151,30 @@ fn overlapping_subscriptions_bring_one_copy_with_the_highest_qos_and_all_identif
 fn a_replaced_subscription_has_the_new_identifier() {
     let topic = unique("t");
     let mut peer = Peer::new(V5);
-    peer.subscribe_all(&property::varint(property::SUBSCRIPTION_ID, 5), &[(&topic, 0)]);
+    peer.subscribe_all(
+        &property::varint(property::SUBSCRIPTION_ID, 5),
+        &[(&topic, 0)],
+    );
     peer.publish(&Publish::new(&topic, "x"));
-    assert_eq!(peer.message().properties.numbers(property::SUBSCRIPTION_ID), [5]);
-    peer.subscribe_all(&property::varint(property::SUBSCRIPTION_ID, 6), &[(&topic, 0)]);
+    assert_eq!(
+        peer.message().properties.numbers(property::SUBSCRIPTION_ID),
+        [5]
+    );
+    peer.subscribe_all(
+        &property::varint(property::SUBSCRIPTION_ID, 6),
+        &[(&topic, 0)],
+    );
     peer.publish(&Publish::new(&topic, "x"));
-    assert_eq!(peer.message().properties.numbers(property::SUBSCRIPTION_ID), [6]);
+    assert_eq!(
+        peer.message().properties.numbers(property::SUBSCRIPTION_ID),
+        [6]
+    );
     peer.subscribe(&topic, 0);
     peer.publish(&Publish::new(&topic, "x"));
-    assert_eq!(peer.message().properties.numbers(property::SUBSCRIPTION_ID), [0; 0]);
+    assert_eq!(
+        peer.message().properties.numbers(property::SUBSCRIPTION_ID),
+        [0; 0]
+    );
 }
 
 /// [MQTT-4.13.1-1]
@@ -156,7 +201,11 @@ fn no_local_keeps_a_clients_own_messages_from_it() {
         peer.publish(&Publish::new(&topic, "mine").qos(qos, 1));
         other.publish(&Publish::new(&topic, "yours").qos(qos, 1));
     }
-    let received: Vec<_> = peer.messages_until_mark(&mut other).iter().map(|m| m.text().to_owned()).collect();
+    let received: Vec<_> = peer
+        .messages_until_mark(&mut other)
+        .iter()
+        .map(|m| m.text().to_owned())
+        .collect();
     assert_eq!(received, ["yours"; 3]);
 }
 
@@ -201,13 +250,20 @@ fn wildcards_match_whole_levels() {
         for (filter, topic, matches) in cases {
             let stem = unique("m");
             // The stem takes the place of the first level; a wildcard there is left as it is.
-            let filter = if filter.starts_with('+') { filter.to_owned() } else { filter.replacen('s', &stem, 1) };
+            let filter = if filter.starts_with('+') {
+                filter.to_owned()
+            } else {
+                filter.replacen('s', &stem, 1)
+            };
             let topic = topic.replacen('s', &stem, 1);
             let mut peer = Peer::new(version);
             assert_eq!(peer.subscribe(&filter, 0), 0);
             peer.publish(&Publish::new(&topic, "x"));
             let received = peer.messages_until_own_mark();
-            let count = received.iter().filter(|message| message.topic == topic).count();
+            let count = received
+                .iter()
+                .filter(|message| message.topic == topic)
+                .count();
             assert_eq!(count, usize::from(matches), "{filter} and {topic}");
         }
     }
@@ -218,10 +274,17 @@ fn wildcards_match_whole_levels() {
 fn leading_wildcards_do_not_see_dollar_topics() {
     for version in BOTH {
         let level = unique("dollar");
-        let topics = [format!("${level}"), format!("${level}/a"), format!("{level}/$a")];
+        let topics = [
+            format!("${level}"),
+            format!("${level}/a"),
+            format!("{level}/$a"),
+        ];
         let mut peer = Peer::new(version);
         for filter in ["#", "+", "+/a", &format!("{level}/+")] {
-            assert_eq!(peer.subscribe(filter, if version == V5 { 0x20 } else { 0 }), 0);
+            assert_eq!(
+                peer.subscribe(filter, if version == V5 { 0x20 } else { 0 }),
+                0
+            );
         }
         let mut named = Peer::new(version);
         named.subscribe(&format!("${level}/#"), 0);
@@ -229,11 +292,26 @@ fn leading_wildcards_do_not_see_dollar_topics() {
             peer.publish(&Publish::new(topic, "x"));
         }
         let received = peer.messages_until_own_mark();
-        let seen: Vec<&str> =
-            received.iter().map(|m| m.topic.as_str()).filter(|topic| topic.contains(&level)).collect();
-        assert!(seen.contains(&topics[2].as_str()), "a $ further back is nothing special");
-        assert!(!received.iter().any(|message| message.topic.starts_with('$')), "{seen:?}");
-        let received: Vec<_> = named.messages_until_mark(&mut peer).into_iter().map(|message| message.topic).collect();
+        let seen: Vec<&str> = received
+            .iter()
+            .map(|m| m.topic.as_str())
+            .filter(|topic| topic.contains(&level))
+            .collect();
+        assert!(
+            seen.contains(&topics[2].as_str()),
+            "a $ further back is nothing special"
+        );
+        assert!(
+            !received
+                .iter()
+                .any(|message| message.topic.starts_with('$')),
+            "{seen:?}"
+        );
+        let received: Vec<_> = named
+            .messages_until_mark(&mut peer)
+            .into_iter()
+            .map(|message| message.topic)
+            .collect();
         assert_eq!(received, topics[..2], "who names the $ level sees it");
     }
 }
@@ -242,8 +320,19 @@ fn leading_wildcards_do_not_see_dollar_topics() {
 /// [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1] [MQTT3-4.7.3-2] [MQTT3-3.8.3-1] [MQTT3-3.10.3-1] [MQTT-3.10.3-1]
 #[test]
 fn a_filter_must_be_a_filter() {
-    let bad: [&[u8]; 11] =
-        [b"", b"a#", b"#/a", b"a/#/b", b"a+", b"+a", b"a/b+/c", b"##", b"a\0", b"\xFF", b"\xED\xA0\x80"];
+    let bad: [&[u8]; 11] = [
+        b"",
+        b"a#",
+        b"#/a",
+        b"a/#/b",
+        b"a+",
+        b"+a",
+        b"a/b+/c",
+        b"##",
+        b"a\0",
+        b"\xFF",
+        b"\xED\xA0\x80",
+    ];
     for version in BOTH {
         for filter in bad {
             let mut body = 9_u16.to_be_bytes().to_vec();
@@ -263,7 +352,11 @@ fn a_filter_must_be_a_filter() {
             peer.send(&packet(0x82, &body));
             // Either this one filter is refused or the connection closes.
             if let Some(codes) = peer.until_close_or_suback() {
-                assert_eq!(codes, if version == V5 { [0x8F] } else { [0x80] }, "{filter:?}");
+                assert_eq!(
+                    codes,
+                    if version == V5 { [0x8F] } else { [0x80] },
+                    "{filter:?}"
+                );
             }
         }
     }
@@ -289,7 +382,10 @@ fn reserved_option_bits_are_malformed() {
 #[test]
 fn subscribe_and_unsubscribe_need_at_least_one_filter() {
     for version in BOTH {
-        for bytes in [subscribe(version, 1, &[], &[]), unsubscribe(version, 1, &[])] {
+        for bytes in [
+            subscribe(version, 1, &[], &[]),
+            unsubscribe(version, 1, &[]),
+        ] {
             let mut peer = Peer::new(version);
             peer.send(&bytes);
             peer.expect_end(&[0x81, 0x82]);
@@ -301,7 +397,10 @@ fn subscribe_and_unsubscribe_need_at_least_one_filter() {
 #[test]
 fn subscribe_and_unsubscribe_need_an_identifier() {
     for version in BOTH {
-        for bytes in [subscribe(version, 0, &[], &[("a", 0)]), unsubscribe(version, 0, &["a"])] {
+        for bytes in [
+            subscribe(version, 0, &[], &[("a", 0)]),
+            unsubscribe(version, 0, &["a"]),
+        ] {
             let mut peer = Peer::new(version);
             peer.send(&bytes);
             peer.expect_end(&[0x81, 0x82]);
@@ -315,22 +414,44 @@ fn subscribe_and_unsubscribe_need_an_identifier() {
 fn unsubscribe_ends_exactly_the_named_subscriptions() {
     for version in BOTH {
         let stem = unique("un");
-        let (a, plus, hash) = (format!("{stem}/a"), format!("{stem}/+"), format!("{stem}/#"));
+        let (a, plus, hash) = (
+            format!("{stem}/a"),
+            format!("{stem}/+"),
+            format!("{stem}/#"),
+        );
         let mut peer = Peer::new(version);
         for filter in [&a, &plus, &hash] {
             peer.subscribe(filter, 0);
         }
-        peer.send(&unsubscribe(version, 50_001, &[&plus, "never/subscribed", &hash]));
+        peer.send(&unsubscribe(
+            version,
+            50_001,
+            &[&plus, "never/subscribed", &hash],
+        ));
         let answer = peer.next();
-        let expected: &[u8] = if version == V5 { &[0x00, 0x11, 0x00] } else { &[] };
-        assert!(matches!(&answer, Packet::Unsuback { id: 50_001, codes, .. } if codes == expected), "{answer:?}");
+        let expected: &[u8] = if version == V5 {
+            &[0x00, 0x11, 0x00]
+        } else {
+            &[]
+        };
+        assert!(
+            matches!(&answer, Packet::Unsuback { id: 50_001, codes, .. } if codes == expected),
+            "{answer:?}"
+        );
         peer.publish(&Publish::new(&a, "still"));
         peer.publish(&Publish::new(format!("{stem}/b"), "no more"));
-        let received: Vec<_> = peer.messages_until_own_mark().into_iter().map(|message| message.topic).collect();
+        let received: Vec<_> = peer
+            .messages_until_own_mark()
+            .into_iter()
+            .map(|message| message.topic)
+            .collect();
         assert_eq!(received, [a.as_str()]);
         peer.send(&unsubscribe(version, 50_002, &["never/subscribed"]));
         let answer = peer.next();
-        assert!(matches!(&answer, Packet::Unsuback { id: 50_002, .. }), "{answer:?}");
+        assert!(
+            matches!(&answer, Packet::Unsuback { id: 50_002, .. }),
+            "{answer:?}"
+        );
     }
 }
 
@@ -351,7 +472,10 @@ fn deliveries_that_began_are_completed_after_unsubscribe() {
         let (mut peer, _) = Peer::connect(&Connect::lasting(version, &name));
         for sent in [one, two] {
             let again = peer.message();
-            assert_eq!((again.id, again.dup, &again.payload), (sent.id, true, &sent.payload));
+            assert_eq!(
+                (again.id, again.dup, &again.payload),
+                (sent.id, true, &sent.payload)
+            );
             peer.settle(&again);
         }
         assert_eq!(peer.messages_until_own_mark(), []);

@@ -26,13 +26,18 @@ struct Socket {
 impl Socket {
     /// Upgrades, offering these subprotocols; the socket and the broker's answer.
     fn upgrade(version: Version, offered: &str) -> (Self, String) {
-        let mut stream = TcpStream::connect(shared_broker().websocket()).expect("the broker accepts");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a fresh socket takes options");
+        let mut stream =
+            TcpStream::connect(shared_broker().websocket()).expect("the broker accepts");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a fresh socket takes options");
         let request = format!(
             "GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{offered}\r\n"
         );
-        stream.write_all(request.as_bytes()).expect("the broker reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the broker reads");
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -42,7 +47,15 @@ impl Socket {
             head.push(byte[0]);
         }
         let head = String::from_utf8(head).expect("HTTP heads are ASCII");
-        (Self { stream, bytes: Vec::new(), mqtt: Vec::new(), version }, head)
+        (
+            Self {
+                stream,
+                bytes: Vec::new(),
+                mqtt: Vec::new(),
+                version,
+            },
+            head,
+        )
     }
 
     fn open(version: Version) -> Self {
@@ -59,11 +72,20 @@ impl Socket {
             length @ 0..=125 => frame.push(0x80 | length as u8),
             length => {
                 frame.push(0x80 | 126);
-                frame.extend(u16::try_from(length).expect("the tests send little").to_be_bytes());
+                frame.extend(
+                    u16::try_from(length)
+                        .expect("the tests send little")
+                        .to_be_bytes(),
+                );
             }
         }
         frame.extend(mask);
-        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        frame.extend(
+            payload
+                .iter()
+                .zip(mask.iter().cycle())
+                .map(|(byte, mask)| byte ^ mask),
+        );
         let _ = self.stream.write_all(&frame);
     }
 
@@ -87,7 +109,13 @@ impl Socket {
         let (first, second) = (*self.bytes.first()?, *self.bytes.get(1)?);
         assert_eq!(second & 0x80, 0, "a broker does not mask");
         let (head, length) = match second {
-            126 => (4, usize::from(u16::from_be_bytes([*self.bytes.get(2)?, *self.bytes.get(3)?]))),
+            126 => (
+                4,
+                usize::from(u16::from_be_bytes([
+                    *self.bytes.get(2)?,
+                    *self.bytes.get(3)?,
+                ])),
+            ),
             length => (2, usize::from(length)),
         };
         if self.bytes.len() < head + length {
@@ -106,7 +134,10 @@ impl Socket {
             }
             let (opcode, payload) = self.frame().expect("the connection stays open");
             if opcode < 8 {
-                assert!([BINARY, CONTINUATION].contains(&opcode), "MQTT comes in binary frames");
+                assert!(
+                    [BINARY, CONTINUATION].contains(&opcode),
+                    "MQTT comes in binary frames"
+                );
                 self.mqtt.extend(payload);
             }
         }
@@ -130,7 +161,10 @@ fn the_broker_selects_the_subprotocol_mqtt() {
         let (_, head) = Socket::upgrade(V5, &format!("Sec-WebSocket-Protocol: {offered}\r\n"));
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
         let lines: Vec<String> = head.lines().map(str::to_ascii_lowercase).collect();
-        assert!(lines.contains(&"sec-websocket-protocol: mqtt".to_owned()), "{head}");
+        assert!(
+            lines.contains(&"sec-websocket-protocol: mqtt".to_owned()),
+            "{head}"
+        );
         // The key is RFC 6455's own example.
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
     }
@@ -143,7 +177,12 @@ fn a_client_that_does_not_offer_mqtt_gets_no_mqtt_selected() {
         return;
     }
     let (_, head) = Socket::upgrade(V5, "Sec-WebSocket-Protocol: chat\r\n");
-    assert!(!head.to_ascii_lowercase().contains("sec-websocket-protocol: chat"), "{head}");
+    assert!(
+        !head
+            .to_ascii_lowercase()
+            .contains("sec-websocket-protocol: chat"),
+        "{head}"
+    );
 }
 
 /// [MQTT-6.0.0-2] [MQTT3-6.0.0-2]
@@ -162,7 +201,12 @@ fn packets_and_frames_need_not_begin_or_end_together() {
             }
             assert!(matches!(socket.packet(), Packet::Connack { code: 0, .. }));
             let answers: Vec<Packet> = (0..3).map(|_| socket.packet()).collect();
-            assert!(answers.iter().any(|p| matches!(p, Packet::Publish(m) if m.payload.len() == 300)), "{answers:?}");
+            assert!(
+                answers
+                    .iter()
+                    .any(|p| matches!(p, Packet::Publish(m) if m.payload.len() == 300)),
+                "{answers:?}"
+            );
             assert!(answers.contains(&Packet::Pingresp), "{answers:?}");
         }
         // One message in fragments, with a ping between them.

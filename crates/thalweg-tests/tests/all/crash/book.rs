@@ -171,16 +171,22 @@ impl Book {
 
     /// Now, and later than ever before.
     pub fn now(&mut self) -> Moment {
-        self.last = (self.last + 1).max(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.last =
+            (self.last + 1).max(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         self.last
     }
 
     pub fn breach(&mut self, wrong: Wrong, story: String) {
         *self.counted.entry(wrong).or_default() += 1;
-        let told = self.breaches.iter().filter(|breach| breach.wrong == wrong).count();
+        let told = self
+            .breaches
+            .iter()
+            .filter(|breach| breach.wrong == wrong)
+            .count();
         if told < STORIES_MAX {
             let now = self.now();
-            self.trail.note(now, "BREACH", format_args!("{wrong:?}: {story}"));
+            self.trail
+                .note(now, "BREACH", format_args!("{wrong:?}: {story}"));
             self.breaches.push(Breach { wrong, story });
         }
     }
@@ -199,7 +205,11 @@ impl Book {
         let mut all = String::new();
         for breach in std::mem::take(&mut self.breaches) {
             all += &format!("  {:?}: {}\n", breach.wrong, breach.story);
-            if let Some(mark) = breach.story.split_whitespace().find(|word| word.starts_with('<')) {
+            if let Some(mark) = breach
+                .story
+                .split_whitespace()
+                .find(|word| word.starts_with('<'))
+            {
                 all += &self.trail.lines_with(mark.trim_end_matches([':', ',']));
             }
             self.breaches.push(breach);
@@ -212,9 +222,23 @@ impl Book {
 
     // --- publishers
 
-    pub fn stream(&mut self, publisher: &str, topic: &str, qos: u8, kind: Kind, expiry: Option<u32>) -> usize {
+    pub fn stream(
+        &mut self,
+        publisher: &str,
+        topic: &str,
+        qos: u8,
+        kind: Kind,
+        expiry: Option<u32>,
+    ) -> usize {
         let (publisher, topic) = (publisher.to_owned(), topic.to_owned());
-        self.streams.push(Stream { publisher, topic, qos, kind, expiry, sent: Vec::new() });
+        self.streams.push(Stream {
+            publisher,
+            topic,
+            qos,
+            kind,
+            expiry,
+            sent: Vec::new(),
+        });
         self.streams.len() - 1
     }
 
@@ -222,7 +246,12 @@ impl Book {
     pub fn send(&mut self, stream: usize, size: usize) -> u32 {
         let sent = self.now();
         let all = &mut self.streams[stream].sent;
-        all.push(Sent { size: size as u32, sent, taken: 0, done: 0 });
+        all.push(Sent {
+            size: size as u32,
+            sent,
+            taken: 0,
+            done: 0,
+        });
         all.len() as u32
     }
 
@@ -255,14 +284,29 @@ impl Book {
 
     pub fn acknowledged(&self, qos: u8) -> usize {
         let streams = self.streams.iter().filter(|stream| stream.qos == qos);
-        streams.map(|stream| stream.sent.iter().filter(|sent| sent.taken > 0).count()).sum()
+        streams
+            .map(|stream| stream.sent.iter().filter(|sent| sent.taken > 0).count())
+            .sum()
     }
 
     /// The last message of each retained stream that is surely kept, and of each erased one the last that surely erased.
     pub fn kept(&self) -> BTreeMap<usize, u32> {
-        let last = |stream: &Stream| stream.sent.iter().rposition(|sent| sent.done > 0).map_or(0, |at| at as u32 + 1);
-        let of = |kind: Kind| self.streams.iter().enumerate().filter(move |(_, stream)| stream.kind == kind);
-        let kept = of(Kind::Retained).map(|(id, stream)| (id, last(stream))).filter(|(_, number)| *number > 0);
+        let last = |stream: &Stream| {
+            stream
+                .sent
+                .iter()
+                .rposition(|sent| sent.done > 0)
+                .map_or(0, |at| at as u32 + 1)
+        };
+        let of = |kind: Kind| {
+            self.streams
+                .iter()
+                .enumerate()
+                .filter(move |(_, stream)| stream.kind == kind)
+        };
+        let kept = of(Kind::Retained)
+            .map(|(id, stream)| (id, last(stream)))
+            .filter(|(_, number)| *number > 0);
         let erased = of(Kind::Erased).map(|(id, stream)| (id, last(stream) / 2 * 2));
         kept.chain(erased).collect()
     }
@@ -282,7 +326,9 @@ impl Book {
 
     /// A message that a client has taken: for QoS 2 after what the protocol itself sorts out.
     pub fn hear(&mut self, reception: usize, client: &str, version: Version, message: &Message) {
-        let Some((stream, number)) = self.identify(client, message) else { return };
+        let Some((stream, number)) = self.identify(client, message) else {
+            return;
+        };
         let now = self.now();
         let sent = self.streams[stream].sent[number as usize - 1];
         let about = self.about(stream, number);
@@ -291,30 +337,50 @@ impl Book {
         if let (Some(expiry), Version::V5) = (self.streams[stream].expiry, version) {
             let left = message.properties.number(property::MESSAGE_EXPIRY);
             if left.is_none_or(|left| left > expiry || left + EXPIRY_ELAPSED_MAX < expiry) {
-                wrong.push((Wrong::Content, format!("{about}: expiry {left:?} at {client}, {expiry} was asked for")));
+                wrong.push((
+                    Wrong::Content,
+                    format!("{about}: expiry {left:?} at {client}, {expiry} was asked for"),
+                ));
             }
         }
         let me = &mut self.receptions[reception];
-        let claims: Vec<&Claim> = me.claims.iter().filter(|claim| matches(&claim.filter, &topic)).collect();
+        let claims: Vec<&Claim> = me
+            .claims
+            .iter()
+            .filter(|claim| matches(&claim.filter, &topic))
+            .collect();
         // While a subscription is being made, a message may come by another one.
-        if claims.iter().all(|claim| claim.ended || (claim.granted > 0 && claim.granted < sent.sent)) {
-            let live = claims.iter().filter(|claim| !claim.ended && claim.withdrawn == 0);
+        if claims
+            .iter()
+            .all(|claim| claim.ended || (claim.granted > 0 && claim.granted < sent.sent))
+        {
+            let live = claims
+                .iter()
+                .filter(|claim| !claim.ended && claim.withdrawn == 0);
             let due = live.map(|claim| claim.qos.min(qos)).max();
             if due.is_some_and(|due| due != message.qos) {
-                let story = format!("{about}: came to {client} with QoS {}, {due:?} was due", message.qos);
+                let story = format!(
+                    "{about}: came to {client} with QoS {}, {due:?} was due",
+                    message.qos
+                );
                 wrong.push((Wrong::Content, story));
             }
         }
         let invited = claims.iter().any(|claim| {
             let gone_before = claim.gone > 0 && claim.gone < sent.sent;
-            let asked_after = claim.requested == 0 || (sent.done > 0 && sent.done < claim.requested);
+            let asked_after =
+                claim.requested == 0 || (sent.done > 0 && sent.done < claim.requested);
             !gone_before && !asked_after
         });
         if !invited && !me.shared {
-            wrong.push((Wrong::Uninvited, format!("{about}: came to {client}, which holds {:?}", me.claims)));
+            wrong.push((
+                Wrong::Uninvited,
+                format!("{about}: came to {client}, which holds {:?}", me.claims),
+            ));
         }
         // Order is promised while a subscription lasts: from before the first sending on.
-        let lasts = |claim: &&Claim| claim.granted > 0 && claim.granted < sent.sent && claim.withdrawn == 0;
+        let lasts =
+            |claim: &&Claim| claim.granted > 0 && claim.granted < sent.sent && claim.withdrawn == 0;
         let in_order = !me.shared && claims.iter().any(|claim| lasts(claim) && !claim.ended);
         let heard = me.heard.entry(stream).or_default();
         let at = number as usize - 1;
@@ -325,12 +391,18 @@ impl Book {
         if heard.times[at] > 1 {
             self.repeated += 1;
             if message.qos == 2 {
-                wrong.push((Wrong::Twice, format!("{about}: came to {client} again at {}", seconds(now))));
+                wrong.push((
+                    Wrong::Twice,
+                    format!("{about}: came to {client} again at {}", seconds(now)),
+                ));
             }
         } else if number > heard.latest {
             heard.latest = number;
         } else if in_order {
-            wrong.push((Wrong::Order, format!("{about}: came to {client} after number {}", heard.latest)));
+            wrong.push((
+                Wrong::Order,
+                format!("{about}: came to {client} after number {}", heard.latest),
+            ));
         }
         for (wrong, story) in wrong {
             self.breach(wrong, story);
@@ -339,21 +411,38 @@ impl Book {
 
     /// Which message this is; says so when it is none, or not as it was sent.
     pub fn identify(&mut self, client: &str, message: &Message) -> Option<(usize, u32)> {
-        let head = message.payload.split(|byte| *byte == b'|').next().unwrap_or_default();
-        let mut words = std::str::from_utf8(head).unwrap_or_default().split(' ').map(str::parse::<u32>);
+        let head = message
+            .payload
+            .split(|byte| *byte == b'|')
+            .next()
+            .unwrap_or_default();
+        let mut words = std::str::from_utf8(head)
+            .unwrap_or_default()
+            .split(' ')
+            .map(str::parse::<u32>);
         let (stream, number) = match (words.next(), words.next()) {
             (Some(Ok(stream)), Some(Ok(number))) => (stream as usize, number),
             _ => (usize::MAX, 0),
         };
-        let known = self.streams.get(stream).is_some_and(|it| number > 0 && it.sent.len() >= number as usize);
+        let known = self
+            .streams
+            .get(stream)
+            .is_some_and(|it| number > 0 && it.sent.len() >= number as usize);
         if !known || self.streams[stream].address(number) != message.topic {
-            let start = String::from_utf8_lossy(&message.payload[..message.payload.len().min(40)]).into_owned();
-            let story = format!("{client} got {} bytes on {} that nobody sent: {start}", message.size, message.topic);
+            let start = String::from_utf8_lossy(&message.payload[..message.payload.len().min(40)])
+                .into_owned();
+            let story = format!(
+                "{client} got {} bytes on {} that nobody sent: {start}",
+                message.size, message.topic
+            );
             self.breach(Wrong::Content, story);
             return None;
         }
         if message.payload != self.payload(stream, number) {
-            let story = format!("{}: came to {client} with another payload", self.about(stream, number));
+            let story = format!(
+                "{}: came to {client} with another payload",
+                self.about(stream, number)
+            );
             self.breach(Wrong::Content, story);
         }
         Some((stream, number))
@@ -369,13 +458,19 @@ impl Book {
     // --- wills
 
     pub fn will_armed(&mut self, client: &str, number: u32) {
-        self.wills.entry(client.to_owned()).or_default().insert(number, Will::default());
+        self.wills
+            .entry(client.to_owned())
+            .or_default()
+            .insert(number, Will::default());
     }
 
     /// The connection that carried it is gone without a goodbye.
     pub fn will_due(&mut self, client: &str, number: u32) {
         let now = self.now();
-        if let Some(will) = self.wills.get_mut(client).and_then(|wills| wills.get_mut(&number))
+        if let Some(will) = self
+            .wills
+            .get_mut(client)
+            .and_then(|wills| wills.get_mut(&number))
             && self.wills_count
         {
             will.lost = now;
@@ -383,7 +478,11 @@ impl Book {
     }
 
     pub fn will_heard(&mut self, client: &str, number: u32) {
-        match self.wills.get_mut(client).and_then(|wills| wills.get_mut(&number)) {
+        match self
+            .wills
+            .get_mut(client)
+            .and_then(|wills| wills.get_mut(&number))
+        {
             Some(will) => will.heard += 1,
             // CONNACK may have been lost, not so the will: that is how it should be.
             None => self.will_armed(client, number),
@@ -391,7 +490,10 @@ impl Book {
     }
 
     fn wills_missing(&self) -> Vec<String> {
-        let all = self.wills.iter().flat_map(|(client, wills)| wills.iter().map(move |it| (client, it)));
+        let all = self
+            .wills
+            .iter()
+            .flat_map(|(client, wills)| wills.iter().map(move |it| (client, it)));
         let missing = all.filter(|(_, (_, will))| will.lost > 0 && will.heard == 0);
         missing
             .map(|(client, (number, will))| {
@@ -404,7 +506,11 @@ impl Book {
     }
 
     pub fn wills_published(&self) -> usize {
-        self.wills.values().flat_map(BTreeMap::values).filter(|will| will.heard > 0).count()
+        self.wills
+            .values()
+            .flat_map(BTreeMap::values)
+            .filter(|will| will.heard > 0)
+            .count()
     }
 
     // --- at the end
@@ -412,18 +518,41 @@ impl Book {
     /// What is owed and has not come: reception, stream, number.
     pub fn missing(&self) -> Vec<(usize, usize, u32)> {
         let mut missing = Vec::new();
-        for (id, reception) in self.receptions.iter().enumerate().filter(|(_, reception)| reception.owed) {
-            for (stream, it) in self.streams.iter().enumerate().filter(|(_, stream)| stream.kind != Kind::Erased) {
-                let claims = reception.claims.iter().filter(|claim| !claim.ended && claim.qos > 0 && claim.granted > 0);
-                let claims: Vec<&Claim> = claims.filter(|claim| matches(&claim.filter, &it.topic)).collect();
+        for (id, reception) in self
+            .receptions
+            .iter()
+            .enumerate()
+            .filter(|(_, reception)| reception.owed)
+        {
+            for (stream, it) in self
+                .streams
+                .iter()
+                .enumerate()
+                .filter(|(_, stream)| stream.kind != Kind::Erased)
+            {
+                let claims = reception
+                    .claims
+                    .iter()
+                    .filter(|claim| !claim.ended && claim.qos > 0 && claim.granted > 0);
+                let claims: Vec<&Claim> = claims
+                    .filter(|claim| matches(&claim.filter, &it.topic))
+                    .collect();
                 if claims.is_empty() {
                     continue;
                 }
                 let heard = reception.heard.get(&stream);
-                for (at, sent) in it.sent.iter().enumerate().filter(|(_, sent)| sent.taken > 0) {
-                    let came = heard.and_then(|heard| heard.times.get(at)).is_some_and(|times| *times > 0);
+                for (at, sent) in it
+                    .sent
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, sent)| sent.taken > 0)
+                {
+                    let came = heard
+                        .and_then(|heard| heard.times.get(at))
+                        .is_some_and(|times| *times > 0);
                     let entitles = |claim: &&Claim| {
-                        let held_on = claim.withdrawn == 0 || (sent.done > 0 && sent.done < claim.withdrawn);
+                        let held_on =
+                            claim.withdrawn == 0 || (sent.done > 0 && sent.done < claim.withdrawn);
                         claim.granted < sent.sent && held_on
                     };
                     if !came && claims.iter().any(entitles) {
@@ -447,10 +576,18 @@ impl Book {
         }
         for (reception, stream, number) in self.missing() {
             let reception = &self.receptions[reception];
-            let claims = reception.claims.iter().filter(|it| it.granted > 0 && !it.ended);
-            let claims: Vec<String> = claims.map(|it| format!("{} at {}", it.filter, seconds(it.granted))).collect();
-            let who =
-                format!("{} (subscribed to {})", reception.name, claims[claims.len().saturating_sub(4)..].join(", "));
+            let claims = reception
+                .claims
+                .iter()
+                .filter(|it| it.granted > 0 && !it.ended);
+            let claims: Vec<String> = claims
+                .map(|it| format!("{} at {}", it.filter, seconds(it.granted)))
+                .collect();
+            let who = format!(
+                "{} (subscribed to {})",
+                reception.name,
+                claims[claims.len().saturating_sub(4)..].join(", ")
+            );
             let story = format!("{}: never reached {who}", self.about(stream, number));
             self.breach(Wrong::Lost, story);
         }
@@ -460,7 +597,13 @@ impl Book {
     fn about(&self, stream: usize, number: u32) -> String {
         let it = &self.streams[stream];
         let sent = &it.sent[number as usize - 1];
-        let when = |at: Moment| if at == 0 { "never".to_owned() } else { seconds(at) };
+        let when = |at: Moment| {
+            if at == 0 {
+                "never".to_owned()
+            } else {
+                seconds(at)
+            }
+        };
         format!(
             "<{stream}#{number}> number {number} of {} on {}, QoS {}, {} bytes, sent {}, {} {}{}",
             it.publisher,
@@ -470,7 +613,11 @@ impl Book {
             seconds(sent.sent),
             if it.qos == 1 { "PUBACK" } else { "PUBREC" },
             when(sent.taken),
-            if it.qos == 1 { String::new() } else { format!(", PUBCOMP {}", when(sent.done)) },
+            if it.qos == 1 {
+                String::new()
+            } else {
+                format!(", PUBCOMP {}", when(sent.done))
+            },
         )
     }
 }

@@ -64,7 +64,11 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub const ALWAYS: Self = Self { stays: (1e6, 1e6), away: (0.0, 0.0), polite: 0.0 };
+    pub const ALWAYS: Self = Self {
+        stays: (1e6, 1e6),
+        away: (0.0, 0.0),
+        polite: 0.0,
+    };
 }
 
 /// A way for what a client wants to say at [`Client::act`].
@@ -101,8 +105,14 @@ enum Stage {
 /// A change of a subscription: the claim in the client's reception, by its place there.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    Subscribe { filter: String, qos: u8, claim: Option<usize> },
-    Unsubscribe { claim: usize },
+    Subscribe {
+        filter: String,
+        qos: u8,
+        claim: Option<usize>,
+    },
+    Unsubscribe {
+        claim: usize,
+    },
 }
 
 impl Client {
@@ -165,12 +175,23 @@ impl Client {
                 self.leave(book);
                 return true;
             }
-        } else if self.link.as_ref().is_some_and(|link| now > link.opened + GREETED_WITHIN_NS) {
-            let story = format!("{} was not greeted within {} s", self.name, GREETED_WITHIN_NS / 1_000_000_000);
+        } else if self
+            .link
+            .as_ref()
+            .is_some_and(|link| now > link.opened + GREETED_WITHIN_NS)
+        {
+            let story = format!(
+                "{} was not greeted within {} s",
+                self.name,
+                GREETED_WITHIN_NS / 1_000_000_000
+            );
             book.breach(Wrong::Stuck, story);
             self.lose(book);
         }
-        let went = self.link.as_ref().is_some_and(|link| link.unsent.len() > before);
+        let went = self
+            .link
+            .as_ref()
+            .is_some_and(|link| link.unsent.len() > before);
         self.flush(book);
         came || went
     }
@@ -180,9 +201,15 @@ impl Client {
     fn connect(&mut self, broker: SocketAddr, book: &mut Book) {
         let now = book.now();
         self.connect_at = now + RETRY_NS;
-        let Ok(socket) = TcpStream::connect(broker) else { return };
-        socket.set_nodelay(true).expect("a fresh socket takes options");
-        socket.set_nonblocking(true).expect("a fresh socket takes options");
+        let Ok(socket) = TcpStream::connect(broker) else {
+            return;
+        };
+        socket
+            .set_nodelay(true)
+            .expect("a fresh socket takes options");
+        socket
+            .set_nonblocking(true)
+            .expect("a fresh socket takes options");
         let stays = self.luck.between(self.presence.stays);
         let mut link = Link {
             socket,
@@ -204,18 +231,27 @@ impl Client {
         }
         connect = Habit::will(self, connect, book);
         link.unsent = connect.bytes();
-        book.trail.note(now, &self.name, format_args!("> CONNECT clean {clean}"));
+        book.trail
+            .note(now, &self.name, format_args!("> CONNECT clean {clean}"));
         self.link = Some(link);
         self.flush(book);
     }
 
     fn greeted(&mut self, flags: u8, code: u8, book: &mut Book) {
         // MQTT 3.1 has no word for it: what the client expects is what it gets.
-        let present = flags & 1 == 1 || (self.version == Version::V31 && self.session == Session::Exists);
+        let present =
+            flags & 1 == 1 || (self.version == Version::V31 && self.session == Session::Exists);
         let now = book.now();
-        book.trail.note(now, &self.name, format_args!("< CONNACK {code:#04x} session present {present}"));
+        book.trail.note(
+            now,
+            &self.name,
+            format_args!("< CONNACK {code:#04x} session present {present}"),
+        );
         if code != 0 {
-            book.breach(Wrong::Refused, format!("{}: CONNECT was refused with {code:#04x}", self.name));
+            book.breach(
+                Wrong::Refused,
+                format!("{}: CONNECT was refused with {code:#04x}", self.name),
+            );
             return self.lose(book);
         }
         if let Some(link) = &mut self.link {
@@ -224,7 +260,10 @@ impl Client {
         self.was_online = true;
         if Habit::begins_anew(self) {
             if present {
-                book.breach(Wrong::Protocol, format!("{}: session present after a clean start", self.name));
+                book.breach(
+                    Wrong::Protocol,
+                    format!("{}: session present after a clean start", self.name),
+                );
             }
             self.forget(book);
             self.session = Session::None;
@@ -232,12 +271,20 @@ impl Client {
         }
         match (self.session, present) {
             (Session::Exists, false) => {
-                let story = format!("{} had a session; CONNACK at {} knows none", self.name, now as f64 / 1e9);
+                let story = format!(
+                    "{} had a session; CONNACK at {} knows none",
+                    self.name,
+                    now as f64 / 1e9
+                );
                 book.breach(Wrong::SessionLost, story);
                 self.forget(book);
             }
             (Session::None, true) => {
-                let story = format!("{} had ended its session; CONNACK at {} knows one", self.name, now as f64 / 1e9);
+                let story = format!(
+                    "{} had ended its session; CONNACK at {} knows one",
+                    self.name,
+                    now as f64 / 1e9
+                );
                 book.breach(Wrong::SessionRevived, story);
             }
             (_, false) => self.forget(book),
@@ -251,12 +298,19 @@ impl Client {
     /// What waits unacknowledged goes again, in the order of its first time [MQTT-4.4.0-1, 4.6.0-1].
     fn send_again(&mut self, present: bool, book: &mut Book) {
         let now = book.now();
-        let all: Vec<(u16, usize, u32, Stage)> =
-            self.outgoing.iter().map(|it| (it.id, it.stream, it.number, it.stage)).collect();
+        let all: Vec<(u16, usize, u32, Stage)> = self
+            .outgoing
+            .iter()
+            .map(|it| (it.id, it.stream, it.number, it.stage))
+            .collect();
         book.retransmitted += all.len() as u64;
         for (id, stream, number, stage) in all {
             if stage == Stage::Released {
-                book.trail.note(now, &self.name, format_args!("> PUBREL {id} again <{stream}#{number}>"));
+                book.trail.note(
+                    now,
+                    &self.name,
+                    format_args!("> PUBREL {id} again <{stream}#{number}>"),
+                );
                 self.write(&ack(PUBREL, id));
             } else {
                 self.write_publish(id, stream, number, present, book);
@@ -268,27 +322,51 @@ impl Client {
     fn forget(&mut self, book: &mut Book) {
         self.held.clear();
         // A PUBREC was seen, so the message is the broker's; PUBREL has nothing to release any more.
-        for it in self.outgoing.iter().filter(|it| it.stage == Stage::Released) {
+        for it in self
+            .outgoing
+            .iter()
+            .filter(|it| it.stage == Stage::Released)
+        {
             book.done(it.stream, it.number);
         }
         self.outgoing.retain(|it| it.stage != Stage::Released);
-        let Some(reception) = self.reception else { return };
+        let Some(reception) = self.reception else {
+            return;
+        };
         let now = book.now();
         let mine = &book.receptions[reception];
         let wanted: Vec<(String, u8)> = match mine.shared {
-            true => mine.claims.first().map(|claim| (claim.filter.clone(), claim.qos)).into_iter().collect(),
+            true => mine
+                .claims
+                .first()
+                .map(|claim| (claim.filter.clone(), claim.qos))
+                .into_iter()
+                .collect(),
             false => {
-                let live = mine.claims.iter().filter(|it| !it.ended && it.withdrawn == 0 && it.granted > 0);
-                live.map(|claim| (claim.filter.clone(), claim.qos)).collect()
+                let live = mine
+                    .claims
+                    .iter()
+                    .filter(|it| !it.ended && it.withdrawn == 0 && it.granted > 0);
+                live.map(|claim| (claim.filter.clone(), claim.qos))
+                    .collect()
             }
         };
         if !mine.shared {
             book.end_claims(reception);
         }
         if self.was_online && self.session == Session::Exists && !Habit::begins_anew(self) {
-            book.trail.note(now, &self.name, format_args!("subscribes anew to {wanted:?}"));
+            book.trail.note(
+                now,
+                &self.name,
+                format_args!("subscribes anew to {wanted:?}"),
+            );
             self.asks.clear();
-            self.asks.extend(wanted.into_iter().map(|(filter, qos)| Ask::Subscribe { filter, qos, claim: None }));
+            self.asks
+                .extend(wanted.into_iter().map(|(filter, qos)| Ask::Subscribe {
+                    filter,
+                    qos,
+                    claim: None,
+                }));
         }
     }
 
@@ -296,7 +374,8 @@ impl Client {
     pub fn leave(&mut self, book: &mut Book) {
         let now = book.now();
         let polite = self.luck.chance(self.presence.polite);
-        book.trail.note(now, &self.name, format_args!("leaves, DISCONNECT {polite}"));
+        book.trail
+            .note(now, &self.name, format_args!("leaves, DISCONNECT {polite}"));
         if polite {
             self.write(&disconnect());
             self.flush(book);
@@ -313,19 +392,26 @@ impl Client {
         let now = book.now();
         self.connect_at = now + RETRY_NS;
         if !link.greeted {
-            let would_be = if Habit::begins_anew(self) { Session::None } else { Session::Exists };
+            let would_be = if Habit::begins_anew(self) {
+                Session::None
+            } else {
+                Session::Exists
+            };
             if self.session != would_be {
                 self.session = Session::Unsure;
             }
         }
-        book.trail.note(now, &self.name, format_args!("is disconnected"));
+        book.trail
+            .note(now, &self.name, format_args!("is disconnected"));
         Habit::lost(self, book, link.greeted);
     }
 
     // --- what comes
 
     fn receive(&mut self, book: &mut Book) -> bool {
-        let Some(link) = &mut self.link else { return false };
+        let Some(link) = &mut self.link else {
+            return false;
+        };
         let mut chunk = [0; 16 * 1024];
         let mut open = true;
         let mut came = false;
@@ -364,15 +450,21 @@ impl Client {
         match packet {
             Packet::Connack { flags, code, .. } => self.greeted(flags, code, book),
             Packet::Publish(message) => self.take_publish(message, book),
-            Packet::Ack { kind, id, reason, .. } => self.take_ack(kind, id, reason, book),
+            Packet::Ack {
+                kind, id, reason, ..
+            } => self.take_ack(kind, id, reason, book),
             Packet::Suback { id, codes, .. } => self.take_answer(id, &codes, book),
             Packet::Unsuback { id, codes, .. } => self.take_answer(id, &codes, book),
             Packet::Disconnect { reason, .. } => {
                 let now = book.now();
-                book.trail.note(now, &self.name, format_args!("< DISCONNECT {reason:#04x}"));
+                book.trail
+                    .note(now, &self.name, format_args!("< DISCONNECT {reason:#04x}"));
                 // 0x8E: taken over by our own next connection. 0x8B: the broker goes.
                 if !matches!(reason, 0x8B | 0x8E) {
-                    book.breach(Wrong::Refused, format!("{} was disconnected with {reason:#04x}", self.name));
+                    book.breach(
+                        Wrong::Refused,
+                        format!("{} was disconnected with {reason:#04x}", self.name),
+                    );
                 }
             }
             Packet::Pingresp => {}
@@ -382,9 +474,16 @@ impl Client {
 
     fn take_publish(&mut self, message: Message, book: &mut Book) {
         let now = book.now();
-        let Message { id, qos, dup, retain, .. } = message;
+        let Message {
+            id,
+            qos,
+            dup,
+            retain,
+            ..
+        } = message;
         let (mark, topic) = (mark(&message), &message.topic);
-        let line = format_args!("< PUBLISH {id} QoS {qos} dup {dup} retain {retain} {mark} {topic}");
+        let line =
+            format_args!("< PUBLISH {id} QoS {qos} dup {dup} retain {retain} {mark} {topic}");
         book.trail.note(now, &self.name, line);
         let answer = match qos {
             0 => None,
@@ -408,13 +507,19 @@ impl Client {
             None => true,
             Some(before) if before == mark => {
                 if !message.dup {
-                    book.breach(Wrong::Content, format!("{mark} came to {} again without DUP", self.name));
+                    book.breach(
+                        Wrong::Content,
+                        format!("{mark} came to {} again without DUP", self.name),
+                    );
                 }
                 false
             }
             Some(before) => {
                 let id = message.id;
-                let story = format!("{mark} came to {} as {id} before {before} was released", self.name);
+                let story = format!(
+                    "{mark} came to {} as {id} before {before} was released",
+                    self.name
+                );
                 book.breach(Wrong::Protocol, story);
                 true
             }
@@ -425,7 +530,11 @@ impl Client {
         let now = book.now();
         if kind == PUBREL {
             let released = self.held.remove(&id);
-            book.trail.note(now, &self.name, format_args!("< PUBREL {id} {}", released.unwrap_or_default()));
+            book.trail.note(
+                now,
+                &self.name,
+                format_args!("< PUBREL {id} {}", released.unwrap_or_default()),
+            );
             return self.owe(now, Some(ack(PUBCOMP, id)));
         }
         let wanted: &[Stage] = match kind {
@@ -433,24 +542,42 @@ impl Client {
             PUBREC => &[Stage::Offered, Stage::Released],
             _ => &[Stage::Released],
         };
-        let Some(at) = self.outgoing.iter().position(|it| it.id == id && wanted.contains(&it.stage)) else {
-            let story = format!("{} got acknowledgement {kind:#04x} of {id}, which it does not wait for", self.name);
+        let Some(at) = self
+            .outgoing
+            .iter()
+            .position(|it| it.id == id && wanted.contains(&it.stage))
+        else {
+            let story = format!(
+                "{} got acknowledgement {kind:#04x} of {id}, which it does not wait for",
+                self.name
+            );
             return book.breach(Wrong::Protocol, story);
         };
         let (stream, number) = (self.outgoing[at].stream, self.outgoing[at].number);
         let word = ["PUBACK", "PUBREC", "PUBREL", "PUBCOMP"][usize::from(kind >> 4) - 4];
-        book.trail.note(now, &self.name, format_args!("< {word} {id} {reason:#04x} <{stream}#{number}>"));
+        book.trail.note(
+            now,
+            &self.name,
+            format_args!("< {word} {id} {reason:#04x} <{stream}#{number}>"),
+        );
         // To a PUBREL that repeats one whose PUBCOMP got lost, "not found" (0x92) is the right answer.
         if reason >= 0x80 && !(kind == PUBCOMP && reason == 0x92) {
             self.outgoing.remove(at);
-            let story = format!("{}: <{stream}#{number}> was refused with {reason:#04x}", self.name);
+            let story = format!(
+                "{}: <{stream}#{number}> was refused with {reason:#04x}",
+                self.name
+            );
             return book.breach(Wrong::Refused, story);
         }
         match kind {
             PUBREC => {
                 self.outgoing[at].stage = Stage::Released;
                 book.taken(stream, number);
-                book.trail.note(now, &self.name, format_args!("> PUBREL {id} <{stream}#{number}>"));
+                book.trail.note(
+                    now,
+                    &self.name,
+                    format_args!("> PUBREL {id} <{stream}#{number}>"),
+                );
                 self.write(&ack(PUBREL, id));
             }
             PUBACK => {
@@ -470,29 +597,47 @@ impl Client {
         if self.link.as_ref().is_none_or(|link| link.asked.is_some()) {
             return;
         }
-        let Some(ask) = self.asks.front().cloned() else { return };
+        let Some(ask) = self.asks.front().cloned() else {
+            return;
+        };
         let now = book.now();
         let id = self.new_id();
         match ask {
             Ask::Subscribe { filter, qos, claim } => {
-                book.trail.note(now, &self.name, format_args!("> SUBSCRIBE {id} {filter} QoS {qos}"));
+                book.trail.note(
+                    now,
+                    &self.name,
+                    format_args!("> SUBSCRIBE {id} {filter} QoS {qos}"),
+                );
                 self.write(&subscribe(self.version, id, &[], &[(&filter, qos)]));
                 if let (Some(reception), None) = (self.reception, claim) {
                     let claims = &mut book.receptions[reception].claims;
-                    let new = super::book::Claim { filter: filter.clone(), qos, requested: now, ..Default::default() };
+                    let new = super::book::Claim {
+                        filter: filter.clone(),
+                        qos,
+                        requested: now,
+                        ..Default::default()
+                    };
                     claims.push(new);
-                    self.asks[0] = Ask::Subscribe { filter, qos, claim: Some(claims.len() - 1) };
+                    self.asks[0] = Ask::Subscribe {
+                        filter,
+                        qos,
+                        claim: Some(claims.len() - 1),
+                    };
                 }
                 Habit::subscribing(self, book);
             }
             Ask::Unsubscribe { claim } => {
-                let Some(reception) = self.reception else { return };
+                let Some(reception) = self.reception else {
+                    return;
+                };
                 let claim = &mut book.receptions[reception].claims[claim];
                 if claim.withdrawn == 0 {
                     claim.withdrawn = now;
                 }
                 let filter = claim.filter.clone();
-                book.trail.note(now, &self.name, format_args!("> UNSUBSCRIBE {id} {filter}"));
+                book.trail
+                    .note(now, &self.name, format_args!("> UNSUBSCRIBE {id} {filter}"));
                 self.write(&unsubscribe(self.version, id, &[&filter]));
             }
         }
@@ -504,16 +649,34 @@ impl Client {
     /// SUBACK or UNSUBACK.
     fn take_answer(&mut self, id: u16, codes: &[u8], book: &mut Book) {
         let now = book.now();
-        book.trail.note(now, &self.name, format_args!("< SUBACK or UNSUBACK {id} {codes:02x?}"));
+        book.trail.note(
+            now,
+            &self.name,
+            format_args!("< SUBACK or UNSUBACK {id} {codes:02x?}"),
+        );
         let Some(link) = &mut self.link else { return };
         if link.asked.take() != Some(id) {
-            return book.breach(Wrong::Protocol, format!("{} did not ask for SUBACK or UNSUBACK {id}", self.name));
+            return book.breach(
+                Wrong::Protocol,
+                format!("{} did not ask for SUBACK or UNSUBACK {id}", self.name),
+            );
         }
         if codes.iter().any(|code| *code >= 0x80) {
-            book.breach(Wrong::Refused, format!("{}: a subscription was answered with {codes:02x?}", self.name));
+            book.breach(
+                Wrong::Refused,
+                format!(
+                    "{}: a subscription was answered with {codes:02x?}",
+                    self.name
+                ),
+            );
         }
         match (self.asks.pop_front(), self.reception) {
-            (Some(Ask::Subscribe { claim: Some(claim), .. }), Some(reception)) => {
+            (
+                Some(Ask::Subscribe {
+                    claim: Some(claim), ..
+                }),
+                Some(reception),
+            ) => {
                 book.receptions[reception].claims[claim].granted = now;
             }
             (Some(Ask::Unsubscribe { claim }), Some(reception)) => {
@@ -529,15 +692,25 @@ impl Client {
     pub fn publish(&mut self, stream: usize, size: usize, book: &mut Book) {
         let number = book.send(stream, size);
         let id = self.new_id();
-        let stage = if book.streams[stream].qos == 1 { Stage::Sent } else { Stage::Offered };
-        self.outgoing.push_back(Outgoing { id, stream, number, stage });
+        let stage = if book.streams[stream].qos == 1 {
+            Stage::Sent
+        } else {
+            Stage::Offered
+        };
+        self.outgoing.push_back(Outgoing {
+            id,
+            stream,
+            number,
+            stage,
+        });
         self.write_publish(id, stream, number, false, book);
     }
 
     fn write_publish(&mut self, id: u16, stream: usize, number: u32, dup: bool, book: &mut Book) {
         let now = book.now();
         let it = &book.streams[stream];
-        let mut publish = Publish::new(it.address(number), book.payload(stream, number)).qos(it.qos, id);
+        let mut publish =
+            Publish::new(it.address(number), book.payload(stream, number)).qos(it.qos, id);
         (publish.dup, publish.retain) = (dup, it.retain());
         if let (Some(expiry), Version::V5) = (it.expiry, self.version) {
             publish = publish.with(property::four(property::MESSAGE_EXPIRY, expiry));
@@ -547,7 +720,10 @@ impl Client {
         book.trail.note(
             now,
             &self.name,
-            format_args!("> PUBLISH {id} QoS {} dup {dup} <{stream}#{number}> {size} bytes, erases {erases}", it.qos),
+            format_args!(
+                "> PUBLISH {id} QoS {} dup {dup} <{stream}#{number}> {size} bytes, erases {erases}",
+                it.qos
+            ),
         );
         self.write(&publish.bytes(self.version));
     }
@@ -555,16 +731,25 @@ impl Client {
     fn owe(&mut self, now: Moment, answer: Option<Vec<u8>>) {
         let Some(answer) = answer else { return };
         // Most are sent at once; some keep messages in flight for a while, so that a kill finds them there.
-        let delay = if self.luck.chance(0.03) { self.luck.between((0.0, 0.2)) } else { 0.0 };
+        let delay = if self.luck.chance(0.03) {
+            self.luck.between((0.0, 0.2))
+        } else {
+            0.0
+        };
         let Some(link) = &mut self.link else { return };
         // In the order of what they answer [MQTT-4.6.0-2]: none overtakes one that is kept back.
         let earliest = link.owed.back().map_or(0, |(due, _)| *due);
-        link.owed.push_back((earliest.max(now + (delay * 1e9) as Moment), answer));
+        link.owed
+            .push_back((earliest.max(now + (delay * 1e9) as Moment), answer));
     }
 
     fn pay_owed(&mut self, now: Moment, at_rest: bool) {
         let Some(link) = &mut self.link else { return };
-        while link.owed.front().is_some_and(|(due, _)| *due <= now || at_rest) {
+        while link
+            .owed
+            .front()
+            .is_some_and(|(due, _)| *due <= now || at_rest)
+        {
             let (_, answer) = link.owed.pop_front().expect("there is a first");
             link.unsent.extend(answer);
         }
@@ -604,11 +789,17 @@ impl Client {
 
 /// What the trail calls a message: `<stream#number>` from its payload's head.
 fn mark(message: &Message) -> String {
-    let head = message.payload.split(|byte| *byte == b'|').next().unwrap_or_default();
+    let head = message
+        .payload
+        .split(|byte| *byte == b'|')
+        .next()
+        .unwrap_or_default();
     let head = String::from_utf8_lossy(&head[..head.len().min(40)]).into_owned();
     let mut words = head.split(' ');
     match (words.next(), words.next()) {
-        (Some(stream), Some(number)) if words.next().is_some_and(|size| size.parse::<u32>().is_ok()) => {
+        (Some(stream), Some(number))
+            if words.next().is_some_and(|size| size.parse::<u32>().is_ok()) =>
+        {
             format!("<{stream}#{number}>")
         }
         _ => format!("<{}>", head.replace(' ', "#")),

@@ -30,7 +30,12 @@ pub struct Crowd {
 
 impl Crowd {
     pub fn new(book: Book, broker: SocketAddr, clients: Vec<Client>) -> Self {
-        Self { book, broker, clients, opened: false }
+        Self {
+            book,
+            broker,
+            clients,
+            opened: false,
+        }
     }
 
     /// Lets everybody do as they please until `over`.
@@ -47,8 +52,10 @@ impl Crowd {
             busy |= client.turn(self.broker, &mut self.book, at_rest || waits);
         }
         if !self.opened {
-            let is_counted = |client: &Client| client.reception.is_some() || matches!(client.habit, Habit::Heir);
-            let waits = |client: &Client| !client.was_online || (is_counted(client) && client.is_asking());
+            let is_counted =
+                |client: &Client| client.reception.is_some() || matches!(client.habit, Habit::Heir);
+            let waits =
+                |client: &Client| !client.was_online || (is_counted(client) && client.is_asking());
             self.opened = !self.clients.iter().any(waits);
             self.book.wills_count = self.opened;
         }
@@ -60,7 +67,9 @@ impl Crowd {
 
     /// Everybody is online and owed no answer.
     fn is_at_rest(&self) -> bool {
-        self.clients.iter().all(|client| client.is_greeted() && client.is_quiet())
+        self.clients
+            .iter()
+            .all(|client| client.is_greeted() && client.is_quiet())
     }
 
     /// Publishers stop, everybody stays online, and what is owed comes; then the books are closed.
@@ -77,7 +86,11 @@ impl Crowd {
             }
             looked = Instant::now();
             let quiet = self.is_at_rest();
-            let read = self.clients.iter().filter_map(|client| client.habit.last_reading()).all(|at| at > rest_began);
+            let read = self
+                .clients
+                .iter()
+                .filter_map(|client| client.habit.last_reading())
+                .all(|at| at > rest_began);
             if quiet && read && self.book.is_settled() {
                 break;
             }
@@ -86,7 +99,11 @@ impl Crowd {
                 || (quiet && begun.elapsed() > SILENCE * 3)
                 || (quiet && !self.book.counted().is_empty() && begun.elapsed() > SILENCE);
             // What is wrong already does not get better by waiting for more.
-            let silence = if self.book.counted().is_empty() { SILENCE } else { SILENCE / 4 };
+            let silence = if self.book.counted().is_empty() {
+                SILENCE
+            } else {
+                SILENCE / 4
+            };
             if last_busy.elapsed() > silence || given_up {
                 break;
             }

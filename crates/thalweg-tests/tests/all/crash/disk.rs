@@ -22,12 +22,19 @@ impl Disk {
     pub fn image(at: PathBuf, mebibytes: u32) -> Result<Self, String> {
         let image = at.with_extension("image");
         let _ = std::fs::remove_file(&image);
-        let file = std::fs::File::create(&image).map_err(|error| format!("{}: {error}", image.display()))?;
-        file.set_len(u64::from(mebibytes) << 20).map_err(|error| format!("{}: {error}", image.display()))?;
+        let file = std::fs::File::create(&image)
+            .map_err(|error| format!("{}: {error}", image.display()))?;
+        file.set_len(u64::from(mebibytes) << 20)
+            .map_err(|error| format!("{}: {error}", image.display()))?;
         // Nothing is initialised behind our back: what is in the file is what the broker had synced.
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-        say(Command::new("mkfs.ext4").args(["-q", "-F", "-E", lazy]).arg(&image))?;
-        let disk = Self { image: Some(image), at };
+        say(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", lazy])
+            .arg(&image))?;
+        let disk = Self {
+            image: Some(image),
+            at,
+        };
         std::fs::create_dir_all(&disk.at).map_err(|error| error.to_string())?;
         disk.mount()?;
         Ok(disk)
@@ -37,7 +44,9 @@ impl Disk {
     pub fn memory(at: PathBuf, mebibytes: u32) -> Result<Self, String> {
         std::fs::create_dir_all(&at).map_err(|error| error.to_string())?;
         let size = format!("size={mebibytes}m");
-        say(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at))?;
+        say(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(&at))?;
         Ok(Self { image: None, at })
     }
 
@@ -47,7 +56,9 @@ impl Disk {
 
     /// From now on nothing can be written.
     pub fn read_only(&self) -> Result<(), String> {
-        say(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.at))
+        say(Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(&self.at))
     }
 
     /// Power goes: what the image holds at this moment is what there is; what the system had not written is gone, and so is
@@ -56,21 +67,32 @@ impl Disk {
     /// The process is stopped first, so that the copy is of one moment: nothing is written between its first and its last
     /// byte, for what the broker had asked to be synced is, and nobody asks for more.
     pub fn cut(&self, process: Process) -> String {
-        let image = self.image.as_ref().expect("only an image can lose its power");
+        let image = self
+            .image
+            .as_ref()
+            .expect("only an image can lose its power");
         let copy = image.with_extension("copy");
         process.signal("STOP");
         wait_until_stopped(process.pid());
-        say(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy)).expect("there is room for a copy");
+        say(Command::new("cp")
+            .arg("--sparse=always")
+            .arg(image)
+            .arg(&copy))
+        .expect("there is room for a copy");
         let log = process.kill();
         self.unmount();
         std::fs::rename(&copy, image).expect("both lie in one folder");
-        self.mount().expect("what could be mounted once can be mounted again");
+        self.mount()
+            .expect("what could be mounted once can be mounted again");
         log
     }
 
     fn mount(&self) -> Result<(), String> {
         let image = self.image.as_ref().expect("only an image is mounted again");
-        say(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&self.at))
+        say(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(image)
+            .arg(&self.at))
     }
 
     fn unmount(&self) {
@@ -95,7 +117,8 @@ fn wait_until_stopped(pid: u32) {
     let deadline = Instant::now() + STOPPED_WITHIN;
     let is_stopped = |task: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('T'))
     };
     while let Ok(mut tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
         if tasks.all(|task| task.is_ok_and(is_stopped)) {
@@ -108,9 +131,15 @@ fn wait_until_stopped(pid: u32) {
 
 /// Runs it; an error is what it said.
 fn say(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!(
+        "{command:?} ended with {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
 }

@@ -33,16 +33,27 @@ const SHORT_KILLS: u64 = 15;
 
 #[test]
 fn a_gateway_that_is_killed_delivers_what_it_has_stored_once_and_in_order() {
-    let Some(toll) = run(1, true, |life, _| life < SHORT_KILLS) else { return };
+    let Some(toll) = run(1, true, |life, _| life < SHORT_KILLS) else {
+        return;
+    };
     println!("{toll:?}");
     assert!(toll.stored > 100, "too few to mean anything: {toll:?}");
-    assert_eq!((toll.lost, toll.twice, toll.disordered), (0, 0, 0), "{toll:?}");
+    assert_eq!(
+        (toll.lost, toll.twice, toll.disordered),
+        (0, 0, 0),
+        "{toll:?}"
+    );
 }
 
 #[test]
 fn a_gateway_without_a_disk_is_found_out() {
-    let Some(toll) = run(2, false, |life, _| life < 6) else { return };
-    assert!(toll.lost > 0, "messages in memory only survived kill -9: {toll:?}");
+    let Some(toll) = run(2, false, |life, _| life < 6) else {
+        return;
+    };
+    assert!(
+        toll.lost > 0,
+        "messages in memory only survived kill -9: {toll:?}"
+    );
 }
 
 #[test]
@@ -50,9 +61,15 @@ fn a_gateway_without_a_disk_is_found_out() {
 fn for_minutes() {
     let (seconds, seed) = super::asked_for();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let Some(toll) = run(seed, true, |_, _| Instant::now() < until) else { return };
+    let Some(toll) = run(seed, true, |_, _| Instant::now() < until) else {
+        return;
+    };
     println!("THALWEG_CRASH_SEED={seed}: {toll:?}");
-    assert_eq!((toll.lost, toll.twice, toll.disordered), (0, 0, 0), "{toll:?}");
+    assert_eq!(
+        (toll.lost, toll.twice, toll.disordered),
+        (0, 0, 0),
+        "{toll:?}"
+    );
 }
 
 /// What a run came to.
@@ -90,7 +107,12 @@ fn run(seed: u64, has_disk: bool, goes_on: impl Fn(u64, &Toll) -> bool) -> Optio
     let mut life = 0;
     while goes_on(life, &toll) {
         relay.switch(luck.chance(0.5));
-        let mut gateway = Gateway::start(relay.address, has_disk.then_some(folder.as_path()), life, luck.next());
+        let mut gateway = Gateway::start(
+            relay.address,
+            has_disk.then_some(folder.as_path()),
+            life,
+            luck.next(),
+        );
         // Some die before they have said anything, most in the middle.
         for _ in 0..luck.below(60) {
             if luck.chance(0.05) {
@@ -105,13 +127,22 @@ fn run(seed: u64, has_disk: bool, goes_on: impl Fn(u64, &Toll) -> bool) -> Optio
     }
     // The last one delivers all there is.
     relay.switch(true);
-    let gateway = Gateway::start(relay.address, has_disk.then_some(folder.as_path()), life, luck.next());
+    let gateway = Gateway::start(
+        relay.address,
+        has_disk.then_some(folder.as_path()),
+        life,
+        luck.next(),
+    );
     stored.extend(gateway.drain());
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     let mut newest: BTreeMap<String, u64> = BTreeMap::new();
     while let Ok((topic, payload)) = heard.recv_timeout(SILENCE) {
         let text = String::from_utf8_lossy(&payload);
-        let number: u64 = text.split('|').next().and_then(|text| text.parse().ok()).expect("nobody sent this");
+        let number: u64 = text
+            .split('|')
+            .next()
+            .and_then(|text| text.parse().ok())
+            .expect("nobody sent this");
         let count = counts.entry(number).or_default();
         *count += 1;
         let newest = newest.entry(topic).or_default();
@@ -126,7 +157,10 @@ fn run(seed: u64, has_disk: bool, goes_on: impl Fn(u64, &Toll) -> bool) -> Optio
     let _ = listener.join();
     toll.stored = stored.len();
     toll.received = counts.len();
-    toll.lost = stored.iter().filter(|number| !counts.contains_key(number)).count();
+    toll.lost = stored
+        .iter()
+        .filter(|number| !counts.contains_key(number))
+        .count();
     toll.twice = counts.values().filter(|count| **count > 1).count();
     Some(toll)
 }
@@ -135,7 +169,9 @@ fn run(seed: u64, has_disk: bool, goes_on: impl Fn(u64, &Toll) -> bool) -> Optio
 #[test]
 #[ignore = "a part of the tests of this file, in a process of its own"]
 fn as_a_gateway() {
-    let Ok(wish) = std::env::var("THALWEG_TEST_GATEWAY") else { return };
+    let Ok(wish) = std::env::var("THALWEG_TEST_GATEWAY") else {
+        return;
+    };
     let mut words = wish.split(' ');
     let mut word = || words.next().expect("four words");
     let (url, life, seed, folder) = (word(), word(), word(), word());
@@ -144,7 +180,10 @@ fn as_a_gateway() {
         .broker(url)
         .expect("a URL")
         .client_id("gateway")
-        .buffer(BufferSettings { disk, ..BufferSettings::default() })
+        .buffer(BufferSettings {
+            disk,
+            ..BufferSettings::default()
+        })
         .backoff(Duration::from_millis(5), Duration::from_millis(50))
         .connect_blocking()
         .expect("a client starts without a network");
@@ -163,7 +202,9 @@ fn as_a_gateway() {
             let topic = format!("gateway/{}", next % TOPICS);
             let mut payload = format!("{next}|").into_bytes();
             payload.resize(payload.len() + luck.below(400), b'.');
-            last_ticket = client.publish_message(&payload, "", &topic, &Options::default()).ok();
+            last_ticket = client
+                .publish_message(&payload, "", &topic, &Options::default())
+                .ok();
             if last_ticket.is_none() {
                 break;
             }
@@ -192,15 +233,27 @@ impl Gateway {
         let folder = folder.map_or("-".into(), |folder| folder.display().to_string());
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)
-            .args(["crash::gateway::as_a_gateway", "--exact", "--ignored", "--nocapture"])
-            .env("THALWEG_TEST_GATEWAY", format!("mqtt://{broker} {life} {seed} {folder}"))
+            .args([
+                "crash::gateway::as_a_gateway",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(
+                "THALWEG_TEST_GATEWAY",
+                format!("mqtt://{broker} {life} {seed} {folder}"),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program starts again");
         let (sender, lines) = channel();
         let said = BufReader::new(child.stdout.take().expect("piped"));
-        thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        thread::spawn(move || {
+            said.lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
         Self { child, lines }
     }
 
@@ -226,13 +279,20 @@ impl Gateway {
     /// Lets it deliver everything; what it said to be stored.
     fn drain(mut self) -> Vec<u64> {
         let mut stored: Vec<u64> = self.stored().collect();
-        self.child.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
+        self.child
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(b"\n")
+            .expect("it listens");
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) if line.starts_with("stored ") => stored.extend(range(&line)),
                 Ok(line) if line == "drained" => break,
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => panic!("the gateway does not get rid of its messages"),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the gateway does not get rid of its messages")
+                }
                 Err(RecvTimeoutError::Disconnected) => panic!("the gateway ended without a word"),
             }
         }
@@ -250,7 +310,10 @@ impl Drop for Gateway {
 
 /// `stored 3 7`: 3 to 6. A line that was cut short by the kill says nothing.
 fn range(line: &str) -> std::ops::Range<u64> {
-    let mut numbers = line.split(' ').skip(1).filter_map(|number| number.parse().ok());
+    let mut numbers = line
+        .split(' ')
+        .skip(1)
+        .filter_map(|number| number.parse().ok());
     numbers.next().unwrap_or(0)..numbers.next().unwrap_or(0)
 }
 
@@ -283,9 +346,14 @@ impl Relay {
                 if !state.is_open {
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(broker) else { continue };
+                let Ok(server) = TcpStream::connect(broker) else {
+                    continue;
+                };
                 for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (from, to) = (from.try_clone().expect("handles"), to.try_clone().expect("handles"));
+                    let (from, to) = (
+                        from.try_clone().expect("handles"),
+                        to.try_clone().expect("handles"),
+                    );
                     thread::spawn(move || pass(from, to));
                 }
                 state.streams = vec![client, server];

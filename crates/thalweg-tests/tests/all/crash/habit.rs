@@ -14,13 +14,22 @@ const READ_WITHIN_NS: Moment = 10_000_000_000;
 
 pub enum Habit {
     /// Publishes bursts on its streams.
-    Publisher { streams: Vec<usize>, next: Moment, pause: (f64, f64), sizes: Sizes },
+    Publisher {
+        streams: Vec<usize>,
+        next: Moment,
+        pause: (f64, f64),
+        sizes: Sizes,
+    },
     /// Takes what comes.
     Listener,
     /// Takes what comes into a session that ends with each connection; nobody counts it.
     Passer { filter: &'static str },
     /// Subscribes and unsubscribes.
-    Flipper { filter: &'static str, qos: u8, next: Moment },
+    Flipper {
+        filter: &'static str,
+        qos: u8,
+        next: Moment,
+    },
     /// Makes a session, ends it on purpose, and looks whether it stays ended.
     Ender { ending: bool },
     /// Has a will, and dies.
@@ -28,7 +37,11 @@ pub enum Habit {
     /// Notes whose wills are published.
     Heir,
     /// Reads all retained messages, again and again.
-    Reader { reading: Reading, next: Moment, last_ended: Moment },
+    Reader {
+        reading: Reading,
+        next: Moment,
+        last_ended: Moment,
+    },
 }
 
 /// Payloads: mostly small, sometimes large.
@@ -49,11 +62,20 @@ pub struct Reading {
 
 impl Habit {
     pub fn publisher(streams: Vec<usize>, sizes: Sizes) -> Self {
-        Habit::Publisher { streams, next: 0, pause: (0.005, 0.05), sizes }
+        Habit::Publisher {
+            streams,
+            next: 0,
+            pause: (0.005, 0.05),
+            sizes,
+        }
     }
 
     pub fn reader() -> Self {
-        Habit::Reader { reading: Reading::default(), next: 0, last_ended: 0 }
+        Habit::Reader {
+            reading: Reading::default(),
+            next: 0,
+            last_ended: 0,
+        }
     }
 
     /// Whether the next CONNECT asks for a session that is new and ends with its connection.
@@ -66,14 +88,23 @@ impl Habit {
     }
 
     pub fn will(client: &mut Client, connect: Connect, _: &mut Book) -> Connect {
-        let Habit::Mortal { number } = &mut client.habit else { return connect };
+        let Habit::Mortal { number } = &mut client.habit else {
+            return connect;
+        };
         *number += 1;
         let payload = format!("will {} {number}", client.name);
         // One who always returns in time keeps its will to itself.
         if client.name.ends_with("-immortal") {
-            return connect.will("w/never", payload, 1, false).will_with(property::four(property::WILL_DELAY, 3000));
+            return connect
+                .will("w/never", payload, 1, false)
+                .will_with(property::four(property::WILL_DELAY, 3000));
         }
-        connect.will(format!("w/{}", client.name), payload, 1 + (*number % 2) as u8, false)
+        connect.will(
+            format!("w/{}", client.name),
+            payload,
+            1 + (*number % 2) as u8,
+            false,
+        )
     }
 
     /// CONNACK has come.
@@ -82,14 +113,22 @@ impl Habit {
             Habit::Passer { filter } => {
                 let (filter, qos) = ((*filter).to_owned(), 1);
                 if !client.is_asking() {
-                    client.ask(Ask::Subscribe { filter, qos, claim: None });
+                    client.ask(Ask::Subscribe {
+                        filter,
+                        qos,
+                        claim: None,
+                    });
                 }
             }
             Habit::Reader { reading, next, .. } => {
                 (*reading, *next) = (Reading::default(), 0);
                 if !client.is_asking() {
                     for filter in ["gone/#", "r/#"] {
-                        client.ask(Ask::Subscribe { filter: filter.to_owned(), qos: 1, claim: None });
+                        client.ask(Ask::Subscribe {
+                            filter: filter.to_owned(),
+                            qos: 1,
+                            claim: None,
+                        });
                     }
                 }
             }
@@ -101,7 +140,11 @@ impl Habit {
                     client.leave(book);
                     client.session = Session::None;
                 } else if !present {
-                    client.ask(Ask::Subscribe { filter: "c/+/1/#".to_owned(), qos: 1, claim: None });
+                    client.ask(Ask::Subscribe {
+                        filter: "c/+/1/#".to_owned(),
+                        qos: 1,
+                        claim: None,
+                    });
                 }
             }
             Habit::Mortal { number } => {
@@ -142,9 +185,15 @@ impl Habit {
             Habit::Heir => {
                 let text = String::from_utf8_lossy(&message.payload).into_owned();
                 let mut words = text.split(' ').skip(1);
-                match (words.next(), words.next().and_then(|number| number.parse().ok())) {
+                match (
+                    words.next(),
+                    words.next().and_then(|number| number.parse().ok()),
+                ) {
                     _ if message.topic == "w/never" => {
-                        book.breach(Wrong::Will, format!("`{text}` was published, though its client always returned"));
+                        book.breach(
+                            Wrong::Will,
+                            format!("`{text}` was published, though its client always returned"),
+                        );
                     }
                     (Some(who), Some(number)) => book.will_heard(who, number),
                     _ => book.breach(Wrong::Content, format!("a will says `{text}`")),
@@ -172,7 +221,13 @@ impl Habit {
         let now = book.now();
         let asking = client.is_asking();
         match &mut client.habit {
-            Habit::Publisher { streams, next, pause, sizes, .. } => {
+            Habit::Publisher {
+                streams,
+                next,
+                pause,
+                sizes,
+                ..
+            } => {
                 if at_rest || now < *next {
                     return;
                 }
@@ -196,14 +251,25 @@ impl Habit {
                 }
                 *next = now + (client.luck.between((0.05, 0.7)) * 1e9) as Moment;
                 let (filter, qos) = ((*filter).to_owned(), *qos);
-                let claims = &book.receptions[client.reception.expect("flippers are counted")].claims;
-                let live = claims.iter().rposition(|it| !it.ended && it.granted > 0 && it.withdrawn == 0);
+                let claims =
+                    &book.receptions[client.reception.expect("flippers are counted")].claims;
+                let live = claims
+                    .iter()
+                    .rposition(|it| !it.ended && it.granted > 0 && it.withdrawn == 0);
                 client.ask(match live {
                     Some(claim) => Ask::Unsubscribe { claim },
-                    None => Ask::Subscribe { filter, qos, claim: None },
+                    None => Ask::Subscribe {
+                        filter,
+                        qos,
+                        claim: None,
+                    },
                 });
             }
-            Habit::Reader { reading, next, last_ended } => {
+            Habit::Reader {
+                reading,
+                next,
+                last_ended,
+            } => {
                 if reading.begun == 0 {
                     return;
                 }
@@ -220,7 +286,10 @@ impl Habit {
                 } else if now > reading.begun + READ_WITHIN_NS {
                     let missing = reading.missing(book);
                     *reading = Reading::default();
-                    book.breach(Wrong::Retained, format!("{} was not given {missing}", client.name));
+                    book.breach(
+                        Wrong::Retained,
+                        format!("{} was not given {missing}", client.name),
+                    );
                     client.leave(book);
                 }
             }
@@ -243,21 +312,28 @@ impl Reading {
         let topic = book.streams[stream].address(number);
         if book.streams[stream].kind == Kind::Erased {
             if number <= least {
-                let story =
-                    format!("<{stream}#{number}> is kept on {topic}, which was erased by number {}", number + 1);
+                let story = format!(
+                    "<{stream}#{number}> is kept on {topic}, which was erased by number {}",
+                    number + 1
+                );
                 book.breach(Wrong::Retained, story);
             }
             return;
         }
         if number < least {
-            let story = format!("<{stream}#{number}> is kept on {topic}, but number {least} was acknowledged");
+            let story = format!(
+                "<{stream}#{number}> is kept on {topic}, but number {least} was acknowledged"
+            );
             book.breach(Wrong::Retained, story);
         }
         self.seen.insert(stream, number);
     }
 
     fn wanted<'a>(&'a self, book: &'a Book) -> impl Iterator<Item = (&'a usize, &'a u32)> {
-        let kept = self.expected.iter().filter(|(stream, _)| book.streams[**stream].kind == Kind::Retained);
+        let kept = self
+            .expected
+            .iter()
+            .filter(|(stream, _)| book.streams[**stream].kind == Kind::Retained);
         kept.filter(|(stream, _)| !self.seen.contains_key(stream))
     }
 
@@ -266,9 +342,12 @@ impl Reading {
     }
 
     fn missing(&self, book: &Book) -> String {
-        let each = self
-            .wanted(book)
-            .map(|(stream, number)| format!("<{stream}#{number}> or a later one on {}", book.streams[*stream].topic));
+        let each = self.wanted(book).map(|(stream, number)| {
+            format!(
+                "<{stream}#{number}> or a later one on {}",
+                book.streams[*stream].topic
+            )
+        });
         each.collect::<Vec<_>>().join(", ")
     }
 }

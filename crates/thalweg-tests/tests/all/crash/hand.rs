@@ -36,7 +36,9 @@ pub enum Answer {
 impl Hand {
     /// A session that lasts.
     pub fn lasting(broker: SocketAddr, client: &str) -> Self {
-        let connect = Connect::new(V5, client).clean(false).with(property::four(property::SESSION_EXPIRY, 3600));
+        let connect = Connect::new(V5, client)
+            .clean(false)
+            .with(property::four(property::SESSION_EXPIRY, 3600));
         Self::connect(broker, &connect)
     }
 
@@ -46,8 +48,15 @@ impl Hand {
 
     fn connect(broker: SocketAddr, connect: &Connect) -> Self {
         let stream = TcpStream::connect(broker).expect("the broker accepts");
-        stream.set_nodelay(true).expect("a fresh socket takes options");
-        let mut hand = Self { stream, unread: Vec::new(), session_present: false, next_id: 0 };
+        stream
+            .set_nodelay(true)
+            .expect("a fresh socket takes options");
+        let mut hand = Self {
+            stream,
+            unread: Vec::new(),
+            session_present: false,
+            next_id: 0,
+        };
         hand.write(&connect.bytes());
         match hand.next(PATIENCE) {
             Some(Packet::Connack { flags, code: 0, .. }) => hand.session_present = flags & 1 == 1,
@@ -81,7 +90,12 @@ impl Hand {
         let deadline = Instant::now() + patience;
         loop {
             match self.read_before(deadline) {
-                Ok(Packet::Ack { kind: PUBACK, id: of, reason, .. }) if of == id => return Answer::Puback(reason),
+                Ok(Packet::Ack {
+                    kind: PUBACK,
+                    id: of,
+                    reason,
+                    ..
+                }) if of == id => return Answer::Puback(reason),
                 Ok(_) => {}
                 Err(answer) => return answer,
             }
@@ -113,7 +127,9 @@ impl Hand {
     pub fn take_numbers(&mut self) -> BTreeSet<u32> {
         let mut numbers = BTreeSet::new();
         while let Some(packet) = self.next(SILENCE) {
-            let Packet::Publish(message) = packet else { continue };
+            let Packet::Publish(message) = packet else {
+                continue;
+            };
             let text = String::from_utf8_lossy(&message.payload);
             let number = text.split('|').next().and_then(|text| text.parse().ok());
             numbers.insert(number.unwrap_or_else(|| panic!("nobody sent `{text}`")));
@@ -127,7 +143,9 @@ impl Hand {
     /// Takes and acknowledges the next message: its topic and payload.
     pub fn take_one(&mut self, patience: Duration) -> Option<(String, Vec<u8>)> {
         loop {
-            let Packet::Publish(message) = self.next(patience)? else { continue };
+            let Packet::Publish(message) = self.next(patience)? else {
+                continue;
+            };
             if message.qos == 1 {
                 self.write(&ack(PUBACK, message.id));
             }
@@ -148,14 +166,18 @@ impl Hand {
             if left.is_zero() {
                 return Err(Answer::Silence);
             }
-            self.stream.set_read_timeout(Some(left)).expect("the timeout is not zero");
+            self.stream
+                .set_read_timeout(Some(left))
+                .expect("the timeout is not zero");
             let mut chunk = [0; 64 * 1024];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(Answer::End),
                 Ok(count) => self.unread.extend(&chunk[..count]),
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
-                }
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => return Err(Answer::End),
             }
         }

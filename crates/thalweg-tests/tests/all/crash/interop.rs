@@ -18,8 +18,14 @@ fn paho_on_both_sides_gets_each_message_once_though_the_broker_is_killed_in_the_
         .env("THALWEG_BIN", thalweg_binary())
         .output()
         .expect("cargo xtask interop has installed Python's clients");
-    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let (said, complained) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
     assert!(ran.status.success(), "{said}\n{complained}");
     assert_eq!(said.matches("*** kill -9").count(), 3, "{said}");
-    assert!(said.contains("Received CONNACK (1, 0)") && said.contains("exactly once, in order"), "{said}");
+    assert!(
+        said.contains("Received CONNACK (1, 0)") && said.contains("exactly once, in order"),
+        "{said}"
+    );
 }

@@ -17,7 +17,11 @@ pub struct Sums(BTreeMap<String, i64>);
 pub fn get(admin: SocketAddr, path: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(admin).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -28,13 +32,22 @@ pub fn get(admin: SocketAddr, path: &str) -> Option<Value> {
 /// What does not add up in `/v1/ledger`: in each shard, and in all.
 pub fn faults(ledger: &Value) -> Vec<String> {
     let mut faults = Vec::new();
-    let shards = ledger["shards"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let shards = ledger["shards"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     for (at, books) in shards.iter().chain([ledger]).enumerate() {
-        let whose = if at < shards.len() { format!("shard {at}") } else { "all shards".to_owned() };
+        let whose = if at < shards.len() {
+            format!("shard {at}")
+        } else {
+            "all shards".to_owned()
+        };
         for part in ["publishes", "copies"] {
             match books[part]["unaccounted"].as_i64() {
                 Some(0) => {}
-                Some(count) => faults.push(format!("{whose}: {count} of the {part} are unaccounted for: {books}")),
+                Some(count) => faults.push(format!(
+                    "{whose}: {count} of the {part} are unaccounted for: {books}"
+                )),
                 None => faults.push(format!("{whose}: no `{part}.unaccounted` in {books}")),
             }
         }
@@ -60,9 +73,16 @@ impl Sums {
                 }
             }
         }
-        for (reason, value) in ledger["copies"]["dropped_by_reason"].as_object().into_iter().flatten() {
+        for (reason, value) in ledger["copies"]["dropped_by_reason"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             if let Some(value) = value.as_i64().filter(|value| *value != 0) {
-                *self.0.entry(format!("copies.dropped.{reason}")).or_default() += value;
+                *self
+                    .0
+                    .entry(format!("copies.dropped.{reason}"))
+                    .or_default() += value;
             }
         }
     }

@@ -43,10 +43,17 @@ use trail::Trail;
 use crate::broker::Kind;
 
 /// Settings under which a broker acknowledges what the disk does not have, and no checkpoint brings it there by the way.
-const UNSAFE: [&str; 3] = ["journal.fsync=never", "journal.checkpoint_interval=1h", "journal.checkpoint_bytes=1GiB"];
+const UNSAFE: [&str; 3] = [
+    "journal.fsync=never",
+    "journal.checkpoint_interval=1h",
+    "journal.checkpoint_bytes=1GiB",
+];
 
 /// Settings under which a small disk holds several segments.
-const SMALL_SEGMENTS: [&str; 2] = ["journal.segment_bytes=1MiB", "journal.checkpoint_bytes=4MiB"];
+const SMALL_SEGMENTS: [&str; 2] = [
+    "journal.segment_bytes=1MiB",
+    "journal.checkpoint_bytes=4MiB",
+];
 
 const SHORT_KILLS: u32 = 15;
 
@@ -55,7 +62,12 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
     if oracle() {
         return; // mosquitto loses a lot: `THALWEG_TEST_BROKER=mosquitto cargo xtask crash` shows it.
     }
-    let verdict = run(Home::new("short"), 1, Way::Kill, End::AfterKills(SHORT_KILLS));
+    let verdict = run(
+        Home::new("short"),
+        1,
+        Way::Kill,
+        End::AfterKills(SHORT_KILLS),
+    );
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -68,7 +80,11 @@ fn a_broker_that_forgets_is_found_out() {
     let verdict = run(Home::new("forgetful"), 2, Way::Forget, End::AfterKills(4));
     let sessions = verdict.book.count(Wrong::SessionLost);
     let messages = verdict.book.count(Wrong::Lost) + verdict.book.count(Wrong::Retained);
-    assert!(sessions > 0 && messages > 0, "{sessions} sessions, {messages} messages were missed:\n{}", verdict.text);
+    assert!(
+        sessions > 0 && messages > 0,
+        "{sessions} sessions, {messages} messages were missed:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -76,7 +92,12 @@ fn a_broker_that_is_left_alone_is_found_to_be_right() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("spared"), 3, Way::Spare, End::At(Instant::now() + Duration::from_secs(3)));
+    let verdict = run(
+        Home::new("spared"),
+        3,
+        Way::Spare,
+        End::At(Instant::now() + Duration::from_secs(3)),
+    );
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -88,13 +109,21 @@ fn for_minutes() {
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     let verdict = run(Home::new("long"), seed, Way::Kill, end);
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 /// How long, and with which seed.
 fn asked_for() -> (u64, u64) {
-    let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |text| text.parse().expect(name));
-    (number("THALWEG_CRASH_SECONDS", 180), number("THALWEG_CRASH_SEED", 1))
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect(name))
+    };
+    (
+        number("THALWEG_CRASH_SECONDS", 180),
+        number("THALWEG_CRASH_SEED", 1),
+    )
 }
 
 /// Makes those who take part, and writes them into the book.
@@ -134,11 +163,16 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
         if process.log().contains("panicked") {
             wrong.push(process.log());
         }
-        toll.wrong.extend(wrong.into_iter().map(|story| (Wrong::Ledger, story)));
+        toll.wrong
+            .extend(wrong.into_iter().map(|story| (Wrong::Ledger, story)));
         toll.ledger.add(&last_ledger);
     }
     let state = last.as_ref().map_or(String::new(), |process| {
-        format!("the last broker said:\n{}its threads at the end:\n{}", process.log(), process.threads())
+        format!(
+            "the last broker said:\n{}its threads at the end:\n{}",
+            process.log(),
+            process.threads()
+        )
     });
     drop(last);
     drop(way);
@@ -147,7 +181,10 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
         book.breach(wrong, story);
     }
     toll.ready_after.sort();
-    let ready = |part: f64| toll.ready_after.get(((toll.ready_after.len().max(1) - 1) as f64 * part) as usize);
+    let ready = |part: f64| {
+        toll.ready_after
+            .get(((toll.ready_after.len().max(1) - 1) as f64 * part) as usize)
+    };
     let mut text = format!(
         "seed {seed}: {} rounds, {} kills ({} of them before ready) in {:.0} s; ready after {:.0?} (median), {:.0?} (longest)\n\
          acknowledged: {} at QoS 1, {} at QoS 2; sent again by publishers {}, received again at QoS 1 {}\n\
@@ -172,10 +209,22 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
         book.trail.forget();
         let _ = std::fs::remove_dir_all(home.folder());
     } else {
-        let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
-        text += &format!("BREACHES (kills at {}):\n{}", kills.join(" "), book.stories());
+        let kills: Vec<String> = toll
+            .killed_at
+            .iter()
+            .map(|at| format!("{:.3}", at.as_secs_f64()))
+            .collect();
+        text += &format!(
+            "BREACHES (kills at {}):\n{}",
+            kills.join(" "),
+            book.stories()
+        );
         text += &state;
-        text += &format!("every packet is in {}, the data in {}\n", book.trail.path().display(), home.data.display());
+        text += &format!(
+            "every packet is in {}, the data in {}\n",
+            book.trail.path().display(),
+            home.data.display()
+        );
     }
     Verdict { book, text }
 }

@@ -19,15 +19,23 @@ const CONTROL_CUTS: u32 = 5;
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
-    let Some(verdict) = cuts("power", 4, End::AfterKills(SHORT_CUTS), &[], cast::few) else { return };
+    let Some(verdict) = cuts("power", 4, End::AfterKills(SHORT_CUTS), &[], cast::few) else {
+        return;
+    };
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
 
 #[test]
 fn a_power_cut_loses_acknowledged_messages_without_fsync() {
-    let Some(verdict) = control("no-fsync", 5) else { return };
-    assert!(verdict.book.count(Wrong::Lost) > 0, "nothing was lost, so this would not have seen it:\n{}", verdict.text);
+    let Some(verdict) = control("no-fsync", 5) else {
+        return;
+    };
+    assert!(
+        verdict.book.count(Wrong::Lost) > 0,
+        "nothing was lost, so this would not have seen it:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -35,16 +43,29 @@ fn a_power_cut_loses_acknowledged_messages_without_fsync() {
 fn for_minutes() {
     let (seconds, seed) = super::asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
-    let verdict = cuts("power-long", seed, end, &[], cast::few).expect("this machine can mount an image");
+    let verdict =
+        cuts("power-long", seed, end, &[], cast::few).expect("this machine can mount an image");
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
     let control = control("power-control", seed).expect("this machine can mount an image");
     println!("the control, {UNSAFE:?}: {:?}", control.book.counted());
-    assert!(control.book.count(Wrong::Lost) > 0, "the control lost nothing, so nothing is shown");
+    assert!(
+        control.book.count(Wrong::Lost) > 0,
+        "the control lost nothing, so nothing is shown"
+    );
 }
 
 fn control(name: &str, seed: u64) -> Option<Verdict> {
-    cuts(name, seed, End::AfterKills(CONTROL_CUTS), &UNSAFE, cast::messages_only)
+    cuts(
+        name,
+        seed,
+        End::AfterKills(CONTROL_CUTS),
+        &UNSAFE,
+        cast::messages_only,
+    )
 }
 
 fn cuts(name: &str, seed: u64, end: End, sets: &[&str], cast: Cast) -> Option<Verdict> {

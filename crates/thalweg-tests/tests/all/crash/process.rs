@@ -45,7 +45,8 @@ struct Said {
 impl Home {
     /// A fresh folder and free ports. `THALWEG_CRASH_SET="key=value …"` has the last word in every broker's settings.
     pub fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("thalweg-crash-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("thalweg-crash-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
@@ -113,7 +114,10 @@ impl Home {
                 let given = std::env::var("THALWEG_CRASH_SET").unwrap_or_default();
                 let given: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
                 words.extend(
-                    own.iter().chain(&self.sets).chain(&given).flat_map(|set| ["--set".to_owned(), set.clone()]),
+                    own.iter()
+                        .chain(&self.sets)
+                        .chain(&given)
+                        .flat_map(|set| ["--set".to_owned(), set.clone()]),
                 );
             }
             Kind::Mosquitto => {
@@ -127,7 +131,11 @@ impl Home {
                 );
                 let path = self.folder.join("mosquitto.conf");
                 std::fs::write(&path, config).expect("the folder is writable");
-                words.extend(["/usr/sbin/mosquitto".to_owned(), "-c".to_owned(), path.display().to_string()]);
+                words.extend([
+                    "/usr/sbin/mosquitto".to_owned(),
+                    "-c".to_owned(),
+                    path.display().to_string(),
+                ]);
             }
         }
         let mut command = Command::new(&words[0]);
@@ -145,7 +153,11 @@ impl Home {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let said = Said::of(&mut child);
-        Process { child, said, ready_after: Duration::ZERO }
+        Process {
+            child,
+            said,
+            ready_after: Duration::ZERO,
+        }
     }
 
     /// Starts it and waits for `ready`; otherwise how it ended and what it said.
@@ -160,8 +172,15 @@ impl Home {
             process.ready_after = begun.elapsed();
             return Ok(process);
         }
-        let ended = process.ended().map_or("is still starting".to_owned(), |status| format!("ended with {status}"));
-        Err(format!("the broker {ended} without `{ready}`; it said:\n{}", process.log()))
+        let ended = process
+            .ended()
+            .map_or("is still starting".to_owned(), |status| {
+                format!("ended with {status}")
+            });
+        Err(format!(
+            "the broker {ended} without `{ready}`; it said:\n{}",
+            process.log()
+        ))
     }
 }
 
@@ -177,11 +196,20 @@ impl Process {
     /// What its threads are doing: names, states, system calls.
     pub fn threads(&self) -> String {
         let mut all = String::new();
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten() {
-            let of = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid()))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let of =
+                |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
             let stat = of("stat");
             let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| &rest[..1]);
-            all += &format!("  {:<16} {state} {}\n", of("comm").trim(), of("syscall").trim());
+            all += &format!(
+                "  {:<16} {state} {}\n",
+                of("comm").trim(),
+                of("syscall").trim()
+            );
         }
         all
     }
@@ -190,23 +218,37 @@ impl Process {
     pub fn wait_for(&self, needle: &str, within: Duration) -> bool {
         let state = self.said.state.lock().expect("no holder panics");
         let waiting = |state: &mut (String, usize)| state.1 > 0 && !state.0.contains(needle);
-        let (state, _) = self.said.bell.wait_timeout_while(state, within, waiting).expect("no holder panics");
+        let (state, _) = self
+            .said
+            .bell
+            .wait_timeout_while(state, within, waiting)
+            .expect("no holder panics");
         state.0.contains(needle)
     }
 
     /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("the broker is ours to wait for")
+        self.child
+            .try_wait()
+            .expect("the broker is ours to wait for")
     }
 
     /// Waits until it ends by itself; `None` if it goes on.
     pub fn wait_for_end(&mut self, within: Duration) -> Option<ExitStatus> {
         let state = self.said.state.lock().expect("no holder panics");
         let open = |state: &mut (String, usize)| state.1 > 0;
-        let (state, waited) = self.said.bell.wait_timeout_while(state, within, open).expect("no holder panics");
+        let (state, waited) = self
+            .said
+            .bell
+            .wait_timeout_while(state, within, open)
+            .expect("no holder panics");
         drop(state);
         // Its outputs are closed, so the end is near.
-        if waited.timed_out() { self.ended() } else { self.child.wait().ok() }
+        if waited.timed_out() {
+            self.ended()
+        } else {
+            self.child.wait().ok()
+        }
     }
 
     /// SIGKILL. What it said until then.
@@ -223,7 +265,10 @@ impl Process {
     }
 
     pub fn signal(&self, name: &str) {
-        let _ = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        let _ = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid().to_string())
+            .status();
     }
 }
 
@@ -237,16 +282,25 @@ impl Drop for Process {
 impl Said {
     fn of(child: &mut Child) -> Arc<Self> {
         let said = Arc::new(Self::default());
-        let outputs: [Option<Box<dyn Read + Send>>; 2] =
-            [child.stdout.take().map(|o| Box::new(o) as _), child.stderr.take().map(|o| Box::new(o) as _)];
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|o| Box::new(o) as _),
+            child.stderr.take().map(|o| Box::new(o) as _),
+        ];
         for output in outputs.into_iter().flatten() {
             said.state.lock().expect("no holder panics").1 += 1;
             let said = Arc::clone(&said);
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(output);
                 let mut line = Vec::new();
-                while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-                    said.state.lock().expect("no holder panics").0.push_str(&String::from_utf8_lossy(&line));
+                while reader
+                    .read_until(b'\n', &mut line)
+                    .is_ok_and(|length| length > 0)
+                {
+                    said.state
+                        .lock()
+                        .expect("no holder panics")
+                        .0
+                        .push_str(&String::from_utf8_lossy(&line));
                     said.bell.notify_all();
                     line.clear();
                 }

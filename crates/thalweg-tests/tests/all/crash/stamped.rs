@@ -24,7 +24,12 @@ fn a_stamped_publish_is_there_once_however_often_the_broker_is_killed() {
     if super::oracle() {
         return;
     }
-    let stories: [(u16, &[&str]); 4] = [(1, &["mqtt"]), (3, &["amqp"]), (1, &["stomp"]), (3, &["mqtt", "stomp"])];
+    let stories: [(u16, &[&str]); 4] = [
+        (1, &["mqtt"]),
+        (3, &["amqp"]),
+        (1, &["stomp"]),
+        (3, &["mqtt", "stomp"]),
+    ];
     for (shards, ways) in stories {
         check(shards, ways);
     }
@@ -37,20 +42,37 @@ fn check(shards: u16, ways: &[&str]) {
         .set(&format!("listeners.amqp.bind={amqp}"))
         .set(&format!("listeners.stomp.bind={stomp}"));
     let mut process = home.start().expect("it starts");
-    Hand::lasting(home.mqtt, "receiver").subscribe("stamped").leave();
+    Hand::lasting(home.mqtt, "receiver")
+        .subscribe("stamped")
+        .leave();
     let url = |way: &&str| match *way {
         "mqtt" => format!("mqtt://{}", home.mqtt),
         "amqp" => format!("amqp://{amqp}"),
         _ => format!("stomp://{stomp}"),
     };
-    let builder = ways.iter().map(url).fold(Client::builder(), |builder, url| builder.broker(&url).expect("a URL"));
+    let builder = ways
+        .iter()
+        .map(url)
+        .fold(Client::builder(), |builder, url| {
+            builder.broker(&url).expect("a URL")
+        });
     let builder = builder.backoff(Duration::from_millis(5), Duration::from_millis(50));
-    let client = builder.connect_blocking().expect("a client starts without a network");
-    let options = Options { reliability: Reliability::ExactlyOnce, ..Options::default() };
+    let client = builder
+        .connect_blocking()
+        .expect("a client starts without a network");
+    let options = Options {
+        reliability: Reliability::ExactlyOnce,
+        ..Options::default()
+    };
     let mut waiting: VecDeque<Ticket> = VecDeque::new();
     let settle = |waiting: &mut VecDeque<Ticket>, count: usize| {
         for ticket in waiting.drain(..count) {
-            assert_eq!(client.outcome(ticket, PATIENCE), Success::Acknowledged, "{ways:?}: {:?}", client.status());
+            assert_eq!(
+                client.outcome(ticket, PATIENCE),
+                Success::Acknowledged,
+                "{ways:?}: {:?}",
+                client.status()
+            );
         }
     };
     let mut sent = 0;
@@ -71,12 +93,25 @@ fn check(shards: u16, ways: &[&str]) {
     let mut receiver = Hand::lasting(home.mqtt, "receiver");
     let mut came = Vec::new();
     while came.len() < sent as usize {
-        let (_, payload) = receiver.take_one(PATIENCE).unwrap_or_else(|| panic!("only {} of {sent}", came.len()));
-        came.push(String::from_utf8_lossy(&payload).parse::<u32>().expect("a number"));
+        let (_, payload) = receiver
+            .take_one(PATIENCE)
+            .unwrap_or_else(|| panic!("only {} of {sent}", came.len()));
+        came.push(
+            String::from_utf8_lossy(&payload)
+                .parse::<u32>()
+                .expect("a number"),
+        );
     }
-    assert_eq!(came, (0..sent).collect::<Vec<u32>>(), "{shards} shards, {ways:?}: each once, in order");
+    assert_eq!(
+        came,
+        (0..sent).collect::<Vec<u32>>(),
+        "{shards} shards, {ways:?}: each once, in order"
+    );
     // What is published now comes next: nothing waits behind.
-    assert_eq!(client.publish("stamped", b"end", &options), Ok(Success::Acknowledged));
+    assert_eq!(
+        client.publish("stamped", b"end", &options),
+        Ok(Success::Acknowledged)
+    );
     assert_eq!(receiver.take_one(PATIENCE).expect("it comes").1, b"end");
     drop(process);
     let _ = std::fs::remove_dir_all(home.folder());

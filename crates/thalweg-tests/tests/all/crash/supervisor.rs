@@ -69,17 +69,37 @@ impl Supervisor {
     }
 
     /// The same with lives of other lengths, in seconds.
-    pub fn with_lives(home: Home, luck: Luck, way: Way, end: End, begun: Instant, life: (f64, f64)) -> Self {
+    pub fn with_lives(
+        home: Home,
+        luck: Luck,
+        way: Way,
+        end: End,
+        begun: Instant,
+        life: (f64, f64),
+    ) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let is_done = Arc::clone(&done);
         let lives: Arc<AtomicU32> = Arc::default();
         let counted = Arc::clone(&lives);
         let thread = std::thread::spawn(move || {
-            let outcome = Rounds { home, luck, way, begun, life, toll: Toll::default(), lives: counted }.run(end);
+            let outcome = Rounds {
+                home,
+                luck,
+                way,
+                begun,
+                life,
+                toll: Toll::default(),
+                lives: counted,
+            }
+            .run(end);
             is_done.store(true, Ordering::Release);
             outcome
         });
-        Self { thread, done, lives }
+        Self {
+            thread,
+            done,
+            lives,
+        }
     }
 
     /// How often a broker was begun; it rises only while none runs.
@@ -127,7 +147,9 @@ impl Rounds {
             self.toll.rounds += 1;
             self.toll.ready_after.push(process.ready_after);
             let life = match (&self.way, end) {
-                (Way::Spare, End::At(moment)) => moment.saturating_duration_since(Instant::now()).as_secs_f64(),
+                (Way::Spare, End::At(moment)) => moment
+                    .saturating_duration_since(Instant::now())
+                    .as_secs_f64(),
                 // In the first one everybody subscribes.
                 _ if self.toll.rounds == 1 => self.life.1,
                 _ => self.life.0 + (self.life.1 - self.life.0) * self.luck.part().powi(3),
@@ -142,7 +164,10 @@ impl Rounds {
             }
             std::thread::sleep(until.saturating_duration_since(Instant::now()));
             if let Some(status) = process.ended() {
-                self.toll.wrong.push((Wrong::Broker, format!("it ended by itself with {status}:\n{}", process.log())));
+                self.toll.wrong.push((
+                    Wrong::Broker,
+                    format!("it ended by itself with {status}:\n{}", process.log()),
+                ));
                 return (self.toll, None, self.way);
             }
             let over = match end {
@@ -155,7 +180,9 @@ impl Rounds {
             if self.toll.rounds == 1 && matches!(self.way, Way::Cut(_)) {
                 // An orderly end, so that sessions are on the disk whatever the policy; messages come and go after it.
                 if !process.stop().is_some_and(|status| status.success()) {
-                    self.toll.wrong.push((Wrong::Broker, "it did not stop in order".to_owned()));
+                    self.toll
+                        .wrong
+                        .push((Wrong::Broker, "it did not stop in order".to_owned()));
                 }
                 continue;
             }
@@ -167,7 +194,11 @@ impl Rounds {
     /// short run see what takes hours otherwise.
     fn settings(&mut self) -> Home {
         // A small disk has no room for large ones.
-        let large = if matches!(self.way, Way::Cut(_)) { 8 } else { 64 };
+        let large = if matches!(self.way, Way::Cut(_)) {
+            8
+        } else {
+            64
+        };
         let luck = &mut self.luck;
         let shards = 1 + luck.below(3);
         let segment = [1, 1, 4, large][luck.below(4)];
@@ -181,14 +212,20 @@ impl Rounds {
             format!("journal.checkpoint_bytes={checkpoint}MiB"),
             "journal.checkpoint_interval=1s".to_owned(),
         ];
-        settings.iter().fold(self.home.clone(), |home, set| home.set_before(set))
+        settings
+            .iter()
+            .fold(self.home.clone(), |home, set| home.set_before(set))
     }
 
     fn kill_at_start(&mut self) {
         let settings = self.settings();
         self.lives.fetch_add(1, Ordering::AcqRel);
         let process = settings.spawn();
-        let most = self.toll.ready_after.last().map_or(0.05, Duration::as_secs_f64);
+        let most = self
+            .toll
+            .ready_after
+            .last()
+            .map_or(0.05, Duration::as_secs_f64);
         std::thread::sleep(Duration::from_secs_f64(self.luck.part() * most));
         self.toll.kills_at_start += 1;
         self.killed(process);
@@ -202,13 +239,17 @@ impl Rounds {
             _ => process.kill(),
         };
         if log.contains("panicked") {
-            self.toll.wrong.push((Wrong::Broker, format!("it panicked:\n{log}")));
+            self.toll
+                .wrong
+                .push((Wrong::Broker, format!("it panicked:\n{log}")));
         }
     }
 
     fn read(&mut self, reading: Option<Value>) {
         let Some(reading) = reading else { return };
-        let faults = ledger::faults(&reading).into_iter().map(|fault| (Wrong::Ledger, fault));
+        let faults = ledger::faults(&reading)
+            .into_iter()
+            .map(|fault| (Wrong::Ledger, fault));
         self.toll.wrong.extend(faults);
         self.toll.ledger.add(&reading);
     }

@@ -17,8 +17,12 @@ pub struct Trail {
 
 impl Trail {
     pub fn new(path: PathBuf) -> Self {
-        let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self { path, file: BufWriter::with_capacity(1 << 16, file) }
+        let file =
+            File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self {
+            path,
+            file: BufWriter::with_capacity(1 << 16, file),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -32,9 +36,14 @@ impl Trail {
     /// The lines that hold `needle`.
     pub fn lines_with(&mut self, needle: &str) -> String {
         self.file.flush().expect("the trail can be written");
-        let lines = BufReader::new(File::open(&self.path).expect("the trail is there")).lines().map_while(Result::ok);
+        let lines = BufReader::new(File::open(&self.path).expect("the trail is there"))
+            .lines()
+            .map_while(Result::ok);
         let mut story = String::new();
-        for line in lines.filter(|line| line.contains(needle) && !line.contains(" BREACH ")).take(LINES_MAX) {
+        for line in lines
+            .filter(|line| line.contains(needle) && !line.contains(" BREACH "))
+            .take(LINES_MAX)
+        {
             story += &format!("      {line}\n");
         }
         story

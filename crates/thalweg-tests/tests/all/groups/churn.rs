@@ -52,7 +52,13 @@ fn restless(broker: SocketAddr, number_of: u64, log: Log, joins: Arc<AtomicUsize
                     other => panic!("{who}: {other:?}"),
                 }
             }
-            match [Way::Unsubscribes, Way::SaysGoodbye, Way::Vanishes, Way::Resets][luck.below(4)] {
+            match [
+                Way::Unsubscribes,
+                Way::SaysGoodbye,
+                Way::Vanishes,
+                Way::Resets,
+            ][luck.below(4)]
+            {
                 Way::Unsubscribes if settles => {
                     let id = line.id();
                     line.send(&unsubscribe(V5, id, &[FILTER]));
@@ -81,9 +87,16 @@ fn restless(broker: SocketAddr, number_of: u64, log: Log, joins: Arc<AtomicUsize
 fn members_come_and_go(shards: &str) {
     let broker = Broker::with().set("shards", shards).start_as(Kind::Thalweg);
     let (log, joins) = (Log::default(), Arc::new(AtomicUsize::new(0)));
-    let steady = Worker::start(broker.mqtt(), "steady", FILTER, Duration::from_millis(1), &log);
-    let restless: Vec<Worker> =
-        (0..4).map(|number| restless(broker.mqtt(), number, log.clone(), Arc::clone(&joins))).collect();
+    let steady = Worker::start(
+        broker.mqtt(),
+        "steady",
+        FILTER,
+        Duration::from_millis(1),
+        &log,
+    );
+    let restless: Vec<Worker> = (0..4)
+        .map(|number| restless(broker.mqtt(), number, log.clone(), Arc::clone(&joins)))
+        .collect();
     let mut publisher = Publisher::new(broker.mqtt(), "jobs");
     let until = Instant::now() + Duration::from_secs(3);
     publisher.publish_until(&log, 20, |count| Instant::now() > until && count >= 300);
@@ -108,7 +121,11 @@ fn members_come_and_go(shards: &str) {
     assert_eq!(counter("arrived"), u64::from(count), "{group}");
     // What was on its way to a member of another shard may come back before it was counted as given.
     if shards == "1" {
-        assert_eq!(counter("chosen") - counter("returned"), u64::from(count), "{group}");
+        assert_eq!(
+            counter("chosen") - counter("returned"),
+            u64::from(count),
+            "{group}"
+        );
     }
     // Settlements of those who had unsubscribed are not the group's.
     assert!(counter("settled") <= u64::from(count), "{group}");

@@ -32,14 +32,25 @@ impl Line {
     /// Connects; `None` if nobody is there, or who is there dies meanwhile. Whether the session was known.
     pub fn open(broker: SocketAddr, connect: &Connect) -> Option<(Line, bool)> {
         let socket = TcpStream::connect(broker).ok()?;
-        let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
+        let ready = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
-        let mut line = Line { socket, version: connect.version, unread: Vec::new(), early: Vec::new(), next_id: 0 };
+        let mut line = Line {
+            socket,
+            version: connect.version,
+            unread: Vec::new(),
+            early: Vec::new(),
+            next_id: 0,
+        };
         line.send(&connect.bytes());
         match line.next(ANSWERED_WITHIN) {
             Came::Packet(Packet::Connack { flags, code: 0, .. }) => Some((line, flags & 1 == 1)),
             Came::End => None,
-            other => panic!("CONNECT of {} was answered with {other:?}", String::from_utf8_lossy(&connect.client_id)),
+            other => panic!(
+                "CONNECT of {} was answered with {other:?}",
+                String::from_utf8_lossy(&connect.client_id)
+            ),
         }
     }
 
@@ -78,7 +89,11 @@ impl Line {
 
     /// The next packet.
     pub fn next(&mut self, within: Duration) -> Came {
-        if self.early.is_empty() { self.read(within) } else { Came::Packet(self.early.remove(0)) }
+        if self.early.is_empty() {
+            self.read(within)
+        } else {
+            Came::Packet(self.early.remove(0))
+        }
     }
 
     /// Everything that has come, up to the answer to a ping; `None` if the connection ends before.
@@ -101,13 +116,17 @@ impl Line {
             if let Some(packet) = read(self.version, &mut self.unread) {
                 return Came::Packet(packet);
             }
-            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(100));
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_micros(100));
             self.socket.set_read_timeout(Some(left)).expect("not zero");
             let mut chunk = [0; 8192];
             match self.socket.read(&mut chunk) {
                 Ok(0) => return Came::End,
                 Ok(count) => self.unread.extend(&chunk[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     return Came::Nothing;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

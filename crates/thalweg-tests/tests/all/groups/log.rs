@@ -31,7 +31,11 @@ impl Log {
     }
 
     pub fn taken(&self, who: &str, number: u32, again: bool) {
-        self.read().all.push(Taken { who: who.to_owned(), number, again });
+        self.read().all.push(Taken {
+            who: who.to_owned(),
+            number,
+            again,
+        });
         self.0.1.notify_all();
     }
 
@@ -43,16 +47,27 @@ impl Log {
     /// Waits until it is so; false if that takes too long.
     pub fn wait(&self, is_it: impl Fn(&Entries) -> bool) -> bool {
         let waiting = |entries: &mut Entries| !is_it(entries);
-        let (_entries, waited) = self.0.1.wait_timeout_while(self.read(), PATIENCE, waiting).expect("no holder panics");
+        let (_entries, waited) = self
+            .0
+            .1
+            .wait_timeout_while(self.read(), PATIENCE, waiting)
+            .expect("no holder panics");
         !waited.timed_out()
     }
 
     /// Waits until somebody has settled each of the first so many.
     pub fn wait_for_all(&self, count: u32) {
-        let all_settled = self.wait(|entries| entries.settled.range(1..=count).count() == count as usize);
+        let all_settled =
+            self.wait(|entries| entries.settled.range(1..=count).count() == count as usize);
         let entries = self.read();
-        let missing: Vec<u32> = (1..=count).filter(|number| !entries.settled.contains(number)).collect();
-        assert!(all_settled, "of {count} these were settled by nobody: {missing:?}; {:?}", entries.shares());
+        let missing: Vec<u32> = (1..=count)
+            .filter(|number| !entries.settled.contains(number))
+            .collect();
+        assert!(
+            all_settled,
+            "of {count} these were settled by nobody: {missing:?}; {:?}",
+            entries.shares()
+        );
     }
 }
 
@@ -78,6 +93,9 @@ impl Entries {
     /// Those that came twice, the second time without being called a repeat.
     pub fn unflagged(&self) -> Vec<&Taken> {
         let mut seen = BTreeSet::new();
-        self.all.iter().filter(|taken| !seen.insert(taken.number) && !taken.again).collect()
+        self.all
+            .iter()
+            .filter(|taken| !seen.insert(taken.number) && !taken.again)
+            .collect()
     }
 }

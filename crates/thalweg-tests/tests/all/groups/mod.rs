@@ -25,7 +25,10 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 /// What the broker says of its only group.
 pub fn group(admin: SocketAddr) -> Value {
     let groups = ledger::get(admin, "/v1/groups").expect("the broker runs");
-    let items = groups["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let items = groups["items"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     assert_eq!(items.len(), 1, "one group: {groups}");
     items[0].clone()
 }
@@ -53,7 +56,11 @@ pub fn assert_books_are_even(admin: SocketAddr) {
         if ledger::queued(&books) == Some(0) {
             return;
         }
-        assert!(Instant::now() < deadline, "something stays queued: {books} {}", group(admin));
+        assert!(
+            Instant::now() < deadline,
+            "something stays queued: {books} {}",
+            group(admin)
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -26,7 +26,9 @@ enum Habit {
 
 fn amqp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
     let mut channel = Amqp::open(broker.amqp()).expect("it opens");
-    channel.consume(QUEUE, 20, false).expect("a group can be consumed");
+    channel
+        .consume(QUEUE, 20, false)
+        .expect("a group can be consumed");
     let (who, log) = (who.to_owned(), log.clone());
     Worker::run(move |stop| {
         while !stop.load(Ordering::Relaxed) {
@@ -52,7 +54,9 @@ fn amqp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
 
 fn stomp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
     let mut connection = Stomp::open(broker.stomp()).expect("it opens");
-    connection.consume(QUEUE, 20).expect("a group can be consumed");
+    connection
+        .consume(QUEUE, 20)
+        .expect("a group can be consumed");
     let (who, log) = (who.to_owned(), log.clone());
     Worker::run(move |stop| {
         while !stop.load(Ordering::Relaxed) {
@@ -73,7 +77,10 @@ fn stomp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
 }
 
 fn broker() -> Broker {
-    Broker::with().queues().set("shards", "1").start_as(Kind::Thalweg)
+    Broker::with()
+        .queues()
+        .set("shards", "1")
+        .start_as(Kind::Thalweg)
 }
 
 #[test]
@@ -94,10 +101,23 @@ fn shares_follow_speed_across_protocols() {
         println!("{slow} is slow: {:?}", entries.shares());
         for other in MEMBERS.into_iter().filter(|who| *who != slow) {
             // Ten times as fast.
-            assert!(3 * entries.share(slow) < entries.share(other), "{slow} is slow: {:?}", entries.shares());
+            assert!(
+                3 * entries.share(slow) < entries.share(other),
+                "{slow} is slow: {:?}",
+                entries.shares()
+            );
         }
-        assert!(entries.share(slow) > 0, "{slow} works, too: {:?}", entries.shares());
-        assert_eq!(entries.all.len(), 400, "each came once: {:?}", entries.repeats().collect::<Vec<_>>());
+        assert!(
+            entries.share(slow) > 0,
+            "{slow} works, too: {:?}",
+            entries.shares()
+        );
+        assert_eq!(
+            entries.all.len(),
+            400,
+            "each came once: {:?}",
+            entries.repeats().collect::<Vec<_>>()
+        );
         drop(entries);
         workers.into_iter().for_each(Worker::stop);
         assert_books_are_even(broker.admin());
@@ -121,7 +141,12 @@ fn what_a_consumer_gives_back_goes_to_somebody_else() {
         let unmarked: Vec<&Taken> = entries.unflagged();
         assert_eq!(unmarked, Vec::<&Taken>::new(), "{who}");
         assert!(entries.share(who) > 0, "{who} got nothing to give back");
-        assert_eq!(entries.share("mqtt"), publisher.count as usize, "{who}: {:?}", entries.shares());
+        assert_eq!(
+            entries.share("mqtt"),
+            publisher.count as usize,
+            "{who}: {:?}",
+            entries.shares()
+        );
         drop(entries);
         picky.stop();
         worker.stop();

@@ -20,7 +20,12 @@ pub struct Publisher {
 impl Publisher {
     pub fn new(broker: SocketAddr, topic: &str) -> Publisher {
         let line = Line::connect(broker, &Connect::new(V5, format!("publisher of {topic}")));
-        Publisher { line, topic: topic.to_owned(), qos: 1, count: 0 }
+        Publisher {
+            line,
+            topic: topic.to_owned(),
+            qos: 1,
+            count: 0,
+        }
     }
 
     /// One message, which somebody subscribes to.
@@ -30,7 +35,12 @@ impl Publisher {
         let publish = Publish::new(&self.topic, number.to_string()).qos(self.qos, id);
         self.line.send(&publish.bytes(V5));
         match self.line.next(PATIENCE) {
-            Came::Packet(Packet::Ack { kind: PUBACK, id: of, reason: 0, .. }) if of == id => {}
+            Came::Packet(Packet::Ack {
+                kind: PUBACK,
+                id: of,
+                reason: 0,
+                ..
+            }) if of == id => {}
             other => panic!("number {number} was answered with {other:?}"),
         }
         self.count = number;
@@ -47,7 +57,12 @@ impl Publisher {
     pub fn publish_until(&mut self, log: &Log, ahead: usize, is_enough: impl Fn(u32) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_enough(self.count) {
-            assert!(Instant::now() < deadline, "{} were published: {:?}", self.count, log.read().shares());
+            assert!(
+                Instant::now() < deadline,
+                "{} were published: {:?}",
+                self.count,
+                log.read().shares()
+            );
             if self.count as usize >= log.read().settled.len() + ahead {
                 std::thread::sleep(Duration::from_millis(1));
             } else {
@@ -59,5 +74,8 @@ impl Publisher {
 
 /// The number that a message is.
 pub fn number(payload: &[u8]) -> u32 {
-    std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok()).expect("publishers send numbers")
+    std::str::from_utf8(payload)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .expect("publishers send numbers")
 }

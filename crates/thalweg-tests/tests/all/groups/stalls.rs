@@ -24,7 +24,10 @@ impl Hand {
     fn join(broker: &Broker, who: &str, log: &Log) -> Hand {
         let mut line = Line::connect(broker.mqtt(), &Connect::lasting(V5, who));
         assert!(line.subscribe(FILTER, 1));
-        Hand { line, log: log.clone() }
+        Hand {
+            line,
+            log: log.clone(),
+        }
     }
 
     /// The next message, which is noted and not settled; `None` at the end of the connection, after what it was told.
@@ -32,7 +35,8 @@ impl Hand {
         loop {
             match self.line.next(PATIENCE) {
                 Came::Packet(Packet::Publish(message)) => {
-                    self.log.taken("hand", number(&message.payload), message.dup);
+                    self.log
+                        .taken("hand", number(&message.payload), message.dup);
                     return Some(message);
                 }
                 Came::Packet(Packet::Disconnect { reason, .. }) => *told = Some(reason),
@@ -49,11 +53,17 @@ impl Hand {
 }
 
 /// Publishes from a thread of its own until it is told to stop; how many it were.
-fn publishing(broker: &Broker, log: &Log, ahead: usize) -> (Worker, std::sync::mpsc::Receiver<u32>) {
+fn publishing(
+    broker: &Broker,
+    log: &Log,
+    ahead: usize,
+) -> (Worker, std::sync::mpsc::Receiver<u32>) {
     let (teller, told) = std::sync::mpsc::channel();
     let (mut publisher, log) = (Publisher::new(broker.mqtt(), "jobs"), log.clone());
     let worker = Worker::run(move |stop| {
-        publisher.publish_until(&log, ahead, |_| stop.load(std::sync::atomic::Ordering::Relaxed));
+        publisher.publish_until(&log, ahead, |_| {
+            stop.load(std::sync::atomic::Ordering::Relaxed)
+        });
         teller.send(publisher.count).expect("the test waits for it");
     });
     (worker, told)
@@ -61,7 +71,10 @@ fn publishing(broker: &Broker, log: &Log, ahead: usize) -> (Worker, std::sync::m
 
 #[test]
 fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_when_it_comes_back() {
-    let broker = Broker::with().set("shards", "1").set("groups.adaptive_eviction", "true").start_as(Kind::Thalweg);
+    let broker = Broker::with()
+        .set("shards", "1")
+        .set("groups.adaptive_eviction", "true")
+        .start_as(Kind::Thalweg);
     let log = Log::default();
     let others = ["one", "two"].map(|who| Worker::start(broker.mqtt(), who, FILTER, WORK, &log));
     let mut hand = Hand::join(&broker, "frozen", &log);
@@ -73,7 +86,9 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
         hand.settle(&message);
     }
     // From here on it reads nothing.
-    wait_for_group(broker.admin(), "the silent one to be closed", |group| group["counters"]["stalls"] == 1);
+    wait_for_group(broker.admin(), "the silent one to be closed", |group| {
+        group["counters"]["stalls"] == 1
+    });
     assert!(broker.log().contains("frozen"), "the log names it");
     let mut with_it: Vec<u32> = Vec::new();
     // What it finds when it wakes up is not its own any more.
@@ -89,26 +104,44 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
     log.wait_for_all(count);
     for number in &with_it {
         let entries = log.read();
-        let elsewhere: Vec<&Taken> =
-            entries.all.iter().filter(|taken| taken.number == *number && taken.who != "hand").collect();
-        assert!(matches!(elsewhere[..], [taken] if taken.again), "{number} was with it: {elsewhere:?}");
+        let elsewhere: Vec<&Taken> = entries
+            .all
+            .iter()
+            .filter(|taken| taken.number == *number && taken.who != "hand")
+            .collect();
+        assert!(
+            matches!(elsewhere[..], [taken] if taken.again),
+            "{number} was with it: {elsewhere:?}"
+        );
     }
-    assert_eq!(log.read().repeats().count(), with_it.len(), "nothing else is repeated");
+    assert_eq!(
+        log.read().repeats().count(),
+        with_it.len(),
+        "nothing else is repeated"
+    );
     assert_eq!(log.read().unflagged(), Vec::<&Taken>::new());
 
     // It comes back: one message at first, however much waits.
     let log = Log::default();
     drop(others);
-    wait_for_group(broker.admin(), "the others to leave", |group| group["members"] == 1);
+    wait_for_group(broker.admin(), "the others to leave", |group| {
+        group["members"] == 1
+    });
     let connect = Connect::lasting(V5, "frozen");
     let mut publisher = Publisher::new(broker.mqtt(), "jobs");
     publisher.publish_many(20);
     let (line, present) = Line::open(broker.mqtt(), &connect).expect("the broker is there");
     assert!(present, "its session outlives its connection");
-    let mut hand = Hand { line, log: log.clone() };
+    let mut hand = Hand {
+        line,
+        log: log.clone(),
+    };
     let first = hand.take(&mut told).expect("it may work again");
     publisher.publish_many(5);
-    assert!(hand.line.until_pong().is_some_and(|more| more.is_empty()), "one, and no more before it has settled that");
+    assert!(
+        hand.line.until_pong().is_some_and(|more| more.is_empty()),
+        "one, and no more before it has settled that"
+    );
     hand.settle(&first);
     for _ in 1..25 {
         let message = hand.take(&mut told).expect("it works");
@@ -141,18 +174,34 @@ fn what_a_reset_member_had_goes_to_others_at_once() {
             }));
         }
         hand.line.reset();
-        wait_for_group(broker.admin(), "the reset to be noticed", |group| group["members_online"] == 2);
+        wait_for_group(broker.admin(), "the reset to be noticed", |group| {
+            group["members_online"] == 2
+        });
         // What it had comes to others without anything else having to come.
         log.wait_for_all(publisher.count);
         let entries = log.read();
-        let again: Vec<u32> = entries.repeats().skip(before).map(|taken| taken.number).collect();
+        let again: Vec<u32> = entries
+            .repeats()
+            .skip(before)
+            .map(|taken| taken.number)
+            .collect();
         assert!(again.len() <= 2, "round {round}: {again:?} came again");
-        let missing: Vec<_> = with_it.iter().filter(|number| !again.contains(number)).collect();
-        assert!(missing.is_empty(), "round {round}: {missing:?} did not come again as repeats: {again:?}");
+        let missing: Vec<_> = with_it
+            .iter()
+            .filter(|number| !again.contains(number))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "round {round}: {missing:?} did not come again as repeats: {again:?}"
+        );
         assert_eq!(entries.unflagged(), Vec::<&Taken>::new());
     }
     let counters = group(broker.admin())["counters"].clone();
-    assert_eq!((&counters["stalls"], &counters["dropped"]), (&0.into(), &0.into()), "{counters}");
+    assert_eq!(
+        (&counters["stalls"], &counters["dropped"]),
+        (&0.into(), &0.into()),
+        "{counters}"
+    );
     others.into_iter().for_each(Worker::stop);
     assert_books_are_even(broker.admin());
 }

@@ -49,13 +49,20 @@ impl Worker {
         let stop: Arc<AtomicBool> = Arc::default();
         let stopping = Arc::clone(&stop);
         let thread = std::thread::spawn(move || work(&stopping));
-        Worker { stop, thread: Some(thread) }
+        Worker {
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// Ends it, and fails if it failed.
     pub fn stop(mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().expect("stopped once").join().expect("a worker does not fail");
+        self.thread
+            .take()
+            .expect("stopped once")
+            .join()
+            .expect("a worker does not fail");
     }
 }
 

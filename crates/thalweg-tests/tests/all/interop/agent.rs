@@ -34,7 +34,13 @@ impl Agent {
     fn at(library: Library, address: SocketAddr, relay: Option<Relay>, fields: Value) -> Self {
         let puppet = library.puppet();
         let (name, events) = puppet.new_peer();
-        let agent = Self { library, puppet, name, relay, events };
+        let agent = Self {
+            library,
+            puppet,
+            name,
+            relay,
+            events,
+        };
         let mut command = fields;
         command["host"] = json!(address.ip());
         command["port"] = json!(address.port());
@@ -46,25 +52,32 @@ impl Agent {
     pub fn ask(&self, verb: &str, mut command: Value) -> Result<Value, String> {
         command["do"] = json!(verb);
         command["peer"] = json!(self.name);
-        let Value::Object(command) = command else { unreachable!("commands are objects") };
+        let Value::Object(command) = command else {
+            unreachable!("commands are objects")
+        };
         self.puppet.ask(command)
     }
 
     /// Carries a command out, or fails the test.
     pub fn tell(&self, verb: &str, command: Value) -> Value {
-        self.ask(verb, command).unwrap_or_else(|error| panic!("{:?} {}: {verb}: {error}", self.library, self.name))
+        self.ask(verb, command)
+            .unwrap_or_else(|error| panic!("{:?} {}: {verb}: {error}", self.library, self.name))
     }
 
     /// The next message, or the test fails.
     pub fn message(&self) -> Value {
-        self.message_within(PATIENCE).unwrap_or_else(|| panic!("{:?} {}: no message", self.library, self.name))
+        self.message_within(PATIENCE)
+            .unwrap_or_else(|| panic!("{:?} {}: no message", self.library, self.name))
     }
 
     /// The next message, or none when `within` passes or the connection closes first.
     pub fn message_within(&self, within: Duration) -> Option<Value> {
         let deadline = Instant::now() + within;
         loop {
-            let event = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
+            let event = self
+                .events
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                .ok()?;
             match event["event"].as_str() {
                 Some("message") => return Some(event),
                 Some("closed") => return None,

@@ -17,13 +17,19 @@ struct Case {
 
 /// What a cell says of two speakers.
 fn cell(from: &Speaker, to: &Speaker, aspect: Aspect) -> Cell {
-    expected(from.protocol.capabilities(), to.protocol.capabilities(), aspect)
+    expected(
+        from.protocol.capabilities(),
+        to.protocol.capabilities(),
+        aspect,
+    )
 }
 
 /// All subscribers hear of all cases.
 fn listen(subscribers: &[Speaker], filter: &str, cases: &[Case]) {
     let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
-    subscribers.iter().for_each(|subscriber| subscriber.listen(&Place::plain(filter), &places));
+    subscribers
+        .iter()
+        .for_each(|subscriber| subscriber.listen(&Place::plain(filter), &places));
 }
 
 /// Every publisher publishes every case, every subscriber looks at it.
@@ -31,7 +37,10 @@ fn play(publishers: &[Speaker], subscribers: &[Speaker], cases: &[Case]) {
     let mut wrong = Vec::new();
     let mut looked = 0;
     for from in publishers {
-        for case in cases.iter().filter(|case| cell(from, from, case.aspect) != Cell::Unsaid) {
+        for case in cases
+            .iter()
+            .filter(|case| cell(from, from, case.aspect) != Cell::Unsaid)
+        {
             from.publish(&case.place, &case.post);
             for to in subscribers {
                 let seen = to.receive();
@@ -42,13 +51,21 @@ fn play(publishers: &[Speaker], subscribers: &[Speaker], cases: &[Case]) {
                     verdict = verdict.and_then(|()| same("address", &seen.address, &address));
                 }
                 if let Err(why) = verdict.and_then(|()| (case.look)(case, cell, &seen)) {
-                    wrong.push(format!("{:?}, {from:?} to {to:?} ({cell:?}): {why}\n    {seen:?}", case.aspect));
+                    wrong.push(format!(
+                        "{:?}, {from:?} to {to:?} ({cell:?}): {why}\n    {seen:?}",
+                        case.aspect
+                    ));
                 }
                 looked += 1;
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {looked} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {looked} cells are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, said: &T) -> Result<(), String> {
@@ -56,7 +73,11 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, said: &T) -> Resul
         return Ok(());
     }
     let shown = |value: &T| format!("{value:?}").chars().take(120).collect::<String>();
-    Err(format!("{what} is {} and should be {}", shown(seen), shown(said)))
+    Err(format!(
+        "{what} is {} and should be {}",
+        shown(seen),
+        shown(said)
+    ))
 }
 
 fn nothing_more(_: &Case, _: Cell, _: &Seen) -> Result<(), String> {
@@ -74,16 +95,23 @@ fn payloads_are_exact_between_all_libraries() {
         post: Post::new(payload),
         look: nothing_more,
     };
-    let small = [(0..=255).collect(), Vec::new(), vec![0; 3]].map(|payload| case("pay/load", payload));
+    let small =
+        [(0..=255).collect(), Vec::new(), vec![0; 3]].map(|payload| case("pay/load", payload));
     listen(&speakers, "pay/load", &small);
     play(&speakers, &speakers, &small);
     drop(speakers);
     // A megabyte; go-coap and node-coap lose their way in notifications that come in blocks, whoever sends them.
     let publishers = Speaker::all(&broker, &ONE_EACH);
     let can = |library: &Library| !matches!(library, Library::GoCoap | Library::NodeCoap);
-    let subscribers: Vec<_> = SPEAKERS.into_iter().filter(|(_, library)| can(library)).collect();
+    let subscribers: Vec<_> = SPEAKERS
+        .into_iter()
+        .filter(|(_, library)| can(library))
+        .collect();
     let subscribers = Speaker::all(&broker, &subscribers);
-    let large = [case("pay/large", (0..=255u8).cycle().take(1_000_000).collect())];
+    let large = [case(
+        "pay/large",
+        (0..=255u8).cycle().take(1_000_000).collect(),
+    )];
     listen(&subscribers, "pay/large", &large);
     play(&publishers, &subscribers, &large);
 }
@@ -102,8 +130,14 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
         Place::of("empty//level", "empty..level"),
         Place::of("/", "."),
         // In STOMP's dialect a slash in a topic is an error.
-        Place { stomp: "/topic/literal%2Fslash".into(), ..Place::of("literal%2Fslash", "literal/slash") },
-        Place { stomp: "/topic/escaped%252Fslash".into(), ..Place::of("escaped%252Fslash", "escaped%2Fslash") },
+        Place {
+            stomp: "/topic/literal%2Fslash".into(),
+            ..Place::of("literal%2Fslash", "literal/slash")
+        },
+        Place {
+            stomp: "/topic/escaped%252Fslash".into(),
+            ..Place::of("escaped%252Fslash", "escaped%2Fslash")
+        },
         Place::of("hundred%", "hundred%"),
         Place::of("dot%2Eescaped", "dot%252Eescaped"),
         Place::of("plus%2Bsign", "plus+sign"),
@@ -113,7 +147,12 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
         Place::of("with space/x", "with space.x"),
     ]
     .into_iter()
-    .map(|place| Case { aspect: Aspect::Address, place, post: Post::new("x"), look: nothing_more })
+    .map(|place| Case {
+        aspect: Aspect::Address,
+        place,
+        post: Post::new("x"),
+        look: nothing_more,
+    })
     .collect();
     // 300 bytes.
     let long = format!("long/{}/{}", "x".repeat(147), "x".repeat(147));
@@ -123,7 +162,11 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
         post: Post::new("x"),
         look: |case, cell, seen| match cell {
             Cell::Rule(Rule::CutKey) => {
-                same("x-address", &seen.whole_address.as_ref(), &Some(&case.place.mqtt))?;
+                same(
+                    "x-address",
+                    &seen.whole_address.as_ref(),
+                    &Some(&case.place.mqtt),
+                )?;
                 same("length is short", &(seen.address.len() <= 255), &true)?;
                 same("beginning", &seen.address.starts_with("long.xxxxx"), &true)
             }
@@ -144,7 +187,9 @@ fn reserved_addresses_are_hidden_from_wildcards_of_every_protocol() {
     let speakers = Speaker::all(&broker, &ONE_EACH);
     let subscribers: Vec<_> = who_can(&ONE_EACH, |can| can.syntax.wildcards.is_some()).collect();
     let subscribers = Speaker::all(&broker, &subscribers);
-    subscribers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("#"), false));
+    subscribers
+        .iter()
+        .for_each(|speaker| speaker.subscribe(&Place::plain("#"), false));
     for from in &speakers {
         // CoAP cannot name them at all.
         if from.protocol != Protocol::Coap {
@@ -204,7 +249,9 @@ fn order_holds_between_all_libraries() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
     let place = Place::plain("order/x");
-    speakers.iter().for_each(|speaker| speaker.listen(&Place::plain("order/#"), &[&place]));
+    speakers
+        .iter()
+        .for_each(|speaker| speaker.listen(&Place::plain("order/#"), &[&place]));
     for from in &speakers {
         for number in 0..30u8 {
             from.publish(&place, &Post::new([number]));
@@ -216,9 +263,15 @@ fn order_holds_between_all_libraries() {
             }
             match cell(from, to, Aspect::Order) {
                 Cell::Rule(Rule::NewestValue) => {
-                    assert!(seen.is_sorted_by(|one, next| one < next), "{from:?} to {to:?}: {seen:?}")
+                    assert!(
+                        seen.is_sorted_by(|one, next| one < next),
+                        "{from:?} to {to:?}: {seen:?}"
+                    )
                 }
-                _ => assert!(seen.iter().copied().eq(0..30), "{from:?} to {to:?}: {seen:?}"),
+                _ => assert!(
+                    seen.iter().copied().eq(0..30),
+                    "{from:?} to {to:?}: {seen:?}"
+                ),
             }
         }
     }
@@ -230,29 +283,46 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
     let text = |value: &str| json!(["text", value]);
-    let user =
-        |pairs: &[(&str, Value)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let user = |pairs: &[(&str, Value)]| {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect()
+    };
     let case = |aspect: Aspect, post: Post, look: fn(&Case, Cell, &Seen) -> Result<(), String>| {
         let mut post = post;
         post.payload = format!("{aspect:?}").into_bytes();
         // An observer of CoAP is told when the content format of its resource changes, and no more after that.
-        Case { aspect, place: Place::plain(&format!("said/{aspect:?}")), post, look }
+        Case {
+            aspect,
+            place: Place::plain(&format!("said/{aspect:?}")),
+            post,
+            look,
+        }
     };
     let cases = [
         case(
             Aspect::ContentType,
-            Post { content_type: Some("text/x-thing; charset=utf-8".to_owned()), ..Post::default() },
+            Post {
+                content_type: Some("text/x-thing; charset=utf-8".to_owned()),
+                ..Post::default()
+            },
             |case, cell, seen| match cell {
                 Cell::Exact => same("content type", &seen.content_type, &case.post.content_type),
-                Cell::Rule(Rule::OctetStream) => {
-                    same("content type", &seen.content_type.as_deref(), &Some("application/octet-stream"))
-                }
+                Cell::Rule(Rule::OctetStream) => same(
+                    "content type",
+                    &seen.content_type.as_deref(),
+                    &Some("application/octet-stream"),
+                ),
                 _ => same("content type", &seen.content_type, &None),
             },
         ),
         case(
             Aspect::RegisteredType,
-            Post { content_type: Some("application/json".to_owned()), ..Post::default() },
+            Post {
+                content_type: Some("application/json".to_owned()),
+                ..Post::default()
+            },
             |case, cell, seen| match cell {
                 Cell::Exact => same("content type", &seen.content_type, &case.post.content_type),
                 _ => same("content type", &seen.content_type, &None),
@@ -277,10 +347,15 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
         ),
         case(
             Aspect::RepeatedProperty,
-            Post { user: user(&[("twice", text("1")), ("twice", text("2"))]), ..Post::default() },
+            Post {
+                user: user(&[("twice", text("1")), ("twice", text("2"))]),
+                ..Post::default()
+            },
             |case, cell, seen| match cell {
                 Cell::Exact => same("properties", &seen.user, &case.post.user),
-                Cell::Rule(Rule::FirstOfName) => same("properties", &seen.user, &case.post.user[..1].to_vec()),
+                Cell::Rule(Rule::FirstOfName) => {
+                    same("properties", &seen.user, &case.post.user[..1].to_vec())
+                }
                 _ => same("properties", &seen.user, &Vec::new()),
             },
         ),
@@ -297,19 +372,25 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
             |case, cell, seen| match cell {
                 Cell::Exact => same("properties", &sorted(&seen.user), &sorted(&case.post.user)),
                 Cell::Rule(Rule::AsText) => {
-                    let texts = case
-                        .post
-                        .user
-                        .iter()
-                        .map(|(name, value)| (name.clone(), json!(["text", value[1].to_string()])));
-                    same("properties", &sorted(&seen.user), &sorted(&texts.collect::<Vec<_>>()))
+                    let texts =
+                        case.post.user.iter().map(|(name, value)| {
+                            (name.clone(), json!(["text", value[1].to_string()]))
+                        });
+                    same(
+                        "properties",
+                        &sorted(&seen.user),
+                        &sorted(&texts.collect::<Vec<_>>()),
+                    )
                 }
                 _ => same("properties", &seen.user, &Vec::new()),
             },
         ),
         case(
             Aspect::BinaryProperty,
-            Post { user: user(&[("bytes", json!(["bytes", "00ff10"]))]), ..Post::default() },
+            Post {
+                user: user(&[("bytes", json!(["bytes", "00ff10"]))]),
+                ..Post::default()
+            },
             |case, cell, seen| match cell {
                 Cell::Exact => same("properties", &seen.user, &case.post.user),
                 _ => same("properties", &seen.user, &Vec::new()),
@@ -317,18 +398,35 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
         ),
         case(
             Aspect::Correlation,
-            Post { correlation: Some("corr-ü:1".as_bytes().to_vec()), ..Post::default() },
+            Post {
+                correlation: Some("corr-ü:1".as_bytes().to_vec()),
+                ..Post::default()
+            },
             correlation_holds,
         ),
         case(
             Aspect::BinaryCorrelation,
-            Post { correlation: Some(vec![0, 255, 16, 0]), ..Post::default() },
+            Post {
+                correlation: Some(vec![0, 255, 16, 0]),
+                ..Post::default()
+            },
             correlation_holds,
         ),
-        case(Aspect::Priority, Post { priority: Some(7), ..Post::default() }, |case, cell, seen| match cell {
-            Cell::Exact => same("priority", &seen.priority, &case.post.priority.map(u64::from)),
-            _ => same("priority", &seen.priority, &None),
-        }),
+        case(
+            Aspect::Priority,
+            Post {
+                priority: Some(7),
+                ..Post::default()
+            },
+            |case, cell, seen| match cell {
+                Cell::Exact => same(
+                    "priority",
+                    &seen.priority,
+                    &case.post.priority.map(u64::from),
+                ),
+                _ => same("priority", &seen.priority, &None),
+            },
+        ),
     ];
     listen(&speakers, "said/#", &cases);
     play(&speakers, &speakers, &cases);
@@ -362,7 +460,13 @@ fn last_values_reach_whoever_comes_later() {
     for (number, from) in publishers.iter().enumerate() {
         for value in ["old", "new"] {
             let payload = format!("{value} {number}");
-            from.publish(&place(number), &Post { keep: true, ..Post::new(payload) });
+            from.publish(
+                &place(number),
+                &Post {
+                    keep: true,
+                    ..Post::new(payload)
+                },
+            );
         }
         if from.protocol == Protocol::Coap {
             continue; // Each of its publishes is kept.
@@ -381,18 +485,29 @@ fn last_values_reach_whoever_comes_later() {
         }
         let mut seen: Vec<String> = Vec::new();
         while seen.len() < publishers.len() {
-            let Some(message) = to.receive_within(std::time::Duration::from_secs(5)) else { break };
-            seen.push(format!("{} {}", message.address, String::from_utf8_lossy(&message.payload)));
+            let Some(message) = to.receive_within(std::time::Duration::from_secs(5)) else {
+                break;
+            };
+            seen.push(format!(
+                "{} {}",
+                message.address,
+                String::from_utf8_lossy(&message.payload)
+            ));
         }
-        let mut wanted: Vec<String> =
-            (0..publishers.len()).map(|number| format!("{} new {number}", place(number).to(to.protocol))).collect();
+        let mut wanted: Vec<String> = (0..publishers.len())
+            .map(|number| format!("{} new {number}", place(number).to(to.protocol)))
+            .collect();
         seen.sort();
         wanted.sort();
         if seen != wanted {
             wrong.push(format!("{to:?} got {seen:?}"));
         }
     }
-    assert!(wrong.is_empty(), "wanted `new` of each publisher {publishers:?}:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "wanted `new` of each publisher {publishers:?}:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -404,23 +519,51 @@ fn last_values_are_cleared_by_every_protocol() {
     for (number, from) in publishers.iter().enumerate() {
         // Set by one protocol, cleared by the next.
         let setter = &publishers[(number + 1) % publishers.len()];
-        setter.publish(&place(number), &Post { keep: true, ..Post::new("old") });
-        from.publish(&place(number), &Post { clear: true, ..Post::default() });
+        setter.publish(
+            &place(number),
+            &Post {
+                keep: true,
+                ..Post::new("old")
+            },
+        );
+        from.publish(
+            &place(number),
+            &Post {
+                clear: true,
+                ..Post::default()
+            },
+        );
     }
     let mark = Place::plain("cleared/mark");
-    publishers[0].publish(&mark, &Post { keep: true, ..Post::new("mark") });
+    publishers[0].publish(
+        &mark,
+        &Post {
+            keep: true,
+            ..Post::new("mark")
+        },
+    );
     for to in Speaker::all(&broker, &ONE_EACH) {
         if to.protocol == Protocol::Coap {
             for (number, from) in publishers.iter().enumerate() {
                 let answer = to.endpoint().request("GET", &place(number).coap, json!({}));
-                assert_eq!(answer["code"], "4.04", "{to:?}, cleared by {from:?}: {answer}");
+                assert_eq!(
+                    answer["code"], "4.04",
+                    "{to:?}, cleared by {from:?}: {answer}"
+                );
             }
-            assert_eq!(to.endpoint().request("GET", &mark.coap, json!({}))["payload"], "6d61726b");
+            assert_eq!(
+                to.endpoint().request("GET", &mark.coap, json!({}))["payload"],
+                "6d61726b"
+            );
             continue;
         }
         to.subscribe(&Place::plain("cleared/+"), true);
         let seen = to.receive();
         assert_eq!(seen.payload, b"mark", "{to:?}: {seen:?}");
-        assert!(to.receive_within(std::time::Duration::from_millis(100)).is_none(), "{to:?} gets nothing else");
+        assert!(
+            to.receive_within(std::time::Duration::from_millis(100))
+                .is_none(),
+            "{to:?} gets nothing else"
+        );
     }
 }

@@ -16,7 +16,10 @@ pub fn wildcards_match_what_they_should(library: Library, version: u8) {
     let broker = Broker::start();
     let subscriber = connect(&broker, library, version);
     let publisher = connect(&broker, library, version);
-    assert_eq!(subscriber.subscribe(&["plant/+/temperature", "car/#", "+/+/+/deep"], 1), [1, 1, 1]);
+    assert_eq!(
+        subscriber.subscribe(&["plant/+/temperature", "car/#", "+/+/+/deep"], 1),
+        [1, 1, 1]
+    );
     let topics = [
         ("plant/1/temperature", true),
         ("plant//temperature", true),
@@ -46,7 +49,10 @@ pub fn wildcards_match_what_they_should(library: Library, version: u8) {
 /// Every byte value, nothing at all, and a hundred kilobytes, at each QoS, out of and into the library.
 pub fn payloads_arrive_exactly_at_each_qos(library: Library, version: u8) {
     let broker = Broker::start();
-    exchange_payloads(&connect(&broker, library, version), &connect(&broker, library, version));
+    exchange_payloads(
+        &connect(&broker, library, version),
+        &connect(&broker, library, version),
+    );
 }
 
 /// The lower of the publisher's and the subscriber's QoS holds.
@@ -55,10 +61,16 @@ pub fn the_lower_qos_wins(library: Library, version: u8) {
     let publisher = connect(&broker, library, version);
     for granted in 0..=2 {
         let subscriber = connect(&broker, library, version);
-        assert_eq!(subscriber.subscribe(&["q/#"], granted), [u64::from(granted)]);
+        assert_eq!(
+            subscriber.subscribe(&["q/#"], granted),
+            [u64::from(granted)]
+        );
         for sent in 0..=2 {
             publisher.publish(&Message::new(format!("q/{sent}"), "x", sent));
-            assert_eq!(subscriber.receive(), Message::new(format!("q/{sent}"), "x", sent.min(granted)));
+            assert_eq!(
+                subscriber.receive(),
+                Message::new(format!("q/{sent}"), "x", sent.min(granted))
+            );
         }
         subscriber.disconnect();
     }
@@ -76,8 +88,16 @@ pub fn retained_messages_are_kept_given_and_cleared(library: Library, version: u
     publisher.publish(&Message::new("state/a", "first", 1).retained());
     publisher.publish(&Message::new("state/a", "second", 1).retained());
     publisher.publish(&Message::new("state/b", "other", 1).retained());
-    for (topic, payload) in [("state/a", "first"), ("state/a", "second"), ("state/b", "other")] {
-        assert_eq!(present.receive(), Message::new(topic, payload, 1), "live messages have no RETAIN flag");
+    for (topic, payload) in [
+        ("state/a", "first"),
+        ("state/a", "second"),
+        ("state/b", "other"),
+    ] {
+        assert_eq!(
+            present.receive(),
+            Message::new(topic, payload, 1),
+            "live messages have no RETAIN flag"
+        );
     }
 
     let late = connect(&broker, library, version);
@@ -85,13 +105,19 @@ pub fn retained_messages_are_kept_given_and_cleared(library: Library, version: u
     let mut given = [late.receive(), late.receive()];
     given.sort_by(|a, b| a.topic.cmp(&b.topic));
     let kept = [("state/a", "second"), ("state/b", "other")];
-    assert_eq!(given, kept.map(|(topic, payload)| Message::new(topic, payload, 1).retained()));
+    assert_eq!(
+        given,
+        kept.map(|(topic, payload)| Message::new(topic, payload, 1).retained())
+    );
 
     publisher.publish(&Message::new("state/a", "", 1).retained());
     assert_eq!(present.receive(), Message::new("state/a", "", 1));
     let later = connect(&broker, library, version);
     later.subscribe(&["state/#"], 1);
-    assert_eq!(later.receive(), Message::new("state/b", "other", 1).retained());
+    assert_eq!(
+        later.receive(),
+        Message::new("state/b", "other", 1).retained()
+    );
     publisher.publish(&Message::new("state/end", "", 1));
     assert_eq!(later.receive().topic, "state/end");
 }
@@ -109,20 +135,26 @@ pub fn wills_follow_a_lost_connection_only(library: Library, version: u8) {
     if version == 5 && library != Library::PahoGo5 {
         will = will.property("content_type", json!("application/octet-stream"));
     }
-    let mortal = with(&broker, library, version).with("will", json!(will.to_fields())).open();
+    let mortal = with(&broker, library, version)
+        .with("will", json!(will.to_fields()))
+        .open();
     mortal.cut();
     assert_eq!(observer.receive(), will);
 
     let mut unwanted = will.clone();
     unwanted.topic = "will/unwanted".to_owned();
-    let polite = with(&broker, library, version).with("will", json!(unwanted.to_fields())).open();
+    let polite = with(&broker, library, version)
+        .with("will", json!(unwanted.to_fields()))
+        .open();
     polite.disconnect();
     observer.publish(&Message::new("will/end", "", 1));
     assert_eq!(observer.receive().topic, "will/end");
 
     // A will may be retained like any message.
     will.topic = "will/kept".to_owned();
-    let mortal = with(&broker, library, version).with("will", json!(will.clone().retained().to_fields())).open();
+    let mortal = with(&broker, library, version)
+        .with("will", json!(will.clone().retained().to_fields()))
+        .open();
     mortal.cut();
     assert_eq!(observer.receive(), will);
     let late = connect(&broker, library, version);
@@ -139,17 +171,27 @@ pub fn sessions_resume_with_what_was_queued(library: Library, version: u8) {
     assert!(!sleeper.session_present, "the session is new");
     sleeper.subscribe(&["queue/#"], 2);
     sleeper.disconnect();
-    let sent: Vec<_> = (0..10).map(|n| Message::new(format!("queue/{n}"), vec![n; 100], 1 + n % 2)).collect();
+    let sent: Vec<_> = (0..10)
+        .map(|n| Message::new(format!("queue/{n}"), vec![n; 100], 1 + n % 2))
+        .collect();
     for message in &sent {
         publisher.publish(message);
     }
     let awake = session().open();
     // MQTT 3.1 had no Session Present flag yet.
-    assert!(awake.session_present || version == 3, "the session was kept");
+    assert!(
+        awake.session_present || version == 3,
+        "the session was kept"
+    );
     let received: Vec<_> = sent.iter().map(|_| awake.receive()).collect();
     // Some libraries show a QoS 2 message when it arrives, others at its PUBREL: order holds within a QoS.
     for qos in 1..=2 {
-        let of = |list: &[Message]| list.iter().filter(|message| message.qos == qos).cloned().collect::<Vec<_>>();
+        let of = |list: &[Message]| {
+            list.iter()
+                .filter(|message| message.qos == qos)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(&received), of(&sent));
     }
 
@@ -162,7 +204,10 @@ pub fn sessions_resume_with_what_was_queued(library: Library, version: u8) {
     assert!(again.session_present || version == 3);
     loop {
         // Before it saw the end the broker may have sent it into the cut: then it comes as a repetition. [MQTT-3.3.1-1]
-        let message = Message { dup: false, ..again.receive() };
+        let message = Message {
+            dup: false,
+            ..again.receive()
+        };
         if message == after {
             break;
         }
@@ -171,15 +216,21 @@ pub fn sessions_resume_with_what_was_queued(library: Library, version: u8) {
     }
     again.disconnect();
 
-    let fresh = with(&broker, library, version).with("client_id", json!("sleeper")).open();
+    let fresh = with(&broker, library, version)
+        .with("client_id", json!("sleeper"))
+        .open();
     assert!(!fresh.session_present, "a clean start forgets");
 }
 
 /// A second connection with the same client id ends the first; MQTT 5 says why.
 pub fn a_second_connection_takes_over(library: Library, version: u8) {
     let broker = Broker::start();
-    let first = with(&broker, library, version).with("client_id", json!("twin")).open();
-    let second = with(&broker, library, version).with("client_id", json!("twin")).open();
+    let first = with(&broker, library, version)
+        .with("client_id", json!("twin"))
+        .open();
+    let second = with(&broker, library, version)
+        .with("client_id", json!("twin"))
+        .open();
     let reason = first.closed();
     // [MQTT-3.1.4-3]; mosquitto 2.0 just closes.
     if version == 5 && broker.kind() == Kind::Thalweg {
@@ -196,10 +247,16 @@ pub fn shared_subscriptions_balance(library: Library, version: u8) {
     // the same one: a JVM's first acknowledgements take longer than all of another's. In turns each has half.
     let broker = Broker::with().set("groups.policies", POLICIES).start();
     let publisher = connect(&broker, library, version);
-    let members = [connect(&broker, library, version), connect(&broker, library, version)];
+    let members = [
+        connect(&broker, library, version),
+        connect(&broker, library, version),
+    ];
     for topic in ["work", "turns"] {
         for member in &members {
-            assert_eq!(member.subscribe(&[&format!("$share/group/{topic}/+")], 1), [1]);
+            assert_eq!(
+                member.subscribe(&[&format!("$share/group/{topic}/+")], 1),
+                [1]
+            );
         }
         for n in 0..40u8 {
             publisher.publish(&Message::new(format!("{topic}/item"), vec![n], 1));
@@ -208,16 +265,34 @@ pub fn shared_subscriptions_balance(library: Library, version: u8) {
         let deadline = Instant::now() + PATIENCE;
         while shares.iter().map(Vec::len).sum::<usize>() < 40 && Instant::now() < deadline {
             for (share, member) in shares.iter_mut().zip(&members) {
-                share.extend(member.receive_within(Duration::from_millis(20)).map(|message| message.payload[0]));
+                share.extend(
+                    member
+                        .receive_within(Duration::from_millis(20))
+                        .map(|message| message.payload[0]),
+                );
             }
         }
         let all: HashSet<u8> = shares.iter().flatten().copied().collect();
-        assert_eq!(all.len(), 40, "every message reached one member: {shares:?}");
-        assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), 40, "no message reached both: {shares:?}");
+        assert_eq!(
+            all.len(),
+            40,
+            "every message reached one member: {shares:?}"
+        );
+        assert_eq!(
+            shares.iter().map(Vec::len).sum::<usize>(),
+            40,
+            "no message reached both: {shares:?}"
+        );
         match (topic, broker.kind()) {
-            ("turns", Kind::Thalweg) => assert!(shares.iter().all(|share| share.len() == 20), "in turns: {shares:?}"),
+            ("turns", Kind::Thalweg) => assert!(
+                shares.iter().all(|share| share.len() == 20),
+                "in turns: {shares:?}"
+            ),
             (_, Kind::Thalweg) => {}
-            _ => assert!(shares.iter().all(|share| share.len() >= 5), "both members got a share: {shares:?}"),
+            _ => assert!(
+                shares.iter().all(|share| share.len() >= 5),
+                "both members got a share: {shares:?}"
+            ),
         }
     }
 }
@@ -246,14 +321,19 @@ pub fn properties_travel_unchanged(library: Library, version: u8) {
         requester.publish(&request);
         let received = responder.receive();
         assert_eq!(received, request);
-        let target = received.properties["response_topic"].as_str().expect("it was just compared");
-        let response =
-            Message::new(target, "done", qos).property("correlation", received.properties["correlation"].clone());
+        let target = received.properties["response_topic"]
+            .as_str()
+            .expect("it was just compared");
+        let response = Message::new(target, "done", qos)
+            .property("correlation", received.properties["correlation"].clone());
         responder.publish(&response);
         assert_eq!(requester.receive(), response);
     }
     // Retained messages keep theirs too.
-    let kept = Message::new("kept", "x", 1).retained().property("user", user).property("content_type", json!("t"));
+    let kept = Message::new("kept", "x", 1)
+        .retained()
+        .property("user", user)
+        .property("content_type", json!("t"));
     requester.publish(&kept);
     responder.subscribe(&["kept"], 1);
     assert_eq!(responder.receive(), kept);
@@ -275,8 +355,13 @@ pub fn message_expiry_counts_down(library: Library, version: u8) {
     let late = session().open();
     let long = late.receive();
     assert_eq!(long.topic, "e/long");
-    let left = long.properties["expiry"].as_u64().expect("what has an expiry keeps one");
-    assert!((50..60).contains(&left), "two of sixty seconds have passed, {left} are left");
+    let left = long.properties["expiry"]
+        .as_u64()
+        .expect("what has an expiry keeps one");
+    assert!(
+        (50..60).contains(&left),
+        "two of sixty seconds have passed, {left} are left"
+    );
     assert_eq!(late.receive().topic, "e/end", "the short one has expired");
     late.disconnect();
 }
@@ -291,7 +376,10 @@ pub fn subscription_identifiers_come_back(library: Library, version: u8) {
     peer.publish(&Message::new("id/a", "", 1));
     assert_eq!(peer.receive().properties["identifiers"], json!([7]));
     peer.publish(&Message::new("big/a/b", "", 1));
-    assert_eq!(peer.receive().properties["identifiers"], json!([268_435_455]));
+    assert_eq!(
+        peer.receive().properties["identifiers"],
+        json!([268_435_455])
+    );
     if library == Library::PahoGo5 {
         return; // This library keeps only the last identifier of a message.
     }
@@ -301,8 +389,13 @@ pub fn subscription_identifiers_come_back(library: Library, version: u8) {
     let mut identifiers = HashSet::new();
     while identifiers.len() < 2 {
         let message = peer.receive();
-        identifiers
-            .extend(message.properties["identifiers"].as_array().into_iter().flatten().filter_map(|i| i.as_u64()));
+        identifiers.extend(
+            message.properties["identifiers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|i| i.as_u64()),
+        );
     }
     assert_eq!(identifiers, HashSet::from([7, 9]));
 }
@@ -329,7 +422,9 @@ pub fn topic_aliases_stand_for_topics(library: Library, version: u8) {
 /// MQTT 5: a receiver that allows aliases understands what the broker sends, over more topics than it has aliases.
 pub fn aliases_from_the_broker_are_understood(library: Library, version: u8) {
     let broker = Broker::start();
-    let subscriber = with(&broker, library, version).with("topic_alias_maximum", json!(3)).open();
+    let subscriber = with(&broker, library, version)
+        .with("topic_alias_maximum", json!(3))
+        .open();
     let publisher = connect(&broker, library, version);
     subscriber.subscribe(&["many/#"], 1);
     for n in (0..5).cycle().take(20) {
@@ -344,14 +439,16 @@ pub fn subscription_options_hold(library: Library, version: u8) {
     let broker = Broker::start();
     let peer = connect(&broker, library, version);
     let other = connect(&broker, library, version);
-    peer.subscribe_with(json!([{"filter": "echo", "qos": 1, "no_local": true}]), None);
+    peer.subscribe_with(
+        json!([{"filter": "echo", "qos": 1, "no_local": true}]),
+        None,
+    );
     peer.publish(&Message::new("echo", "mine", 1));
     other.publish(&Message::new("echo", "theirs", 1));
     assert_eq!(peer.receive().payload, b"theirs");
 
     other.publish(&Message::new("kept", "old", 1).retained());
-    let filter =
-        |handling: u8| json!([{"filter": "kept", "qos": 1, "retain_as_published": true, "retain_handling": handling}]);
+    let filter = |handling: u8| json!([{"filter": "kept", "qos": 1, "retain_as_published": true, "retain_handling": handling}]);
     let kept = Message::new("kept", "old", 1).retained();
     peer.subscribe_with(filter(2), None);
     peer.subscribe_with(filter(1), None);
@@ -359,12 +456,20 @@ pub fn subscription_options_hold(library: Library, version: u8) {
     other.publish(&Message::new("kept", "new", 1).retained());
     let mut live = kept.clone();
     live.payload = b"new".to_vec();
-    assert_eq!(peer.receive(), live, "handling 2 and 1 gave nothing old; as published keeps the flag");
+    assert_eq!(
+        peer.receive(),
+        live,
+        "handling 2 and 1 gave nothing old; as published keeps the flag"
+    );
     peer.subscribe_with(filter(0), None);
     assert_eq!(peer.receive(), live);
     peer.unsubscribe(&["kept"]);
     peer.subscribe_with(filter(1), None);
-    assert_eq!(peer.receive(), live, "handling 1 gives to a subscription that is new");
+    assert_eq!(
+        peer.receive(),
+        live,
+        "handling 1 gives to a subscription that is new"
+    );
 }
 
 /// MQTT 5: the reason codes that are not 0.
@@ -374,10 +479,17 @@ pub fn reason_codes_tell(library: Library, version: u8) {
     for qos in 1..=2 {
         let reason = peer.publish(&Message::new("nobody/listens", "", qos));
         // "No matching subscribers" is allowed, not required (5.0 §3.4.2.1).
-        assert!([0, 0x10].contains(&reason), "PUBACK or PUBREC says {reason:#x}");
+        assert!(
+            [0, 0x10].contains(&reason),
+            "PUBACK or PUBREC says {reason:#x}"
+        );
     }
     peer.subscribe(&["some"], 1);
-    assert_eq!(peer.unsubscribe(&["some", "never"]), [0, 0x11], "No subscription existed");
+    assert_eq!(
+        peer.unsubscribe(&["some", "never"]),
+        [0, 0x11],
+        "No subscription existed"
+    );
 }
 
 /// The same payloads over TLS, WebSocket or both.
@@ -406,7 +518,11 @@ fn exchange_payloads(publisher: &Peer, subscriber: &Peer) {
         for payload in [every_byte.clone(), Vec::new(), long.clone()] {
             let message = Message::new(format!("payload/{qos}"), payload, qos);
             publisher.publish(&message);
-            assert!(subscriber.receive() == message, "QoS {qos}, {} bytes arrive as they left", message.payload.len());
+            assert!(
+                subscriber.receive() == message,
+                "QoS {qos}, {} bytes arrive as they left",
+                message.payload.len()
+            );
         }
     }
     subscriber.unsubscribe(&["payload/#"]);

@@ -18,8 +18,14 @@ pub struct Subscriber {
 impl Subscriber {
     /// Starts `mosquitto_sub` with these arguments and returns once the broker has granted all of its filters.
     pub fn start(broker: &Broker, arguments: &[&str]) -> Self {
-        let subscriber = Self::start_at(&["-h", "127.0.0.1", "-p", &broker.mqtt().port().to_string()], arguments);
-        subscriber.subscribed.recv_timeout(PATIENCE).expect("mosquitto_sub is subscribed in time");
+        let subscriber = Self::start_at(
+            &["-h", "127.0.0.1", "-p", &broker.mqtt().port().to_string()],
+            arguments,
+        );
+        subscriber
+            .subscribed
+            .recv_timeout(PATIENCE)
+            .expect("mosquitto_sub is subscribed in time");
         subscriber
     }
 
@@ -48,12 +54,18 @@ impl Subscriber {
                 }
             }
         });
-        Self { child, messages, subscribed }
+        Self {
+            child,
+            messages,
+            subscribed,
+        }
     }
 
     /// The next message, in time or the test fails.
     pub fn receive(&self) -> Message {
-        self.messages.recv_timeout(PATIENCE).expect("mosquitto_sub prints a message in time")
+        self.messages
+            .recv_timeout(PATIENCE)
+            .expect("mosquitto_sub prints a message in time")
     }
 }
 
@@ -66,12 +78,24 @@ impl Drop for Subscriber {
 
 /// Runs `mosquitto_pub`, which ends once the broker has acknowledged.
 pub fn publish(broker: &Broker, arguments: &[&str]) {
-    let output = run("mosquitto_pub", &["-h", "127.0.0.1", "-p", &broker.mqtt().port().to_string()], arguments);
-    assert!(output.status.success(), "mosquitto_pub {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = run(
+        "mosquitto_pub",
+        &["-h", "127.0.0.1", "-p", &broker.mqtt().port().to_string()],
+        arguments,
+    );
+    assert!(
+        output.status.success(),
+        "mosquitto_pub {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 pub(super) fn run(program: &str, place: &[&str], arguments: &[&str]) -> Output {
-    let run = Command::new(program).args(place).args(arguments).stdin(Stdio::null()).output();
+    let run = Command::new(program)
+        .args(place)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
     run.expect("the program runs (Debian package mosquitto-clients)")
 }
 
@@ -79,7 +103,9 @@ fn parse(line: &str) -> Option<Message> {
     let mut fields = line.strip_prefix("MESSAGE|")?.splitn(5, '|');
     let (qos, retain, topic) = (fields.next()?, fields.next()?, fields.next()?);
     let digits = fields.next()?.as_bytes();
-    let payload = digits.chunks(2).filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let payload = digits
+        .chunks(2)
+        .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
     let mut message = Message::new(topic, payload.collect::<Vec<u8>>(), qos.parse().ok()?);
     message.retain = retain == "1";
     let pairs = fields.next().unwrap_or_default();
@@ -97,14 +123,43 @@ fn mosquitto_tools_exchange_each_qos_with_wildcards_in_every_version() {
     let broker = Broker::start();
     for from in VERSIONS {
         for to in VERSIONS {
-            let subscriber = Subscriber::start(&broker, &["-V", to, "-q", "2", "-t", "tools/+/x", "-t", "deep/#"]);
+            let subscriber = Subscriber::start(
+                &broker,
+                &["-V", to, "-q", "2", "-t", "tools/+/x", "-t", "deep/#"],
+            );
             for qos in ["0", "1", "2"] {
-                publish(&broker, &["-V", from, "-q", qos, "-t", "tools/a/no", "-m", "no"]);
-                publish(&broker, &["-V", from, "-q", qos, "-t", "tools/a/x", "-m", "plain | text"]);
-                publish(&broker, &["-V", from, "-q", qos, "-t", "deep/down/here", "-n"]);
+                publish(
+                    &broker,
+                    &["-V", from, "-q", qos, "-t", "tools/a/no", "-m", "no"],
+                );
+                publish(
+                    &broker,
+                    &[
+                        "-V",
+                        from,
+                        "-q",
+                        qos,
+                        "-t",
+                        "tools/a/x",
+                        "-m",
+                        "plain | text",
+                    ],
+                );
+                publish(
+                    &broker,
+                    &["-V", from, "-q", qos, "-t", "deep/down/here", "-n"],
+                );
                 let level = qos.parse().expect("a digit");
-                assert_eq!(subscriber.receive(), Message::new("tools/a/x", "plain | text", level), "{from} to {to}");
-                assert_eq!(subscriber.receive(), Message::new("deep/down/here", "", level), "{from} to {to}");
+                assert_eq!(
+                    subscriber.receive(),
+                    Message::new("tools/a/x", "plain | text", level),
+                    "{from} to {to}"
+                );
+                assert_eq!(
+                    subscriber.receive(),
+                    Message::new("deep/down/here", "", level),
+                    "{from} to {to}"
+                );
             }
         }
     }
@@ -118,7 +173,17 @@ fn mosquitto_tools_send_a_file_and_receive_it_exactly() {
     let path = broker.folder().join("payload");
     std::fs::write(&path, &bytes).expect("the test's folder is writable");
     let subscriber = Subscriber::start(&broker, &["-q", "1", "-t", "file"]);
-    publish(&broker, &["-q", "1", "-t", "file", "-f", path.to_str().expect("an ASCII path")]);
+    publish(
+        &broker,
+        &[
+            "-q",
+            "1",
+            "-t",
+            "file",
+            "-f",
+            path.to_str().expect("an ASCII path"),
+        ],
+    );
     assert!(subscriber.receive().payload == bytes, "every byte arrives");
 }
 
@@ -132,7 +197,10 @@ fn mosquitto_tools_set_read_and_clear_retained_messages() {
     assert_eq!(first.receive(), Message::new("kept/a", "one", 1).retained());
     publish(&broker, &["-q", "1", "-r", "-t", "kept/a", "-n"]);
     let second = Subscriber::start(&broker, &["-q", "1", "-t", "kept/#"]);
-    assert_eq!(second.receive(), Message::new("kept/b", "two", 1).retained());
+    assert_eq!(
+        second.receive(),
+        Message::new("kept/b", "two", 1).retained()
+    );
 }
 
 #[test]
@@ -140,8 +208,18 @@ fn mosquitto_tools_set_read_and_clear_retained_messages() {
 fn a_killed_mosquitto_sub_leaves_its_will() {
     let broker = Broker::start();
     let observer = Subscriber::start(&broker, &["-q", "1", "-t", "will"]);
-    let will = ["--will-topic", "will", "--will-payload", "gone", "--will-qos", "1"];
-    drop(Subscriber::start(&broker, &[["-t", "other"].as_slice(), &will].concat()));
+    let will = [
+        "--will-topic",
+        "will",
+        "--will-payload",
+        "gone",
+        "--will-qos",
+        "1",
+    ];
+    drop(Subscriber::start(
+        &broker,
+        &[["-t", "other"].as_slice(), &will].concat(),
+    ));
     assert_eq!(observer.receive(), Message::new("will", "gone", 1));
 }
 
@@ -150,7 +228,9 @@ fn a_killed_mosquitto_sub_leaves_its_will() {
 fn mosquitto_sub_resumes_its_session() {
     let broker = Broker::start();
     for version in ["mqttv311", "mqttv5"] {
-        let mut session = vec!["-V", version, "-q", "1", "-i", "resumer", "-c", "-t", "queue/#"];
+        let mut session = vec![
+            "-V", version, "-q", "1", "-i", "resumer", "-c", "-t", "queue/#",
+        ];
         if version == "mqttv5" {
             session.extend(["-x", "300"]);
         }
@@ -160,7 +240,10 @@ fn mosquitto_sub_resumes_its_session() {
         assert_eq!(resumed.receive(), Message::new("queue/1", "while away", 1));
         drop(resumed);
         // A clean start ends it.
-        drop(Subscriber::start(&broker, &["-V", version, "-i", "resumer", "-t", "other"]));
+        drop(Subscriber::start(
+            &broker,
+            &["-V", version, "-i", "resumer", "-t", "other"],
+        ));
     }
 }
 
@@ -171,7 +254,20 @@ fn mosquitto_tools_carry_properties_and_user_properties_in_order() {
     let subscriber = Subscriber::start(&broker, &["-V", "mqttv5", "-q", "1", "-t", "p"]);
     let user = |name, value| ["-D", "publish", "user-property", name, value];
     let properties = [user("b", "1"), user("a", "2"), user("b", "3")].concat();
-    let topic = ["-V", "mqttv5", "-q", "1", "-t", "p", "-m", "x", "-D", "publish", "content-type", "text/plain"];
+    let topic = [
+        "-V",
+        "mqttv5",
+        "-q",
+        "1",
+        "-t",
+        "p",
+        "-m",
+        "x",
+        "-D",
+        "publish",
+        "content-type",
+        "text/plain",
+    ];
     publish(&broker, &[topic.as_slice(), &properties].concat());
     let message = subscriber.receive();
     assert_eq!(message.properties["user"], "b:1 a:2 b:3");
@@ -185,10 +281,33 @@ fn mosquitto_tools_speak_tls() {
     let authority = authority.to_str().expect("an ASCII path");
     let place = ["-h", "127.0.0.1", "-p", &port, "--cafile", authority];
     for version in ["tlsv1.2", "tlsv1.3"] {
-        let subscriber = Subscriber::start_at(&place, &["--tls-version", version, "-q", "1", "-t", "secret"]);
-        subscriber.subscribed.recv_timeout(PATIENCE).expect("mosquitto_sub is subscribed in time");
-        let sent = run("mosquitto_pub", &place, &["--tls-version", version, "-q", "1", "-t", "secret", "-m", "x"]);
-        assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+        let subscriber = Subscriber::start_at(
+            &place,
+            &["--tls-version", version, "-q", "1", "-t", "secret"],
+        );
+        subscriber
+            .subscribed
+            .recv_timeout(PATIENCE)
+            .expect("mosquitto_sub is subscribed in time");
+        let sent = run(
+            "mosquitto_pub",
+            &place,
+            &[
+                "--tls-version",
+                version,
+                "-q",
+                "1",
+                "-t",
+                "secret",
+                "-m",
+                "x",
+            ],
+        );
+        assert!(
+            sent.status.success(),
+            "{}",
+            String::from_utf8_lossy(&sent.stderr)
+        );
         assert_eq!(subscriber.receive(), Message::new("secret", "x", 1));
     }
 }
@@ -206,13 +325,24 @@ fn mosquitto_tools_show_client_certificates() {
     }
     let port = broker.tls().port().to_string();
     let file = |name: &str| broker.folder().join(name).display().to_string();
-    let (authority, certificate, key) = (file("authority.pem"), file("client.pem"), file("client.key"));
+    let (authority, certificate, key) = (
+        file("authority.pem"),
+        file("client.pem"),
+        file("client.key"),
+    );
     let place = ["-h", "127.0.0.1", "-p", &port, "--cafile", &authority];
     let message = ["-q", "1", "-t", "secret", "-m", "x"];
-    assert!(!run("mosquitto_pub", &place, &message).status.success(), "without a certificate nobody enters");
+    assert!(
+        !run("mosquitto_pub", &place, &message).status.success(),
+        "without a certificate nobody enters"
+    );
     let shown = [place.as_slice(), &["--cert", &certificate, "--key", &key]].concat();
     let sent = run("mosquitto_pub", &shown, &message);
-    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    assert!(
+        sent.status.success(),
+        "{}",
+        String::from_utf8_lossy(&sent.stderr)
+    );
 }
 
 #[test]
@@ -225,29 +355,62 @@ fn mosquitto_tools_log_in_with_what_mosquitto_passwd_hashed_and_obey_its_acl() {
     let port = broker.mqtt().port().to_string();
     let place = ["-h", "127.0.0.1", "-p", &port];
     let message = ["-q", "1", "-t", "up/sensor/x", "-m", "allowed"];
-    assert!(!run("mosquitto_pub", &place, &message).status.success(), "nobody enters without a name");
+    assert!(
+        !run("mosquitto_pub", &place, &message).status.success(),
+        "nobody enters without a name"
+    );
     let wrong = [message.as_slice(), &["-u", "sensor", "-P", "falsch"]].concat();
-    assert!(!run("mosquitto_pub", &place, &wrong).status.success(), "nobody enters with a wrong password");
+    assert!(
+        !run("mosquitto_pub", &place, &wrong).status.success(),
+        "nobody enters with a wrong password"
+    );
 
     let login = ["-u", "sensor", "-P", "geheim"];
-    let subscriber = Subscriber::start(&broker, &[login.as_slice(), &["-q", "1", "-t", "up/#"]].concat());
-    publish(&broker, &[login.as_slice(), &["-q", "0", "-t", "up/other/x", "-m", "not allowed"]].concat());
+    let subscriber = Subscriber::start(
+        &broker,
+        &[login.as_slice(), &["-q", "1", "-t", "up/#"]].concat(),
+    );
+    publish(
+        &broker,
+        &[
+            login.as_slice(),
+            &["-q", "0", "-t", "up/other/x", "-m", "not allowed"],
+        ]
+        .concat(),
+    );
     publish(&broker, &[login.as_slice(), &message].concat());
-    assert_eq!(subscriber.receive(), Message::new("up/sensor/x", "allowed", 1));
+    assert_eq!(
+        subscriber.receive(),
+        Message::new("up/sensor/x", "allowed", 1)
+    );
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn mosquitto_tools_speak_over_a_unix_socket() {
     let socket = "{folder}/broker.sock";
-    let broker = Broker::with().set("listeners.local.transport", "unix").set("listeners.local.bind", socket).start();
+    let broker = Broker::with()
+        .set("listeners.local.transport", "unix")
+        .set("listeners.local.bind", socket)
+        .start();
     if broker.kind() == Kind::Mosquitto {
         return; // The oracle has no such listener here.
     }
     let path = broker.folder().join("broker.sock").display().to_string();
     let subscriber = Subscriber::start_at(&["--unix", &path], &["-q", "1", "-t", "near"]);
-    subscriber.subscribed.recv_timeout(PATIENCE).expect("mosquitto_sub is subscribed in time");
-    let sent = run("mosquitto_pub", &["--unix", &path], &["-q", "1", "-t", "near", "-m", "x"]);
-    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    subscriber
+        .subscribed
+        .recv_timeout(PATIENCE)
+        .expect("mosquitto_sub is subscribed in time");
+    let sent = run(
+        "mosquitto_pub",
+        &["--unix", &path],
+        &["-q", "1", "-t", "near", "-m", "x"],
+    );
+    assert!(
+        sent.status.success(),
+        "{}",
+        String::from_utf8_lossy(&sent.stderr)
+    );
     assert_eq!(subscriber.receive(), Message::new("near", "x", 1));
 }

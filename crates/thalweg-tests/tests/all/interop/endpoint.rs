@@ -13,8 +13,11 @@ use super::puppet::Library;
 use super::speaker::{Post, Seen, hex, unhex, word};
 
 /// Numbers and media types of the registry, as far as the checks use them.
-const FORMATS: [(u64, &str); 3] =
-    [(0, "text/plain; charset=utf-8"), (42, "application/octet-stream"), (50, "application/json")];
+const FORMATS: [(u64, &str); 3] = [
+    (0, "text/plain; charset=utf-8"),
+    (42, "application/octet-stream"),
+    (50, "application/json"),
+];
 
 /// One endpoint of a library.
 pub struct Endpoint {
@@ -32,7 +35,11 @@ impl Endpoint {
     /// The same over another transport: `tcp`, `ws`.
     pub fn over(transport: &str, library: Library, address: SocketAddr) -> Self {
         let agent = Agent::open_endpoint(library, address, json!({ "transport": transport }));
-        Self { agent, waiting: RefCell::default(), queue: RefCell::default() }
+        Self {
+            agent,
+            waiting: RefCell::default(),
+            queue: RefCell::default(),
+        }
     }
 
     /// Sends a request with more members for the command; what comes back is the response.
@@ -50,12 +57,19 @@ impl Endpoint {
             false if path.starts_with("/q/") => "POST",
             false => "PUT",
         };
-        let query: Vec<String> = post.expiry.iter().map(|seconds| format!("expiry={seconds}")).collect();
+        let query: Vec<String> = post
+            .expiry
+            .iter()
+            .map(|seconds| format!("expiry={seconds}"))
+            .collect();
         let mut command = json!({ "payload": hex(&post.payload), "query": query });
         if let Some(media_type) = &post.content_type {
             let known = FORMATS.iter().find(|(_, name)| name == media_type);
-            command["content_format"] =
-                json!(known.expect("a publisher of CoAP is only asked for what has a number").0);
+            command["content_format"] = json!(
+                known
+                    .expect("a publisher of CoAP is only asked for what has a number")
+                    .0
+            );
         }
         let answer = self.request(method, path, command);
         let code = word(&answer["code"]);
@@ -64,7 +78,10 @@ impl Endpoint {
 
     /// Observes a resource. The value that is there comes as a message if it is wanted.
     pub fn observe(&self, path: &str, last_value: bool) {
-        let first = self.agent.tell("observe", json!({ "observation": path, "path": levels_of(path) }));
+        let first = self.agent.tell(
+            "observe",
+            json!({ "observation": path, "path": levels_of(path) }),
+        );
         assert_eq!(first["code"], "2.05", "observing {path}: {first}");
         assert!(first["sequence"].is_u64(), "{path} is observed: {first}");
         if last_value {
@@ -104,10 +121,12 @@ impl Endpoint {
 
 fn seen(path: &str, response: &Value) -> Seen {
     let format = response["content_format"].as_u64();
-    let known = format.map(|number| match FORMATS.iter().find(|(known, _)| *known == number) {
-        Some((_, name)) => (*name).to_owned(),
-        None => format!("format {number}"),
-    });
+    let known = format.map(
+        |number| match FORMATS.iter().find(|(known, _)| *known == number) {
+            Some((_, name)) => (*name).to_owned(),
+            None => format!("format {number}"),
+        },
+    );
     Seen {
         address: path.to_owned(),
         payload: unhex(&word(&response["payload"])),
@@ -129,7 +148,11 @@ pub fn path_of(topic: &str) -> String {
                 Some("%2F") => ('/', 3),
                 Some("%2B") => ('+', 3),
                 Some("%23") => ('#', 3),
-                Some("%25") if ["2F", "2B", "23", "25", "00"].iter().any(|code| rest[3..].starts_with(code)) => {
+                Some("%25")
+                    if ["2F", "2B", "23", "25", "00"]
+                        .iter()
+                        .any(|code| rest[3..].starts_with(code)) =>
+                {
                     ('%', 3)
                 }
                 _ => (first, first.len_utf8()),
@@ -147,7 +170,10 @@ pub fn path_of(topic: &str) -> String {
 
 /// The levels of a path, as options carry them.
 fn levels_of(path: &str) -> Vec<String> {
-    path.split('/').skip(1).map(|level| level.replace("%2F", "/").replace("%25", "%")).collect()
+    path.split('/')
+        .skip(1)
+        .map(|level| level.replace("%2F", "/").replace("%25", "%"))
+        .collect()
 }
 
 #[test]
@@ -155,8 +181,16 @@ fn paths_have_the_levels_of_their_topics() {
     for (topic, path, levels) in [
         ("a/b", "/ps/data/a/b", vec!["ps", "data", "a", "b"]),
         ("/", "/ps/data//", vec!["ps", "data", "", ""]),
-        ("one%2Fslash", "/ps/data/one%2Fslash", vec!["ps", "data", "one/slash"]),
-        ("one%252Fslash", "/ps/data/one%252Fslash", vec!["ps", "data", "one%2Fslash"]),
+        (
+            "one%2Fslash",
+            "/ps/data/one%2Fslash",
+            vec!["ps", "data", "one/slash"],
+        ),
+        (
+            "one%252Fslash",
+            "/ps/data/one%252Fslash",
+            vec!["ps", "data", "one%2Fslash"],
+        ),
         ("100%", "/ps/data/100%25", vec!["ps", "data", "100%"]),
         ("a%2Bb", "/ps/data/a+b", vec!["ps", "data", "a+b"]),
         ("a%2Eb", "/ps/data/a%252Eb", vec!["ps", "data", "a%2Eb"]),

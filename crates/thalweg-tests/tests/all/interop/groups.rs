@@ -19,7 +19,9 @@ fn take(members: &[Speaker], count: usize) -> (BTreeMap<String, usize>, Vec<usiz
         for (share, member) in shares.iter_mut().zip(members) {
             while let Some(message) = member.receive_within(Duration::from_millis(10)) {
                 member.settle(&message);
-                *times.entry(String::from_utf8_lossy(&message.payload).into_owned()).or_default() += 1;
+                *times
+                    .entry(String::from_utf8_lossy(&message.payload).into_owned())
+                    .or_default() += 1;
                 *share += 1;
             }
         }
@@ -33,23 +35,34 @@ fn a_group_has_members_of_every_protocol() {
     let Some(broker) = broker() else { return };
     let members: Vec<_> = who_can(&ONE_EACH, |can| can.group.is_some()).collect();
     let members = Speaker::all(&broker, &members);
-    members.iter().for_each(|member| member.consume(GROUP, true));
+    members
+        .iter()
+        .for_each(|member| member.consume(GROUP, true));
     let publishers = Speaker::all(&broker, &ONE_EACH);
     for number in 0..200usize {
-        publishers[number % publishers.len()].publish(&Place::plain("work/item"), &Post::new(format!("{number}")));
+        publishers[number % publishers.len()]
+            .publish(&Place::plain("work/item"), &Post::new(format!("{number}")));
     }
     let (times, shares) = take(&members, 200);
     assert_eq!(times.len(), 200, "none is lost: {shares:?}");
-    assert!(times.values().all(|times| *times == 1), "none comes twice: {times:?}");
-    assert!(shares.iter().all(|share| *share > 0), "everybody gets some: {shares:?}");
+    assert!(
+        times.values().all(|times| *times == 1),
+        "none comes twice: {times:?}"
+    );
+    assert!(
+        shares.iter().all(|share| *share > 0),
+        "everybody gets some: {shares:?}"
+    );
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn what_a_lost_member_had_goes_to_members_of_other_protocols() {
-    for who in
-        [(Protocol::Mqtt5, Library::PahoPython), (Protocol::Amqp, Library::Pika), (Protocol::Stomp, Library::StompPy)]
-    {
+    for who in [
+        (Protocol::Mqtt5, Library::PahoPython),
+        (Protocol::Amqp, Library::Pika),
+        (Protocol::Stomp, Library::StompPy),
+    ] {
         let Some(broker) = broker() else { return };
         let lost = Speaker::open_with(&broker, who, true);
         lost.consume(GROUP, true);
@@ -64,7 +77,14 @@ fn what_a_lost_member_had_goes_to_members_of_other_protocols() {
         others.iter().for_each(|other| other.consume(GROUP, true));
         lost.cut();
         let (times, shares) = take(&others, 10);
-        assert_eq!(times.len(), 10, "after {lost:?} is gone: {times:?}, {shares:?}");
-        assert!(times.values().all(|times| *times == 1), "after {lost:?} is gone: {times:?}");
+        assert_eq!(
+            times.len(),
+            10,
+            "after {lost:?} is gone: {times:?}, {shares:?}"
+        );
+        assert!(
+            times.values().all(|times| *times == 1),
+            "after {lost:?} is gone: {times:?}"
+        );
     }
 }

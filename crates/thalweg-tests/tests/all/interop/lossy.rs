@@ -26,12 +26,20 @@ impl Network {
     /// None where nobody may make one.
     fn new(loss: &str) -> Option<Self> {
         let name = format!("{}-lossy", std::process::id());
-        let made = Command::new(thalweg_binary()).args(["bench", "net", "up", &name, "--loss", loss]).output();
+        let made = Command::new(thalweg_binary())
+            .args(["bench", "net", "up", &name, "--loss", loss])
+            .output();
         let made = made.expect("the broker's binary runs");
         let said = String::from_utf8_lossy(&made.stderr).into_owned();
         match made.status.success() {
-            true => Some(Self { name, children: Vec::new() }),
-            false if said.contains("is not installed") || said.contains("Operation not permitted") => {
+            true => Some(Self {
+                name,
+                children: Vec::new(),
+            }),
+            false
+                if said.contains("is not installed")
+                    || said.contains("Operation not permitted") =>
+            {
                 eprintln!("not run: {said}");
                 None
             }
@@ -41,17 +49,36 @@ impl Network {
 
     fn command(&self, side: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("thalweg-{}-{side}", self.name), program]);
+        command.args([
+            "netns",
+            "exec",
+            &format!("thalweg-{}-{side}", self.name),
+            program,
+        ]);
         command
     }
 
     /// Starts something whose lines are wanted.
-    fn start(&mut self, side: &str, program: &str, arguments: &[&str], is_log: bool) -> Receiver<String> {
+    fn start(
+        &mut self,
+        side: &str,
+        program: &str,
+        arguments: &[&str],
+        is_log: bool,
+    ) -> Receiver<String> {
         let mut command = self.command(side, program);
         command.args(arguments).stdin(Stdio::null());
         // What is wanted of a broker is what it says, of others what they print.
-        let (output, error) = if is_log { (Stdio::null(), Stdio::piped()) } else { (Stdio::piped(), Stdio::inherit()) };
-        let mut child = command.stdout(output).stderr(error).spawn().expect("iproute2 is installed");
+        let (output, error) = if is_log {
+            (Stdio::null(), Stdio::piped())
+        } else {
+            (Stdio::piped(), Stdio::inherit())
+        };
+        let mut child = command
+            .stdout(output)
+            .stderr(error)
+            .spawn()
+            .expect("iproute2 is installed");
         let (to_lines, lines) = channel();
         if let Some(output) = child.stdout.take() {
             let to_lines = to_lines.clone();
@@ -77,14 +104,19 @@ impl Drop for Network {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = Command::new(thalweg_binary()).args(["bench", "net", "down", &self.name]).status();
+        let _ = Command::new(thalweg_binary())
+            .args(["bench", "net", "down", &self.name])
+            .status();
     }
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
-fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_sub_and_coap_client() {
-    let Some(mut network) = Network::new("20%") else { return };
+fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_sub_and_coap_client()
+ {
+    let Some(mut network) = Network::new("20%") else {
+        return;
+    };
     let folder = Folder::new();
     let data = folder.path().join("data");
     let binary = thalweg_binary();
@@ -107,23 +139,64 @@ fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_
         "admin.enabled=false",
     ];
     let log = network.start("br", program, &serve, true);
-    while !log.recv_timeout(PATIENCE).expect("the broker says that it is ready").contains("ready") {}
+    while !log
+        .recv_timeout(PATIENCE)
+        .expect("the broker says that it is ready")
+        .contains("ready")
+    {}
 
     // Both observe until they are killed. A queue, because an observation is of a state: of what follows too fast it would
     // otherwise be told the newest only.
     // What `-d` says waits in a buffer when it goes to a pipe.
-    let listen = ["-oL", "mosquitto_sub", "-h", "127.0.0.1", "-t", "lossy/+", "-q", "1", "-F", "%p", "-d"];
+    let listen = [
+        "-oL",
+        "mosquitto_sub",
+        "-h",
+        "127.0.0.1",
+        "-t",
+        "lossy/+",
+        "-q",
+        "1",
+        "-F",
+        "%p",
+        "-d",
+    ];
     let mqtt = network.start("br", "stdbuf", &listen, false);
-    while !mqtt.recv_timeout(PATIENCE).expect("mosquitto_sub subscribes").contains("SUBACK") {}
+    while !mqtt
+        .recv_timeout(PATIENCE)
+        .expect("mosquitto_sub subscribes")
+        .contains("SUBACK")
+    {}
     let uri = "coap://127.0.0.1/ps/data/lossy/1?queue=1000";
-    let coap =
-        network.start("br", "stdbuf", &["-o0", "coap-client-openssl", "-w", "-s", "120", "-m", "get", uri], false);
+    let coap = network.start(
+        "br",
+        "stdbuf",
+        &[
+            "-o0",
+            "coap-client-openssl",
+            "-w",
+            "-s",
+            "120",
+            "-m",
+            "get",
+            uri,
+        ],
+        false,
+    );
     // An observation has no confirmation that it prints: the first value shows that it is there.
     thread::sleep(Duration::from_secs(1));
 
     let mut publisher = network
         .command("ep", program)
-        .args(["pub", "--via", "auto", "--url", "mqtt://10.80.2.2", "--url", "coap://10.80.2.2"])
+        .args([
+            "pub",
+            "--via",
+            "auto",
+            "--url",
+            "mqtt://10.80.2.2",
+            "--url",
+            "coap://10.80.2.2",
+        ])
         .args(["--qos", "1", "--stdin-lines", "lossy/1"])
         .stdin(Stdio::piped())
         .spawn()
@@ -133,14 +206,20 @@ fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_
         writeln!(input, "message {number}").expect("the publisher reads");
     }
     drop(input);
-    assert!(publisher.wait().expect("it ends").success(), "everything was acknowledged");
+    assert!(
+        publisher.wait().expect("it ends").success(),
+        "everything was acknowledged"
+    );
 
-    let wanted: Vec<String> = (0..MESSAGES).map(|number| format!("message {number}")).collect();
+    let wanted: Vec<String> = (0..MESSAGES)
+        .map(|number| format!("message {number}"))
+        .collect();
     for (who, lines) in [("mosquitto_sub", mqtt), ("coap-client", coap)] {
         let mut got = Vec::new();
         while got.len() < MESSAGES {
             let line = lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("{who} has only {} of {MESSAGES}: {got:?}", got.len()));
+            let line = line
+                .unwrap_or_else(|_| panic!("{who} has only {} of {MESSAGES}: {got:?}", got.len()));
             if line.starts_with("message ") {
                 got.push(line);
             }

@@ -11,7 +11,10 @@ use crate::broker::Broker;
 fn what_any_library_publishes_every_library_receives() {
     let broker = Broker::start();
     let open = |library: Library| Connect::new(library, library.newest(), broker.mqtt()).open();
-    let peers: Vec<(Library, Peer)> = Library::OF_MQTT.into_iter().map(|library| (library, open(library))).collect();
+    let peers: Vec<(Library, Peer)> = Library::OF_MQTT
+        .into_iter()
+        .map(|library| (library, open(library)))
+        .collect();
     for (_, peer) in &peers {
         assert_eq!(peer.subscribe(&["matrix/+/#"], 2), [2]);
     }
@@ -22,24 +25,52 @@ fn what_any_library_publishes_every_library_receives() {
             let topic = format!("matrix/{from:?}/{qos}");
             let mut message = Message::new(topic, (0..=255).collect::<Vec<u8>>(), qos);
             if from.newest() == 5 {
-                message = message.property("user", json!([["from", "x"]])).property("content_type", json!("a/b"));
+                message = message
+                    .property("user", json!([["from", "x"]]))
+                    .property("content_type", json!("a/b"));
             }
             publisher.publish(&message);
             for (to, subscriber) in &peers {
                 let received = subscriber.receive();
-                let expected = if to.newest() == 5 { message.clone() } else { without_properties(&message) };
+                let expected = if to.newest() == 5 {
+                    message.clone()
+                } else {
+                    without_properties(&message)
+                };
                 assert_eq!(received, expected, "{from:?} to {to:?}");
             }
             let printed = tool.receive();
-            assert_eq!(without_properties(&printed), without_properties(&message), "{from:?} to mosquitto_sub");
-            assert_eq!(printed.properties.contains_key("user"), from.newest() == 5, "{from:?} to mosquitto_sub");
+            assert_eq!(
+                without_properties(&printed),
+                without_properties(&message),
+                "{from:?} to mosquitto_sub"
+            );
+            assert_eq!(
+                printed.properties.contains_key("user"),
+                from.newest() == 5,
+                "{from:?} to mosquitto_sub"
+            );
         }
     }
 
     for qos in 0..=2u8 {
-        command_line::publish(&broker, &["-q", &qos.to_string(), "-t", "matrix/tool/x", "-m", "from a shell"]);
+        command_line::publish(
+            &broker,
+            &[
+                "-q",
+                &qos.to_string(),
+                "-t",
+                "matrix/tool/x",
+                "-m",
+                "from a shell",
+            ],
+        );
         for (to, subscriber) in &peers {
-            assert_eq!(subscriber.receive(), Message::new("matrix/tool/x", "from a shell", qos), "the tool to {to:?}");
+            assert_eq!(
+                subscriber.receive(),
+                Message::new("matrix/tool/x", "from a shell", qos),
+                "the tool to {to:?}"
+            );
         }
     }
 }

@@ -23,16 +23,26 @@ fn folder() -> PathBuf {
 
 fn read(name: &str) -> Value {
     let path = folder().join(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn facts(value: &Value) -> Facts {
     let scenarios = value.as_object().expect("scenarios by name");
     let list = |facts: &Value| -> Vec<String> {
-        facts.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        facts
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
-    scenarios.iter().map(|(name, told)| (name.clone(), list(told))).collect()
+    scenarios
+        .iter()
+        .map(|(name, told)| (name.clone(), list(told)))
+        .collect()
 }
 
 /// A broker that knows the user whom every RabbitMQ knows.
@@ -42,9 +52,17 @@ fn broker() -> Option<Broker> {
     let text = fs::read_to_string(&users).expect("it was just written");
     let _ = fs::remove_file(&users);
     let listeners = ["amqp", "stomp", "stomp-ws"];
-    let guarded = Broker::with().queues().file("users", &text).set("access.password_file", "{folder}/users");
+    let guarded = Broker::with()
+        .queues()
+        .file("users", &text)
+        .set("access.password_file", "{folder}/users");
     let anonymous = |name: &&str| format!("listeners.{name}.anonymous");
-    listeners.iter().fold(guarded, |options, name| options.set(&anonymous(name), "false")).start_for_queues()
+    listeners
+        .iter()
+        .fold(guarded, |options, name| {
+            options.set(&anonymous(name), "false")
+        })
+        .start_for_queues()
 }
 
 fn play(protocol: &str, address: SocketAddr) -> Facts {
@@ -56,7 +74,12 @@ fn play(protocol: &str, address: SocketAddr) -> Facts {
         .expect("Python was installed with the clients");
     let text = String::from_utf8_lossy(&output.stdout);
     let value = serde_json::from_str(&text);
-    facts(&value.unwrap_or_else(|error| panic!("{error}: {text}\n{}", String::from_utf8_lossy(&output.stderr))))
+    facts(&value.unwrap_or_else(|error| {
+        panic!(
+            "{error}: {text}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    }))
 }
 
 /// A row of `differences.json`.
@@ -68,14 +91,28 @@ struct Difference {
 }
 
 fn differences(protocol: &str) -> Vec<Difference> {
-    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_else(|| panic!("{row} has no {key}")).to_owned();
+    let text = |row: &Value, key: &str| {
+        row[key]
+            .as_str()
+            .unwrap_or_else(|| panic!("{row} has no {key}"))
+            .to_owned()
+    };
     let all = read("differences.json");
     let rows = all[protocol].as_array().expect("rows by protocol");
     rows.iter()
         .map(|row| {
             assert!(text(row, "reason").len() > 10, "{row} needs a reason");
-            let (scenario, theirs, ours) = (text(row, "scenario"), text(row, "theirs"), text(row, "ours"));
-            Difference { scenario, theirs, ours, used: false.into() }
+            let (scenario, theirs, ours) = (
+                text(row, "scenario"),
+                text(row, "theirs"),
+                text(row, "ours"),
+            );
+            Difference {
+                scenario,
+                theirs,
+                ours,
+                used: false.into(),
+            }
         })
         .collect()
 }
@@ -83,7 +120,9 @@ fn differences(protocol: &str) -> Vec<Difference> {
 /// The part of a fact about an error that programs look at: who closed what, and the code; for STOMP that it is an ERROR.
 fn without_words(fact: &str) -> &str {
     if let Some(at) = fact.find("closed ") {
-        return fact[at..].find(" - ").map_or(fact, |words| &fact[..at + words]);
+        return fact[at..]
+            .find(" - ")
+            .map_or(fact, |words| &fact[..at + words]);
     }
     fact.find("error '").map_or(fact, |at| &fact[..at + 5])
 }
@@ -93,7 +132,9 @@ fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('…') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
-            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))
+            (0..=text.len())
+                .filter(|at| text.is_char_boundary(*at))
+                .any(|at| matches(rest, &text[at..]))
         }),
     }
 }
@@ -109,9 +150,14 @@ fn compare(protocol: &str, address: SocketAddr) {
         let told = ours.get(scenario).unwrap_or(&none);
         for at in 0..theirs.len().max(told.len()) {
             let nothing = "nothing".to_owned();
-            let (theirs, ours) = (theirs.get(at).unwrap_or(&nothing), told.get(at).unwrap_or(&nothing));
+            let (theirs, ours) = (
+                theirs.get(at).unwrap_or(&nothing),
+                told.get(at).unwrap_or(&nothing),
+            );
             let row = rows.iter().find(|row| {
-                matches(&row.scenario, scenario) && matches(&row.theirs, theirs) && matches(&row.ours, ours)
+                matches(&row.scenario, scenario)
+                    && matches(&row.theirs, theirs)
+                    && matches(&row.ours, ours)
             });
             if theirs == ours {
                 same += 1;
@@ -121,15 +167,27 @@ fn compare(protocol: &str, address: SocketAddr) {
             } else if without_words(theirs) == without_words(ours) && without_words(ours) != ours {
                 reworded += 1;
             } else {
-                wrong.push(format!("{scenario}\n    RabbitMQ: {theirs}\n    Thalweg:  {ours}"));
+                wrong.push(format!(
+                    "{scenario}\n    RabbitMQ: {theirs}\n    Thalweg:  {ours}"
+                ));
             }
         }
     }
-    println!("{protocol}: {same} facts the same, {reworded} errors in other words, {decided} differ by decision");
+    println!(
+        "{protocol}: {same} facts the same, {reworded} errors in other words, {decided} differ by decision"
+    );
     for row in rows.iter().filter(|row| !row.used.get()) {
-        wrong.push(format!("{}: the row `{}` / `{}` is no longer true", row.scenario, row.theirs, row.ours));
+        wrong.push(format!(
+            "{}: the row `{}` / `{}` is no longer true",
+            row.scenario, row.theirs, row.ours
+        ));
     }
-    assert!(wrong.is_empty(), "{} facts differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} facts differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]

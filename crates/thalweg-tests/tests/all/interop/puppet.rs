@@ -58,8 +58,14 @@ pub enum Library {
 
 impl Library {
     /// Those of MQTT, for the matrix.
-    pub const OF_MQTT: [Self; 6] =
-        [Self::PahoPython, Self::Gmqtt, Self::Mqttjs, Self::Hivemq, Self::PahoGo3, Self::PahoGo5];
+    pub const OF_MQTT: [Self; 6] = [
+        Self::PahoPython,
+        Self::Gmqtt,
+        Self::Mqttjs,
+        Self::Hivemq,
+        Self::PahoGo3,
+        Self::PahoGo5,
+    ];
 
     /// The newest protocol level the library speaks.
     pub fn newest(self) -> u8 {
@@ -100,7 +106,10 @@ impl Library {
                 let mut command = Command::new("java");
                 // A short-lived process: the first compiler tier is enough, and leaves the cores to the broker.
                 command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
-                command.arg(format!("{0}/classes:{0}/lib/*", installed.join("java").display()));
+                command.arg(format!(
+                    "{0}/classes:{0}/lib/*",
+                    installed.join("java").display()
+                ));
                 command.arg("HivemqPeer");
                 command
             }
@@ -115,9 +124,15 @@ impl Library {
 
 /// Where `cargo xtask interop` put the libraries.
 pub fn installed() -> PathBuf {
-    let folder = std::env::var_os("THALWEG_INTEROP")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/interop"), PathBuf::from);
-    assert!(folder.is_dir(), "{} is missing: `cargo xtask interop` installs the foreign clients", folder.display());
+    let folder = std::env::var_os("THALWEG_INTEROP").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/interop"),
+        PathBuf::from,
+    );
+    assert!(
+        folder.is_dir(),
+        "{} is missing: `cargo xtask interop` installs the foreign clients",
+        folder.display()
+    );
     folder
 }
 
@@ -142,10 +157,16 @@ impl Puppet {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}; `cargo xtask interop` installs it"));
+            .unwrap_or_else(|error| {
+                panic!("cannot start {command:?}: {error}; `cargo xtask interop` installs it")
+            });
         let stdin = Mutex::new(child.stdin.take().expect("the pipe was asked for"));
         let output = child.stdout.take().expect("the pipe was asked for");
-        let puppet = Self { library, stdin, routes: Mutex::default() };
+        let puppet = Self {
+            library,
+            stdin,
+            routes: Mutex::default(),
+        };
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 library.puppet().take(&line);
@@ -167,7 +188,10 @@ impl Puppet {
             if let Some(waiting) = routes.replies.remove(&id) {
                 let _ = waiting.send(value);
             }
-        } else if let Some(waiting) = value["peer"].as_str().and_then(|peer| routes.events.get(peer)) {
+        } else if let Some(waiting) = value["peer"]
+            .as_str()
+            .and_then(|peer| routes.events.get(peer))
+        {
             let _ = waiting.send(value);
         }
     }
@@ -177,7 +201,11 @@ impl Puppet {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("peer{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let (sender, events) = channel();
-        self.routes.lock().expect("no holder panics").events.insert(name.clone(), sender);
+        self.routes
+            .lock()
+            .expect("no holder panics")
+            .events
+            .insert(name.clone(), sender);
         (name, events)
     }
 
@@ -186,11 +214,21 @@ impl Puppet {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         command.insert("id".to_owned(), json!(id));
         let (sender, receiver) = channel();
-        self.routes.lock().expect("no holder panics").replies.insert(id, sender);
+        self.routes
+            .lock()
+            .expect("no holder panics")
+            .replies
+            .insert(id, sender);
         let line = format!("{}\n", Value::Object(command));
-        let written = self.stdin.lock().expect("no holder panics").write_all(line.as_bytes());
+        let written = self
+            .stdin
+            .lock()
+            .expect("no holder panics")
+            .write_all(line.as_bytes());
         written.map_err(|error| format!("the {:?} puppet is gone: {error}", self.library))?;
-        let reply = receiver.recv_timeout(PATIENCE).map_err(|_| format!("the {:?} puppet is silent", self.library))?;
+        let reply = receiver
+            .recv_timeout(PATIENCE)
+            .map_err(|_| format!("the {:?} puppet is silent", self.library))?;
         match reply["error"].as_str() {
             Some(error) => Err(error.to_owned()),
             None => Ok(reply),
@@ -212,12 +250,25 @@ impl Connect {
     /// A clean session over TCP with a client id of its own.
     pub fn new(library: Library, version: u8, address: SocketAddr) -> Self {
         let fields = json!({ "clean": true });
-        let Value::Object(fields) = fields else { unreachable!("just written as an object") };
-        Self { library, version, transport: "tcp", address, fields }
+        let Value::Object(fields) = fields else {
+            unreachable!("just written as an object")
+        };
+        Self {
+            library,
+            version,
+            transport: "tcp",
+            address,
+            fields,
+        }
     }
 
     /// Over `tls`, `ws` or `wss` at another listener, trusting `authority`.
-    pub fn over(mut self, transport: &'static str, address: SocketAddr, authority: Option<&Path>) -> Self {
+    pub fn over(
+        mut self,
+        transport: &'static str,
+        address: SocketAddr,
+        authority: Option<&Path>,
+    ) -> Self {
         self.transport = transport;
         self.address = address;
         match authority {
@@ -228,7 +279,9 @@ impl Connect {
 
     /// A session under `client_id` that outlives the connection.
     pub fn persistent(self, client_id: &str) -> Self {
-        self.with("clean", json!(false)).with("client_id", json!(client_id)).with("expiry", json!(300))
+        self.with("clean", json!(false))
+            .with("client_id", json!(client_id))
+            .with("expiry", json!(300))
     }
 
     /// Any other field of the command, as the README names it.
@@ -244,12 +297,20 @@ impl Connect {
         let (name, events) = puppet.new_peer();
         let mut command = self.fields;
         let process = std::process::id();
-        command.entry("client_id").or_insert_with(|| json!(format!("{:?}-{process}-{name}", self.library)));
+        command
+            .entry("client_id")
+            .or_insert_with(|| json!(format!("{:?}-{process}-{name}", self.library)));
         command.insert("version".to_owned(), json!(self.version));
         command.insert("transport".to_owned(), json!(self.transport));
         command.insert("host".to_owned(), json!(relay.address().ip()));
         command.insert("port".to_owned(), json!(relay.address().port()));
-        let mut peer = Peer { puppet, name, relay, events, session_present: false };
+        let mut peer = Peer {
+            puppet,
+            name,
+            relay,
+            events,
+            session_present: false,
+        };
         let reply = peer.ask("connect", command)?;
         if reply["reason"] != 0 {
             return Err(format!("CONNACK says {}", reply["reason"]));
@@ -261,7 +322,8 @@ impl Connect {
     /// Connects, or fails the test.
     pub fn open(self) -> Peer {
         let who = format!("{:?} as MQTT level {}", self.library, self.version);
-        self.try_open().unwrap_or_else(|error| panic!("{who} does not connect: {error}"))
+        self.try_open()
+            .unwrap_or_else(|error| panic!("{who} does not connect: {error}"))
     }
 }
 
@@ -278,7 +340,15 @@ pub struct Peer {
 impl Peer {
     /// Subscribes with one QoS; returns the granted codes.
     pub fn subscribe(&self, filters: &[&str], qos: u8) -> Vec<u64> {
-        self.subscribe_with(json!(filters.iter().map(|f| json!({"filter": f, "qos": qos})).collect::<Vec<_>>()), None)
+        self.subscribe_with(
+            json!(
+                filters
+                    .iter()
+                    .map(|f| json!({"filter": f, "qos": qos}))
+                    .collect::<Vec<_>>()
+            ),
+            None,
+        )
     }
 
     /// Subscribes with everything that MQTT 5 adds.
@@ -301,12 +371,15 @@ impl Peer {
     /// Publishes and waits for the last acknowledgement; returns its reason code.
     pub fn publish(&self, message: &Message) -> u64 {
         let reply = self.expect("publish", message.to_fields());
-        reply["reason"].as_u64().expect("a publish reply has a reason")
+        reply["reason"]
+            .as_u64()
+            .expect("a publish reply has a reason")
     }
 
     /// The next message, within [`PATIENCE`].
     pub fn receive(&self) -> Message {
-        self.receive_within(PATIENCE).unwrap_or_else(|| panic!("{:?} {}: no message", self.puppet.library, self.name))
+        self.receive_within(PATIENCE)
+            .unwrap_or_else(|| panic!("{:?} {}: no message", self.puppet.library, self.name))
     }
 
     /// The next message, or none when `within` passes or the connection closes first.
@@ -320,7 +393,10 @@ impl Peer {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.events.recv_timeout(left).expect("the connection closes in time");
+            let event = self
+                .events
+                .recv_timeout(left)
+                .expect("the connection closes in time");
             if event["event"] == "closed" {
                 return event["reason"].as_u64();
             }
@@ -331,7 +407,11 @@ impl Peer {
     pub fn disconnect(self) {
         self.expect("disconnect", Map::new());
         // Dropping the relay sooner would cut off the DISCONNECT; and what is published next should find the client gone.
-        assert!(self.relay.wait_until_both_closed(PATIENCE), "{:?} and the broker close", self.puppet.library);
+        assert!(
+            self.relay.wait_until_both_closed(PATIENCE),
+            "{:?} and the broker close",
+            self.puppet.library
+        );
     }
 
     /// An ungraceful end: the network between client and broker fails.
@@ -340,8 +420,9 @@ impl Peer {
     }
 
     fn expect(&self, verb: &str, command: Map<String, Value>) -> Value {
-        self.ask(verb, command)
-            .unwrap_or_else(|error| panic!("{:?} {}: {verb}: {error}", self.puppet.library, self.name))
+        self.ask(verb, command).unwrap_or_else(|error| {
+            panic!("{:?} {}: {verb}: {error}", self.puppet.library, self.name)
+        })
     }
 
     fn ask(&self, verb: &str, mut command: Map<String, Value>) -> Result<Value, String> {
@@ -352,7 +433,12 @@ impl Peer {
 }
 
 fn reasons(reply: &Value) -> Vec<u64> {
-    reply["reasons"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    reply["reasons"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect()
 }
 
 /// A message as a test states it or a library reports it.
@@ -377,16 +463,34 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let retained = if self.retain { " retained" } else { "" };
         let again = if self.dup { " again" } else { "" };
-        write!(f, "[{} QoS {}{retained}{again}, {} bytes: ", self.topic, self.qos, self.payload.len())?;
+        write!(
+            f,
+            "[{} QoS {}{retained}{again}, {} bytes: ",
+            self.topic,
+            self.qos,
+            self.payload.len()
+        )?;
         let start = &self.payload[..self.payload.len().min(24)];
-        write!(f, "{}, {}]", start.escape_ascii(), Value::Object(self.properties.clone()))
+        write!(
+            f,
+            "{}, {}]",
+            start.escape_ascii(),
+            Value::Object(self.properties.clone())
+        )
     }
 }
 
 impl Message {
     /// A message without properties, not retained.
     pub fn new(topic: impl Into<String>, payload: impl Into<Vec<u8>>, qos: u8) -> Self {
-        Self { topic: topic.into(), payload: payload.into(), qos, retain: false, dup: false, properties: Map::new() }
+        Self {
+            topic: topic.into(),
+            payload: payload.into(),
+            qos,
+            retain: false,
+            dup: false,
+            properties: Map::new(),
+        }
     }
 
     /// The same, with the RETAIN flag.
@@ -403,23 +507,34 @@ impl Message {
 
     /// The members a command carries.
     pub fn to_fields(&self) -> Map<String, Value> {
-        let payload: String = self.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+        let payload: String = self
+            .payload
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let fields = json!({
             "topic": self.topic, "payload": payload, "qos": self.qos, "retain": self.retain,
             "properties": self.properties,
         });
-        let Value::Object(fields) = fields else { unreachable!("just written as an object") };
+        let Value::Object(fields) = fields else {
+            unreachable!("just written as an object")
+        };
         fields
     }
 
     fn from_fields(event: &Value) -> Self {
         let digits = event["payload"].as_str().unwrap_or_default();
-        let payload = (0..digits.len() / 2)
-            .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).expect("a puppet writes hexadecimal digits"));
+        let payload = (0..digits.len() / 2).map(|at| {
+            u8::from_str_radix(&digits[2 * at..2 * at + 2], 16)
+                .expect("a puppet writes hexadecimal digits")
+        });
         Self {
             topic: event["topic"].as_str().unwrap_or_default().to_owned(),
             payload: payload.collect(),
-            qos: event["qos"].as_u64().and_then(|qos| u8::try_from(qos).ok()).expect("a message has a QoS"),
+            qos: event["qos"]
+                .as_u64()
+                .and_then(|qos| u8::try_from(qos).ok())
+                .expect("a message has a QoS"),
             retain: event["retain"] == true,
             dup: event["dup"] == true,
             properties: event["properties"].as_object().cloned().unwrap_or_default(),

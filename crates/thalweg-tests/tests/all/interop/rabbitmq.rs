@@ -24,7 +24,10 @@ struct RabbitMq {
 impl RabbitMq {
     fn start() -> RabbitMq {
         if let Ok(port) = std::env::var("THALWEG_RABBITMQ") {
-            return RabbitMq { first_port: port.parse().expect("a port"), process: None };
+            return RabbitMq {
+                first_port: port.parse().expect("a port"),
+                process: None,
+            };
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/oracle/rabbitmq.py");
         let mut process = Command::new("python3")
@@ -35,16 +38,30 @@ impl RabbitMq {
             .stdout(Stdio::piped())
             .spawn()
             .expect("Python is there");
-        let (input, output) = (process.stdin.take().expect("piped"), process.stdout.take().expect("piped"));
+        let (input, output) = (
+            process.stdin.take().expect("piped"),
+            process.stdout.take().expect("piped"),
+        );
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).expect("it says where it listens");
-        assert!(line.starts_with("amqp "), "RabbitMQ does not start (`cargo xtask interop` installs it): {line}");
-        RabbitMq { first_port: PORT, process: Some((process, input)) }
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("it says where it listens");
+        assert!(
+            line.starts_with("amqp "),
+            "RabbitMQ does not start (`cargo xtask interop` installs it): {line}"
+        );
+        RabbitMq {
+            first_port: PORT,
+            process: Some((process, input)),
+        }
     }
 
     /// AMQP, then STOMP.
     fn urls(&self) -> [String; 2] {
-        [format!("amqp://127.0.0.1:{}", self.first_port), format!("stomp://127.0.0.1:{}", self.first_port + 1)]
+        [
+            format!("amqp://127.0.0.1:{}", self.first_port),
+            format!("stomp://127.0.0.1:{}", self.first_port + 1),
+        ]
     }
 }
 
@@ -58,27 +75,45 @@ impl Drop for RabbitMq {
 }
 
 fn connect(url: &str) -> Client {
-    Client::builder().broker(url).expect(url).connect_blocking().expect("a client starts without a network")
+    Client::builder()
+        .broker(url)
+        .expect(url)
+        .connect_blocking()
+        .expect("a client starts without a network")
 }
 
 fn subscribe(client: &Client, filter: &str) -> Subscription {
-    let options = SubscribeOptions { last_values: false, ..SubscribeOptions::default() };
-    client.subscribe_timeout(filter, options, PATIENCE).unwrap_or_else(|error| panic!("{filter}: {error}"))
+    let options = SubscribeOptions {
+        last_values: false,
+        ..SubscribeOptions::default()
+    };
+    client
+        .subscribe_timeout(filter, options, PATIENCE)
+        .unwrap_or_else(|error| panic!("{filter}: {error}"))
 }
 
 fn take(subscription: &mut Subscription, count: usize) -> Vec<String> {
     let mut payloads = Vec::new();
     while payloads.len() < count {
         match subscription.next_timeout(PATIENCE) {
-            Ok(Some(message)) => payloads.push(String::from_utf8_lossy(message.payload()).into_owned()),
-            other => panic!("{other:?} after {} of {count}: {:?}", payloads.len(), payloads.last()),
+            Ok(Some(message)) => {
+                payloads.push(String::from_utf8_lossy(message.payload()).into_owned())
+            }
+            other => panic!(
+                "{other:?} after {} of {count}: {:?}",
+                payloads.len(),
+                payloads.last()
+            ),
         }
     }
     payloads
 }
 
 fn at(reliability: Reliability) -> Options {
-    Options { reliability, ..Options::default() }
+    Options {
+        reliability,
+        ..Options::default()
+    }
 }
 
 /// Everything in one go: a RabbitMQ takes half a minute to start.
@@ -110,13 +145,28 @@ fn messages_arrive_in_order_with_what_they_say(publisher: &str, listener: &str) 
         let tickets: Vec<_> = (0..1000)
             .map(|number: u32| {
                 let payload = number.to_string();
-                publisher.give(payload.as_bytes(), "", "plant/1/temperature", &at(reliability)).expect("there is room")
+                publisher
+                    .give(
+                        payload.as_bytes(),
+                        "",
+                        "plant/1/temperature",
+                        &at(reliability),
+                    )
+                    .expect("there is room")
             })
             .collect();
         let expected: Vec<String> = (0..1000).map(|number: u32| number.to_string()).collect();
         assert_eq!(take(&mut heard, 1000), expected, "{reliability:?}");
-        let wanted = if reliability == Reliability::AtMostOnce { Success::Unknown } else { Success::Acknowledged };
-        assert!(tickets.into_iter().all(|ticket| publisher.outcome(ticket, PATIENCE) == wanted));
+        let wanted = if reliability == Reliability::AtMostOnce {
+            Success::Unknown
+        } else {
+            Success::Acknowledged
+        };
+        assert!(
+            tickets
+                .into_iter()
+                .all(|ticket| publisher.outcome(ticket, PATIENCE) == wanted)
+        );
     }
     let options = Options {
         content_type: Some("application/json".to_owned()),
@@ -128,23 +178,54 @@ fn messages_arrive_in_order_with_what_they_say(publisher: &str, listener: &str) 
         ..Options::default()
     };
     let payload = b"{\"t\": \"21.5\\u0000\"}\0\n";
-    assert_eq!(publisher.publish("plant/1/temperature/x.y", payload, &options), Ok(Success::Acknowledged));
-    let message = heard.next_timeout(PATIENCE).expect("it goes on").expect("it comes");
-    assert_eq!((message.topic(), message.payload()), ("plant/1/temperature/x.y", &payload[..]));
+    assert_eq!(
+        publisher.publish("plant/1/temperature/x.y", payload, &options),
+        Ok(Success::Acknowledged)
+    );
+    let message = heard
+        .next_timeout(PATIENCE)
+        .expect("it goes on")
+        .expect("it comes");
+    assert_eq!(
+        (message.topic(), message.payload()),
+        ("plant/1/temperature/x.y", &payload[..])
+    );
     assert_eq!(message.content_type(), Some("application/json"));
     // RabbitMQ makes headers of AMQP of everything that STOMP says.
     let of_user = |(name, _): &(&str, &str)| !["receipt", "content-length"].contains(name);
-    assert_eq!(message.properties().filter(of_user).collect::<Vec<_>>(), [("room", "12: a\\b\nc")]);
-    assert_eq!((message.correlation(), message.reply_to()), (Some(&b"7"[..]), Some("answers/1")));
+    assert_eq!(
+        message.properties().filter(of_user).collect::<Vec<_>>(),
+        [("room", "12: a\\b\nc")]
+    );
+    assert_eq!(
+        (message.correlation(), message.reply_to()),
+        (Some(&b"7"[..]), Some("answers/1"))
+    );
 }
 
 /// Levels with everything that means something somewhere on the way.
 fn topics_survive(publisher: &str, listener: &str) {
     let (publisher, listener) = (connect(publisher), connect(listener));
     let mut heard = subscribe(&listener, "odd/#");
-    for topic in ["odd/1.5", "odd/a b/ä", "odd/100%", "odd/%2E/%25", "odd/a%2Fb", "odd/*/>", "odd//x/", "odd/a:b\\c"] {
-        assert_eq!(publisher.publish(topic, b"x", &Options::default()), Ok(Success::Acknowledged), "{topic}");
-        let message = heard.next_timeout(PATIENCE).expect("it goes on").expect("it comes");
+    for topic in [
+        "odd/1.5",
+        "odd/a b/ä",
+        "odd/100%",
+        "odd/%2E/%25",
+        "odd/a%2Fb",
+        "odd/*/>",
+        "odd//x/",
+        "odd/a:b\\c",
+    ] {
+        assert_eq!(
+            publisher.publish(topic, b"x", &Options::default()),
+            Ok(Success::Acknowledged),
+            "{topic}"
+        );
+        let message = heard
+            .next_timeout(PATIENCE)
+            .expect("it goes on")
+            .expect("it comes");
         assert_eq!(message.topic(), topic);
     }
 }
@@ -154,16 +235,23 @@ fn questions_are_answered(asker: &str, answerer: &str) {
     let mut questions = subscribe(&answerer, "ask/#");
     let answering = std::thread::spawn(move || {
         for _ in 0..3 {
-            let question = questions.next_timeout(PATIENCE).expect("it goes on").expect("it comes");
-            let options =
-                Options { correlation: question.correlation().map(<[u8]>::to_vec), ..at(Reliability::AtMostOnce) };
+            let question = questions
+                .next_timeout(PATIENCE)
+                .expect("it goes on")
+                .expect("it comes");
+            let options = Options {
+                correlation: question.correlation().map(<[u8]>::to_vec),
+                ..at(Reliability::AtMostOnce)
+            };
             let answer = [question.payload(), b"!"].concat();
             let to = question.reply_to().expect("an answer is wanted").to_owned();
             answerer.publish(&to, &answer, &options).expect("it goes");
         }
     });
     for payload in [b"one", b"two", b"3.0"] {
-        let answer = asker.request("ask/me", payload, &Options::default(), PATIENCE).expect("it is answered");
+        let answer = asker
+            .request("ask/me", payload, &Options::default(), PATIENCE)
+            .expect("it is answered");
         assert_eq!(answer.payload(), [&payload[..], b"!"].concat());
     }
     answering.join().expect("it answered");
@@ -175,7 +263,10 @@ fn groups_and_queues_share(publisher: &str, listener: &str) {
     let mut members = [&one, &two].map(|client| subscribe(client, "$share/crew/jobs/+"));
     for number in 0..100_u32 {
         let payload = number.to_string();
-        assert_eq!(publisher.publish("jobs/x", payload.as_bytes(), &Options::default()), Ok(Success::Acknowledged));
+        assert_eq!(
+            publisher.publish("jobs/x", payload.as_bytes(), &Options::default()),
+            Ok(Success::Acknowledged)
+        );
     }
     let mut shares = [0, 0];
     let mut came: Vec<u32> = Vec::new();
@@ -184,7 +275,12 @@ fn groups_and_queues_share(publisher: &str, listener: &str) {
         for (member, share) in members.iter_mut().zip(&mut shares) {
             // Whoever has none just now lets the other go on.
             while let Ok(Some(message)) = member.next_timeout(Duration::from_millis(20)) {
-                came.push(std::str::from_utf8(message.payload()).expect("digits").parse().expect("a number"));
+                came.push(
+                    std::str::from_utf8(message.payload())
+                        .expect("digits")
+                        .parse()
+                        .expect("a number"),
+                );
                 *share += 1;
             }
         }
@@ -194,24 +290,36 @@ fn groups_and_queues_share(publisher: &str, listener: &str) {
     assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
     // A queue that is not there is refused, in the broker's words.
     let nowhere = one.subscribe_timeout("$q/nowhere", SubscribeOptions::default(), PATIENCE);
-    let Err(ClientError::Refused(why)) = nowhere.map(drop) else { panic!("there is no such queue") };
+    let Err(ClientError::Refused(why)) = nowhere.map(drop) else {
+        panic!("there is no such queue")
+    };
     assert!(why.to_string().to_lowercase().contains("nowhere"), "{why}");
 }
 
 fn sessions_keep_what_comes(url: &str) {
     let build = || {
-        let builder = Client::builder().broker(url).expect(url).client_id("pump-7").session(Duration::from_secs(60));
-        builder.connect_blocking().expect("a client starts without a network")
+        let builder = Client::builder()
+            .broker(url)
+            .expect(url)
+            .client_id("pump-7")
+            .session(Duration::from_secs(60));
+        builder
+            .connect_blocking()
+            .expect("a client starts without a network")
     };
     let publisher = connect(url);
     let client = build();
     let mut heard = subscribe(&client, "kept/#");
-    publisher.publish("kept/a", b"1", &Options::default()).expect("it goes");
+    publisher
+        .publish("kept/a", b"1", &Options::default())
+        .expect("it goes");
     assert_eq!(take(&mut heard, 1), ["1"]);
     client.flush(PATIENCE).expect("it is settled");
     std::mem::forget(heard);
     client.close(PATIENCE).expect("nothing is outstanding");
-    publisher.publish("kept/a", b"2", &Options::default()).expect("it goes");
+    publisher
+        .publish("kept/a", b"2", &Options::default())
+        .expect("it goes");
     let client = build();
     let mut heard = subscribe(&client, "kept/#");
     let mut came = take(&mut heard, 1);
@@ -230,13 +338,23 @@ fn what_is_forbidden_fails_alone(url: &str) {
     let topics = ["fine/1", "fine/2", "$x/nowhere/a", "fine/3", "fine/4"];
     let tickets: Vec<_> = topics
         .iter()
-        .map(|topic| publisher.give(topic.as_bytes(), "", topic, &Options::default()).expect("there is room"))
+        .map(|topic| {
+            publisher
+                .give(topic.as_bytes(), "", topic, &Options::default())
+                .expect("there is room")
+        })
         .collect();
-    let outcomes: Vec<Success> = tickets.into_iter().map(|ticket| publisher.outcome(ticket, PATIENCE)).collect();
+    let outcomes: Vec<Success> = tickets
+        .into_iter()
+        .map(|ticket| publisher.outcome(ticket, PATIENCE))
+        .collect();
     let [yes, no] = [Success::Acknowledged, Success::Failed];
     assert_eq!(outcomes, [yes, yes, no, yes, yes]);
     let mut came = Vec::new();
-    while !["fine/1", "fine/2", "fine/3", "fine/4"].iter().all(|topic| came.iter().any(|came| came == topic)) {
+    while !["fine/1", "fine/2", "fine/3", "fine/4"]
+        .iter()
+        .all(|topic| came.iter().any(|came| came == topic))
+    {
         came.extend(take(&mut heard, 1));
     }
 }

@@ -21,17 +21,30 @@ impl Relay {
     /// A relay to `broker` for one connection.
     pub fn to(broker: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let carried = Arc::new(Mutex::new(Vec::new()));
         let (to_finished, finished) = channel();
-        let relay = Self { address, carried: Arc::clone(&carried), finished };
+        let relay = Self {
+            address,
+            carried: Arc::clone(&carried),
+            finished,
+        };
         thread::spawn(move || {
-            let Ok((client, _)) = listener.accept() else { return };
-            let Ok(broker) = TcpStream::connect(broker) else { return };
+            let Ok((client, _)) = listener.accept() else {
+                return;
+            };
+            let Ok(broker) = TcpStream::connect(broker) else {
+                return;
+            };
             // Both ends speak in small packets and expect prompt answers.
             let _ = (client.set_nodelay(true), broker.set_nodelay(true));
             let ends = [client.try_clone(), broker.try_clone()];
-            carried.lock().expect("no holder panics").extend(ends.into_iter().flatten());
+            carried
+                .lock()
+                .expect("no holder panics")
+                .extend(ends.into_iter().flatten());
             let (to_broker, to_client) = (carry(&client, &broker), carry(&broker, &client));
             let _ = (to_broker.join(), to_client.join());
             let _ = to_finished.send(());
@@ -104,8 +117,15 @@ impl Distance {
         thread::spawn(move || {
             let (mut peers, mut datagram) = (HashMap::new(), [0; 65_536]);
             while let Ok((length, from)) = front.recv_from(&mut datagram) {
-                let peer = peers.entry(from).or_insert_with(|| behind(server, &front, from, one_way, &queue));
-                let flight = (Instant::now() + one_way, Arc::clone(peer), None, datagram[..length].to_vec());
+                let peer = peers
+                    .entry(from)
+                    .or_insert_with(|| behind(server, &front, from, one_way, &queue));
+                let flight = (
+                    Instant::now() + one_way,
+                    Arc::clone(peer),
+                    None,
+                    datagram[..length].to_vec(),
+                );
                 let _ = queue.send(flight);
             }
         });
@@ -115,10 +135,14 @@ impl Distance {
     /// The same for connections; a write of one side reaches the other so much later.
     pub fn of_streams_to(server: SocketAddr, one_way: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(server) else { return };
+                let Ok(server) = TcpStream::connect(server) else {
+                    return;
+                };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 carry_late(&client, &server, one_way);
                 carry_late(&server, &client, one_way);
@@ -134,7 +158,10 @@ impl Distance {
 }
 
 fn carry_late(from: &TcpStream, to: &TcpStream, one_way: Duration) {
-    let (mut from, mut to) = (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
+    let (mut from, mut to) = (
+        from.try_clone().expect("a handle"),
+        to.try_clone().expect("a handle"),
+    );
     let (queue, flights) = channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
         let mut bytes = [0; 65_536];
@@ -168,8 +195,15 @@ fn behind(
         let mut datagram = [0; 65_536];
         loop {
             // A refusal by ICMP while the server starts is no end.
-            let Ok(length) = inbound.recv(&mut datagram) else { continue };
-            let flight = (Instant::now() + one_way, Arc::clone(&front), Some(client), datagram[..length].to_vec());
+            let Ok(length) = inbound.recv(&mut datagram) else {
+                continue;
+            };
+            let flight = (
+                Instant::now() + one_way,
+                Arc::clone(&front),
+                Some(client),
+                datagram[..length].to_vec(),
+            );
             if queue.send(flight).is_err() {
                 return;
             }

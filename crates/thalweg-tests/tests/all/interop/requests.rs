@@ -7,7 +7,13 @@ use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, expected};
 use super::puppet::Library;
 use super::speaker::{Place, Post, SPEAKERS, Seen, Speaker, broker, who_can};
 
-fn ask_and_answer(asker: &Speaker, server: &Speaker, place: &Place, reply_to: String, correlation: &[u8]) {
+fn ask_and_answer(
+    asker: &Speaker,
+    server: &Speaker,
+    place: &Place,
+    reply_to: String,
+    correlation: &[u8],
+) {
     let pair = format!("{asker:?} asks {server:?} with answers to {reply_to}");
     let question = Post {
         reply_to: Some(reply_to),
@@ -17,12 +23,24 @@ fn ask_and_answer(asker: &Speaker, server: &Speaker, place: &Place, reply_to: St
     asker.publish(place, &question);
     let seen: Seen = server.receive();
     assert_eq!(seen.payload, question.payload, "{pair}");
-    assert_eq!(seen.correlation.as_deref(), Some(correlation), "{pair}: {seen:?}");
+    assert_eq!(
+        seen.correlation.as_deref(),
+        Some(correlation),
+        "{pair}: {seen:?}"
+    );
     let answer = Post::new(format!("answer for {pair}"));
     server.answer(&seen, &answer);
     let heard = asker.receive();
-    assert_eq!(String::from_utf8_lossy(&heard.payload), String::from_utf8_lossy(&answer.payload), "{pair}: {seen:?}");
-    assert_eq!(heard.correlation.as_deref(), Some(correlation), "{pair}: {heard:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&heard.payload),
+        String::from_utf8_lossy(&answer.payload),
+        "{pair}: {seen:?}"
+    );
+    assert_eq!(
+        heard.correlation.as_deref(),
+        Some(correlation),
+        "{pair}: {heard:?}"
+    );
 }
 
 #[test]
@@ -33,17 +51,37 @@ fn whoever_can_ask_is_answered_by_whoever_can_answer() {
     let speakers = || SPEAKERS.into_iter().filter(|(protocol, _)| can(*protocol));
     let servers: Vec<(Place, Speaker)> = speakers()
         .enumerate()
-        .map(|(number, who)| (Place::plain(&format!("service/{number}")), Speaker::open(&broker, who)))
+        .map(|(number, who)| {
+            (
+                Place::plain(&format!("service/{number}")),
+                Speaker::open(&broker, who),
+            )
+        })
         .collect();
-    servers.iter().for_each(|(place, server)| server.subscribe(place, false));
+    servers
+        .iter()
+        .for_each(|(place, server)| server.subscribe(place, false));
     for (number, who) in speakers().enumerate() {
         let asker = Speaker::open(&broker, who);
         let reply_to = asker.answers(&format!("of{number}"));
         for (place, server) in &servers {
-            let cell = expected(asker.protocol.capabilities(), server.protocol.capabilities(), Aspect::Reply);
-            assert!(matches!(cell, Cell::Exact | Cell::Rule(_)), "{asker:?} {server:?}: {cell:?}");
+            let cell = expected(
+                asker.protocol.capabilities(),
+                server.protocol.capabilities(),
+                Aspect::Reply,
+            );
+            assert!(
+                matches!(cell, Cell::Exact | Cell::Rule(_)),
+                "{asker:?} {server:?}: {cell:?}"
+            );
             ask_and_answer(&asker, server, place, reply_to.clone(), b"first");
-            ask_and_answer(&asker, server, place, reply_to.clone(), "zweite-ü".as_bytes());
+            ask_and_answer(
+                &asker,
+                server,
+                place,
+                reply_to.clone(),
+                "zweite-ü".as_bytes(),
+            );
         }
     }
 }
@@ -55,16 +93,25 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
     let servers = who_can(&SPEAKERS, |can| can.reply_to.is_some());
     let servers: Vec<(Place, Speaker)> = servers
         .enumerate()
-        .map(|(number, who)| (Place::plain(&format!("asked/{number}")), Speaker::open(&broker, who)))
+        .map(|(number, who)| {
+            (
+                Place::plain(&format!("asked/{number}")),
+                Speaker::open(&broker, who),
+            )
+        })
         .collect();
-    servers.iter().for_each(|(place, server)| server.subscribe(place, false));
+    servers
+        .iter()
+        .for_each(|(place, server)| server.subscribe(place, false));
     for who in who_can(&SPEAKERS, |can| can.request.is_some()) {
         let mut asker = Speaker::open(&broker, who);
         for (place, server) in &servers {
             let path = place.coap.replacen("/ps/data", "/rpc", 1);
             // A library waits for the answer, so somebody else must give it.
             let asking = std::thread::spawn(move || {
-                let answer = asker.endpoint().request("POST", &path, json!({ "payload": "3f" }));
+                let answer = asker
+                    .endpoint()
+                    .request("POST", &path, json!({ "payload": "3f" }));
                 (asker, answer)
             });
             let seen = server.receive();
@@ -72,7 +119,10 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
             server.answer(&seen, &Post::new("!"));
             let (back, answer) = asking.join().expect("the library is answered");
             asker = back;
-            assert_eq!(answer["payload"], "21", "{asker:?} asks {server:?}: {answer}");
+            assert_eq!(
+                answer["payload"], "21",
+                "{asker:?} asks {server:?}: {answer}"
+            );
             assert_eq!(
                 answer["code"].as_str().map(|code| &code[..2]),
                 Some("2."),
@@ -86,9 +136,11 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn bytes_that_are_no_text_tie_an_answer_to_its_request() {
     let Some(broker) = broker() else { return };
-    for server in
-        [(Protocol::Mqtt5, Library::Mqttjs), (Protocol::Amqp, Library::Pika), (Protocol::Stomp, Library::StompPy)]
-    {
+    for server in [
+        (Protocol::Mqtt5, Library::Mqttjs),
+        (Protocol::Amqp, Library::Pika),
+        (Protocol::Stomp, Library::StompPy),
+    ] {
         let place = Place::plain(&format!("binary/{:?}", server.0));
         let server = Speaker::open(&broker, server);
         server.subscribe(&place, false);
@@ -114,7 +166,10 @@ fn direct_reply_to_is_answered_by_every_protocol() {
         for library in [Library::Pika, Library::Amqplib, Library::Amqp091Go] {
             let asker = Speaker::open(&broker, (Protocol::Amqp, library));
             let direct = "amq.rabbitmq.reply-to";
-            asker.agent().tell("consume", json!({ "queue": direct, "no_ack": true, "tag": "direct" }));
+            asker.agent().tell(
+                "consume",
+                json!({ "queue": direct, "no_ack": true, "tag": "direct" }),
+            );
             asker.agent().tell(
                 "publish",
                 json!({
@@ -148,7 +203,14 @@ fn topics_of_stomp_and_of_mqtt_take_answers() {
     // The alias holds nothing of a connection: an answer that comes later, by another one, arrives, too.
     let requester = Speaker::open(&broker, (Protocol::Mqtt5, Library::PahoGo5));
     let reply_to = requester.answers("later");
-    requester.publish(&place, &Post { reply_to: Some(reply_to), correlation: Some(b"8".to_vec()), ..Post::new("?") });
+    requester.publish(
+        &place,
+        &Post {
+            reply_to: Some(reply_to),
+            correlation: Some(b"8".to_vec()),
+            ..Post::new("?")
+        },
+    );
     let seen = server.receive();
     server.cut();
     let other = Speaker::open(&broker, (Protocol::Amqp, Library::Amqplib));

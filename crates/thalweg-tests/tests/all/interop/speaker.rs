@@ -34,20 +34,33 @@ pub const SPEAKERS: [(Protocol, Library); 14] = [
 ];
 
 /// One of each protocol, for what costs time.
-pub const ONE_EACH: [(Protocol, Library); 5] = [SPEAKERS[0], SPEAKERS[2], SPEAKERS[5], SPEAKERS[9], SPEAKERS[11]];
+pub const ONE_EACH: [(Protocol, Library); 5] = [
+    SPEAKERS[0],
+    SPEAKERS[2],
+    SPEAKERS[5],
+    SPEAKERS[9],
+    SPEAKERS[11],
+];
 
 /// Those of some who can do something.
 pub fn who_can(
     speakers: &[(Protocol, Library)],
     can: fn(&Capabilities) -> bool,
 ) -> impl Iterator<Item = (Protocol, Library)> + Clone {
-    speakers.iter().copied().filter(move |(protocol, _)| can(protocol.capabilities()))
+    speakers
+        .iter()
+        .copied()
+        .filter(move |(protocol, _)| can(protocol.capabilities()))
 }
 
 /// A broker with listeners for all of them; none, and nothing to test, if another broker plays Thalweg's part.
 pub fn broker() -> Option<Broker> {
     // Whoever observes what has no value yet waits for the first one.
-    Broker::with().queues().coap().set("coap.observe_empty", "true").start_for_queues()
+    Broker::with()
+        .queues()
+        .coap()
+        .set("coap.observe_empty", "true")
+        .start_for_queues()
 }
 
 /// Where a message goes or what is wanted, in everybody's words.
@@ -67,13 +80,23 @@ impl Place {
     /// An address or filter that holds nothing odd.
     pub fn plain(mqtt: &str) -> Self {
         let dotted = mqtt.replace('/', ".").replace('+', "*");
-        Self { stomp: format!("/topic/{dotted}"), amqp: dotted, coap: endpoint::path_of(mqtt), mqtt: mqtt.to_owned() }
+        Self {
+            stomp: format!("/topic/{dotted}"),
+            amqp: dotted,
+            coap: endpoint::path_of(mqtt),
+            mqtt: mqtt.to_owned(),
+        }
     }
 
     /// Topic and key; the destination follows from the key, the path from the topic.
     pub fn of(mqtt: &str, amqp: &str) -> Self {
         let stomp = format!("/topic/{amqp}");
-        Self { mqtt: mqtt.to_owned(), amqp: amqp.to_owned(), stomp, coap: endpoint::path_of(mqtt) }
+        Self {
+            mqtt: mqtt.to_owned(),
+            amqp: amqp.to_owned(),
+            stomp,
+            coap: endpoint::path_of(mqtt),
+        }
     }
 
     /// As this protocol writes it.
@@ -113,7 +136,10 @@ pub struct Post {
 impl Post {
     /// A payload and nothing else.
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
-        Self { payload: payload.into(), ..Self::default() }
+        Self {
+            payload: payload.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -149,10 +175,23 @@ pub struct Seen {
 impl fmt::Debug for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self.payload[..self.payload.len().min(40)].escape_ascii();
-        write!(f, "[{:?} {} bytes: {start}", self.address, self.payload.len())?;
+        write!(
+            f,
+            "[{:?} {} bytes: {start}",
+            self.address,
+            self.payload.len()
+        )?;
         write!(f, ", type {:?}, user {:?}", self.content_type, self.user)?;
-        write!(f, ", correlation {:?} by {}, reply {:?}", self.correlation, self.correlation_form, self.reply_to)?;
-        write!(f, ", expiry {:?}, priority {:?}, again {}]", self.expiry_ms, self.priority, self.redelivered)
+        write!(
+            f,
+            ", correlation {:?} by {}, reply {:?}",
+            self.correlation, self.correlation_form, self.reply_to
+        )?;
+        write!(
+            f,
+            ", expiry {:?}, priority {:?}, again {}]",
+            self.expiry_ms, self.priority, self.redelivered
+        )
     }
 }
 
@@ -174,7 +213,12 @@ enum Door {
 
 impl fmt::Debug for Speaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by {:?}", self.protocol.capabilities().name, self.library)
+        write!(
+            f,
+            "{} by {:?}",
+            self.protocol.capabilities().name,
+            self.library
+        )
     }
 }
 
@@ -185,7 +229,11 @@ impl Speaker {
     }
 
     /// Connects; `unsettled` is for MQTT libraries that would acknowledge by themselves.
-    pub fn open_with(broker: &Broker, (protocol, library): (Protocol, Library), unsettled: bool) -> Self {
+    pub fn open_with(
+        broker: &Broker,
+        (protocol, library): (Protocol, Library),
+        unsettled: bool,
+    ) -> Self {
         let door = match protocol {
             Protocol::Mqtt3 | Protocol::Mqtt5 => {
                 let version = if protocol == Protocol::Mqtt5 { 5 } else { 4 };
@@ -194,17 +242,28 @@ impl Speaker {
             }
             Protocol::Amqp => Door::Amqp(Agent::open(library, broker.amqp(), json!({}))),
             Protocol::Stomp => {
-                let address = if library == Library::Stompjs { broker.stomp_websocket() } else { broker.stomp() };
+                let address = if library == Library::Stompjs {
+                    broker.stomp_websocket()
+                } else {
+                    broker.stomp()
+                };
                 Door::Stomp(Agent::open(library, address, json!({})))
             }
             Protocol::Coap => Door::Coap(Endpoint::open(library, broker.coap())),
         };
-        Self { protocol, library, door }
+        Self {
+            protocol,
+            library,
+            door,
+        }
     }
 
     /// One client of each.
     pub fn all(broker: &Broker, speakers: &[(Protocol, Library)]) -> Vec<Self> {
-        speakers.iter().map(|who| Self::open(broker, *who)).collect()
+        speakers
+            .iter()
+            .map(|who| Self::open(broker, *who))
+            .collect()
     }
 
     /// Publishes to an address and waits until the broker has it.
@@ -220,8 +279,19 @@ impl Speaker {
 
     /// Answers to where a message says, as servers of this protocol do.
     pub fn answer(&self, to: &Seen, post: &Post) {
-        let place = to.reply_to.as_deref().unwrap_or_else(|| panic!("{self:?} is told no place to answer to: {to:?}"));
-        self.send("", place, place, &Post { correlation: to.correlation.clone(), ..post.clone() });
+        let place = to
+            .reply_to
+            .as_deref()
+            .unwrap_or_else(|| panic!("{self:?} is told no place to answer to: {to:?}"));
+        self.send(
+            "",
+            place,
+            place,
+            &Post {
+                correlation: to.correlation.clone(),
+                ..post.clone()
+            },
+        );
     }
 
     /// To a topic or destination; for AMQP to an exchange by a key.
@@ -229,16 +299,25 @@ impl Speaker {
         match &self.door {
             Door::Mqtt(peer) => {
                 let reason = peer.publish(&mqtt(self.protocol, native, post));
-                assert!([0, 0x10].contains(&reason), "{self:?}: PUBACK of {native} says {reason:#x}");
+                assert!(
+                    [0, 0x10].contains(&reason),
+                    "{self:?}: PUBACK of {native} says {reason:#x}"
+                );
             }
             Door::Amqp(agent) => {
                 let answer = agent.tell("publish", json!({ "exchange": exchange, "key": key, "payload": hex(&post.payload), "properties": amqp(post) }));
-                assert_eq!(answer["outcome"], "confirmed", "{self:?} publishes to {exchange:?} {key:?}");
+                assert_eq!(
+                    answer["outcome"], "confirmed",
+                    "{self:?} publishes to {exchange:?} {key:?}"
+                );
             }
             Door::Stomp(agent) => {
                 let mut headers = stomp(post);
                 headers.push(("destination".to_owned(), native.to_owned()));
-                agent.tell("frame", json!({ "command": "SEND", "headers": headers, "payload": hex(&post.payload) }));
+                agent.tell(
+                    "frame",
+                    json!({ "command": "SEND", "headers": headers, "payload": hex(&post.payload) }),
+                );
             }
             Door::Coap(endpoint) => endpoint.send(native, post),
         }
@@ -261,20 +340,28 @@ impl Speaker {
         match &self.door {
             Door::Mqtt(peer) => assert_eq!(peer.subscribe(&[native], 1), [1], "{self:?}"),
             Door::Amqp(agent) => {
-                let queue = agent.tell("declare", json!({ "queue": "", "exclusive": true }))["queue"].clone();
+                let queue =
+                    agent.tell("declare", json!({ "queue": "", "exclusive": true }))["queue"]
+                        .clone();
                 let arguments = last_values.then(|| json!([["x-last-value", ["bool", true]]]));
                 agent.tell(
                     "bind",
                     json!({ "queue": queue, "exchange": "amq.topic", "key": native, "arguments": arguments }),
                 );
-                agent.tell("consume", json!({ "queue": queue, "no_ack": true, "tag": format!("of {native}") }));
+                agent.tell(
+                    "consume",
+                    json!({ "queue": queue, "no_ack": true, "tag": format!("of {native}") }),
+                );
             }
             Door::Stomp(agent) => {
                 let mut headers = vec![("id", native), ("destination", native)];
                 if last_values {
                     headers.push(("x-last-value", "true"));
                 }
-                agent.tell("frame", json!({ "command": "SUBSCRIBE", "headers": headers }));
+                agent.tell(
+                    "frame",
+                    json!({ "command": "SUBSCRIBE", "headers": headers }),
+                );
             }
             Door::Coap(endpoint) => endpoint.observe(native, last_values),
         }
@@ -289,10 +376,17 @@ impl Speaker {
                     Some(rest) => format!("$share/{rest}"),
                     None => format!("$share/{queue}/$q/{queue}"),
                 };
-                assert_eq!(peer.subscribe(&[&filter], 1), [1], "{self:?} subscribes to {filter}");
+                assert_eq!(
+                    peer.subscribe(&[&filter], 1),
+                    [1],
+                    "{self:?} subscribes to {filter}"
+                );
             }
             Door::Amqp(agent) => {
-                agent.tell("consume", json!({ "queue": queue, "no_ack": !manual, "tag": queue }));
+                agent.tell(
+                    "consume",
+                    json!({ "queue": queue, "no_ack": !manual, "tag": queue }),
+                );
             }
             Door::Stomp(agent) => {
                 let destination = match queue.strip_prefix("$g/") {
@@ -301,7 +395,10 @@ impl Speaker {
                 };
                 let ack = if manual { "client-individual" } else { "auto" };
                 let headers = [("id", queue), ("destination", &destination), ("ack", ack)];
-                agent.tell("frame", json!({ "command": "SUBSCRIBE", "headers": headers }));
+                agent.tell(
+                    "frame",
+                    json!({ "command": "SUBSCRIBE", "headers": headers }),
+                );
             }
             Door::Coap(endpoint) => endpoint.take_from(&queue_to(Protocol::Coap, queue)),
         }
@@ -314,7 +411,10 @@ impl Speaker {
             Door::Amqp(agent) => drop(agent.tell("ack", json!({ "delivery": seen.tag }))),
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag]]);
-                agent.tell("frame", json!({ "command": "ACK", "headers": headers, "fire": true }));
+                agent.tell(
+                    "frame",
+                    json!({ "command": "ACK", "headers": headers, "fire": true }),
+                );
             }
         }
     }
@@ -323,7 +423,9 @@ impl Speaker {
     pub fn refuse(&self, seen: &Seen) {
         match &self.door {
             Door::Mqtt(_) | Door::Coap(_) => panic!("{self:?} cannot refuse"),
-            Door::Amqp(agent) => drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false }))),
+            Door::Amqp(agent) => {
+                drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false })))
+            }
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag], ["requeue", "false"]]);
                 agent.tell("frame", json!({ "command": "NACK", "headers": headers }));
@@ -333,7 +435,9 @@ impl Speaker {
 
     /// Declares a durable queue; only AMQP has a word for that.
     pub fn declare(&self, queue: &str) {
-        let Door::Amqp(agent) = &self.door else { panic!("{self:?} cannot declare") };
+        let Door::Amqp(agent) = &self.door else {
+            panic!("{self:?} cannot declare")
+        };
         agent.tell("declare", json!({ "queue": queue, "durable": true }));
     }
 
@@ -346,8 +450,13 @@ impl Speaker {
                 topic
             }
             Door::Amqp(agent) => {
-                let queue = agent.tell("declare", json!({ "queue": "", "exclusive": true }))["queue"].clone();
-                agent.tell("consume", json!({ "queue": queue, "no_ack": true, "tag": "answers" }));
+                let queue =
+                    agent.tell("declare", json!({ "queue": "", "exclusive": true }))["queue"]
+                        .clone();
+                agent.tell(
+                    "consume",
+                    json!({ "queue": queue, "no_ack": true, "tag": "answers" }),
+                );
                 queue.as_str().expect("a queue has a name").to_owned()
             }
             Door::Stomp(_) => format!("/temp-queue/{name}"),
@@ -365,13 +474,16 @@ impl Speaker {
 
     /// The endpoint behind a speaker of CoAP.
     pub fn endpoint(&self) -> &Endpoint {
-        let Door::Coap(endpoint) = &self.door else { panic!("{self:?} has none") };
+        let Door::Coap(endpoint) = &self.door else {
+            panic!("{self:?} has none")
+        };
         endpoint
     }
 
     /// The next message, or the test fails.
     pub fn receive(&self) -> Seen {
-        self.receive_within(PATIENCE).unwrap_or_else(|| panic!("{self:?}: no message"))
+        self.receive_within(PATIENCE)
+            .unwrap_or_else(|| panic!("{self:?}: no message"))
     }
 
     /// The next message, if it comes in time.
@@ -428,31 +540,61 @@ fn mqtt(protocol: Protocol, topic: &str, post: &Post) -> Message {
 }
 
 fn of_mqtt(message: &Message) -> Seen {
-    let text = |key: &str| message.properties.get(key).and_then(Value::as_str).map(str::to_owned);
-    let pairs = message.properties.get("user").and_then(Value::as_array).into_iter().flatten();
+    let text = |key: &str| {
+        message
+            .properties
+            .get(key)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let pairs = message
+        .properties
+        .get("user")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     Seen {
         address: message.topic.clone(),
         payload: message.payload.clone(),
         content_type: text("content_type").filter(|text| !text.is_empty()),
-        user: pairs.map(|pair| (word(&pair[0]), json!(["text", pair[1]]))).collect(),
-        correlation: text("correlation").filter(|digits| !digits.is_empty()).map(|digits| unhex(&digits)),
+        user: pairs
+            .map(|pair| (word(&pair[0]), json!(["text", pair[1]])))
+            .collect(),
+        correlation: text("correlation")
+            .filter(|digits| !digits.is_empty())
+            .map(|digits| unhex(&digits)),
         correlation_form: "bytes",
         reply_to: text("response_topic").filter(|text| !text.is_empty()),
-        expiry_ms: message.properties.get("expiry").and_then(Value::as_u64).map(|seconds| seconds * 1000),
+        expiry_ms: message
+            .properties
+            .get("expiry")
+            .and_then(Value::as_u64)
+            .map(|seconds| seconds * 1000),
         redelivered: message.dup,
         ..Seen::default()
     }
 }
 
 fn amqp(post: &Post) -> Value {
-    let mut headers: Vec<Value> = post.user.iter().map(|(name, value)| json!([name, value])).collect();
+    let mut headers: Vec<Value> = post
+        .user
+        .iter()
+        .map(|(name, value)| json!([name, value]))
+        .collect();
     let mut properties = json!({ "delivery_mode": 2 });
-    match post.correlation.as_deref().map(|bytes| (std::str::from_utf8(bytes), bytes)) {
+    match post
+        .correlation
+        .as_deref()
+        .map(|bytes| (std::str::from_utf8(bytes), bytes))
+    {
         None => {}
         Some((Ok(text), _)) => properties["correlation_id"] = json!(text),
         Some((Err(_), bytes)) => headers.push(json!(["x-correlation-id", ["bytes", hex(bytes)]])),
     }
-    for (_, word) in [(post.keep, "set"), (post.clear, "clear")].into_iter().filter(|(wanted, _)| *wanted) {
+    for (_, word) in [(post.keep, "set"), (post.clear, "clear")]
+        .into_iter()
+        .filter(|(wanted, _)| *wanted)
+    {
         headers.push(json!(["x-retain", ["text", word]]));
     }
     if !headers.is_empty() {
@@ -474,9 +616,16 @@ fn amqp(post: &Post) -> Value {
 
 fn of_amqp(event: &Value) -> Seen {
     let properties = &event["properties"];
-    let text = |key: &str| properties[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |key: &str| {
+        properties[key]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
     let headers = properties["headers"].as_array().into_iter().flatten();
-    let mut headers: BTreeMap<String, Value> = headers.map(|pair| (word(&pair[0]), pair[1].clone())).collect();
+    let mut headers: BTreeMap<String, Value> = headers
+        .map(|pair| (word(&pair[0]), pair[1].clone()))
+        .collect();
     let mut correlation = text("correlation_id").map(String::into_bytes);
     let mut form = "text";
     if let Some(bytes) = headers.remove("x-correlation-id") {
@@ -505,11 +654,17 @@ fn of_amqp(event: &Value) -> Seen {
 
 fn stomp(post: &Post) -> Vec<(String, String)> {
     let mut headers = Vec::new();
-    let mut put = |name: &str, value: Option<String>| headers.extend(value.map(|value| (name.to_owned(), value)));
+    let mut put = |name: &str, value: Option<String>| {
+        headers.extend(value.map(|value| (name.to_owned(), value)))
+    };
     for (name, value) in post.user.iter().filter(|(_, value)| value[0] == "text") {
         put(name, Some(word(&value[1])));
     }
-    match post.correlation.as_deref().map(|bytes| (std::str::from_utf8(bytes), bytes)) {
+    match post
+        .correlation
+        .as_deref()
+        .map(|bytes| (std::str::from_utf8(bytes), bytes))
+    {
         None => {}
         Some((Ok(text), _)) if !text.contains('\0') => put("correlation-id", Some(text.to_owned())),
         Some((_, bytes)) => {
@@ -519,7 +674,10 @@ fn stomp(post: &Post) -> Vec<(String, String)> {
     }
     put("content-type", post.content_type.clone());
     put("reply-to", post.reply_to.clone());
-    put("expiration", post.expiry.map(|seconds| (seconds * 1000).to_string()));
+    put(
+        "expiration",
+        post.expiry.map(|seconds| (seconds * 1000).to_string()),
+    );
     put("priority", post.priority.map(|number| number.to_string()));
     put("retain", post.keep.then(|| "set".to_owned()));
     put("retain", post.clear.then(|| "clear".to_owned()));
@@ -543,20 +701,33 @@ const STOMP_OWN: [&str; 12] = [
 ];
 
 fn of_stomp(event: &Value) -> Seen {
-    let headers: Vec<(String, String)> =
-        event["headers"].as_array().into_iter().flatten().map(|pair| (word(&pair[0]), word(&pair[1]))).collect();
-    let get = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let headers: Vec<(String, String)> = event["headers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|pair| (word(&pair[0]), word(&pair[1])))
+        .collect();
+    let get = |name: &str| {
+        headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.clone())
+    };
     let encoded = get("correlation-id-encoding").as_deref() == Some("base64");
     let correlation = get("correlation-id").map(|text| match encoded {
         true => BASE64.decode(&text).expect("it says that it is base64"),
         false => text.into_bytes(),
     });
-    let user = headers.iter().filter(|(name, _)| !STOMP_OWN.contains(&name.as_str()) && name != "content-type");
+    let user = headers
+        .iter()
+        .filter(|(name, _)| !STOMP_OWN.contains(&name.as_str()) && name != "content-type");
     Seen {
         address: get("destination").unwrap_or_default(),
         payload: unhex(&word(&event["payload"])),
         content_type: get("content-type"),
-        user: user.map(|(name, value)| (name.clone(), json!(["text", value]))).collect(),
+        user: user
+            .map(|(name, value)| (name.clone(), json!(["text", value])))
+            .collect(),
         correlation,
         correlation_form: if encoded { "base64" } else { "text" },
         reply_to: get("reply-to"),
@@ -574,12 +745,25 @@ pub(super) fn word(value: &Value) -> String {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    let digits = bytes.iter().flat_map(|byte| {
+        [
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]
+    });
     digits.map(char::from).collect()
 }
 
 pub(super) fn unhex(digits: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).expect("puppets write hexadecimal digits");
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .expect("puppets write hexadecimal digits")
+    };
     let pairs = digits.as_bytes().chunks_exact(2);
-    pairs.map(|pair| u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).expect("two digits are a byte")).collect()
+    pairs
+        .map(|pair| {
+            u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).expect("two digits are a byte")
+        })
+        .collect()
 }

@@ -31,7 +31,11 @@ fn what_any_library_sends_to_a_queue_any_takes_from_it() {
         taker.consume(&queue, true);
         for sender in &senders {
             let seen = taker.receive();
-            assert_eq!(String::from_utf8_lossy(&seen.payload), format!("{sender:?}"), "to {taker:?}, in order");
+            assert_eq!(
+                String::from_utf8_lossy(&seen.payload),
+                format!("{sender:?}"),
+                "to {taker:?}, in order"
+            );
             taker.settle(&seen);
         }
     }
@@ -48,7 +52,13 @@ fn lifetimes_count_while_a_message_waits() {
         for to in 0..ONE_EACH.len() {
             declarer.declare(&queue(from, to));
             for (payload, expiry) in [("short", Some(1)), ("long", Some(60)), ("end", None)] {
-                sender.send_to_queue(&queue(from, to), &Post { expiry, ..Post::new(payload) });
+                sender.send_to_queue(
+                    &queue(from, to),
+                    &Post {
+                        expiry,
+                        ..Post::new(payload)
+                    },
+                );
             }
         }
     }
@@ -59,7 +69,11 @@ fn lifetimes_count_while_a_message_waits() {
         for (to, who) in ONE_EACH.into_iter().enumerate() {
             let taker = Speaker::open(&broker, who);
             taker.consume(&queue(from, to), false);
-            let cell = expected(sender.protocol.capabilities(), taker.protocol.capabilities(), Aspect::Expiry);
+            let cell = expected(
+                sender.protocol.capabilities(),
+                taker.protocol.capabilities(),
+                Aspect::Expiry,
+            );
             let mut seen = Vec::new();
             while let Some(message) = taker.receive_within(Duration::from_secs(5)) {
                 let end = message.payload == b"end";
@@ -76,7 +90,10 @@ fn lifetimes_count_while_a_message_waits() {
                 Cell::Dropped => !short_came && long.is_some() && left.is_none(),
                 Cell::Rule(Rule::AsSent) => !short_came && left == Some(60_000),
                 Cell::Rule(Rule::SecondsLeft) => {
-                    !short_came && left.is_some_and(|left| (40_000..=58_000).contains(&left) && left % 1000 == 0)
+                    !short_came
+                        && left.is_some_and(|left| {
+                            (40_000..=58_000).contains(&left) && left % 1000 == 0
+                        })
                 }
                 _ => !short_came && left.is_some_and(|left| (40_000..58_000).contains(&left)),
             };
@@ -85,7 +102,12 @@ fn lifetimes_count_while_a_message_waits() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} cells are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -94,10 +116,12 @@ fn what_a_lost_consumer_had_comes_again() {
     let Some(broker) = broker() else { return };
     let declarer = declarer(&broker);
     let senders = Speaker::all(&broker, &ONE_EACH);
-    let takers = who_can(&SPEAKERS, |can| can.redelivered.is_some()).filter(|(protocol, library)| {
-        // Of the MQTT libraries here only this one can leave something unsettled.
-        !matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) || *library == Library::PahoPython
-    });
+    let takers =
+        who_can(&SPEAKERS, |can| can.redelivered.is_some()).filter(|(protocol, library)| {
+            // Of the MQTT libraries here only this one can leave something unsettled.
+            !matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5)
+                || *library == Library::PahoPython
+        });
     let mut wrong = Vec::new();
     for (number, who) in takers.enumerate() {
         for (from, sender) in senders.iter().enumerate() {
@@ -109,29 +133,52 @@ fn what_a_lost_consumer_had_comes_again() {
                 sender.send_to_queue(&queue, &Post::new(payload));
             }
             // A subscriber of MQTT is a member of a group, and is given one until it is known how long that takes.
-            let had = if matches!(who.0, Protocol::Mqtt3 | Protocol::Mqtt5) { 1 } else { 3 };
+            let had = if matches!(who.0, Protocol::Mqtt3 | Protocol::Mqtt5) {
+                1
+            } else {
+                3
+            };
             for _ in 0..had {
-                assert!(!lost.receive().redelivered, "{sender:?} to {lost:?}: the first time");
+                assert!(
+                    !lost.receive().redelivered,
+                    "{sender:?} to {lost:?}: the first time"
+                );
             }
             lost.cut();
             let other = Speaker::open(&broker, who);
             other.consume(&queue, true);
-            let cell = expected(sender.protocol.capabilities(), other.protocol.capabilities(), Aspect::Redelivery);
+            let cell = expected(
+                sender.protocol.capabilities(),
+                other.protocol.capabilities(),
+                Aspect::Redelivery,
+            );
             let mut seen = Vec::new();
             while seen.len() < 3 {
-                let Some(message) = other.receive_within(Duration::from_secs(5)) else { break };
+                let Some(message) = other.receive_within(Duration::from_secs(5)) else {
+                    break;
+                };
                 other.settle(&message);
-                seen.push((String::from_utf8_lossy(&message.payload).into_owned(), message.redelivered));
+                seen.push((
+                    String::from_utf8_lossy(&message.payload).into_owned(),
+                    message.redelivered,
+                ));
             }
             let flagged = |number: usize| cell == Cell::Exact && number < had;
             let payloads = ["one", "two", "three"].into_iter().enumerate();
-            let wanted: Vec<_> = payloads.map(|(number, payload)| (payload.to_owned(), flagged(number))).collect();
+            let wanted: Vec<_> = payloads
+                .map(|(number, payload)| (payload.to_owned(), flagged(number)))
+                .collect();
             if seen != wanted {
                 wrong.push(format!("{sender:?} to {other:?} ({cell:?}): {seen:?}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} cells are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -160,11 +207,18 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
     }
     let all: BTreeSet<&String> = shares.iter().flatten().collect();
     assert_eq!(all.len(), 200, "none is lost: {shares:?}");
-    assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), 200, "none comes twice: {shares:?}");
+    assert_eq!(
+        shares.iter().map(Vec::len).sum::<usize>(),
+        200,
+        "none comes twice: {shares:?}"
+    );
     // Takers of MQTT are one group: one that keeps up on the queue's own shard may take all of the group's part.
     let (of_mqtt, others) = shares.split_at(2);
     let groups = [of_mqtt.concat(), others[0].clone(), others[1].clone()];
-    assert!(groups.iter().all(|share| share.len() >= 20), "every protocol gets its part: {shares:?}");
+    assert!(
+        groups.iter().all(|share| share.len() >= 20),
+        "every protocol gets its part: {shares:?}"
+    );
 }
 
 #[test]
@@ -172,15 +226,23 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
 fn priorities_of_one_protocol_order_what_another_takes() {
     let Some(broker) = broker() else { return };
     let declarer = declarer(&broker);
-    let senders = ONE_EACH.into_iter().filter(|(protocol, _)| protocol.capabilities().priority_max.is_some());
+    let senders = ONE_EACH
+        .into_iter()
+        .filter(|(protocol, _)| protocol.capabilities().priority_max.is_some());
     let senders: Vec<Speaker> = senders.map(|who| Speaker::open(&broker, who)).collect();
     for (number, who) in ONE_EACH.into_iter().enumerate() {
         let queue = format!("priority.{number}");
         let limits = json!([["x-max-priority", ["int", 9]]]);
-        declarer.agent().tell("declare", json!({ "queue": queue, "durable": true, "arguments": limits }));
+        declarer.agent().tell(
+            "declare",
+            json!({ "queue": queue, "durable": true, "arguments": limits }),
+        );
         for sender in &senders {
             for priority in [1, 5, 9, 3] {
-                let post = Post { priority: Some(priority), ..Post::new([priority]) };
+                let post = Post {
+                    priority: Some(priority),
+                    ..Post::new([priority])
+                };
                 sender.send_to_queue(&queue, &post);
             }
         }
@@ -203,15 +265,27 @@ fn what_one_protocol_refuses_is_a_dead_letter_for_the_others() {
     let Some(broker) = broker() else { return };
     let declarer = declarer(&broker);
     let sender = Speaker::open(&broker, (Protocol::Mqtt5, Library::PahoPython));
-    for (number, refuser) in
-        [(Protocol::Amqp, Library::Amqplib), (Protocol::Stomp, Library::StompPy)].into_iter().enumerate()
+    for (number, refuser) in [
+        (Protocol::Amqp, Library::Amqplib),
+        (Protocol::Stomp, Library::StompPy),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for (to, who) in ONE_EACH.into_iter().enumerate() {
-            let (queue, dead) = (format!("refused.{number}.{to}"), format!("dead.{number}.{to}"));
+            let (queue, dead) = (
+                format!("refused.{number}.{to}"),
+                format!("dead.{number}.{to}"),
+            );
             declarer.declare(&dead);
-            let limits =
-                json!([["x-dead-letter-exchange", ["text", ""]], ["x-dead-letter-routing-key", ["text", dead]]]);
-            declarer.agent().tell("declare", json!({ "queue": queue, "durable": true, "arguments": limits }));
+            let limits = json!([
+                ["x-dead-letter-exchange", ["text", ""]],
+                ["x-dead-letter-routing-key", ["text", dead]]
+            ]);
+            declarer.agent().tell(
+                "declare",
+                json!({ "queue": queue, "durable": true, "arguments": limits }),
+            );
             let post = Post {
                 content_type: Some("text/plain".to_owned()),
                 correlation: Some(b"c".to_vec()),
@@ -227,7 +301,11 @@ fn what_one_protocol_refuses_is_a_dead_letter_for_the_others() {
             assert_eq!(seen.payload, post.payload, "{refuser:?} to {taker:?}");
             let capabilities = taker.protocol.capabilities();
             let hears_type = capabilities.content_type != ContentTypeModel::No;
-            assert_eq!(seen.content_type.is_some(), hears_type, "{refuser:?} to {taker:?}: {seen:?}");
+            assert_eq!(
+                seen.content_type.is_some(),
+                hears_type,
+                "{refuser:?} to {taker:?}: {seen:?}"
+            );
         }
     }
 }

@@ -16,7 +16,11 @@ pub struct Folder(PathBuf);
 impl Folder {
     pub fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("thalweg-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "thalweg-server-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("the temporary folder is writable");
         Folder(path)
@@ -55,8 +59,10 @@ pub fn configuration(folder: &Folder, sets: &[&str]) -> Result<Config, Vec<Strin
         "journal.segment_bytes=1MiB".into(),
     ];
     all.extend(sets.iter().map(|set| (*set).to_owned()));
-    let all: Vec<String> =
-        all.iter().map(|set| set.replace("{folder}", &folder.path().display().to_string())).collect();
+    let all: Vec<String> = all
+        .iter()
+        .map(|set| set.replace("{folder}", &folder.path().display().to_string()))
+        .collect();
     match Config::from_text(None, std::iter::empty(), &all) {
         Ok((config, _)) => Ok(config),
         Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
@@ -77,15 +83,26 @@ impl Home {
 
     /// Takes over other settings.
     pub fn reload(&mut self, sets: &[&str]) {
-        let config = configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
-        self.server.reload(config).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let config =
+            configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        self.server
+            .reload(config)
+            .unwrap_or_else(|errors| panic!("{errors:?}"));
     }
 
     /// What is wrong with other settings; those in force stay.
     pub fn refused_reload(&mut self, sets: &[&str]) -> String {
-        let config = configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let errors = self.server.reload(config).expect_err("there is something wrong");
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        let config =
+            configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let errors = self
+            .server
+            .reload(config)
+            .expect_err("there is something wrong");
+        errors
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     pub fn observer(&self) -> Observer {
@@ -95,7 +112,10 @@ impl Home {
     /// Where a listener listens.
     pub fn address(&self, listener: &str) -> SocketAddr {
         let listening = self.server.listening();
-        let (_, address) = listening.iter().find(|(name, _)| name == listener).expect("the listener is open");
+        let (_, address) = listening
+            .iter()
+            .find(|(name, _)| name == listener)
+            .expect("the listener is open");
         address.parse().expect("it is no unix socket")
     }
 

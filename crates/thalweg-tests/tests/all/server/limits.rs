@@ -27,12 +27,36 @@ fn long_topics_and_filters_are_refused_one_by_one() {
 
 #[test]
 fn subscriptions_and_client_ids_have_their_limits() {
-    let home = Home::new(&["limits.subscriptions_per_session_max=2", "limits.client_id_bytes_max=23"]);
+    let home = Home::new(&[
+        "limits.subscriptions_per_session_max=2",
+        "limits.client_id_bytes_max=23",
+    ]);
     let mut talker = home.client("a");
-    assert_eq!([talker.subscribe("1", 0), talker.subscribe("2", 0), talker.subscribe("3", 0)], [0, 0, 0x97]);
-    assert_eq!(talker.subscribe("1", 1), 1, "one that is there can be replaced");
-    assert_eq!(home.talker().connect(&Connect::new(V5, "123456789012345678901234")).code, 0x85);
-    assert_eq!(home.talker().connect(&Connect::new(V311, "123456789012345678901234")).code, 2);
+    assert_eq!(
+        [
+            talker.subscribe("1", 0),
+            talker.subscribe("2", 0),
+            talker.subscribe("3", 0)
+        ],
+        [0, 0, 0x97]
+    );
+    assert_eq!(
+        talker.subscribe("1", 1),
+        1,
+        "one that is there can be replaced"
+    );
+    assert_eq!(
+        home.talker()
+            .connect(&Connect::new(V5, "123456789012345678901234"))
+            .code,
+        0x85
+    );
+    assert_eq!(
+        home.talker()
+            .connect(&Connect::new(V311, "123456789012345678901234"))
+            .code,
+        2
+    );
 }
 
 /// A batch of the journal that is large asks for a flush; that nothing was written to anybody must not stop the shard.
@@ -41,7 +65,14 @@ fn large_retained_messages_that_nobody_reads_do_not_stop_their_shard() {
     let home = Home::new(&["shards=1"]);
     let mut talker = home.client("a");
     let retained = |topic: &str, bytes| Publish::new(topic, "x".repeat(bytes)).retain().bytes(V5);
-    talker.send_raw(&[retained("large", 5 << 20), retained("small", 10), retained("small", 10)].concat());
+    talker.send_raw(
+        &[
+            retained("large", 5 << 20),
+            retained("small", 10),
+            retained("small", 10),
+        ]
+        .concat(),
+    );
     assert_eq!(talker.until_pong().len(), 0);
     assert_eq!(home.client("b").publish("other", "", 1), 0x10);
 }
@@ -56,14 +87,25 @@ fn a_connect_is_refused_above_its_limit_and_takes_over_below_it() {
         let mut first = home.client(&name);
         let will = |bytes| Connect::new(V5, &name).will("gone", "x".repeat(bytes), 0, false);
         assert_eq!(home.talker().connect(&will(5000)).code, 0x95);
-        assert_eq!(first.publish("a", "", 1), 0x10, "a refused CONNECT takes nothing over");
+        assert_eq!(
+            first.publish("a", "", 1),
+            0x10,
+            "a refused CONNECT takes nothing over"
+        );
         let second = home.talker().accepted(&will(3000));
         first.expect_disconnect(0x8E);
         second.vanish();
     }
     let mut old = home.talker();
-    old.send_raw(&Connect::new(V311, "dup").will("gone", "x".repeat(5000), 0, false).bytes());
-    assert!(old.next_or_end().is_none(), "MQTT 3 has no return code for it");
+    old.send_raw(
+        &Connect::new(V311, "dup")
+            .will("gone", "x".repeat(5000), 0, false)
+            .bytes(),
+    );
+    assert!(
+        old.next_or_end().is_none(),
+        "MQTT 3 has no return code for it"
+    );
 }
 
 #[test]
@@ -85,7 +127,9 @@ fn a_listener_can_have_another_packet_limit_and_another_publish_rate_than_the_re
     // 20 at once and then 20 per second: 50 take a second and a half, and nothing is dropped.
     let took = |mut talker: Talker| {
         let begun = Instant::now();
-        let burst: Vec<u8> = (1..=50).flat_map(|id| Publish::new("t", "").qos(1, id).bytes(V5)).collect();
+        let burst: Vec<u8> = (1..=50)
+            .flat_map(|id| Publish::new("t", "").qos(1, id).bytes(V5))
+            .collect();
         talker.send(&burst);
         for id in 1..=50 {
             talker.answer(PUBACK, id);
@@ -100,17 +144,28 @@ fn a_listener_can_have_another_packet_limit_and_another_publish_rate_than_the_re
 
 #[test]
 fn a_session_that_goes_on_is_held_to_the_rate_of_its_new_connection() {
-    let home = Home::new(&["listeners.slow.bind=127.0.0.1:0", "listeners.slow.publish_rate=10"]);
+    let home = Home::new(&[
+        "listeners.slow.bind=127.0.0.1:0",
+        "listeners.slow.publish_rate=10",
+    ]);
     home.talker().accepted(&Connect::lasting(V5, "a")).vanish();
     wait_until("the connection is seen to be gone", || {
-        home.observer().on_shards(|inside| inside.kernel.totals().sessions_online).iter().sum::<usize>() == 0
+        home.observer()
+            .on_shards(|inside| inside.kernel.totals().sessions_online)
+            .iter()
+            .sum::<usize>()
+            == 0
     });
     let mut talker = Talker::tcp(home.address("slow")).accepted(&Connect::lasting(V5, "a"));
     let begun = Instant::now();
     for _ in 0..15 {
         talker.publish("t", "", 1);
     }
-    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_millis(400),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -122,7 +177,11 @@ fn published_bytes_have_a_rate_too() {
         talker.publish("t", &"x".repeat(5000), 1);
     }
     // 10,000 at once, and the third waits until the second thing is paid for, and so on.
-    assert!(begun.elapsed() >= Duration::from_millis(450), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_millis(450),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -135,14 +194,22 @@ fn connections_are_counted_per_listener_per_address_and_in_all() {
     ]);
     let is_let_in = |listener: &str, client: &str| {
         let mut talker = Talker::tcp(home.address(listener));
-        talker.try_connect(&Connect::new(V5, client)).map(|_| talker)
+        talker
+            .try_connect(&Connect::new(V5, client))
+            .map(|_| talker)
     };
     let first = is_let_in("mqtt", "1");
     assert!(first.is_some());
-    assert!(is_let_in("mqtt", "2").is_none(), "one is all that this listener takes");
+    assert!(
+        is_let_in("mqtt", "2").is_none(),
+        "one is all that this listener takes"
+    );
     let others = [is_let_in("other", "3"), is_let_in("other", "4")];
     assert!(others.iter().all(Option::is_some));
-    assert!(is_let_in("other", "5").is_none(), "two from one address are enough");
+    assert!(
+        is_let_in("other", "5").is_none(),
+        "two from one address are enough"
+    );
     first.expect("as above").vanish();
     let mut third = None;
     wait_until("the place of one that has gone is free", || {
@@ -166,12 +233,23 @@ fn who_says_nothing_is_closed_in_time() {
 fn sessions_have_a_number_and_a_longest_life() {
     let home = Home::new(&["shards=1", "session.count_max=2", "session.expiry_max=100s"]);
     let mut first = home.talker();
-    let connack = first.connect(&Connect::new(V5, "1").with(property::four(property::SESSION_EXPIRY, 1000)));
-    assert_eq!((connack.code, connack.properties.number(property::SESSION_EXPIRY)), (0, Some(100)));
+    let connack =
+        first.connect(&Connect::new(V5, "1").with(property::four(property::SESSION_EXPIRY, 1000)));
+    assert_eq!(
+        (
+            connack.code,
+            connack.properties.number(property::SESSION_EXPIRY)
+        ),
+        (0, Some(100))
+    );
     let _second = home.client("2");
     assert_eq!(home.talker().connect(&Connect::new(V5, "3")).code, 0x97);
     assert_eq!(home.talker().connect(&Connect::new(V311, "3")).code, 3);
-    assert_eq!(home.talker().connect(&Connect::new(V5, "1")).code, 0, "who has a session may come back");
+    assert_eq!(
+        home.talker().connect(&Connect::new(V5, "1")).code,
+        0,
+        "who has a session may come back"
+    );
 }
 
 /// What a member has not acknowledged when it goes.
@@ -201,7 +279,11 @@ fn without_redispatch_unacknowledged_work_waits_for_the_member_to_return() {
     assert_eq!(other.subscribe("$share/g/work", 1), 1);
     leaver.vanish();
     wait_until("the connection is seen to be gone", || {
-        home.observer().on_shards(|inside| inside.kernel.totals().sessions_online).iter().sum::<usize>() == 1
+        home.observer()
+            .on_shards(|inside| inside.kernel.totals().sessions_online)
+            .iter()
+            .sum::<usize>()
+            == 1
     });
     home.client("boss").publish("work", "another", 1);
     assert_eq!(other.message().text(), "another");
@@ -215,7 +297,10 @@ fn clients_are_sent_to_another_server() {
     let home = Home::new(&["mqtt.server_reference=broker2.example:1883"]);
     let connack = home.talker().connect(&Connect::new(V5, "a"));
     assert_eq!(connack.code, 0x9C);
-    assert_eq!(connack.properties.text(property::SERVER_REFERENCE), Some("broker2.example:1883"));
+    assert_eq!(
+        connack.properties.text(property::SERVER_REFERENCE),
+        Some("broker2.example:1883")
+    );
     assert_eq!(home.talker().connect(&Connect::new(V311, "a")).code, 3);
 }
 
@@ -230,16 +315,26 @@ fn a_connected_receiver_that_is_slower_than_its_publisher_gets_all_and_the_publi
         let publisher = std::thread::spawn(move || {
             // As fast as it goes; the acknowledgements are read at the end.
             for number in 0..COUNT {
-                busy.send(&Publish::new("load", number.to_string()).qos(1, number as u16 + 1).bytes(V5));
+                busy.send(
+                    &Publish::new("load", number.to_string())
+                        .qos(1, number as u16 + 1)
+                        .bytes(V5),
+                );
             }
-            (0..COUNT).filter(|number| busy.answer(PUBACK, *number as u16 + 1) == 0).count()
+            (0..COUNT)
+                .filter(|number| busy.answer(PUBACK, *number as u16 + 1) == 0)
+                .count()
         });
         for number in 0..COUNT {
             let message = slow.message();
             assert_eq!(message.text(), number.to_string(), "with {shards} shards");
             slow.send(&ack(PUBACK, message.id));
         }
-        assert_eq!(publisher.join().expect("it is never disconnected"), COUNT, "with {shards} shards");
+        assert_eq!(
+            publisher.join().expect("it is never disconnected"),
+            COUNT,
+            "with {shards} shards"
+        );
     }
 }
 
@@ -253,12 +348,16 @@ fn what_a_full_group_of_nobody_cannot_keep_is_refused_by_name() {
     for first in [0, 750] {
         let burst = (first..first + 750).flat_map(|number: u16| {
             let qos = 1 + (number % 2) as u8;
-            Publish::new("jobs", number.to_string()).qos(qos, number + 1).bytes(V5)
+            Publish::new("jobs", number.to_string())
+                .qos(qos, number + 1)
+                .bytes(V5)
         });
         busy.send(&burst.collect::<Vec<u8>>());
         for number in first..first + 750 {
-            let (answer, expected) =
-                (if number % 2 == 0 { PUBACK } else { PUBREC }, if number < 1_000 { 0 } else { 0x97 });
+            let (answer, expected) = (
+                if number % 2 == 0 { PUBACK } else { PUBREC },
+                if number < 1_000 { 0 } else { 0x97 },
+            );
             assert_eq!(busy.answer(answer, number + 1), expected, "{number}");
         }
     }
@@ -271,20 +370,43 @@ fn what_a_full_group_of_nobody_cannot_keep_is_refused_by_name() {
 #[test]
 fn short_memory_refuses_messages_and_lets_in_who_takes_them_away() {
     // With a journal what waits for long is on disk; see the next test.
-    let home = Home::new(&["limits.memory_bytes_max=16MiB", "queue.messages_max=1000000", "journal.enabled=false"]);
+    let home = Home::new(&[
+        "limits.memory_bytes_max=16MiB",
+        "queue.messages_max=1000000",
+        "journal.enabled=false",
+    ]);
     let mut old = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
     old.subscribe("load", 1);
     old.vanish();
     let mut busy = home.client("busy");
     const LARGE: usize = 500_000;
     let payload = "x".repeat(LARGE);
-    let accepted = (0..1_000).take_while(|_| busy.publish("load", &payload, 1) == 0).count();
-    assert!((20..33).contains(&accepted), "16 MiB hold {accepted} of half a megabyte");
-    assert_eq!(busy.publish("load", &payload, 1), 0x97, "what could only wait is refused by name");
-    let dropped = || home.observer().on_shards(|inside| inside.kernel.ledger().dropped_total()).iter().sum::<u64>();
+    let accepted = (0..1_000)
+        .take_while(|_| busy.publish("load", &payload, 1) == 0)
+        .count();
+    assert!(
+        (20..33).contains(&accepted),
+        "16 MiB hold {accepted} of half a megabyte"
+    );
+    assert_eq!(
+        busy.publish("load", &payload, 1),
+        0x97,
+        "what could only wait is refused by name"
+    );
+    let dropped = || {
+        home.observer()
+            .on_shards(|inside| inside.kernel.ledger().dropped_total())
+            .iter()
+            .sum::<u64>()
+    };
     assert_eq!(dropped(), 0);
     assert_eq!(home.talker().connect(&Connect::new(V5, "new")).code, 0);
-    assert_eq!(home.talker().connect(&Connect::new(V311, "old protocol")).code, 0);
+    assert_eq!(
+        home.talker()
+            .connect(&Connect::new(V311, "old protocol"))
+            .code,
+        0
+    );
     let mut back = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
     for _ in 0..accepted {
         let message = back.message();
@@ -312,10 +434,18 @@ fn what_waits_in_the_journal_does_not_make_memory_short() {
     let mut back = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
     for number in 10..COUNT {
         let message = back.message();
-        assert_eq!(message.payload, number.to_string().repeat(50_000).as_bytes());
+        assert_eq!(
+            message.payload,
+            number.to_string().repeat(50_000).as_bytes()
+        );
         back.send(&ack(PUBACK, message.id));
     }
-    let held = || home.observer().on_shards(|inside| inside.kernel.bytes_held()).into_iter().max();
+    let held = || {
+        home.observer()
+            .on_shards(|inside| inside.kernel.bytes_held())
+            .into_iter()
+            .max()
+    };
     assert!(held().is_some_and(|held| held < 16 << 20), "{:?}", held());
 }
 
@@ -336,7 +466,9 @@ fn figures_appear_below_sys() {
     wait_until("the figures are right", || {
         let message = watcher.message();
         seen.insert(message.topic.clone(), message.text().to_owned());
-        expected.iter().all(|(topic, value)| seen.get(*topic).is_some_and(|seen| seen == value))
+        expected
+            .iter()
+            .all(|(topic, value)| seen.get(*topic).is_some_and(|seen| seen == value))
     });
     assert!(seen.contains_key("$SYS/broker/uptime"));
 }

@@ -16,13 +16,22 @@ fn clients_stay_while_everything_around_them_changes() {
     let mut there = Talker::tcp(home.address("extra")).named("there");
     here.subscribe("t", 1);
     let extra = home.address("extra");
-    home.reload(&["listeners.new.bind=127.0.0.1:0", "queue.messages_max=10", "limits.packet_bytes_max=1000"]);
+    home.reload(&[
+        "listeners.new.bind=127.0.0.1:0",
+        "queue.messages_max=10",
+        "limits.packet_bytes_max=1000",
+    ]);
     assert_eq!(there.publish("t", "from a listener that is gone", 1), 0);
     assert_eq!(here.message().text(), "from a listener that is gone");
-    wait_until("the old listener is closed", || std::net::TcpStream::connect(extra).is_err());
+    wait_until("the old listener is closed", || {
+        std::net::TcpStream::connect(extra).is_err()
+    });
     let mut new = Talker::tcp(home.address("new"));
     let connack = new.connect(&Connect::new(V5, "new"));
-    assert_eq!(connack.properties.number(property::MAXIMUM_PACKET_SIZE), Some(1000));
+    assert_eq!(
+        connack.properties.number(property::MAXIMUM_PACKET_SIZE),
+        Some(1000)
+    );
     assert_eq!(new.publish("t", "from a new one", 1), 0);
     assert_eq!(here.message().text(), "from a new one");
     // The limit that `there` was told still holds for it.
@@ -41,8 +50,19 @@ fn what_a_client_was_told_about_mqtt_holds_for_its_connection() {
         "mqtt.subscription_identifiers=false",
         "limits.topic_levels_max=3",
     ]);
-    assert_eq!([old.subscribe("a/+", 1), old.subscribe("$share/g/a", 2), old.publish("b", "", 2)], [1, 2, 0]);
-    assert_eq!(old.publish("1/2/3/4", "", 1), 0x90, "limits apply at once where the table says so");
+    assert_eq!(
+        [
+            old.subscribe("a/+", 1),
+            old.subscribe("$share/g/a", 2),
+            old.publish("b", "", 2)
+        ],
+        [1, 2, 0]
+    );
+    assert_eq!(
+        old.publish("1/2/3/4", "", 1),
+        0x90,
+        "limits apply at once where the table says so"
+    );
 
     let mut new = home.talker();
     let connack = new.connect(&Connect::new(V5, "new"));
@@ -50,7 +70,14 @@ fn what_a_client_was_told_about_mqtt_holds_for_its_connection() {
     assert_eq!(told(property::MAXIMUM_QOS), Some(0));
     assert_eq!(told(property::WILDCARD_AVAILABLE), Some(0));
     assert_eq!(told(property::SHARED_AVAILABLE), Some(0));
-    assert_eq!([new.subscribe("a", 2), new.subscribe("a/+", 0), new.subscribe("$share/g/a", 0)], [0, 0xA2, 0x9E]);
+    assert_eq!(
+        [
+            new.subscribe("a", 2),
+            new.subscribe("a/+", 0),
+            new.subscribe("$share/g/a", 0)
+        ],
+        [0, 0xA2, 0x9E]
+    );
 }
 
 #[test]
@@ -69,20 +96,31 @@ fn new_rules_hold_for_clients_that_are_here_and_sessions_that_are_not() {
     assert_eq!(sender.publish("secret", "1", 1), 0);
     assert_eq!(talker.message().text(), "1");
 
-    home.folder.write("acl", "topic read #\ntopic deny secret\nuser nobody\ntopic write secret\n");
+    home.folder.write(
+        "acl",
+        "topic read #\ntopic deny secret\nuser nobody\ntopic write secret\n",
+    );
     home.reload(&sets);
     assert_eq!(sender.publish("open", "", 1), 0x87);
     // Nobody may publish there any more, so the rules about reading are shown by a publish from within.
     home.folder.write("acl", "topic write #\n");
     home.reload(&sets);
-    assert_eq!(sender.publish("secret", "2", 1), 0x10, "nobody may receive it");
+    assert_eq!(
+        sender.publish("secret", "2", 1),
+        0x10,
+        "nobody may receive it"
+    );
     assert_eq!(talker.until_pong(), []);
     home.folder.write("acl", "topic readwrite #\n");
     home.reload(&sets);
     assert_eq!(sender.publish("secret", "3", 1), 0);
     assert_eq!(talker.message().text(), "3");
     let mut away = home.talker().accepted(&Connect::lasting(V5, "away"));
-    assert_eq!([away.message().payload, away.message().payload], [b"1", b"3"], "2 was not for it");
+    assert_eq!(
+        [away.message().payload, away.message().payload],
+        [b"1", b"3"],
+        "2 was not for it"
+    );
 }
 
 #[test]
@@ -106,7 +144,11 @@ fn strangers_are_shut_out_and_let_in_again() {
 fn what_needs_a_restart_stays_as_it_is() {
     let mut home = Home::new(&[]);
     let before = home.server.listening().to_vec();
-    home.reload(&["shards=7", "listeners.mqtt.transport=ws", "listeners.mqtt.backlog=7"]);
+    home.reload(&[
+        "shards=7",
+        "listeners.mqtt.transport=ws",
+        "listeners.mqtt.backlog=7",
+    ]);
     assert_eq!(home.server.listening(), before);
     assert_eq!(home.observer().shard_count(), 2);
     home.client("still plain MQTT");
@@ -121,9 +163,14 @@ fn a_listener_moves_and_its_clients_stay() {
     home.reload(&["listeners.mqtt.bind=127.0.0.2:0"]);
     let after = home.address("mqtt");
     assert_eq!(after.ip().to_string(), "127.0.0.2");
-    assert_eq!(home.client("there").publish("t", "from the new place", 1), 0);
+    assert_eq!(
+        home.client("there").publish("t", "from the new place", 1),
+        0
+    );
     assert_eq!(here.message().text(), "from the new place");
-    wait_until("the old place is closed", || std::net::TcpStream::connect(before).is_err());
+    wait_until("the old place is closed", || {
+        std::net::TcpStream::connect(before).is_err()
+    });
 }
 
 #[test]
@@ -139,10 +186,19 @@ fn a_reload_that_is_wrong_anywhere_changes_nothing_and_names_every_fault() {
         &format!("listeners.second.bind={taken}"),
         "listeners.third.bind=127.0.0.1:0",
     ]);
-    assert!(words.contains("is taken") && words.contains("nonsense"), "{words}");
+    assert!(
+        words.contains("is taken") && words.contains("nonsense"),
+        "{words}"
+    );
     assert_eq!(home.server.listening().len(), 1);
     let connack = home.talker().connect(&Connect::new(V5, "a"));
-    assert_eq!((connack.code, connack.properties.number(property::MAXIMUM_QOS)), (0, None));
+    assert_eq!(
+        (
+            connack.code,
+            connack.properties.number(property::MAXIMUM_QOS)
+        ),
+        (0, None)
+    );
     assert_eq!(home.client("b").publish("t", "", 1), 0x10);
 }
 
@@ -174,7 +230,10 @@ const TLS: [&str; 4] = [
 
 /// Whether a client that trusts only the authority in the folder `trusted` is content with the server.
 fn is_trusted(home: &Home, trusted: &Folder) -> bool {
-    let files = TlsClientFiles { ca: Some(trusted.path().join("authority.pem")), ..TlsClientFiles::default() };
+    let files = TlsClientFiles {
+        ca: Some(trusted.path().join("authority.pem")),
+        ..TlsClientFiles::default()
+    };
     Talker::filtered(home.address("tls"), Some(&files), None).is_some()
 }
 
@@ -184,14 +243,20 @@ fn a_renewed_certificate_is_taken_over_by_a_reload_and_old_connections_go_on() {
     Certificates::shared().write_into(folder.path());
     Certificates::new().write_into(renewed.path());
     let mut home = Home::in_folder(folder, &TLS);
-    let files = TlsClientFiles { ca: Some(home.folder.path().join("authority.pem")), ..TlsClientFiles::default() };
-    let mut old = Talker::filtered(home.address("tls"), Some(&files), None).expect("it is trusted").named("old");
+    let files = TlsClientFiles {
+        ca: Some(home.folder.path().join("authority.pem")),
+        ..TlsClientFiles::default()
+    };
+    let mut old = Talker::filtered(home.address("tls"), Some(&files), None)
+        .expect("it is trusted")
+        .named("old");
     assert!(!is_trusted(&home, &renewed));
     // Damaged files change nothing.
     home.folder.write("server.key", "nonsense");
     assert!(home.refused_reload(&TLS).contains("no private key in"));
     for file in ["server.pem", "server.key"] {
-        std::fs::copy(renewed.path().join(file), home.folder.path().join(file)).expect("both are there");
+        std::fs::copy(renewed.path().join(file), home.folder.path().join(file))
+            .expect("both are there");
     }
     home.reload(&TLS);
     assert!(is_trusted(&home, &renewed));
@@ -206,9 +271,12 @@ fn a_renewed_certificate_is_taken_over_without_being_asked() {
     let home = Home::in_folder(folder, &TLS);
     assert!(!is_trusted(&home, &renewed));
     for file in ["server.pem", "server.key"] {
-        std::fs::copy(renewed.path().join(file), home.folder.path().join(file)).expect("both are there");
+        std::fs::copy(renewed.path().join(file), home.folder.path().join(file))
+            .expect("both are there");
     }
-    wait_until("the new certificate is served", || is_trusted(&home, &renewed));
+    wait_until("the new certificate is served", || {
+        is_trusted(&home, &renewed)
+    });
 }
 
 #[test]
@@ -221,12 +289,20 @@ fn users_that_a_reload_removes_are_disconnected_and_others_stay() {
     let sets = ["access.password_file={folder}/users", "shards=2"];
     let mut home = Home::in_folder(folder, &sets);
     let come = |home: &Home, client: &str, user: &str| {
-        home.talker().accepted(&Connect::new(V5, client).user_name(user).password("pencil"))
+        home.talker()
+            .accepted(&Connect::new(V5, client).user_name(user).password("pencil"))
     };
-    let mut removed: Vec<Talker> = ["a", "b", "c"].iter().map(|client| come(&home, client, "ada")).collect();
+    let mut removed: Vec<Talker> = ["a", "b", "c"]
+        .iter()
+        .map(|client| come(&home, client, "ada"))
+        .collect();
     let (mut stays, mut nobody) = (come(&home, "d", "bob"), home.client("e"));
     let all = std::fs::read_to_string(&users).expect("it was written");
-    let left: String = all.lines().filter(|line| line.starts_with("bob:")).map(|line| format!("{line}\n")).collect();
+    let left: String = all
+        .lines()
+        .filter(|line| line.starts_with("bob:"))
+        .map(|line| format!("{line}\n"))
+        .collect();
     home.folder.write("users", &left);
     home.reload(&sets);
     for talker in &mut removed {
@@ -234,6 +310,8 @@ fn users_that_a_reload_removes_are_disconnected_and_others_stay() {
     }
     assert_eq!(stays.publish("t", "", 1), 0x10);
     assert_eq!(nobody.publish("t", "", 1), 0x10);
-    let again = home.talker().connect(&Connect::new(V5, "a").user_name("ada").password("pencil"));
+    let again = home
+        .talker()
+        .connect(&Connect::new(V5, "a").user_name("ada").password("pencil"));
     assert_eq!(again.code, 0x86);
 }

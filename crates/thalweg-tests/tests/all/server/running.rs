@@ -13,7 +13,9 @@ fn a_client_can_be_kicked_and_its_session_kept_or_forgotten() {
         let mut talker = home.talker().accepted(&Connect::lasting(V5, "victim"));
         let kicked = home.observer().on_shards(move |inside| {
             let now = inside.now;
-            inside.kernel.kick("victim", CloseReason::Kicked, forget, now, inside.links)
+            inside
+                .kernel
+                .kick("victim", CloseReason::Kicked, forget, now, inside.links)
         });
         assert_eq!(kicked.iter().filter(|found| **found).count(), 1);
         talker.expect_disconnect(0x98);
@@ -25,10 +27,15 @@ fn a_client_can_be_kicked_and_its_session_kept_or_forgotten() {
 #[test]
 fn a_server_that_stops_says_good_bye() {
     let home = Home::new(&["shards=3"]);
-    let mut modern: Vec<_> = (0..6).map(|number| home.client(&format!("modern{number}"))).collect();
+    let mut modern: Vec<_> = (0..6)
+        .map(|number| home.client(&format!("modern{number}")))
+        .collect();
     let mut old = home.talker().accepted(&Connect::new(V311, "old"));
     let address = home.address("mqtt");
-    let Home { server, folder: _folder } = home;
+    let Home {
+        server,
+        folder: _folder,
+    } = home;
     server.stop();
     for talker in &mut modern {
         talker.expect_disconnect(0x8B);
@@ -52,10 +59,16 @@ fn every_message_is_accounted_for() {
         home.observer().on_shards(|inside| {
             let (ledger, totals) = (inside.kernel.ledger().clone(), inside.kernel.totals());
             let held = (totals.waiting + totals.in_flight) as u64;
-            (ledger.routed, ledger.delivered + ledger.expired + ledger.dropped_total() + held, ledger.dropped_total())
+            (
+                ledger.routed,
+                ledger.delivered + ledger.expired + ledger.dropped_total() + held,
+                ledger.dropped_total(),
+            )
         })
     };
-    wait_until("all copies have arrived", || books().iter().map(|(routed, ..)| routed).sum::<u64>() == 8);
+    wait_until("all copies have arrived", || {
+        books().iter().map(|(routed, ..)| routed).sum::<u64>() == 8
+    });
     for (routed, found, _) in books() {
         assert_eq!(routed, found);
     }

@@ -10,12 +10,19 @@ const CLIENTS: usize = 12;
 #[test]
 fn messages_of_every_qos_reach_subscribers_on_every_shard() {
     let home = Home::new(&["shards=3"]);
-    let mut receivers: Vec<_> = (0..CLIENTS).map(|number| home.client(&format!("receiver{number}"))).collect();
+    let mut receivers: Vec<_> = (0..CLIENTS)
+        .map(|number| home.client(&format!("receiver{number}")))
+        .collect();
     for receiver in &mut receivers {
         assert_eq!(receiver.subscribe("+/data", 2), 2);
     }
-    let homes = home.observer().on_shards(|inside| inside.kernel.totals().sessions);
-    assert!(homes.iter().all(|sessions| *sessions > 0), "some shard has no client: {homes:?}");
+    let homes = home
+        .observer()
+        .on_shards(|inside| inside.kernel.totals().sessions);
+    assert!(
+        homes.iter().all(|sessions| *sessions > 0),
+        "some shard has no client: {homes:?}"
+    );
     for number in 0..CLIENTS {
         let mut sender = home.client(&format!("sender{number}"));
         for qos in 0..=2 {
@@ -24,7 +31,10 @@ fn messages_of_every_qos_reach_subscribers_on_every_shard() {
         for receiver in &mut receivers {
             for qos in 0..=2 {
                 let message = receiver.message();
-                assert_eq!((message.text(), message.qos), (format!("{number} {qos}").as_str(), qos));
+                assert_eq!(
+                    (message.text(), message.qos),
+                    (format!("{number} {qos}").as_str(), qos)
+                );
             }
         }
     }
@@ -41,8 +51,17 @@ fn retained_messages_are_found_by_wildcard_from_every_shard() {
         assert!(keeper.retain(&format!("kept/{number}"), "value") < 0x80);
     }
     assert!(keeper.retain("kept/7", "") < 0x80);
-    let kept = home.observer().on_shards(|inside| inside.kernel.totals().retained);
-    assert_eq!((kept.iter().sum::<usize>(), kept.iter().all(|count| *count > 0)), (29, true), "{kept:?}");
+    let kept = home
+        .observer()
+        .on_shards(|inside| inside.kernel.totals().retained);
+    assert_eq!(
+        (
+            kept.iter().sum::<usize>(),
+            kept.iter().all(|count| *count > 0)
+        ),
+        (29, true),
+        "{kept:?}"
+    );
     for number in 0..CLIENTS {
         let mut asker = home.client(&format!("asker{number}"));
         asker.subscribe("kept/+", 0);
@@ -55,7 +74,10 @@ fn retained_messages_are_found_by_wildcard_from_every_shard() {
             .collect();
         topics.sort();
         topics.dedup();
-        assert_eq!((topics.len(), topics.contains(&"kept/7".to_owned())), (29, false));
+        assert_eq!(
+            (topics.len(), topics.contains(&"kept/7".to_owned())),
+            (29, false)
+        );
         assert_eq!(asker.until_pong(), []);
     }
 }
@@ -63,7 +85,9 @@ fn retained_messages_are_found_by_wildcard_from_every_shard() {
 #[test]
 fn a_shared_subscription_spreads_over_members_on_every_shard_and_gives_each_message_once() {
     let home = Home::new(&["shards=3"]);
-    let mut members: Vec<_> = (0..CLIENTS).map(|number| home.client(&format!("member{number}"))).collect();
+    let mut members: Vec<_> = (0..CLIENTS)
+        .map(|number| home.client(&format!("member{number}")))
+        .collect();
     for member in &mut members {
         assert_eq!(member.subscribe("$share/g/work/#", 1), 1);
     }
@@ -82,7 +106,11 @@ fn a_shared_subscription_spreads_over_members_on_every_shard_and_gives_each_mess
                 member.send(&ack(PUBACK, message.id));
             }
             busy += usize::from(!messages.is_empty());
-            jobs.extend(messages.iter().map(|message| message.text().parse::<u32>().expect("a number")));
+            jobs.extend(
+                messages
+                    .iter()
+                    .map(|message| message.text().parse::<u32>().expect("a number")),
+            );
         }
         jobs.len() >= 90
     });

@@ -24,7 +24,10 @@ fn check(sets: &[&str], expected: &[&str]) {
     let said = refused(&Folder::new(), sets);
     assert_eq!(said.len(), expected.len(), "{said:?}");
     for (said, expected) in said.iter().zip(expected) {
-        assert!(said.contains(expected), "{said}\nshould contain: {expected}");
+        assert!(
+            said.contains(expected),
+            "{said}\nshould contain: {expected}"
+        );
     }
 }
 
@@ -43,7 +46,11 @@ fn a_taken_port_is_named_with_what_changes_it() {
 #[test]
 fn mistakes_in_settings_are_all_named() {
     check(
-        &["limits.packet_bytes_max=huge", "limits.conections_max=1", "queue.overflow=panic"],
+        &[
+            "limits.packet_bytes_max=huge",
+            "limits.conections_max=1",
+            "queue.overflow=panic",
+        ],
         &[
             "--set: limits.packet_bytes_max is \"huge\", which is not a size. Write a size from 64 to 268435460",
             "--set: limits.conections_max is not a setting. Did you mean limits.connections_max?",
@@ -56,9 +63,11 @@ fn mistakes_in_settings_are_all_named() {
 fn strangers_are_not_let_in_from_afar_by_accident() {
     check(
         &["listeners.mqtt.bind=0.0.0.0:0"],
-        &["listeners.mqtt.bind is 0.0.0.0:0, which other machines can reach, and no way to log in is configured. Set \
+        &[
+            "listeners.mqtt.bind is 0.0.0.0:0, which other machines can reach, and no way to log in is configured. Set \
            access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with \
-           listeners.mqtt.anonymous = true"],
+           listeners.mqtt.anonymous = true",
+        ],
     );
 }
 
@@ -72,7 +81,10 @@ fn files_of_every_kind_are_read_and_their_faults_are_named_at_once_with_their_li
     folder.write("acl", "# comment\ntopic fly #\n");
     folder.write("key", "short");
     let taken = TcpListener::bind("127.0.0.1:0").expect("some port is free");
-    let taken = format!("listeners.mqtt.bind={}", taken.local_addr().expect("it is bound"));
+    let taken = format!(
+        "listeners.mqtt.bind={}",
+        taken.local_addr().expect("it is bound")
+    );
     let said = refused(
         &folder,
         &[
@@ -102,14 +114,20 @@ fn files_of_every_kind_are_read_and_their_faults_are_named_at_once_with_their_li
         ),
         format!("listener more: cannot read {place}/missing.pem: "),
     ] {
-        assert!(said.contains(&expected), "{said}\nshould contain: {expected}");
+        assert!(
+            said.contains(&expected),
+            "{said}\nshould contain: {expected}"
+        );
     }
 }
 
 #[test]
 fn an_encrypted_listener_needs_its_files() {
     check(
-        &["listeners.tls.bind=127.0.0.1:0", "listeners.tls.transport=tls"],
+        &[
+            "listeners.tls.bind=127.0.0.1:0",
+            "listeners.tls.transport=tls",
+        ],
         &[
             "listeners.tls.tls.certificate is missing, and listeners.tls.transport is tls. Set \
              listeners.tls.tls.certificate to the path of a PEM file",
@@ -122,7 +140,19 @@ fn an_encrypted_listener_needs_its_files() {
 fn a_place_for_a_socket_that_is_something_else_is_left_alone() {
     let folder = Folder::new();
     folder.write("notes", "mine");
-    let said = refused(&folder, &["listeners.unix.bind={folder}/notes", "listeners.unix.transport=unix"]);
-    assert!(said[0].contains("there is a file of that name, and it is not a socket"), "{said:?}");
-    assert_eq!(std::fs::read_to_string(folder.path().join("notes")).expect("it is still there"), "mine");
+    let said = refused(
+        &folder,
+        &[
+            "listeners.unix.bind={folder}/notes",
+            "listeners.unix.transport=unix",
+        ],
+    );
+    assert!(
+        said[0].contains("there is a file of that name, and it is not a socket"),
+        "{said:?}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("notes")).expect("it is still there"),
+        "mine"
+    );
 }

@@ -43,21 +43,35 @@ impl Talker {
     /// A plain TCP connection on which nothing was said yet.
     pub fn tcp(address: SocketAddr) -> Talker {
         let stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_nodelay(true).expect("a fresh socket takes options");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
+        stream
+            .set_nodelay(true)
+            .expect("a fresh socket takes options");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a fresh socket takes options");
         Talker::over(Socket::Tcp(stream), Transport::Plain)
     }
 
     /// A connection over a unix socket.
     pub fn unix(path: &Path) -> Talker {
         let stream = UnixStream::connect(path).expect("the server accepts");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a fresh socket takes options");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a fresh socket takes options");
         Talker::over(Socket::Unix(stream), Transport::Plain)
     }
 
     /// A connection through TLS, WebSocket or both; `None` if the server ends it during the handshake.
-    pub fn filtered(address: SocketAddr, tls: Option<&TlsClientFiles>, path: Option<&str>) -> Option<Talker> {
-        let tls = tls.map(|files| TlsConnector::new(files).expect("the files are good").connect("localhost"));
+    pub fn filtered(
+        address: SocketAddr,
+        tls: Option<&TlsClientFiles>,
+        path: Option<&str>,
+    ) -> Option<Talker> {
+        let tls = tls.map(|files| {
+            TlsConnector::new(files)
+                .expect("the files are good")
+                .connect("localhost")
+        });
         let tls = tls.map(|layer| layer.expect("localhost is a name"));
         let settings = Arc::new(WebSocketSettings::default());
         let websocket = path.map(|path| websocket("localhost", path, "mqtt", &settings));
@@ -67,25 +81,42 @@ impl Talker {
     }
 
     fn over(socket: Socket, transport: Transport) -> Talker {
-        Talker { socket, transport, version: V5, unread: Vec::new(), next_id: 1 }
+        Talker {
+            socket,
+            transport,
+            version: V5,
+            unread: Vec::new(),
+            next_id: 1,
+        }
     }
 
     fn shake_hands(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
-            let Transport::Filtered(filtered) = &mut self.transport else { return true };
+            let Transport::Filtered(filtered) = &mut self.transport else {
+                return true;
+            };
             let mut wire = Vec::new();
             filtered.take_output(&mut wire);
             if self.write(&wire).is_err() {
                 return false;
             }
-            let Transport::Filtered(filtered) = &mut self.transport else { return true };
+            let Transport::Filtered(filtered) = &mut self.transport else {
+                return true;
+            };
             if !filtered.is_handshaking() {
                 return true;
             }
-            let Ok(got @ 1..) = self.socket.read(&mut buffer) else { return false };
-            let Transport::Filtered(filtered) = &mut self.transport else { return true };
-            if filtered.handle_input(&buffer[..got], &mut self.unread).is_err() {
+            let Ok(got @ 1..) = self.socket.read(&mut buffer) else {
+                return false;
+            };
+            let Transport::Filtered(filtered) = &mut self.transport else {
+                return true;
+            };
+            if filtered
+                .handle_input(&buffer[..got], &mut self.unread)
+                .is_err()
+            {
                 return false;
             }
         }
@@ -96,16 +127,23 @@ impl Talker {
         self.version = connect.version;
         self.send(&connect.bytes());
         match self.next_or_end()? {
-            Packet::Connack { flags, code, properties } => {
-                Some(Connack { code, session_present: flags & 1 == 1, properties })
-            }
+            Packet::Connack {
+                flags,
+                code,
+                properties,
+            } => Some(Connack {
+                code,
+                session_present: flags & 1 == 1,
+                properties,
+            }),
             other => panic!("expected CONNACK, got {other:?}"),
         }
     }
 
     /// Sends CONNECT and returns the answer.
     pub fn connect(&mut self, connect: &Connect) -> Connack {
-        self.try_connect(connect).expect("the server answers CONNECT")
+        self.try_connect(connect)
+            .expect("the server answers CONNECT")
     }
 
     /// Connects and must be let in.
@@ -125,7 +163,9 @@ impl Talker {
         let mut wire = Vec::new();
         match &mut self.transport {
             Transport::Plain => wire.extend_from_slice(bytes),
-            Transport::Filtered(filtered) => filtered.encode(bytes, &mut wire).expect("the client may send"),
+            Transport::Filtered(filtered) => filtered
+                .encode(bytes, &mut wire)
+                .expect("the client may send"),
         }
         let _ = self.write(&wire);
     }
@@ -152,7 +192,12 @@ impl Talker {
             let got = match self.socket.read(&mut buffer) {
                 Ok(0) => return None,
                 Ok(got) => got,
-                Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                    ) =>
+                {
                     return None;
                 }
                 Err(error) => panic!("nothing came: {error}"),
@@ -163,7 +208,8 @@ impl Talker {
                     let result = filtered.handle_input(&buffer[..got], &mut self.unread);
                     let mut wire = Vec::new();
                     filtered.take_output(&mut wire);
-                    let is_over = result.is_err() || (filtered.is_closed() && self.unread.is_empty());
+                    let is_over =
+                        result.is_err() || (filtered.is_closed() && self.unread.is_empty());
                     let _ = self.write(&wire);
                     if is_over {
                         return None;
@@ -175,7 +221,8 @@ impl Talker {
 
     /// The next packet.
     pub fn next(&mut self) -> Packet {
-        self.next_or_end().expect("the server closed the connection")
+        self.next_or_end()
+            .expect("the server closed the connection")
     }
 
     /// The next packet of a connection whose CONNECT was sent by hand.
@@ -210,7 +257,10 @@ impl Talker {
             _ => {
                 self.send(&ack(PUBREC, message.id));
                 let next = self.next();
-                assert!(matches!(next, Packet::Ack { kind: PUBREL, id, .. } if id == message.id), "{next:?}");
+                assert!(
+                    matches!(next, Packet::Ack { kind: PUBREL, id, .. } if id == message.id),
+                    "{next:?}"
+                );
                 self.send(&ack(PUBCOMP, message.id));
             }
         }
@@ -262,7 +312,9 @@ impl Talker {
     /// The next packet, which is this acknowledgement; its reason code.
     pub fn answer(&mut self, expected: u8, of: u16) -> u8 {
         match self.next() {
-            Packet::Ack { kind, id, reason, .. } if kind == expected && id == of => reason,
+            Packet::Ack {
+                kind, id, reason, ..
+            } if kind == expected && id == of => reason,
             other => panic!("expected acknowledgement {expected:#04x} of {of}, got {other:?}"),
         }
     }

@@ -18,29 +18,50 @@ fn with_certificates() -> Folder {
 }
 
 fn trusting(folder: &Folder) -> TlsClientFiles {
-    TlsClientFiles { ca: Some(folder.path().join("authority.pem")), ..TlsClientFiles::default() }
+    TlsClientFiles {
+        ca: Some(folder.path().join("authority.pem")),
+        ..TlsClientFiles::default()
+    }
 }
 
 fn identified(folder: &Folder) -> TlsClientFiles {
-    let identity = Some((folder.path().join("client.pem"), folder.path().join("client.key")));
-    TlsClientFiles { identity, ..trusting(folder) }
+    let identity = Some((
+        folder.path().join("client.pem"),
+        folder.path().join("client.key"),
+    ));
+    TlsClientFiles {
+        identity,
+        ..trusting(folder)
+    }
 }
 
 #[test]
 fn every_transport_carries_small_and_large_messages_both_ways() {
-    let mut sets = vec!["listeners.unix.bind={folder}/broker.sock".to_owned(), "listeners.unix.transport=unix".into()];
+    let mut sets = vec![
+        "listeners.unix.bind={folder}/broker.sock".to_owned(),
+        "listeners.unix.transport=unix".into(),
+    ];
     for transport in ["ws", "tls", "wss"] {
         sets.push(format!("listeners.{transport}.bind=127.0.0.1:0"));
         sets.push(format!("listeners.{transport}.transport={transport}"));
     }
     for transport in ["tls", "wss"] {
-        sets.push(format!("listeners.{transport}.tls.certificate={{folder}}/server.pem"));
-        sets.push(format!("listeners.{transport}.tls.key={{folder}}/server.key"));
+        sets.push(format!(
+            "listeners.{transport}.tls.certificate={{folder}}/server.pem"
+        ));
+        sets.push(format!(
+            "listeners.{transport}.tls.key={{folder}}/server.key"
+        ));
     }
-    let home = Home::in_folder(with_certificates(), &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let home = Home::in_folder(
+        with_certificates(),
+        &sets.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     let files = trusting(&home.folder);
     let filtered = |listener: &str, tls, path| {
-        Talker::filtered(home.address(listener), tls, path).expect("the handshake succeeds").named(listener)
+        Talker::filtered(home.address(listener), tls, path)
+            .expect("the handshake succeeds")
+            .named(listener)
     };
     let mut talkers = [
         Talker::unix(&home.folder.path().join("broker.sock")).named("unix"),
@@ -85,7 +106,9 @@ fn a_client_certificate_is_the_login_and_the_rules_know_its_name() {
         ],
     );
     let address = home.address("tls");
-    let mut named = Talker::filtered(address, Some(&identified(&home.folder)), None).expect("trusted").named("a");
+    let mut named = Talker::filtered(address, Some(&identified(&home.folder)), None)
+        .expect("trusted")
+        .named("a");
     assert!(named.publish("mine/x", "", 1) < 0x80);
     assert_eq!(named.publish("other", "", 1), 0x87);
     let nameless = Talker::filtered(address, Some(&trusting(&home.folder)), None);
@@ -107,7 +130,8 @@ fn a_required_certificate_without_a_name_lets_in_where_nothing_else_could() {
         ],
     );
     let address = SocketAddr::from(([127, 0, 0, 1], home.address("tls").port()));
-    let mut talker = Talker::filtered(address, Some(&identified(&home.folder)), None).expect("trusted");
+    let mut talker =
+        Talker::filtered(address, Some(&identified(&home.folder)), None).expect("trusted");
     assert_eq!(talker.connect(&Connect::new(V5, "a")).code, 0);
 }
 
@@ -154,8 +178,13 @@ fn the_proxy_names_the_client_and_others_are_not_believed() {
         .observer()
         .on_shards(|inside| {
             let mut links = Vec::new();
-            inside.kernel.for_each_session(|session| links.extend(session.link));
-            links.into_iter().filter_map(|link| inside.connections.view(link)?.peer).collect::<Vec<_>>()
+            inside
+                .kernel
+                .for_each_session(|session| links.extend(session.link));
+            links
+                .into_iter()
+                .filter_map(|link| inside.connections.view(link)?.peer)
+                .collect::<Vec<_>>()
         })
         .concat()
         .iter()
@@ -165,21 +194,31 @@ fn the_proxy_names_the_client_and_others_are_not_believed() {
     assert_eq!(peers, ["203.0.113.7:1234", "203.0.113.8:1235"]);
 
     let mut plain = Talker::tcp(home.address("proxied"));
-    assert!(plain.try_connect(&Connect::new(V5, "three")).is_none(), "a header must come first");
+    assert!(
+        plain.try_connect(&Connect::new(V5, "three")).is_none(),
+        "a header must come first"
+    );
     let mut stranger = Talker::tcp(home.address("strict"));
     stranger.send_raw(&v2);
-    assert!(stranger.try_connect(&Connect::new(V5, "four")).is_none(), "loopback is not the trusted proxy");
+    assert!(
+        stranger.try_connect(&Connect::new(V5, "four")).is_none(),
+        "loopback is not the trusted proxy"
+    );
 }
 
 /// The status that an upgrade request gets with these headers beside the usual ones.
 fn upgrade_status(address: SocketAddr, path: &str, protocol: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server accepts");
-    stream.set_read_timeout(Some(super::talker::PATIENCE)).expect("a fresh socket takes options");
+    stream
+        .set_read_timeout(Some(super::talker::PATIENCE))
+        .expect("a fresh socket takes options");
     let request = format!(
         "GET {path} HTTP/1.1\r\n{headers}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
     );
-    stream.write_all(request.as_bytes()).expect("the request is sent");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the request is sent");
     let mut status = [0; 12];
     stream.read_exact(&mut status).expect("the server answers");
     String::from_utf8_lossy(&status[9..]).into_owned()
@@ -201,23 +240,49 @@ fn web_pages_of_other_hosts_are_refused_on_every_websocket_listener() {
         "listeners.public.anonymous=true",
         "listeners.public.transport=ws",
     ]);
-    for (listener, protocol) in [("ws", "mqtt"), ("stomp-ws", "v12.stomp"), ("coap-ws", "coap")] {
+    for (listener, protocol) in [
+        ("ws", "mqtt"),
+        ("stomp-ws", "v12.stomp"),
+        ("coap-ws", "coap"),
+    ] {
         let status = |headers: &str| {
-            let path = if listener == "coap-ws" { "/.well-known/coap" } else { "/" };
+            let path = if listener == "coap-ws" {
+                "/.well-known/coap"
+            } else {
+                "/"
+            };
             upgrade_status(home.address(listener), path, protocol, headers)
         };
         assert_eq!(status("Host: localhost:8083\r\n"), "101", "{listener}");
-        assert_eq!(status("Host: 127.0.0.1:8083\r\nOrigin: http://127.0.0.1:3000\r\n"), "101", "{listener}");
-        assert_eq!(status("Host: localhost:8083\r\nOrigin: https://attacker.example\r\n"), "403", "{listener}");
+        assert_eq!(
+            status("Host: 127.0.0.1:8083\r\nOrigin: http://127.0.0.1:3000\r\n"),
+            "101",
+            "{listener}"
+        );
+        assert_eq!(
+            status("Host: localhost:8083\r\nOrigin: https://attacker.example\r\n"),
+            "403",
+            "{listener}"
+        );
         let rebound = "Host: attacker.example:8083\r\nOrigin: http://attacker.example:8083\r\n";
         assert_eq!(status(rebound), "403", "{listener}");
         let listed = if listener == "ws" { "101" } else { "403" };
-        assert_eq!(status("Host: localhost:8083\r\nOrigin: https://app.example\r\n"), listed, "{listener}");
+        assert_eq!(
+            status("Host: localhost:8083\r\nOrigin: https://app.example\r\n"),
+            listed,
+            "{listener}"
+        );
     }
     let public = SocketAddr::from(([127, 0, 0, 1], home.address("public").port()));
     let status = |headers: &str| upgrade_status(public, "/mqtt", "mqtt", headers);
-    assert_eq!(status("Host: broker.example\r\nOrigin: https://broker.example\r\n"), "101");
-    assert_eq!(status("Host: broker.example\r\nOrigin: https://attacker.example\r\n"), "403");
+    assert_eq!(
+        status("Host: broker.example\r\nOrigin: https://broker.example\r\n"),
+        "101"
+    );
+    assert_eq!(
+        status("Host: broker.example\r\nOrigin: https://attacker.example\r\n"),
+        "403"
+    );
 }
 
 /// The balancer's header is not the client's word for who it is.
@@ -244,6 +309,10 @@ fn a_certificate_name_in_a_proxy_header_is_no_login_unless_the_listener_takes_it
     for (listener, code) in [("proxied", 0x87), ("certified", 0)] {
         let mut talker = Talker::tcp(home.address(listener));
         talker.send_raw(&header);
-        assert_eq!(talker.connect(&Connect::new(V5, "a")).code, code, "{listener}");
+        assert_eq!(
+            talker.connect(&Connect::new(V5, "a")).code,
+            code,
+            "{listener}"
+        );
     }
 }

@@ -94,7 +94,11 @@ pub struct Book {
 
 impl Book {
     pub fn stream(&mut self, name: &str, way: Way) -> usize {
-        self.streams.push(Stream { name: name.to_owned(), way, sent: Vec::new() });
+        self.streams.push(Stream {
+            name: name.to_owned(),
+            way,
+            sent: Vec::new(),
+        });
         self.streams.len() - 1
     }
 
@@ -121,7 +125,11 @@ impl Book {
     pub fn send(&mut self, stream: usize, life: u32) -> Mark {
         let sent = &mut self.streams[stream].sent;
         // It may be repeated for as long as nothing is known.
-        sent.push(Sent { first_life: life, last_life: u32::MAX, ..Sent::default() });
+        sent.push(Sent {
+            first_life: life,
+            last_life: u32::MAX,
+            ..Sent::default()
+        });
         (stream, u32::try_from(sent.len()).expect("not that many"))
     }
 
@@ -137,7 +145,10 @@ impl Book {
     pub fn hear(&mut self, payload: &[u8], dup: bool) {
         self.last_heard = Some(Instant::now());
         let Some(mark) = mark(payload) else {
-            return self.breach(Wrong::Content, format!("`{}` came", String::from_utf8_lossy(payload)));
+            return self.breach(
+                Wrong::Content,
+                format!("`{}` came", String::from_utf8_lossy(payload)),
+            );
         };
         let Some(sent) = self.sent(mark) else {
             return self.breach(Wrong::Content, format!("{mark:?} came and was never sent"));
@@ -151,18 +162,37 @@ impl Book {
     pub fn take(&mut self, payload: &[u8], life: u32) -> Option<Mark> {
         self.last_heard = Some(Instant::now());
         let Some(mark) = mark(payload) else {
-            self.breach(Wrong::Content, format!("`{}` was in the queue", String::from_utf8_lossy(payload)));
+            self.breach(
+                Wrong::Content,
+                format!("`{}` was in the queue", String::from_utf8_lossy(payload)),
+            );
             return None;
         };
         let Some(sent) = self.sent(mark) else {
-            self.breach(Wrong::Content, format!("{mark:?} was in the queue and was never sent"));
+            self.breach(
+                Wrong::Content,
+                format!("{mark:?} was in the queue and was never sent"),
+            );
             return None;
         };
         let earlier = !sent.takes.is_empty();
-        sent.takes.push(Take { life, surely_settled: false });
-        let final_ones = sent.takes.iter().filter(|take| take.surely_settled || take.life == life).count();
-        let copies = sent.last_life.saturating_sub(sent.first_life).saturating_add(1);
-        let story = format!("{mark:?} was taken in life {life}, of at most {copies} copies: {:?}", sent.takes);
+        sent.takes.push(Take {
+            life,
+            surely_settled: false,
+        });
+        let final_ones = sent
+            .takes
+            .iter()
+            .filter(|take| take.surely_settled || take.life == life)
+            .count();
+        let copies = sent
+            .last_life
+            .saturating_sub(sent.first_life)
+            .saturating_add(1);
+        let story = format!(
+            "{mark:?} was taken in life {life}, of at most {copies} copies: {:?}",
+            sent.takes
+        );
         self.came_back += u64::from(earlier);
         if final_ones > copies as usize {
             self.breach(Wrong::Twice, story);
@@ -173,15 +203,22 @@ impl Book {
     /// These were taken in this life, and what was acknowledged after them is safe.
     pub fn settled(&mut self, marks: &[Mark], life: u32) {
         for mark in marks {
-            let Some(sent) = self.sent(*mark) else { continue };
-            sent.takes.iter_mut().filter(|take| take.life == life).for_each(|take| take.surely_settled = true);
+            let Some(sent) = self.sent(*mark) else {
+                continue;
+            };
+            sent.takes
+                .iter_mut()
+                .filter(|take| take.life == life)
+                .for_each(|take| take.surely_settled = true);
         }
     }
 
     /// The number of the last acknowledged message of a stream, 0 if there is none.
     pub fn floor(&self, stream: usize) -> u32 {
         let sent = &self.streams[stream].sent;
-        sent.iter().rposition(|sent| sent.acknowledged).map_or(0, |at| at as u32 + 1)
+        sent.iter()
+            .rposition(|sent| sent.acknowledged)
+            .map_or(0, |at| at as u32 + 1)
     }
 
     /// What a GET has shown; `floor` was taken before it was asked.
@@ -189,11 +226,14 @@ impl Book {
         let sent = self.streams[stream].sent.len() as u32;
         let number = match shown {
             None => Some(0),
-            Some(payload) => mark(payload).filter(|(of, _)| *of == stream).map(|(_, number)| number),
+            Some(payload) => mark(payload)
+                .filter(|(of, _)| *of == stream)
+                .map(|(_, number)| number),
         };
         self.readings += 1;
         let name = &self.streams[stream].name;
-        let story = format!("life {life}: {name} shows {number:?}, between {floor} and {sent} are right");
+        let story =
+            format!("life {life}: {name} shows {number:?}, between {floor} and {sent} are right");
         if !number.is_some_and(|number| (floor..=sent).contains(&number)) {
             self.breach(Wrong::Value, story);
         }
@@ -203,7 +243,12 @@ impl Book {
     pub fn missing(&self) -> Vec<Mark> {
         let mut missing = Vec::new();
         for (stream, it) in self.streams.iter().enumerate() {
-            for (at, sent) in it.sent.iter().enumerate().filter(|(_, sent)| sent.acknowledged) {
+            for (at, sent) in it
+                .sent
+                .iter()
+                .enumerate()
+                .filter(|(_, sent)| sent.acknowledged)
+            {
                 let came = match it.way {
                     Way::Kept => sent.came > 0,
                     Way::Queue => !sent.takes.is_empty(),
@@ -221,7 +266,10 @@ impl Book {
     pub fn close(&mut self) {
         for (stream, number) in self.missing() {
             let name = &self.streams[stream].name;
-            self.breach(Wrong::Lost, format!("number {number} of {name} was acknowledged and never came"));
+            self.breach(
+                Wrong::Lost,
+                format!("number {number} of {name} was acknowledged and never came"),
+            );
         }
         let too_many = |sent: &Sent| sent.unflagged > sent.copies();
         let doubled: Vec<String> = self
@@ -231,18 +279,33 @@ impl Book {
             .filter(|(_, (_, sent))| sent.last_life != u32::MAX && too_many(sent))
             .map(|(stream, (at, sent))| format!("number {} of {}: {sent:?}", at + 1, stream.name))
             .collect();
-        doubled.into_iter().for_each(|story| self.breach(Wrong::Twice, story));
+        doubled
+            .into_iter()
+            .for_each(|story| self.breach(Wrong::Twice, story));
     }
 
     /// Messages of a way: acknowledged, and those of them that came.
     pub fn acknowledged(&self, way: Way) -> (usize, usize) {
-        let of_way = self.streams.iter().filter(|stream| stream.way == way).flat_map(|stream| &stream.sent);
+        let of_way = self
+            .streams
+            .iter()
+            .filter(|stream| stream.way == way)
+            .flat_map(|stream| &stream.sent);
         let acknowledged: Vec<_> = of_way.filter(|sent| sent.acknowledged).collect();
-        (acknowledged.len(), acknowledged.iter().filter(|sent| sent.came > 0 || !sent.takes.is_empty()).count())
+        (
+            acknowledged.len(),
+            acknowledged
+                .iter()
+                .filter(|sent| sent.came > 0 || !sent.takes.is_empty())
+                .count(),
+        )
     }
 
     fn sent(&mut self, (stream, number): Mark) -> Option<&mut Sent> {
-        self.streams.get_mut(stream)?.sent.get_mut(usize::try_from(number).ok()?.checked_sub(1)?)
+        self.streams
+            .get_mut(stream)?
+            .sent
+            .get_mut(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 }
 
@@ -258,7 +321,11 @@ fn mark(payload: &[u8]) -> Option<Mark> {
     let mut parts = payload.splitn(3, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u32>().ok();
     let (stream, number) = (number()?, number()?);
-    parts.next()?.iter().all(|byte| *byte == b'.').then_some((stream as usize, number))
+    parts
+        .next()?
+        .iter()
+        .all(|byte| *byte == b'.')
+        .then_some((stream as usize, number))
 }
 
 #[cfg(test)]
@@ -314,7 +381,13 @@ mod tests {
         let (mut book, mark) = with(Way::Kept);
         book.finish(mark, 3, true);
         let later = book.send(mark.0, 3);
-        for (shown, wrong) in [(Some(mark), 0), (Some(later), 0), (None, 1), (Some((0, 3)), 2), (Some((1, 1)), 3)] {
+        for (shown, wrong) in [
+            (Some(mark), 0),
+            (Some(later), 0),
+            (None, 1),
+            (Some((0, 3)), 2),
+            (Some((1, 1)), 3),
+        ] {
             let shown = shown.map(|mark| payload(mark, 20));
             book.read(0, book.floor(0), shown.as_deref(), 3);
             assert_eq!(book.count(Wrong::Value), wrong, "{shown:?}");

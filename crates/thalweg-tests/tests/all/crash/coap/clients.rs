@@ -39,7 +39,11 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
     let began = world.life();
     let (mark, name, way) = {
         let mut book = world.book();
-        (book.send(stream, began), book.streams[stream].name.clone(), book.streams[stream].way)
+        (
+            book.send(stream, began),
+            book.streams[stream].name.clone(),
+            book.streams[stream].way,
+        )
     };
     let size = match way {
         // Some in blocks; what is taken from a queue in small ones, too, because a peer that the broker does not know yet
@@ -55,19 +59,36 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
         Way::Queue => (Code::POST, vec!["q", QUEUE]),
         Way::Kept | Way::Loose => (Code::PUT, [&["ps", "data"], &levels[..]].concat()),
     };
-    let ask = Ask { confirmable: way != Way::Loose, ..Ask::of(code, &path, &body) };
+    let ask = Ask {
+        confirmable: way != Way::Loose,
+        ..Ask::of(code, &path, &body)
+    };
     let answer = peer.ask(&ask);
     let ended = world.life();
-    let is_fine = matches!(answer, Some(Answer { code: Code::CREATED | Code::CHANGED, .. }));
+    let is_fine = matches!(
+        answer,
+        Some(Answer {
+            code: Code::CREATED | Code::CHANGED,
+            ..
+        })
+    );
     let mut book = world.book();
     book.finish(mark, ended, is_fine);
     match answer {
         _ if is_fine || way == Way::Loose => {}
-        None if began == ended => book.breach(Wrong::Stuck, format!("{name}: {mark:?} was not answered")),
+        None if began == ended => {
+            book.breach(Wrong::Stuck, format!("{name}: {mark:?} was not answered"))
+        }
         None => {}
         // The other blocks went to a broker that is no more.
-        Some(Answer { code: Code::REQUEST_ENTITY_INCOMPLETE, .. }) if began != ended => {}
-        Some(answer) => book.breach(Wrong::Refused, format!("{name}: {mark:?}: {} {}", answer.code, answer.text())),
+        Some(Answer {
+            code: Code::REQUEST_ENTITY_INCOMPLETE,
+            ..
+        }) if began != ended => {}
+        Some(answer) => book.breach(
+            Wrong::Refused,
+            format!("{name}: {mark:?}: {} {}", answer.code, answer.text()),
+        ),
     }
     is_fine
 }
@@ -88,25 +109,44 @@ pub fn take(world: &World, own: usize, mut luck: Luck) {
         let answer = peer.ask(&Ask::of(Code::GET, &["q", queue], &[]));
         let ended = world.life();
         match answer {
-            Some(Answer { code: Code::CONTENT, payload, .. }) => {
+            Some(Answer {
+                code: Code::CONTENT,
+                payload,
+                ..
+            }) => {
                 let mark = world.book().take(&payload, ended);
                 taken.extend(mark.filter(|_| began == ended));
             }
-            Some(Answer { code: Code::NOT_FOUND, .. }) => {
+            Some(Answer {
+                code: Code::NOT_FOUND,
+                ..
+            }) => {
                 is_jobs_turn = !(is_jobs_turn && world.is_at_rest());
                 std::thread::sleep(Duration::from_millis(10));
             }
             // The other blocks were with a broker that is no more: the message is in the queue again.
-            Some(Answer { code: Code::REQUEST_ENTITY_INCOMPLETE, .. }) if began != ended => {}
+            Some(Answer {
+                code: Code::REQUEST_ENTITY_INCOMPLETE,
+                ..
+            }) if began != ended => {}
             Some(answer) => {
-                world.book().breach(Wrong::Refused, format!("taking: {} {}", answer.code, answer.text()));
+                world.book().breach(
+                    Wrong::Refused,
+                    format!("taking: {} {}", answer.code, answer.text()),
+                );
             }
             None if began == ended && !world.is_over() => {
-                world.book().breach(Wrong::Stuck, "nobody said what is in the queue".to_owned());
+                world
+                    .book()
+                    .breach(Wrong::Stuck, "nobody said what is in the queue".to_owned());
             }
             None => {}
         }
-        if luck.chance(0.3) && !world.is_at_rest() && put(world, &mut peer, own, &mut luck) && world.life() == since {
+        if luck.chance(0.3)
+            && !world.is_at_rest()
+            && put(world, &mut peer, own, &mut luck)
+            && world.life() == since
+        {
             world.book().settled(&taken, since);
             taken.clear();
         }
@@ -130,10 +170,17 @@ pub fn read(world: &World, mut luck: Luck) {
             let answer = peer.ask(&Ask::of(Code::GET, &levels, &[]));
             let life = world.life();
             match answer {
-                Some(Answer { code: Code::CONTENT, payload, .. }) => {
+                Some(Answer {
+                    code: Code::CONTENT,
+                    payload,
+                    ..
+                }) => {
                     world.book().read(stream, floor, Some(&payload), life);
                 }
-                Some(Answer { code: Code::NOT_FOUND, .. }) => world.book().read(stream, floor, None, life),
+                Some(Answer {
+                    code: Code::NOT_FOUND,
+                    ..
+                }) => world.book().read(stream, floor, None, life),
                 // Later blocks are of another value than the first: read again.
                 Some(_) | None => {}
             }
@@ -155,10 +202,16 @@ pub fn subscribe(world: &World) {
 
 /// One connection, until it ends or all is over.
 fn stay(world: &World, had_session: &mut bool) -> Option<()> {
-    let Ok(mut stream) = TcpStream::connect(world.mqtt) else { return None };
+    let Ok(mut stream) = TcpStream::connect(world.mqtt) else {
+        return None;
+    };
     stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(Duration::from_millis(100))).ok()?;
-    let connect = Connect::new(V5, "durable").clean(false).with(property::four(property::SESSION_EXPIRY, 86_400));
+    stream
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .ok()?;
+    let connect = Connect::new(V5, "durable")
+        .clean(false)
+        .with(property::four(property::SESSION_EXPIRY, 86_400));
     if stream.write_all(&connect.bytes()).is_err() {
         return None;
     }
@@ -172,9 +225,15 @@ fn stay(world: &World, had_session: &mut bool) -> Option<()> {
                     is_greeted = true;
                     let is_present = flags & 1 == 1;
                     if *had_session && !is_present {
-                        world.book().breach(Wrong::Session, "the durable session is gone".to_owned());
+                        world
+                            .book()
+                            .breach(Wrong::Session, "the durable session is gone".to_owned());
                     }
-                    if is_present && *had_session { Vec::new() } else { super_subscribe() }
+                    if is_present && *had_session {
+                        Vec::new()
+                    } else {
+                        super_subscribe()
+                    }
                 }
                 Packet::Suback { .. } => {
                     *had_session = true;
@@ -183,7 +242,11 @@ fn stay(world: &World, had_session: &mut bool) -> Option<()> {
                 }
                 Packet::Publish(message) => {
                     world.book().hear(&message.payload, message.dup);
-                    if message.qos == 1 { ack(PUBACK, message.id) } else { Vec::new() }
+                    if message.qos == 1 {
+                        ack(PUBACK, message.id)
+                    } else {
+                        Vec::new()
+                    }
                 }
                 _ => Vec::new(),
             };
@@ -195,7 +258,9 @@ fn stay(world: &World, had_session: &mut bool) -> Option<()> {
             return Some(());
         }
         if !is_greeted && begun.elapsed() > Duration::from_secs(15) {
-            world.book().breach(Wrong::Stuck, "no CONNACK came".to_owned());
+            world
+                .book()
+                .breach(Wrong::Stuck, "no CONNACK came".to_owned());
             return None;
         }
         match stream.read(&mut chunk) {

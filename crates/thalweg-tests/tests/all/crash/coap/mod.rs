@@ -34,7 +34,12 @@ fn kill_9_loses_nothing_that_coap_acknowledged() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("coap"), 1, Way::Kill, End::AfterKills(SHORT_KILLS));
+    let verdict = run(
+        Home::new("coap"),
+        1,
+        Way::Kill,
+        End::AfterKills(SHORT_KILLS),
+    );
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -44,23 +49,40 @@ fn a_broker_that_forgets_what_coap_told_it_is_found_out() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("coap-forgotten"), 2, Way::Forget, End::AfterKills(4));
+    let verdict = run(
+        Home::new("coap-forgotten"),
+        2,
+        Way::Forget,
+        End::AfterKills(4),
+    );
     let kinds = [Wrong::Lost, Wrong::Value, Wrong::Topic, Wrong::Session];
     let missed = kinds.map(|wrong| (wrong, verdict.book.count(wrong)));
-    assert!(missed.iter().all(|(_, count)| *count > 0), "{missed:?}:\n{}", verdict.text);
+    assert!(
+        missed.iter().all(|(_, count)| *count > 0),
+        "{missed:?}:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
 fn a_power_cut_loses_nothing_that_coap_acknowledged() {
-    let Some(verdict) = cuts("coap-power", 3, End::AfterKills(SHORT_CUTS), &[]) else { return };
+    let Some(verdict) = cuts("coap-power", 3, End::AfterKills(SHORT_CUTS), &[]) else {
+        return;
+    };
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
 
 #[test]
 fn a_power_cut_loses_what_coap_acknowledged_without_fsync() {
-    let Some(verdict) = cuts("coap-no-fsync", 4, End::AfterKills(4), &UNSAFE) else { return };
-    assert!(verdict.book.count(Wrong::Lost) > 0, "nothing was lost, so this would not have seen it:\n{}", verdict.text);
+    let Some(verdict) = cuts("coap-no-fsync", 4, End::AfterKills(4), &UNSAFE) else {
+        return;
+    };
+    assert!(
+        verdict.book.count(Wrong::Lost) > 0,
+        "nothing was lost, so this would not have seen it:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -73,7 +95,10 @@ fn for_minutes() {
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     let verdict = run(Home::new("coap-long"), seed, Way::Kill, end);
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 #[test]
@@ -83,7 +108,10 @@ fn power_cuts_for_minutes() {
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     let verdict = cuts("coap-power-long", seed, end, &[]).expect("this machine can mount an image");
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
@@ -153,13 +181,15 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     let begun = Instant::now();
     let luck = Luck::new(seed);
     let mut book = Book::default();
-    let publishers =
-        ["p0", "p1", "p2", "p3"].map(|who| [0, 1].map(|at| book.stream(&format!("c/{who}/{at}"), Path::Kept)));
+    let publishers = ["p0", "p1", "p2", "p3"]
+        .map(|who| [0, 1].map(|at| book.stream(&format!("c/{who}/{at}"), Path::Kept)));
     let loose = book.stream("c/loose/0", Path::Loose);
     let putters = ["q0", "q1"].map(|who| book.stream(who, Path::Queue));
     let takers = ["t0", "t1"].map(|who| book.stream(who, Path::Queue));
     let coap = free_port();
-    let home = home.set(&format!("listeners.coap.bind={coap}")).set("coap.auto_declare_queues=true");
+    let home = home
+        .set(&format!("listeners.coap.bind={coap}"))
+        .set("coap.auto_declare_queues=true");
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
     let world = World {
         coap,
@@ -200,7 +230,9 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         let outcome = supervisor.join();
         world.at_rest.store(true, Ordering::Release);
         if outcome.1.is_some() {
-            stopping.into_iter().for_each(|client| client.join().expect("clients do not fail"));
+            stopping
+                .into_iter()
+                .for_each(|client| client.join().expect("clients do not fail"));
             settle(world, home.admin);
         }
         world.over.store(true, Ordering::Release);
@@ -210,23 +242,37 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     if let Some(process) = &last {
         let last_ledger = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
         let mut wrong = ledger::faults(&last_ledger);
-        if book.counted().is_empty() && book.missing().is_empty() && ledger::queued(&last_ledger) != Some(0) {
+        if book.counted().is_empty()
+            && book.missing().is_empty()
+            && ledger::queued(&last_ledger) != Some(0)
+        {
             let queues = ledger::get(home.admin, "/v1/queues").map(|queues| queues.to_string());
             wrong.push(format!("everybody has got everything, and yet something is queued: {last_ledger} {queues:?}"));
         }
-        toll.wrong.extend(wrong.into_iter().map(|story| (TollWrong::Ledger, story)));
+        toll.wrong
+            .extend(wrong.into_iter().map(|story| (TollWrong::Ledger, story)));
         if process.log().contains("panicked") {
             toll.wrong.push((TollWrong::Broker, process.log()));
         }
     }
-    let state = last.as_ref().map_or(String::new(), |process| format!("the last broker said:\n{}", process.log()));
+    let state = last.as_ref().map_or(String::new(), |process| {
+        format!("the last broker said:\n{}", process.log())
+    });
     drop(last);
     drop(way);
     book.close();
     for (wrong, story) in std::mem::take(&mut toll.wrong) {
-        book.breach(if wrong == TollWrong::Ledger { Wrong::Ledger } else { Wrong::Broker }, story);
+        book.breach(
+            if wrong == TollWrong::Ledger {
+                Wrong::Ledger
+            } else {
+                Wrong::Broker
+            },
+            story,
+        );
     }
-    let [kept, loose, queued] = [Path::Kept, Path::Loose, Path::Queue].map(|way| book.acknowledged(way));
+    let [kept, loose, queued] =
+        [Path::Kept, Path::Loose, Path::Queue].map(|way| book.acknowledged(way));
     let mut text = format!(
         "seed {seed}: {} kills ({} before ready) in {:.1} s; PUT: {} acknowledged, {} came; not confirmable: {} answered, {} \
          came; queue: {} acknowledged, {} taken, {} of them again after a kill\n\
@@ -250,8 +296,16 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         text += "no breach";
         let _ = std::fs::remove_dir_all(home.folder());
     } else {
-        let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
-        text += &format!("BREACHES (kills at {}):\n{}{state}", kills.join(" "), book.stories());
+        let kills: Vec<String> = toll
+            .killed_at
+            .iter()
+            .map(|at| format!("{:.3}", at.as_secs_f64()))
+            .collect();
+        text += &format!(
+            "BREACHES (kills at {}):\n{}{state}",
+            kills.join(" "),
+            book.stories()
+        );
         text += &format!("the data is in {}\n", home.data.display());
     }
     Verdict { book, text }
@@ -265,12 +319,21 @@ fn settle(world: &World, admin: std::net::SocketAddr) {
         let (is_complete, heard) = {
             let book = world.book();
             // What is wrong already does not get better by waiting for more.
-            let silence = if book.counted().is_empty() { SILENCE } else { SILENCE / 4 };
+            let silence = if book.counted().is_empty() {
+                SILENCE
+            } else {
+                SILENCE / 4
+            };
             let last = book.last_heard.unwrap_or(begun).max(begun);
             (book.missing().is_empty(), last.elapsed() < silence)
         };
         // What was given up may have been carried out, and waits to be taken.
-        let is_empty = || ledger::get(admin, "/v1/ledger").as_ref().and_then(ledger::queued) == Some(0);
+        let is_empty = || {
+            ledger::get(admin, "/v1/ledger")
+                .as_ref()
+                .and_then(ledger::queued)
+                == Some(0)
+        };
         if !heard || is_complete && is_empty() {
             break;
         }

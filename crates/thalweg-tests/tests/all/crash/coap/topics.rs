@@ -27,7 +27,8 @@ struct Topic {
 
 /// None if nobody answered, or a broker that has just started and does not know its topics yet.
 fn ask(peer: &mut Peer, code: Code, path: &[&str], body: &[u8]) -> Option<Answer> {
-    peer.ask(&Ask::of(code, path, body)).filter(|answer| answer.code != Code::SERVICE_UNAVAILABLE)
+    peer.ask(&Ask::of(code, path, body))
+        .filter(|answer| answer.code != Code::SERVICE_UNAVAILABLE)
 }
 
 /// Makes, changes, deletes and looks, until there is nothing more to publish; then looks at all once more.
@@ -47,7 +48,12 @@ pub fn keep(world: &World, mut luck: Luck) {
             }
             (1, _) => {
                 let at = luck.below(topics.len());
-                change(world, &mut peer, &mut topics[at], 1 + luck.below(1000) as u32);
+                change(
+                    world,
+                    &mut peer,
+                    &mut topics[at],
+                    1 + luck.below(1000) as u32,
+                );
             }
             _ => {
                 let at = luck.below(topics.len());
@@ -64,18 +70,41 @@ pub fn keep(world: &World, mut luck: Luck) {
 /// A topic whose making was answered. One whose making was not is left to itself: nobody uses its name again.
 fn make(world: &World, peer: &mut Peer, number: u32) -> Option<Topic> {
     let name = format!("topic{number}");
-    let body = [&[0xa3, 0x00][..], &text(&name), &[0x02], &text("core.ps.data"), &[0x06], &uint(number)].concat();
+    let body = [
+        &[0xa3, 0x00][..],
+        &text(&name),
+        &[0x02],
+        &text("core.ps.data"),
+        &[0x06],
+        &uint(number),
+    ]
+    .concat();
     let began = world.life();
     let answer = ask(peer, Code::POST, &["ps"], &body);
     let mut book = world.book();
     book.topics += 1;
     match answer {
-        Some(Answer { code: Code::CREATED, location, .. }) => {
-            return Some(Topic { name, id: location.last().cloned(), most: vec![number], is_ending: false });
+        Some(Answer {
+            code: Code::CREATED,
+            location,
+            ..
+        }) => {
+            return Some(Topic {
+                name,
+                id: location.last().cloned(),
+                most: vec![number],
+                is_ending: false,
+            });
         }
         // A broker before this one has made it and was killed before it could say so.
-        Some(Answer { code: Code::CONFLICT, .. }) if began != world.life() => {}
-        Some(answer) => book.breach(Wrong::Refused, format!("{name}: {} {}", answer.code, answer.text())),
+        Some(Answer {
+            code: Code::CONFLICT,
+            ..
+        }) if began != world.life() => {}
+        Some(answer) => book.breach(
+            Wrong::Refused,
+            format!("{name}: {} {}", answer.code, answer.text()),
+        ),
         None => {}
     }
     None
@@ -91,9 +120,16 @@ fn change(world: &World, peer: &mut Peer, topic: &mut Topic, most: u32) {
     let answer = ask(peer, Code::IPATCH, &["ps", &id], &body);
     world.book().topics += 1;
     match answer {
-        Some(Answer { code: Code::CHANGED, .. }) => topic.most = vec![most],
+        Some(Answer {
+            code: Code::CHANGED,
+            ..
+        }) => topic.most = vec![most],
         Some(answer) => {
-            let story = format!("{topic:?} cannot be changed: {} {}", answer.code, answer.text());
+            let story = format!(
+                "{topic:?} cannot be changed: {} {}",
+                answer.code,
+                answer.text()
+            );
             world.book().breach(Wrong::Topic, story);
         }
         None => {}
@@ -101,26 +137,41 @@ fn change(world: &World, peer: &mut Peer, topic: &mut Topic, most: u32) {
 }
 
 fn delete(world: &World, peer: &mut Peer, topics: &mut Vec<Topic>, at: usize) {
-    let Some(id) = topics[at].id.clone() else { return };
+    let Some(id) = topics[at].id.clone() else {
+        return;
+    };
     let was_ending = std::mem::replace(&mut topics[at].is_ending, true);
     let began = world.life();
     let answer = ask(peer, Code::DELETE, &["ps", &id], &[]);
     world.book().topics += 1;
     match answer {
-        Some(Answer { code: Code::DELETED, .. }) => {
+        Some(Answer {
+            code: Code::DELETED,
+            ..
+        }) => {
             let gone = topics.swap_remove(at);
             // It must stay away; its id is of no use to anybody else.
             let answer = ask(peer, Code::GET, &["ps", &id], &[]);
             if let Some(answer) = answer.filter(|answer| answer.code != Code::NOT_FOUND) {
-                world.book().breach(Wrong::Topic, format!("{gone:?} was deleted and is there: {}", answer.code));
+                world.book().breach(
+                    Wrong::Topic,
+                    format!("{gone:?} was deleted and is there: {}", answer.code),
+                );
             }
         }
-        Some(Answer { code: Code::NOT_FOUND, .. }) if was_ending || began != world.life() => {
+        Some(Answer {
+            code: Code::NOT_FOUND,
+            ..
+        }) if was_ending || began != world.life() => {
             topics.swap_remove(at);
         }
         Some(answer) => {
             let topic = topics.swap_remove(at);
-            let story = format!("{topic:?} cannot be deleted: {} {}", answer.code, answer.text());
+            let story = format!(
+                "{topic:?} cannot be deleted: {} {}",
+                answer.code,
+                answer.text()
+            );
             world.book().breach(Wrong::Topic, story);
         }
         None => {}
@@ -128,26 +179,41 @@ fn delete(world: &World, peer: &mut Peer, topics: &mut Vec<Topic>, at: usize) {
 }
 
 fn look(world: &World, peer: &mut Peer, topics: &mut Vec<Topic>, at: usize) {
-    let Some(id) = topics[at].id.clone() else { return };
+    let Some(id) = topics[at].id.clone() else {
+        return;
+    };
     let answer = ask(peer, Code::GET, &["ps", &id], &[]);
     let mut book = world.book();
     book.topics += 1;
     let topic = &topics[at];
     match answer {
-        Some(Answer { code: Code::CONTENT, payload, .. }) => {
+        Some(Answer {
+            code: Code::CONTENT,
+            payload,
+            ..
+        }) => {
             let found = Configuration::decode(&payload).ok();
             let is_right = found.as_ref().is_some_and(|found| {
-                *found.name == *topic.name && found.max_subscribers.is_some_and(|most| topic.most.contains(&most))
+                *found.name == *topic.name
+                    && found
+                        .max_subscribers
+                        .is_some_and(|most| topic.most.contains(&most))
             });
             if !is_right {
                 book.breach(Wrong::Topic, format!("{topic:?} is {found:?}"));
             }
         }
-        Some(Answer { code: Code::NOT_FOUND, .. }) if topic.is_ending => {
+        Some(Answer {
+            code: Code::NOT_FOUND,
+            ..
+        }) if topic.is_ending => {
             topics.swap_remove(at);
         }
         Some(answer) => {
-            book.breach(Wrong::Topic, format!("{topic:?}: {} {}", answer.code, answer.text()));
+            book.breach(
+                Wrong::Topic,
+                format!("{topic:?}: {} {}", answer.code, answer.text()),
+            );
             topics.swap_remove(at);
         }
         None => {}
@@ -156,7 +222,11 @@ fn look(world: &World, peer: &mut Peer, topics: &mut Vec<Topic>, at: usize) {
 
 /// A text of CBOR, of up to 255 bytes.
 fn text(text: &str) -> Vec<u8> {
-    [&[0x78, u8::try_from(text.len()).expect("a short text")], text.as_bytes()].concat()
+    [
+        &[0x78, u8::try_from(text.len()).expect("a short text")],
+        text.as_bytes(),
+    ]
+    .concat()
 }
 
 /// A number of CBOR.

@@ -73,7 +73,13 @@ impl Book {
     }
 
     pub fn stream(&mut self, topic: &'static str, qos: u8, ordered: bool) -> usize {
-        self.streams.push(Stream { topic, qos, ordered, fates: Vec::new(), latest: 0 });
+        self.streams.push(Stream {
+            topic,
+            qos,
+            ordered,
+            fates: Vec::new(),
+            latest: 0,
+        });
         self.streams.len() - 1
     }
 
@@ -125,25 +131,43 @@ impl Book {
 
     pub fn acknowledged_count(&self, qos: u8) -> usize {
         let of_qos = self.streams.iter().filter(|stream| stream.qos == qos);
-        of_qos.map(|stream| stream.fates.iter().filter(|fate| fate.acknowledged).count()).sum()
+        of_qos
+            .map(|stream| stream.fates.iter().filter(|fate| fate.acknowledged).count())
+            .sum()
     }
 
     /// Messages that nobody has got, acknowledged or not.
     pub fn unheard(&self) -> usize {
-        self.streams.iter().flat_map(|stream| &stream.fates).filter(|fate| fate.members.is_empty()).count()
+        self.streams
+            .iter()
+            .flat_map(|stream| &stream.fates)
+            .filter(|fate| fate.members.is_empty())
+            .count()
     }
 
     // --- members
 
     /// A PUBLISH that begins a delivery: at QoS 2, one whose identifier was not in use.
     pub fn hear(&mut self, who: &'static str, heard: Heard) {
-        let Heard { stream, number, attempt, dup, life } = heard;
+        let Heard {
+            stream,
+            number,
+            attempt,
+            dup,
+            life,
+        } = heard;
         let about = format!("<{stream}#{number}>");
-        self.note(who, format_args!("took {about} attempt {attempt} dup {dup}"));
+        self.note(
+            who,
+            format_args!("took {about} attempt {attempt} dup {dup}"),
+        );
         self.deliveries += 1;
         let it = &mut self.streams[stream];
         let Some(fate) = it.fates.get_mut(number as usize - 1) else {
-            return self.breach("of nobody", format!("{about} came to {who} and was never sent"));
+            return self.breach(
+                "of nobody",
+                format!("{about} came to {who} and was never sent"),
+            );
         };
         let before = fate.members.clone();
         fate.members.push((who, attempt, life));
@@ -154,16 +178,29 @@ impl Book {
         // Two attempts of a publisher at QoS 1 are two messages to the broker.
         if before.iter().any(|(_, of, _)| *of == attempt) && !dup {
             self.unflagged += 1;
-            if before.iter().any(|(_, of, at)| (*of, *at) == (attempt, life)) {
-                self.breach("repeat unmarked", format!("{about} came to {who} after {before:?}"));
+            if before
+                .iter()
+                .any(|(_, of, at)| (*of, *at) == (attempt, life))
+            {
+                self.breach(
+                    "repeat unmarked",
+                    format!("{about} came to {who} after {before:?}"),
+                );
             }
         }
         if qos == 2 && is_repeat {
-            let what = if before.iter().all(|(member, ..)| *member == who) { "QoS 2 doubled" } else { "QoS 2 moved" };
+            let what = if before.iter().all(|(member, ..)| *member == who) {
+                "QoS 2 doubled"
+            } else {
+                "QoS 2 moved"
+            };
             self.breach(what, format!("{about} came to {who} after {before:?}"));
         }
         if ordered && number < latest && !is_repeat {
-            self.breach("out of order", format!("{about} came to {who} for the first time after number {latest}"));
+            self.breach(
+                "out of order",
+                format!("{about} came to {who} for the first time after number {latest}"),
+            );
         }
     }
 
@@ -171,8 +208,14 @@ impl Book {
     pub fn missing(&self) -> Vec<(usize, u32)> {
         let of = |(at, stream): (usize, &Stream)| {
             let lost = |fate: &Fate| fate.acknowledged && fate.members.is_empty();
-            let numbers = stream.fates.iter().enumerate().filter(move |(_, fate)| lost(fate));
-            numbers.map(|(number, _)| (at, number as u32 + 1)).collect::<Vec<_>>()
+            let numbers = stream
+                .fates
+                .iter()
+                .enumerate()
+                .filter(move |(_, fate)| lost(fate));
+            numbers
+                .map(|(number, _)| (at, number as u32 + 1))
+                .collect::<Vec<_>>()
         };
         self.streams.iter().enumerate().flat_map(of).collect()
     }
@@ -180,7 +223,10 @@ impl Book {
     pub fn close(&mut self) {
         for (stream, number) in self.missing() {
             let it = &self.streams[stream];
-            let story = format!("<{stream}#{number}> on {} at QoS {} reached no member", it.topic, it.qos);
+            let story = format!(
+                "<{stream}#{number}> on {} at QoS {} reached no member",
+                it.topic, it.qos
+            );
             self.breach("lost", story);
         }
     }

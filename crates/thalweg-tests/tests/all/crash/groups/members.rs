@@ -49,9 +49,13 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
     let mut was_greeted = false;
     let mut is_subscribed = false;
     while !world.is_over() {
-        let Some((mut line, present, life)) = connect(world, who) else { continue };
+        let Some((mut line, present, life)) = connect(world, who) else {
+            continue;
+        };
         if was_greeted && !present {
-            world.book().breach("session lost", format!("{who} had a session"));
+            world
+                .book()
+                .breach("session lost", format!("{who} had a session"));
             held.clear();
             is_subscribed = false;
         }
@@ -70,7 +74,11 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
             if is_due && habit == Habit::Freezes {
                 world.book().note(who, format_args!("freezes"));
                 let until = Instant::now() + Duration::from_secs_f64(luck.between(FROZEN));
-                while Instant::now() < until && world.life() == life && !world.is_at_rest() && !world.is_over() {
+                while Instant::now() < until
+                    && world.life() == life
+                    && !world.is_at_rest()
+                    && !world.is_over()
+                {
                     std::thread::sleep(GLANCE);
                 }
                 world.book().note(who, format_args!("wakes up"));
@@ -99,18 +107,27 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
                     }
                     let text = String::from_utf8_lossy(&message.payload);
                     world.book().note(who, format_args!("settles {text}"));
-                    line.send(&ack(if message.qos == 2 { PUBREC } else { PUBACK }, message.id));
+                    line.send(&ack(
+                        if message.qos == 2 { PUBREC } else { PUBACK },
+                        message.id,
+                    ));
                 }
-                Came::Packet(Packet::Ack { kind: PUBREL, id, .. }) => {
+                Came::Packet(Packet::Ack {
+                    kind: PUBREL, id, ..
+                }) => {
                     held.remove(&id);
                     line.send(&ack(PUBCOMP, id));
                 }
                 Came::Packet(Packet::Disconnect { reason, .. }) => match reason {
                     0x97 => world.book().evictions += 1,
                     0x8B | 0x8E => {}
-                    _ => world.book().breach("disconnected", format!("{who}: {reason:#04x}")),
+                    _ => world
+                        .book()
+                        .breach("disconnected", format!("{who}: {reason:#04x}")),
                 },
-                Came::Packet(other) => world.book().breach("protocol", format!("{who} got {other:?}")),
+                Came::Packet(other) => world
+                    .book()
+                    .breach("protocol", format!("{who} got {other:?}")),
                 Came::Nothing => {}
                 Came::End => break,
             }
@@ -127,9 +144,17 @@ fn take(
     message: &Message,
 ) -> bool {
     let text = String::from_utf8_lossy(&message.payload);
-    let mut words = text.split(' ').map(|word| word.parse::<u32>().expect("publishers send three numbers"));
+    let mut words = text
+        .split(' ')
+        .map(|word| word.parse::<u32>().expect("publishers send three numbers"));
     let mut word = || words.next().expect("publishers send three numbers");
-    let heard = Heard { stream: word() as usize, number: word(), attempt: word(), dup: message.dup, life };
+    let heard = Heard {
+        stream: word() as usize,
+        number: word(),
+        attempt: word(),
+        dup: message.dup,
+        life,
+    };
     let mut book = world.book();
     // What lay in a socket when the broker died may have gone to another since.
     if world.life() != life {
@@ -140,7 +165,10 @@ fn take(
         match held.insert(message.id, mine) {
             Some(known) if known == mine => return true,
             Some(known) => {
-                let story = format!("{who}: identifier {} was {known:?} and is now {mine:?}", message.id);
+                let story = format!(
+                    "{who}: identifier {} was {known:?} and is now {mine:?}",
+                    message.id
+                );
                 book.breach("identifier reused", story);
             }
             None => {}

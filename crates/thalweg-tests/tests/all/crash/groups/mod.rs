@@ -51,8 +51,17 @@ fn a_broker_that_forgets_its_groups_is_found_out() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("groups-forgotten").set("shards=1"), 13, Way::Forget, End::AfterKills(2));
-    assert!(verdict.text.contains("lost"), "nothing was missed:\n{}", verdict.text);
+    let verdict = run(
+        Home::new("groups-forgotten").set("shards=1"),
+        13,
+        Way::Forget,
+        End::AfterKills(2),
+    );
+    assert!(
+        verdict.text.contains("lost"),
+        "nothing was missed:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -131,8 +140,14 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     let home = home.set("groups.adaptive_eviction=true");
     let mut book = Book::new(begun, home.folder().join("trail"));
     let publishers = [
-        ("p-free-1", vec![book.stream("f/a", 1, false), book.stream("f/b", 2, false)]),
-        ("p-free-2", vec![book.stream("f/c", 1, false), book.stream("f/d", 2, false)]),
+        (
+            "p-free-1",
+            vec![book.stream("f/a", 1, false), book.stream("f/b", 2, false)],
+        ),
+        (
+            "p-free-2",
+            vec![book.stream("f/c", 1, false), book.stream("f/d", 2, false)],
+        ),
         ("p-ordered-1", vec![book.stream("o/a", 1, true)]),
         ("p-ordered-2", vec![book.stream("o/b", 1, true)]),
         ("p-ordered-3", vec![book.stream("o/c", 1, true)]),
@@ -153,7 +168,9 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
             scope.spawn(move || member(world, who, filter, habit, luck));
         }
         // Before anybody is a member of a group there is no group.
-        wait_for_quiet(SETTLED_WITHIN, || world.joined.load(Ordering::Acquire) >= MEMBERS.len() as u32);
+        wait_for_quiet(SETTLED_WITHIN, || {
+            world.joined.load(Ordering::Acquire) >= MEMBERS.len() as u32
+        });
         let threads: Vec<_> = publishers
             .iter()
             .enumerate()
@@ -167,9 +184,12 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         // Where the way is to forget, nothing more comes.
         if outcome.1.is_some() && !forgets {
             wait_for_quiet(SETTLED_WITHIN, || {
-                threads.iter().all(std::thread::ScopedJoinHandle::is_finished)
+                threads
+                    .iter()
+                    .all(std::thread::ScopedJoinHandle::is_finished)
                     && world.book().missing().is_empty()
-                    && ledger::get(home.admin, "/v1/ledger").is_some_and(|books| ledger::queued(&books) == Some(0))
+                    && ledger::get(home.admin, "/v1/ledger")
+                        .is_some_and(|books| ledger::queued(&books) == Some(0))
             });
         }
         world.over.store(true, Ordering::Release);
@@ -179,7 +199,10 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     book.close();
     let state = last.as_ref().map_or(String::new(), |process| {
         let groups = ledger::get(home.admin, "/v1/groups").unwrap_or_default();
-        format!("the last broker said:\n{}its groups: {groups:#}\n", process.log())
+        format!(
+            "the last broker said:\n{}its groups: {groups:#}\n",
+            process.log()
+        )
     });
     if let Some(process) = &last {
         let books = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
@@ -190,7 +213,9 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         if book.is_clean() && ledger::queued(&books) != Some(0) {
             book.breach(
                 "ledger",
-                format!("everybody has got everything, and yet something is queued: {books} {groups}"),
+                format!(
+                    "everybody has got everything, and yet something is queued: {books} {groups}"
+                ),
             );
         }
         if process.log().contains("panicked") {
@@ -220,9 +245,24 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         book.trail.forget();
         let _ = std::fs::remove_dir_all(home.folder());
     } else {
-        let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
-        text += &format!("BREACHES (kills at {}):\n{}{state}", kills.join(" "), book.stories());
-        text += &format!("all is in {}, the data in {}\n", book.trail.path().display(), home.data.display());
+        let kills: Vec<String> = toll
+            .killed_at
+            .iter()
+            .map(|at| format!("{:.3}", at.as_secs_f64()))
+            .collect();
+        text += &format!(
+            "BREACHES (kills at {}):\n{}{state}",
+            kills.join(" "),
+            book.stories()
+        );
+        text += &format!(
+            "all is in {}, the data in {}\n",
+            book.trail.path().display(),
+            home.data.display()
+        );
     }
-    Verdict { is_clean: book.is_clean(), text }
+    Verdict {
+        is_clean: book.is_clean(),
+        text,
+    }
 }

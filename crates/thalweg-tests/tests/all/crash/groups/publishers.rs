@@ -34,14 +34,22 @@ pub fn publisher(world: &World, who: &'static str, streams: &[usize], mut luck: 
         if world.is_at_rest() && outgoing.is_empty() {
             return;
         }
-        let Some((mut line, present, life)) = connect(world, who) else { continue };
+        let Some((mut line, present, life)) = connect(world, who) else {
+            continue;
+        };
         if was_greeted && !present {
-            world.book().breach("session lost", format!("{who} had a session"));
+            world
+                .book()
+                .breach("session lost", format!("{who} had a session"));
         }
         was_greeted = true;
         for it in &mut outgoing {
             it.attempt += 1;
-            let bytes = if it.released { ack(PUBREL, it.id) } else { publish(world, it, present) };
+            let bytes = if it.released {
+                ack(PUBREL, it.id)
+            } else {
+                publish(world, it, present)
+            };
             line.send(&bytes);
         }
         while world.life() == life && !world.is_over() {
@@ -49,21 +57,33 @@ pub fn publisher(world: &World, who: &'static str, streams: &[usize], mut luck: 
                 line.leave();
                 return;
             }
-            let is_full = outgoing.len() >= WINDOW || world.is_at_rest() || world.book().unheard() > UNHEARD_MAX;
+            let is_full = outgoing.len() >= WINDOW
+                || world.is_at_rest()
+                || world.book().unheard() > UNHEARD_MAX;
             if !is_full && luck.chance(0.7) {
                 let stream = streams[luck.below(streams.len())];
                 next_id = next_id % 60_000 + 1;
                 let number = world.book().send(stream);
-                let it = Outgoing { id: next_id, stream, number, attempt: 1, released: false };
+                let it = Outgoing {
+                    id: next_id,
+                    stream,
+                    number,
+                    attempt: 1,
+                    released: false,
+                };
                 line.send(&publish(world, &it, false));
                 outgoing.push_back(it);
             }
             match line.next(GLANCE) {
-                Came::Packet(Packet::Ack { kind, id, reason, .. }) => {
+                Came::Packet(Packet::Ack {
+                    kind, id, reason, ..
+                }) => {
                     acknowledged(world, who, &mut line, &mut outgoing, (kind, id, reason));
                 }
                 Came::Packet(Packet::Disconnect { reason: 0x8B, .. }) => {}
-                Came::Packet(other) => world.book().breach("protocol", format!("{who} got {other:?}")),
+                Came::Packet(other) => world
+                    .book()
+                    .breach("protocol", format!("{who} got {other:?}")),
                 Came::Nothing => {}
                 Came::End => break,
             }
@@ -74,9 +94,20 @@ pub fn publisher(world: &World, who: &'static str, streams: &[usize], mut luck: 
 fn publish(world: &World, it: &Outgoing, dup: bool) -> Vec<u8> {
     let mut book = world.book();
     let (topic, qos) = (book.of(it.stream).topic, book.of(it.stream).qos);
-    let publish = Publish::new(topic, format!("{} {} {}", it.stream, it.number, it.attempt)).qos(qos, it.id);
-    book.note(topic, format_args!("is sent <{}#{}> attempt {}", it.stream, it.number, it.attempt));
-    if dup { publish.dup().bytes(V5) } else { publish.bytes(V5) }
+    let publish =
+        Publish::new(topic, format!("{} {} {}", it.stream, it.number, it.attempt)).qos(qos, it.id);
+    book.note(
+        topic,
+        format_args!(
+            "is sent <{}#{}> attempt {}",
+            it.stream, it.number, it.attempt
+        ),
+    );
+    if dup {
+        publish.dup().bytes(V5)
+    } else {
+        publish.bytes(V5)
+    }
 }
 
 fn acknowledged(
@@ -87,11 +118,16 @@ fn acknowledged(
     (kind, id, reason): (u8, u16, u8),
 ) {
     let Some(at) = outgoing.iter().position(|it| it.id == id) else {
-        return world.book().breach("protocol", format!("{who}: {kind:#04x} of {id}, which is not under way"));
+        return world.book().breach(
+            "protocol",
+            format!("{who}: {kind:#04x} of {id}, which is not under way"),
+        );
     };
     // 0x10: nobody subscribes yet. 0x92: it was released before.
     if reason >= 0x80 && !(kind == PUBCOMP && reason == 0x92) {
-        world.book().breach("refused", format!("{who}: {kind:#04x} with {reason:#04x}"));
+        world
+            .book()
+            .breach("refused", format!("{who}: {kind:#04x} with {reason:#04x}"));
     }
     if kind == PUBREC {
         outgoing[at].released = true;
@@ -99,10 +135,18 @@ fn acknowledged(
     }
     let it = outgoing.remove(at).expect("just found");
     let mut book = world.book();
-    book.note(who, format_args!("is acknowledged <{}#{}>", it.stream, it.number));
+    book.note(
+        who,
+        format_args!("is acknowledged <{}#{}>", it.stream, it.number),
+    );
     if reason == 0x10 {
-        return book
-            .breach("nobody there", format!("<{}#{}>: PUBACK says that nobody subscribes", it.stream, it.number));
+        return book.breach(
+            "nobody there",
+            format!(
+                "<{}#{}>: PUBACK says that nobody subscribes",
+                it.stream, it.number
+            ),
+        );
     }
     book.acknowledged(it.stream, it.number);
 }

@@ -98,7 +98,13 @@ struct Content {
 
 impl Content {
     fn of(method: (u16, u16), arguments: Vec<u8>) -> Self {
-        Self { method, arguments, size: None, properties: Vec::new(), body: Vec::new() }
+        Self {
+            method,
+            arguments,
+            size: None,
+            properties: Vec::new(),
+            body: Vec::new(),
+        }
     }
 }
 
@@ -113,7 +119,9 @@ impl Amqp {
     /// Connects and opens the channel.
     pub fn open(broker: SocketAddr) -> Result<Self, Trouble> {
         let socket = TcpStream::connect(broker).map_err(|_| Trouble::Gone)?;
-        let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
+        let ready = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
         let mut me = Self {
             socket,
@@ -127,83 +135,166 @@ impl Amqp {
         me.write(b"AMQP\x00\x00\x09\x01");
         me.wait_for(10, 10)?;
         let no_properties = long(0);
-        me.method(0, 10, 11, &[no_properties, short_text("PLAIN"), long_text(b"\0guest\0guest"), short_text("en_US")]);
+        me.method(
+            0,
+            10,
+            11,
+            &[
+                no_properties,
+                short_text("PLAIN"),
+                long_text(b"\0guest\0guest"),
+                short_text("en_US"),
+            ],
+        );
         let tune = me.wait_for(10, 30)?;
         let (channels, frame) = (tune[..2].to_vec(), tune[2..6].to_vec());
         me.method(0, 10, 31, &[channels, frame, short(0)]);
-        me.ask(0, CONNECTION_OPEN, &[short_text("/"), short_text(""), vec![0]])?;
+        me.ask(
+            0,
+            CONNECTION_OPEN,
+            &[short_text("/"), short_text(""), vec![0]],
+        )?;
         me.ask(CHANNEL, CHANNEL_OPEN, &[short_text("")])?;
         Ok(me)
     }
 
     /// A call without arguments that matter.
     pub fn call(&mut self, call: Call) -> Result<(), Trouble> {
-        self.ask(CHANNEL, call, &[if call == CONFIRM_SELECT { vec![0] } else { Vec::new() }]).map(drop)
+        self.ask(
+            CHANNEL,
+            call,
+            &[if call == CONFIRM_SELECT {
+                vec![0]
+            } else {
+                Vec::new()
+            }],
+        )
+        .map(drop)
     }
 
-    pub fn declare_exchange(&mut self, name: &str, kind: &str, passive: bool) -> Result<(), Trouble> {
+    pub fn declare_exchange(
+        &mut self,
+        name: &str,
+        kind: &str,
+        passive: bool,
+    ) -> Result<(), Trouble> {
         let bits = u8::from(passive) | 2;
-        let arguments = [short(0), short_text(name), short_text(kind), vec![bits], long(0)];
+        let arguments = [
+            short(0),
+            short_text(name),
+            short_text(kind),
+            vec![bits],
+            long(0),
+        ];
         self.ask(CHANNEL, EXCHANGE_DECLARE, &arguments).map(drop)
     }
 
     /// A durable one with these arguments.
-    pub fn declare_exchange_with(&mut self, name: &str, kind: &str, table: &[u8]) -> Result<(), Trouble> {
-        let arguments = [short(0), short_text(name), short_text(kind), vec![2], long_text(table)];
+    pub fn declare_exchange_with(
+        &mut self,
+        name: &str,
+        kind: &str,
+        table: &[u8],
+    ) -> Result<(), Trouble> {
+        let arguments = [
+            short(0),
+            short_text(name),
+            short_text(kind),
+            vec![2],
+            long_text(table),
+        ];
         self.ask(CHANNEL, EXCHANGE_DECLARE, &arguments).map(drop)
     }
 
     /// What comes to `from` with this key goes to `to`, too.
     pub fn bind_exchange(&mut self, to: &str, from: &str, key: &str) -> Result<(), Trouble> {
         let names = [short_text(to), short_text(from), short_text(key)].concat();
-        self.ask(CHANNEL, EXCHANGE_BIND, &[short(0), names, vec![0], long(0)]).map(drop)
+        self.ask(CHANNEL, EXCHANGE_BIND, &[short(0), names, vec![0], long(0)])
+            .map(drop)
     }
 
     /// `dead`: the queue that rejected messages go to.
-    pub fn declare_queue(&mut self, name: &str, terms: Terms, dead: Option<&str>) -> Result<(), Trouble> {
+    pub fn declare_queue(
+        &mut self,
+        name: &str,
+        terms: Terms,
+        dead: Option<&str>,
+    ) -> Result<(), Trouble> {
         let mut table = Vec::new();
         if let Some(dead) = dead {
-            table = [table_text("x-dead-letter-exchange", ""), table_text("x-dead-letter-routing-key", dead)].concat();
+            table = [
+                table_text("x-dead-letter-exchange", ""),
+                table_text("x-dead-letter-routing-key", dead),
+            ]
+            .concat();
         }
         self.declare_with(name, terms, &table)
     }
 
     /// With these arguments.
     pub fn declare_with(&mut self, name: &str, terms: Terms, table: &[u8]) -> Result<(), Trouble> {
-        let arguments = [short(0), short_text(name), vec![terms as u8], long_text(table)];
+        let arguments = [
+            short(0),
+            short_text(name),
+            vec![terms as u8],
+            long_text(table),
+        ];
         self.ask(CHANNEL, QUEUE_DECLARE, &arguments).map(drop)
     }
 
     /// A passive declare; answers when all that was said before has been heard. How many messages wait.
     pub fn look(&mut self, queue: &str) -> Result<u32, Trouble> {
-        let answer = self.ask(CHANNEL, QUEUE_DECLARE, &[short(0), short_text(queue), vec![1], long(0)])?;
+        let answer = self.ask(
+            CHANNEL,
+            QUEUE_DECLARE,
+            &[short(0), short_text(queue), vec![1], long(0)],
+        )?;
         let count = &answer[1 + usize::from(answer[0])..];
         Ok(u32::from_be_bytes([count[0], count[1], count[2], count[3]]))
     }
 
     pub fn purge_queue(&mut self, name: &str) -> Result<(), Trouble> {
-        self.ask(CHANNEL, QUEUE_PURGE, &[short(0), short_text(name), vec![0]]).map(drop)
+        self.ask(CHANNEL, QUEUE_PURGE, &[short(0), short_text(name), vec![0]])
+            .map(drop)
     }
 
     pub fn unbind(&mut self, queue: &str, exchange: &str, key: &str) -> Result<(), Trouble> {
         let names = [short_text(queue), short_text(exchange), short_text(key)].concat();
-        self.ask(CHANNEL, QUEUE_UNBIND, &[short(0), names, long(0)]).map(drop)
+        self.ask(CHANNEL, QUEUE_UNBIND, &[short(0), names, long(0)])
+            .map(drop)
     }
 
     pub fn delete_queue(&mut self, name: &str) -> Result<(), Trouble> {
-        self.ask(CHANNEL, QUEUE_DELETE, &[short(0), short_text(name), vec![0]]).map(drop)
+        self.ask(
+            CHANNEL,
+            QUEUE_DELETE,
+            &[short(0), short_text(name), vec![0]],
+        )
+        .map(drop)
     }
 
     pub fn bind(&mut self, queue: &str, exchange: &str, key: &str) -> Result<(), Trouble> {
         let names = [short_text(queue), short_text(exchange), short_text(key)].concat();
-        self.ask(CHANNEL, QUEUE_BIND, &[short(0), names, vec![0], long(0)]).map(drop)
+        self.ask(CHANNEL, QUEUE_BIND, &[short(0), names, vec![0], long(0)])
+            .map(drop)
     }
 
     /// Begins to consume, with credit; 0 is no limit.
     pub fn consume(&mut self, queue: &str, prefetch: u16, exclusive: bool) -> Result<(), Trouble> {
         self.ask(CHANNEL, QOS, &[long(0), short(prefetch), vec![0]])?;
         let bits = u8::from(exclusive) << 2;
-        self.ask(CHANNEL, CONSUME, &[short(0), short_text(queue), short_text("c"), vec![bits], long(0)]).map(drop)
+        self.ask(
+            CHANNEL,
+            CONSUME,
+            &[
+                short(0),
+                short_text(queue),
+                short_text("c"),
+                vec![bits],
+                long(0),
+            ],
+        )
+        .map(drop)
     }
 
     /// One message, if there is one.
@@ -212,20 +303,33 @@ impl Amqp {
         match self.answer()? {
             Answer::Got(delivery) => Ok(delivery),
             Answer::Refused(code, text) => Err(Trouble::Refused(code, text)),
-            Answer::Done(class, method, _) => panic!("basic.get was answered with method {class}.{method}"),
+            Answer::Done(class, method, _) => {
+                panic!("basic.get was answered with method {class}.{method}")
+            }
         }
     }
 
     /// A persistent message, mandatory.
     pub fn publish(&mut self, exchange: &str, key: &str, body: &[u8]) {
-        self.publish_with(exchange, key, &[&DELIVERY_MODE.to_be_bytes()[..], &[2]].concat(), body);
+        self.publish_with(
+            exchange,
+            key,
+            &[&DELIVERY_MODE.to_be_bytes()[..], &[2]].concat(),
+            body,
+        );
     }
 
     /// A mandatory message with flags and properties as given.
     pub fn publish_with(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) {
         let arguments = [short(0), short_text(exchange), short_text(key), vec![1]].concat();
         let size = body.len() as u64;
-        let header = [short(60), short(0), size.to_be_bytes().to_vec(), properties.to_vec()].concat();
+        let header = [
+            short(60),
+            short(0),
+            size.to_be_bytes().to_vec(),
+            properties.to_vec(),
+        ]
+        .concat();
         let mut bytes = frame(1, CHANNEL, &[short(60), short(40), arguments].concat());
         bytes.extend(frame(2, CHANNEL, &header));
         // No larger frames than the smallest that anybody must take.
@@ -236,7 +340,12 @@ impl Amqp {
     }
 
     pub fn ack(&mut self, tag: u64, multiple: bool) {
-        self.method(CHANNEL, 60, 80, &[tag.to_be_bytes().to_vec(), vec![u8::from(multiple)]]);
+        self.method(
+            CHANNEL,
+            60,
+            80,
+            &[tag.to_be_bytes().to_vec(), vec![u8::from(multiple)]],
+        );
     }
 
     /// All up to this one, and for good.
@@ -245,7 +354,12 @@ impl Amqp {
     }
 
     pub fn reject(&mut self, tag: u64, requeue: bool) {
-        self.method(CHANNEL, 60, 90, &[tag.to_be_bytes().to_vec(), vec![u8::from(requeue)]]);
+        self.method(
+            CHANNEL,
+            60,
+            90,
+            &[tag.to_be_bytes().to_vec(), vec![u8::from(requeue)]],
+        );
     }
 
     /// The next event, if one comes within this.
@@ -266,7 +380,11 @@ impl Amqp {
 
     /// An orderly end.
     pub fn close(mut self) {
-        let _ = self.ask(0, CONNECTION_CLOSE, &[short(200), short_text("bye"), short(0), short(0)]);
+        let _ = self.ask(
+            0,
+            CONNECTION_CLOSE,
+            &[short(200), short_text("bye"), short(0), short(0)],
+        );
     }
 
     /// An end without a word.
@@ -276,7 +394,12 @@ impl Amqp {
 
     // --- calls and answers
 
-    fn ask(&mut self, channel: u16, Call(class, method): Call, arguments: &[Vec<u8>]) -> Result<Vec<u8>, Trouble> {
+    fn ask(
+        &mut self,
+        channel: u16,
+        Call(class, method): Call,
+        arguments: &[Vec<u8>],
+    ) -> Result<Vec<u8>, Trouble> {
         self.method(channel, class, method, arguments);
         self.wait_for(class, method + 1)
     }
@@ -308,7 +431,9 @@ impl Amqp {
         if self.closed {
             return Err(Trouble::Gone);
         }
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(100));
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_micros(100));
         self.socket.set_read_timeout(Some(left)).expect("not zero");
         let mut chunk = [0; 16 * 1024];
         match self.socket.read(&mut chunk) {
@@ -317,7 +442,9 @@ impl Amqp {
                 self.unread.extend(&chunk[..count]);
                 self.take_frames();
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(false);
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.closed = true,
         }
@@ -329,8 +456,12 @@ impl Amqp {
         while let Some(head) = self.unread.get(at..at + 7) {
             let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize;
             let kind = head[0];
-            let Some(payload) = self.unread.get(at + 7..at + 7 + size) else { break };
-            let Some(end) = self.unread.get(at + 7 + size) else { break };
+            let Some(payload) = self.unread.get(at + 7..at + 7 + size) else {
+                break;
+            };
+            let Some(end) = self.unread.get(at + 7 + size) else {
+                break;
+            };
             assert_eq!(*end, 0xCE, "a frame ends with its mark");
             let payload = payload.to_vec();
             at += size + 8;
@@ -351,7 +482,11 @@ impl Amqp {
             (8, _) => {}
             (kind, content) => panic!("a frame of type {kind} came while {content:?} was"),
         }
-        if self.content.as_ref().is_some_and(|content| content.size == Some(content.body.len())) {
+        if self
+            .content
+            .as_ref()
+            .is_some_and(|content| content.size == Some(content.body.len()))
+        {
             let content = self.content.take().expect("just seen");
             self.take_content(content);
         }
@@ -389,21 +524,39 @@ impl Amqp {
             (20, 11) if self.reopening => self.reopening = false,
             // Connection.blocked and unblocked.
             (10, 60 | 61) => {}
-            _ => self.answers.push_back(Answer::Done(class, method, arguments)),
+            _ => self
+                .answers
+                .push_back(Answer::Done(class, method, arguments)),
         }
     }
 
     fn take_content(&mut self, content: Content) {
-        let Content { method, arguments, properties, body, .. } = content;
+        let Content {
+            method,
+            arguments,
+            properties,
+            body,
+            ..
+        } = content;
         match method {
             (60, 60) => {
                 let rest = &arguments[1 + usize::from(arguments[0])..];
                 let (tag, redelivered) = (tag(rest), rest[8] & 1 == 1);
-                self.events.push_back(Event::Deliver(Delivery { tag, redelivered, properties, body }));
+                self.events.push_back(Event::Deliver(Delivery {
+                    tag,
+                    redelivered,
+                    properties,
+                    body,
+                }));
             }
             (60, 71) => {
                 let (tag, redelivered) = (tag(&arguments), arguments[8] & 1 == 1);
-                let delivery = Delivery { tag, redelivered, properties, body };
+                let delivery = Delivery {
+                    tag,
+                    redelivered,
+                    properties,
+                    body,
+                };
                 self.answers.push_back(Answer::Got(Some(delivery)));
             }
             _ => self.events.push_back(Event::Returned(body)),
@@ -411,7 +564,11 @@ impl Amqp {
     }
 
     fn method(&mut self, channel: u16, class: u16, method: u16, arguments: &[Vec<u8>]) {
-        self.write(&frame(1, channel, &[short(class), short(method), arguments.concat()].concat()));
+        self.write(&frame(
+            1,
+            channel,
+            &[short(class), short(method), arguments.concat()].concat(),
+        ));
     }
 
     /// A broken connection is found out by the next who reads.
@@ -432,11 +589,21 @@ pub enum Terms {
 
 fn refused(arguments: &[u8]) -> Answer {
     let text = &arguments[3..3 + usize::from(arguments[2])];
-    Answer::Refused(number(arguments, 0), String::from_utf8_lossy(text).into_owned())
+    Answer::Refused(
+        number(arguments, 0),
+        String::from_utf8_lossy(text).into_owned(),
+    )
 }
 
 fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
-    [&[kind], &channel.to_be_bytes()[..], &(payload.len() as u32).to_be_bytes(), payload, &[0xCE]].concat()
+    [
+        &[kind],
+        &channel.to_be_bytes()[..],
+        &(payload.len() as u32).to_be_bytes(),
+        payload,
+        &[0xCE],
+    ]
+    .concat()
 }
 
 fn number(bytes: &[u8], at: usize) -> u16 {

@@ -180,7 +180,13 @@ impl Book {
 
     pub fn breach(&mut self, wrong: Wrong, story: String) {
         *self.counted.entry(wrong).or_default() += 1;
-        if self.stories.iter().filter(|(known, _)| *known == wrong).count() < STORIES_MAX {
+        if self
+            .stories
+            .iter()
+            .filter(|(known, _)| *known == wrong)
+            .count()
+            < STORIES_MAX
+        {
             self.note("BREACH", format_args!("{wrong:?}: {story}"));
             self.stories.push((wrong, story));
         }
@@ -213,7 +219,13 @@ impl Book {
 
     pub fn queue(&mut self, name: &'static str) -> usize {
         let (dead, vault, derived) = (None, None, false);
-        self.queues.push(Queue { name, dead, vault, derived, heard: BTreeMap::new() });
+        self.queues.push(Queue {
+            name,
+            dead,
+            vault,
+            derived,
+            heard: BTreeMap::new(),
+        });
         self.queues.len() - 1
     }
 
@@ -248,13 +260,17 @@ impl Book {
 
     pub fn connected(&mut self, life: u32) -> Tie {
         self.connections += 1;
-        Tie { connection: self.connections, life }
+        Tie {
+            connection: self.connections,
+            life,
+        }
     }
 
     /// What it held goes back.
     pub fn disconnected(&mut self, tie: Tie) {
         self.ended.insert(tie.connection);
-        self.highest.retain(|(connection, ..), _| *connection != tie.connection);
+        self.highest
+            .retain(|(connection, ..), _| *connection != tie.connection);
     }
 
     // --- publishers
@@ -262,8 +278,15 @@ impl Book {
     /// The next message of a stream, and its payload.
     pub fn send(&mut self, stream: usize, size: usize, group: Option<usize>) -> (Mark, Vec<u8>) {
         let sent = &mut self.streams[stream].sent;
-        sent.push(Sent { size, group, confirmed: false });
-        let mark = Mark { stream, number: sent.len() as u32 };
+        sent.push(Sent {
+            size,
+            group,
+            confirmed: false,
+        });
+        let mark = Mark {
+            stream,
+            number: sent.len() as u32,
+        };
         if let Some(group) = group {
             self.groups[group].members.push(mark);
         }
@@ -279,7 +302,10 @@ impl Book {
     }
 
     pub fn group(&mut self, life: u32) -> usize {
-        self.groups.push(Group { life, ..Group::default() });
+        self.groups.push(Group {
+            life,
+            ..Group::default()
+        });
         self.groups.len() - 1
     }
 
@@ -301,11 +327,17 @@ impl Book {
     }
 
     pub fn confirmed_count(&self) -> usize {
-        self.streams.iter().map(|it| it.sent.iter().filter(|sent| sent.confirmed).count()).sum()
+        self.streams
+            .iter()
+            .map(|it| it.sent.iter().filter(|sent| sent.confirmed).count())
+            .sum()
     }
 
     pub fn committed_count(&self) -> usize {
-        self.groups.iter().filter(|group| group.state == Fate::Committed).count()
+        self.groups
+            .iter()
+            .filter(|group| group.state == Fate::Committed)
+            .count()
     }
 
     /// Which message a payload is, if it is as it was sent.
@@ -322,54 +354,108 @@ impl Book {
     // --- consumers
 
     /// A message came out of a queue.
-    pub fn hear(&mut self, who: &str, queue: usize, tie: Tie, redelivered: bool, payload: &[u8]) -> Option<Mark> {
+    pub fn hear(
+        &mut self,
+        who: &str,
+        queue: usize,
+        tie: Tie,
+        redelivered: bool,
+        payload: &[u8],
+    ) -> Option<Mark> {
         self.last_heard = Instant::now();
         self.heard += 1;
         self.redelivered += u64::from(redelivered);
         let name = self.queues[queue].name;
-        let Some(mark) = self.identify(payload).filter(|mark| self.belongs(queue, *mark)) else {
+        let Some(mark) = self
+            .identify(payload)
+            .filter(|mark| self.belongs(queue, *mark))
+        else {
             let start = String::from_utf8_lossy(&payload[..payload.len().min(30)]).into_owned();
-            let story = format!("{who} got {} bytes out of {name} that do not belong there: {start}", payload.len());
+            let story = format!(
+                "{who} got {} bytes out of {name} that do not belong there: {start}",
+                payload.len()
+            );
             self.breach(Wrong::Content, story);
             return None;
         };
         let life = tie.life;
-        self.note(who, format_args!("< {mark} of {name}, again {redelivered}, life {life} on {}", tie.connection));
-        let about = format!("{mark} of {} in {name} at {who}", self.streams[mark.stream].name);
+        self.note(
+            who,
+            format_args!(
+                "< {mark} of {name}, again {redelivered}, life {life} on {}",
+                tie.connection
+            ),
+        );
+        let about = format!(
+            "{mark} of {} in {name} at {who}",
+            self.streams[mark.stream].name
+        );
         let mut wrong = Vec::new();
         let group = self.streams[mark.stream].sent[mark.number as usize - 1].group;
         if let Some(group) = group.filter(|group| self.groups[*group].state == Fate::Open) {
-            wrong.push((Wrong::Half, format!("{about}: transaction {group} was not committed")));
+            wrong.push((
+                Wrong::Half,
+                format!("{about}: transaction {group} was not committed"),
+            ));
         }
         let derived = self.queues[queue].derived;
         let slot = self.heard_mut(queue, mark);
         let before = *slot;
-        *slot = Heard { times: before.times + 1, last_life: before.last_life.max(life), holder: Some(tie), ..before };
+        *slot = Heard {
+            times: before.times + 1,
+            last_life: before.last_life.max(life),
+            holder: Some(tie),
+            ..before
+        };
         if before.times > 0 && !redelivered && !(derived && before.last_life < life) {
-            wrong.push((Wrong::Unflagged, format!("{about}: came again, as if it were new")));
+            wrong.push((
+                Wrong::Unflagged,
+                format!("{about}: came again, as if it were new"),
+            ));
         }
         if let Some(holder) = before.holder
             && holder.life == life
             && !self.ended.contains(&holder.connection)
         {
-            wrong.push((Wrong::Twice, format!("{about}: connection {} has it", holder.connection)));
+            wrong.push((
+                Wrong::Twice,
+                format!("{about}: connection {} has it", holder.connection),
+            ));
         }
         if before.sealed {
-            wrong.push((Wrong::Twice, format!("{about}: a committed transaction had settled it")));
+            wrong.push((
+                Wrong::Twice,
+                format!("{about}: a committed transaction had settled it"),
+            ));
         }
         match before.known {
             0 => {}
             known if known == life => {
-                wrong.push((Wrong::Twice, format!("{about}: it had been settled in this life, {life}")));
+                wrong.push((
+                    Wrong::Twice,
+                    format!("{about}: it had been settled in this life, {life}"),
+                ));
             }
             _ => self.forgotten += 1,
         }
-        let highest = self.highest.entry((tie.connection, queue, mark.stream)).or_default();
+        let highest = self
+            .highest
+            .entry((tie.connection, queue, mark.stream))
+            .or_default();
         // What comes again comes when its holder has given it up: only what is new has an order with everything. Dead
         // letters are in the order in which they died.
-        if mark.number <= *highest && !redelivered && !derived && !self.streams[mark.stream].by_datagrams {
-            wrong
-                .push((Wrong::Order, format!("{about}: came after number {highest} on connection {}", tie.connection)));
+        if mark.number <= *highest
+            && !redelivered
+            && !derived
+            && !self.streams[mark.stream].by_datagrams
+        {
+            wrong.push((
+                Wrong::Order,
+                format!(
+                    "{about}: came after number {highest} on connection {}",
+                    tie.connection
+                ),
+            ));
         }
         *highest = mark.number.max(*highest);
         for (wrong, story) in wrong {
@@ -388,11 +474,19 @@ impl Book {
         payload: &[u8],
     ) -> Option<Mark> {
         let before = self.identify(payload).and_then(|mark| {
-            let highest = self.highest.get(&(tie.connection, queue, mark.stream)).copied();
-            highest.filter(|highest| *highest >= mark.number).map(|highest| (mark, highest))
+            let highest = self
+                .highest
+                .get(&(tie.connection, queue, mark.stream))
+                .copied();
+            highest
+                .filter(|highest| *highest >= mark.number)
+                .map(|highest| (mark, highest))
         });
         if let (Some((mark, highest)), true) = (before, redelivered) {
-            self.breach(Wrong::Order, format!("{mark}: came to {who} after number {highest}"));
+            self.breach(
+                Wrong::Order,
+                format!("{mark}: came to {who} after number {highest}"),
+            );
         }
         self.hear(who, queue, tie, redelivered, payload)
     }
@@ -423,8 +517,11 @@ impl Book {
 
     fn belongs(&self, queue: usize, mark: Mark) -> bool {
         let from = |origin: usize| self.streams[mark.stream].queues.contains(&origin);
-        let derives = |origin: &Queue| origin.vault == Some(queue) || (origin.dead == Some(queue) && is_rough(mark));
-        from(queue) || (0..self.queues.len()).any(|origin| from(origin) && derives(&self.queues[origin]))
+        let derives = |origin: &Queue| {
+            origin.vault == Some(queue) || (origin.dead == Some(queue) && is_rough(mark))
+        };
+        from(queue)
+            || (0..self.queues.len()).any(|origin| from(origin) && derives(&self.queues[origin]))
     }
 
     fn heard_mut(&mut self, queue: usize, mark: Mark) -> &mut Heard {
@@ -437,11 +534,17 @@ impl Book {
 
     fn heard(&self, queue: usize, mark: Mark) -> Heard {
         let all = self.queues[queue].heard.get(&mark.stream);
-        all.and_then(|all| all.get(mark.number as usize - 1)).copied().unwrap_or_default()
+        all.and_then(|all| all.get(mark.number as usize - 1))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn everywhere(&self, mark: Mark) -> Vec<Heard> {
-        self.streams[mark.stream].queues.iter().map(|queue| self.heard(*queue, mark)).collect()
+        self.streams[mark.stream]
+            .queues
+            .iter()
+            .map(|queue| self.heard(*queue, mark))
+            .collect()
     }
 
     // --- at the end
@@ -450,13 +553,25 @@ impl Book {
     pub fn missing(&self) -> Vec<(usize, Mark)> {
         let mut missing = Vec::new();
         for (stream, it) in self.streams.iter().enumerate() {
-            for (at, _) in it.sent.iter().enumerate().filter(|(_, sent)| sent.confirmed) {
-                let mark = Mark { stream, number: at as u32 + 1 };
+            for (at, _) in it
+                .sent
+                .iter()
+                .enumerate()
+                .filter(|(_, sent)| sent.confirmed)
+            {
+                let mark = Mark {
+                    stream,
+                    number: at as u32 + 1,
+                };
                 for queue in &it.queues {
                     let dead = self.queues[*queue].dead.filter(|_| is_rough(mark));
                     let places = [Some(*queue), dead, self.queues[*queue].vault];
                     missing.extend(
-                        places.into_iter().flatten().find(|it| !self.heard(*it, mark).done).map(|it| (it, mark)),
+                        places
+                            .into_iter()
+                            .flatten()
+                            .find(|it| !self.heard(*it, mark).done)
+                            .map(|it| (it, mark)),
                     );
                 }
             }
@@ -476,12 +591,18 @@ impl Book {
         for group in 0..self.groups.len() {
             let it = &self.groups[group];
             // Only what came in a later life has survived; what came before may have been taken back with all the rest.
-            let all: Vec<Heard> = it.members.iter().flat_map(|mark| self.everywhere(*mark)).collect();
+            let all: Vec<Heard> = it
+                .members
+                .iter()
+                .flat_map(|mark| self.everywhere(*mark))
+                .collect();
             let survived = all.iter().any(|heard| heard.last_life > it.life);
             let whole = all.iter().all(|heard| heard.times > 0);
             if it.state == Fate::Unknown && survived && !whole {
-                let story =
-                    format!("transaction {group} of life {}, {:?}, is there in part: {all:?}", it.life, it.members);
+                let story = format!(
+                    "transaction {group} of life {}, {:?}, is there in part: {all:?}",
+                    it.life, it.members
+                );
                 self.breach(Wrong::Half, story);
             }
         }
@@ -521,7 +642,11 @@ mod tests {
         book.taken("a", queue, &[sent[0].0], 1);
         for (mark, payload) in &sent {
             book.hear_in_order("b", queue, second, true, payload);
-            let verdict = if is_rough(*mark) { Verdict::Reject } else { Verdict::Accept };
+            let verdict = if is_rough(*mark) {
+                Verdict::Reject
+            } else {
+                Verdict::Accept
+            };
             book.settling("b", queue, *mark, verdict);
         }
         let (mark, payload) = &sent[3];

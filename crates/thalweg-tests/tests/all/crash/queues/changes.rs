@@ -53,7 +53,9 @@ pub fn changer(world: &World, who: &str, _: &[Way], mut luck: Luck) {
             amqp.call(CONFIRM_SELECT)?;
             Ok(amqp)
         };
-        let Some((amqp, tie)) = world.connect(who, open) else { continue };
+        let Some((amqp, tie)) = world.connect(who, open) else {
+            continue;
+        };
         let ended = change_all(world, amqp, &mut possible, &mut luck);
         world.disconnected(who, tie, ended);
     }
@@ -90,14 +92,29 @@ fn change_all(
             Change::Unbind,
         ];
         let change = changes[luck.below(changes.len())];
-        let Some(after) = change.of(state) else { continue };
+        let Some(after) = change.of(state) else {
+            continue;
+        };
         // Until the answer is there, and if it never comes.
-        let steps = if let Change::Fill(more) = change { more } else { 1 };
+        let steps = if let Change::Fill(more) = change {
+            more
+        } else {
+            1
+        };
         let between = (1..steps).filter_map(|part| Change::Fill(part).of(state));
-        possible[at] = std::iter::once(state).chain(between).chain([after]).collect();
-        world.book().note("changer", format_args!("> {change:?} {} {state:?}", NAMES[at]));
+        possible[at] = std::iter::once(state)
+            .chain(between)
+            .chain([after])
+            .collect();
+        world.book().note(
+            "changer",
+            format_args!("> {change:?} {} {state:?}", NAMES[at]),
+        );
         perform(&mut amqp, NAMES[at], change, &mut tag)?;
-        world.book().note("changer", format_args!("done {change:?} {} {after:?}", NAMES[at]));
+        world.book().note(
+            "changer",
+            format_args!("done {change:?} {} {after:?}", NAMES[at]),
+        );
         possible[at] = vec![after];
         if luck.chance(0.1) {
             check(world, &mut amqp, NAMES[at], &mut possible[at], &mut tag)?;
@@ -138,13 +155,24 @@ fn confirmed(amqp: &mut Amqp, tag: u64) -> Result<bool, Trouble> {
 }
 
 /// Looks what a queue is like: one of what it may be.
-fn check(world: &World, amqp: &mut Amqp, name: &str, states: &mut Possible, tag: &mut u64) -> Result<(), Trouble> {
+fn check(
+    world: &World,
+    amqp: &mut Amqp,
+    name: &str,
+    states: &mut Possible,
+    tag: &mut u64,
+) -> Result<(), Trouble> {
     let state = match amqp.look(name) {
         Ok(count) => {
             // What the exchange leads to is found out by a message; it stays, if it comes. Whether it did is not known
             // until it is confirmed.
-            let with_probe = states.iter().flatten().filter(|(known, bound)| *known == count && *bound);
-            let with_probe: Vec<State> = with_probe.map(|(count, bound)| Some((count + 1, *bound))).collect();
+            let with_probe = states
+                .iter()
+                .flatten()
+                .filter(|(known, bound)| *known == count && *bound);
+            let with_probe: Vec<State> = with_probe
+                .map(|(count, bound)| Some((count + 1, *bound)))
+                .collect();
             states.extend(with_probe);
             amqp.publish(EXCHANGE, name, b"a probe");
             *tag += 1;
@@ -162,7 +190,10 @@ fn check(world: &World, amqp: &mut Amqp, name: &str, states: &mut Possible, tag:
     let mut book = world.book();
     book.note("changer", format_args!("{name} is {state:?}"));
     if !states.contains(&state) {
-        book.breach(Wrong::Topology, format!("{name} is {state:?} where it may be {states:?} (messages, bound)"));
+        book.breach(
+            Wrong::Topology,
+            format!("{name} is {state:?} where it may be {states:?} (messages, bound)"),
+        );
     }
     *states = vec![state.map(|(count, bound)| (count + u32::from(bound), bound))];
     Ok(())

@@ -22,7 +22,11 @@ impl Coap {
     pub fn open(broker: SocketAddr, first_id: u16) -> Result<Self, Trouble> {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a loopback address has free ports");
         socket.connect(broker).map_err(|_| Trouble::Gone)?;
-        Ok(Self { socket, id: first_id, refused: false })
+        Ok(Self {
+            socket,
+            id: first_id,
+            refused: false,
+        })
     }
 
     /// POST to a queue, PUT elsewhere; what names it in its answer.
@@ -34,7 +38,10 @@ impl Coap {
         datagram.extend(self.id.to_be_bytes());
         let mut before = 0;
         for level in root.split('/').chain(path.split('/')) {
-            assert!(level.len() < 13, "longer ones are written in another way (RFC 7252 §3.1)");
+            assert!(
+                level.len() < 13,
+                "longer ones are written in another way (RFC 7252 §3.1)"
+            );
             datagram.push(((URI_PATH - before) << 4 | level.len()) as u8);
             datagram.extend(level.as_bytes());
             before = URI_PATH;
@@ -48,7 +55,9 @@ impl Coap {
 
     /// The next answer: to which request, and its code.
     pub fn answer(&mut self, within: Duration) -> Result<Option<(u16, u8)>, Trouble> {
-        self.socket.set_read_timeout(Some(within)).expect("not zero");
+        self.socket
+            .set_read_timeout(Some(within))
+            .expect("not zero");
         let mut datagram = [0; 2048];
         loop {
             if self.refused {
@@ -56,13 +65,21 @@ impl Coap {
             }
             let count = match self.socket.recv(&mut datagram) {
                 Ok(count) => count,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(None),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    return Ok(None);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return Err(Trouble::Gone),
             };
-            let [head, code, id_1, id_2, token_1, token_2] = datagram[..count.min(6)] else { continue };
+            let [head, code, id_1, id_2, token_1, token_2] = datagram[..count.min(6)] else {
+                continue;
+            };
             if head >> 4 & 3 == CONFIRMABLE {
-                let _ = self.socket.send(&[0x40 | ACKNOWLEDGEMENT << 4, 0, id_1, id_2]);
+                let _ = self
+                    .socket
+                    .send(&[0x40 | ACKNOWLEDGEMENT << 4, 0, id_1, id_2]);
             }
             if code != 0 {
                 return Ok(Some((u16::from_be_bytes([token_1, token_2]), code)));

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::amqp::{
-    Amqp, CONFIRM_SELECT, Delivery, Event, TX_COMMIT, TX_SELECT, Terms, Trouble, table_number, table_text,
+    Amqp, CONFIRM_SELECT, Delivery, Event, TX_COMMIT, TX_SELECT, Terms, Trouble, table_number,
+    table_text,
 };
 use super::stomp::Stomp;
 use crate::broker::free_port;
@@ -28,7 +29,9 @@ fn home(name: &str) -> (Home, std::net::SocketAddr, std::net::SocketAddr) {
 }
 
 fn get(amqp: &mut Amqp, queue: &str) -> Delivery {
-    amqp.get(queue).expect("the broker lives").unwrap_or_else(|| panic!("{queue} has a message"))
+    amqp.get(queue)
+        .expect("the broker lives")
+        .unwrap_or_else(|| panic!("{queue} has a message"))
 }
 
 fn wait_for_confirmation(amqp: &mut Amqp, of: u64) {
@@ -47,8 +50,18 @@ fn every_property() -> Vec<u8> {
     let long_text = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
     let inner = [text("deep"), b"t\x01".to_vec()].concat();
     let table = [
-        [text("name"), b"S".to_vec(), long_text("Thalweg \u{1F30A}".as_bytes())].concat(),
-        [text("number"), b"l".to_vec(), (-7_i64).to_be_bytes().to_vec()].concat(),
+        [
+            text("name"),
+            b"S".to_vec(),
+            long_text("Thalweg \u{1F30A}".as_bytes()),
+        ]
+        .concat(),
+        [
+            text("number"),
+            b"l".to_vec(),
+            (-7_i64).to_be_bytes().to_vec(),
+        ]
+        .concat(),
         [text("inner"), b"F".to_vec(), long_text(&inner)].concat(),
         [text("nothing"), b"V".to_vec()].concat(),
         [text("bytes"), b"x".to_vec(), long_text(&[0, 255, 1])].concat(),
@@ -80,8 +93,10 @@ fn a_message_says_after_a_kill_what_it_said_before() {
     let (home, address, stomp_address) = home("queues-content");
     let process = home.start().expect("it starts");
     let mut amqp = Amqp::open(address).expect("it is let in");
-    amqp.declare_queue("dead", Terms::Durable, None).expect("it may declare");
-    amqp.declare_queue("alive", Terms::Durable, Some("dead")).expect("it may declare");
+    amqp.declare_queue("dead", Terms::Durable, None)
+        .expect("it may declare");
+    amqp.declare_queue("alive", Terms::Durable, Some("dead"))
+        .expect("it may declare");
     amqp.call(CONFIRM_SELECT).expect("confirms are granted");
     // Two of each: one is looked at before the kill, one after it.
     let without_lifetime: Vec<u8> = [&(1_u16 << 12).to_be_bytes()[..], &[2]].concat();
@@ -105,7 +120,9 @@ fn a_message_says_after_a_kill_what_it_said_before() {
             ("x-own", "a word"),
             ("persistent", "true"),
         ];
-        stomp.call("SEND", &headers, b"by stomp").expect("it is taken");
+        stomp
+            .call("SEND", &headers, b"by stomp")
+            .expect("it is taken");
     }
     wait_for_confirmation(&mut amqp, 6);
     let before: Vec<Delivery> = (0..3).map(|_| get(&mut amqp, "alive")).collect();
@@ -117,9 +134,22 @@ fn a_message_says_after_a_kill_what_it_said_before() {
 
     let mut amqp = Amqp::open(address).expect("it is let in");
     let after: Vec<Delivery> = (0..6).map(|_| get(&mut amqp, "alive")).collect();
-    assert!(after[..3].iter().all(|delivery| delivery.redelivered), "somebody had them");
+    assert!(
+        after[..3].iter().all(|delivery| delivery.redelivered),
+        "somebody had them"
+    );
     let bodies: Vec<&[u8]> = after.iter().map(|delivery| &delivery.body[..]).collect();
-    assert_eq!(bodies, [&b"plain"[..], b"full", b"plain", b"full", b"by stomp", b"by stomp"]);
+    assert_eq!(
+        bodies,
+        [
+            &b"plain"[..],
+            b"full",
+            b"plain",
+            b"full",
+            b"by stomp",
+            b"by stomp"
+        ]
+    );
     // An expiration counts down; the rest is as it was.
     let constant = |delivery: &Delivery| {
         let text = String::from_utf8_lossy(&delivery.properties).into_owned();
@@ -132,11 +162,17 @@ fn a_message_says_after_a_kill_what_it_said_before() {
     assert_eq!(constant(&after[1]), constant(&before[1]));
     assert_eq!(constant(&after[3]), constant(&before[1]));
     assert_eq!(after[4].properties, after[5].properties);
-    assert!(String::from_utf8_lossy(&after[4].properties).contains("a word"), "STOMP's own header is there");
+    assert!(
+        String::from_utf8_lossy(&after[4].properties).contains("a word"),
+        "STOMP's own header is there"
+    );
     let after_dead = [get(&mut amqp, "dead"), get(&mut amqp, "dead")];
     for delivery in &after_dead {
         assert_eq!(delivery.body, b"to die");
-        assert_eq!(delivery.properties, before_dead.properties, "how it died, too");
+        assert_eq!(
+            delivery.properties, before_dead.properties,
+            "how it died, too"
+        );
         assert!(String::from_utf8_lossy(&delivery.properties).contains("x-death"));
     }
     let _ = std::fs::remove_dir_all(home.folder());
@@ -182,16 +218,28 @@ fn what_a_queue_was_declared_with_counts_after_a_kill() {
     let mut amqp = Amqp::open(address).expect("it is let in");
     declare(&mut amqp).expect("they are as they were");
     let all = |amqp: &mut Amqp, queue: &str| -> Vec<u8> {
-        std::iter::from_fn(|| amqp.get(queue).expect("the broker lives")).map(|delivery| delivery.body[0]).collect()
+        std::iter::from_fn(|| amqp.get(queue).expect("the broker lives"))
+            .map(|delivery| delivery.body[0])
+            .collect()
     };
-    assert_eq!(all(&mut amqp, "short"), (15..25).collect::<Vec<_>>(), "the newest ten");
+    assert_eq!(
+        all(&mut amqp, "short"),
+        (15..25).collect::<Vec<_>>(),
+        "the newest ten"
+    );
     let rank = |rank: u8| (0..25).filter(move |number| number % 3 == rank);
-    assert_eq!(all(&mut amqp, "ranked"), rank(2).chain(rank(1)).chain(rank(0)).collect::<Vec<_>>());
+    assert_eq!(
+        all(&mut amqp, "ranked"),
+        rank(2).chain(rank(1)).chain(rank(0)).collect::<Vec<_>>()
+    );
     assert!(all(&mut amqp, "hasty").is_empty());
     assert_eq!(get(&mut amqp, "late").body, b"too late");
     let other = table_number("x-max-length", 11);
     let refused = amqp.declare_with("short", Terms::Durable, &other);
-    assert!(matches!(refused, Err(Trouble::Refused(406, _))), "it is known what it was declared with: {refused:?}");
+    assert!(
+        matches!(refused, Err(Trouble::Refused(406, _))),
+        "it is known what it was declared with: {refused:?}"
+    );
     let _ = std::fs::remove_dir_all(home.folder());
 }
 
@@ -209,7 +257,8 @@ fn a_transaction_larger_than_a_batch_is_there_as_a_whole_or_not_at_all() {
         let process = home.start().expect("it starts");
         let mut amqp = Amqp::open(address).expect("it is let in");
         for queue in ["large-1", "large-2"] {
-            amqp.declare_queue(queue, Terms::Durable, None).expect("it may declare");
+            amqp.declare_queue(queue, Terms::Durable, None)
+                .expect("it may declare");
             amqp.purge_queue(queue).expect("it may purge");
         }
         amqp.call(TX_SELECT).expect("transactions are granted");
@@ -237,11 +286,17 @@ fn a_transaction_larger_than_a_batch_is_there_as_a_whole_or_not_at_all() {
         let mut amqp = Amqp::open(address).expect("it is let in");
         let counts = ["large-1", "large-2"].map(|queue| amqp.look(queue).expect("both are there"));
         println!("kill {kill}: committed {committed}, {counts:?}");
-        assert!(counts == [MANY / 2; 2] || (!committed && counts == [0, 0]), "{counts:?}, committed: {committed}");
+        assert!(
+            counts == [MANY / 2; 2] || (!committed && counts == [0, 0]),
+            "{counts:?}, committed: {committed}"
+        );
         whole += u32::from(counts[0] > 0);
         process.kill();
     }
-    println!("{whole} of {} were there; a commit takes {longest:?}", KILLS + 1);
+    println!(
+        "{whole} of {} were there; a commit takes {longest:?}",
+        KILLS + 1
+    );
     assert!(whole > 0, "the one that nobody disturbed was not there");
     let _ = std::fs::remove_dir_all(home.folder());
 }

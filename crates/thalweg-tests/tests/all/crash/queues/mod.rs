@@ -49,7 +49,13 @@ fn kill_9_loses_no_confirmed_message() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("queues"), 1, Way::Kill, End::AfterKills(SHORT_KILLS), everything);
+    let verdict = run(
+        Home::new("queues"),
+        1,
+        Way::Kill,
+        End::AfterKills(SHORT_KILLS),
+        everything,
+    );
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -59,9 +65,22 @@ fn a_broker_that_forgets_its_queues_is_found_out() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("queues-forgotten"), 2, Way::Forget, End::AfterKills(4), everything);
-    let (topology, lost) = (verdict.book.count(Wrong::Topology), verdict.book.count(Wrong::Lost));
-    assert!(topology > 0 && lost > 0, "{topology} parts, {lost} messages were missed:\n{}", verdict.text);
+    let verdict = run(
+        Home::new("queues-forgotten"),
+        2,
+        Way::Forget,
+        End::AfterKills(4),
+        everything,
+    );
+    let (topology, lost) = (
+        verdict.book.count(Wrong::Topology),
+        verdict.book.count(Wrong::Lost),
+    );
+    assert!(
+        topology > 0 && lost > 0,
+        "{topology} parts, {lost} messages were missed:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -89,22 +108,36 @@ fn what_groups_of_mqtt_take_from_a_queue_is_not_lost() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("queues-groups"), 7, Way::Kill, End::AfterKills(6), groups);
+    let verdict = run(
+        Home::new("queues-groups"),
+        7,
+        Way::Kill,
+        End::AfterKills(6),
+        groups,
+    );
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
 
 #[test]
 fn a_power_cut_loses_no_confirmed_message() {
-    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(3), &[]) else { return };
+    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(3), &[]) else {
+        return;
+    };
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
 
 #[test]
 fn a_power_cut_loses_confirmed_messages_without_fsync() {
-    let Some(verdict) = cuts("queues-no-fsync", 6, End::AfterKills(4), &super::UNSAFE) else { return };
-    assert!(verdict.book.count(Wrong::Lost) > 0, "nothing was lost, so this would not have seen it:\n{}", verdict.text);
+    let Some(verdict) = cuts("queues-no-fsync", 6, End::AfterKills(4), &super::UNSAFE) else {
+        return;
+    };
+    assert!(
+        verdict.book.count(Wrong::Lost) > 0,
+        "nothing was lost, so this would not have seen it:\n{}",
+        verdict.text
+    );
 }
 
 #[test]
@@ -117,7 +150,10 @@ fn for_minutes() {
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     let verdict = run(Home::new("queues-long"), seed, Way::Kill, end, everything);
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 #[test]
@@ -125,9 +161,13 @@ fn for_minutes() {
 fn power_cuts_for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
-    let verdict = cuts("queues-power-long", seed, end, &[]).expect("this machine can mount an image");
+    let verdict =
+        cuts("queues-power-long", seed, end, &[]).expect("this machine can mount an image");
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
@@ -170,9 +210,15 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
     let begun = Instant::now();
     let luck = Luck::new(seed);
     let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
-    let Cast { topology, publishers, takers } = cast(&mut book);
+    let Cast {
+        topology,
+        publishers,
+        takers,
+    } = cast(&mut book);
     let (amqp, stomp, coap) = (free_port(), free_port(), free_port());
-    let home = home.set(&format!("listeners.amqp.bind={amqp}")).set(&format!("listeners.stomp.bind={stomp}"));
+    let home = home
+        .set(&format!("listeners.amqp.bind={amqp}"))
+        .set(&format!("listeners.stomp.bind={stomp}"));
     let home = home.set(&format!("listeners.coap.bind={coap}"));
     let mut world = World::new([amqp, stomp, home.mqtt, coap, home.admin], book);
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
@@ -200,7 +246,9 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
         let outcome = supervisor.join();
         world.rest();
         if outcome.1.is_some() {
-            publishers.into_iter().for_each(|publisher| publisher.join().expect("publishers do not fail"));
+            publishers
+                .into_iter()
+                .for_each(|publisher| publisher.join().expect("publishers do not fail"));
             settle(world);
         }
         world.end();
@@ -213,20 +261,32 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
             let queues = ledger::get(home.admin, "/v1/queues").map(|queues| queues.to_string());
             wrong.push(format!("everybody has got everything, and yet something is queued: {last_ledger} {queues:?}"));
         }
-        toll.wrong.extend(wrong.into_iter().map(|story| (TollWrong::Ledger, story)));
+        toll.wrong
+            .extend(wrong.into_iter().map(|story| (TollWrong::Ledger, story)));
         if process.log().contains("panicked") {
             toll.wrong.push((TollWrong::Broker, process.log()));
         }
     }
     let state = last.as_ref().map_or(String::new(), |process| {
-        format!("the last broker said:\n{}its threads at the end:\n{}", process.log(), process.threads())
+        format!(
+            "the last broker said:\n{}its threads at the end:\n{}",
+            process.log(),
+            process.threads()
+        )
     });
     drop(last);
     drop(way);
     let mut book = world.into_book();
     book.close();
     for (wrong, story) in std::mem::take(&mut toll.wrong) {
-        book.breach(if wrong == TollWrong::Ledger { Wrong::Ledger } else { Wrong::Broker }, story);
+        book.breach(
+            if wrong == TollWrong::Ledger {
+                Wrong::Ledger
+            } else {
+                Wrong::Broker
+            },
+            story,
+        );
     }
     let mut text = format!(
         "seed {seed}: {} kills ({} before ready) in {:.1} s; {} messages confirmed, {} transactions committed; \
@@ -245,9 +305,21 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
         book.trail().forget();
         let _ = std::fs::remove_dir_all(home.folder());
     } else {
-        let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
-        text += &format!("BREACHES (kills at {}):\n{}{state}", kills.join(" "), book.stories());
-        text += &format!("all is in {}, the data in {}\n", book.trail().path().display(), home.data.display());
+        let kills: Vec<String> = toll
+            .killed_at
+            .iter()
+            .map(|at| format!("{:.3}", at.as_secs_f64()))
+            .collect();
+        text += &format!(
+            "BREACHES (kills at {}):\n{}{state}",
+            kills.join(" "),
+            book.stories()
+        );
+        text += &format!(
+            "all is in {}, the data in {}\n",
+            book.trail().path().display(),
+            home.data.display()
+        );
     }
     Verdict { book, text }
 }
@@ -260,7 +332,11 @@ fn settle(world: &World) {
         std::thread::sleep(Duration::from_millis(20));
         let book = world.book();
         // What is wrong already does not get better by waiting for more.
-        let silence = if book.counted().is_empty() { SILENCE } else { SILENCE / 4 };
+        let silence = if book.counted().is_empty() {
+            SILENCE
+        } else {
+            SILENCE / 4
+        };
         if book.last_heard.max(looked).elapsed() > silence {
             break;
         }
@@ -286,8 +362,18 @@ impl Casting<'_> {
         self.book.queue(name)
     }
 
-    fn route(&mut self, who: &str, exchange: &'static str, key: &'static str, queues: &[usize]) -> Route {
-        Route { stream: self.book.stream(who, queues), exchange, key }
+    fn route(
+        &mut self,
+        who: &str,
+        exchange: &'static str,
+        key: &'static str,
+        queues: &[usize],
+    ) -> Route {
+        Route {
+            stream: self.book.stream(who, queues),
+            exchange,
+            key,
+        }
     }
 
     fn publisher(&mut self, who: &'static str, publisher: Publisher, routes: Vec<Route>) {
@@ -311,12 +397,25 @@ fn manner(
     prefetch: u16,
     (stays, away): ((f64, f64), (f64, f64)),
 ) -> Manner {
-    Manner { who, queue, name, prefetch, alone: false, rejects: false, requeues: 0.0, stays, away }
+    Manner {
+        who,
+        queue,
+        name,
+        prefetch,
+        alone: false,
+        rejects: false,
+        requeues: 0.0,
+        stays,
+        away,
+    }
 }
 
 /// All ways into queues and out of them, at once.
 fn everything(book: &mut Book) -> Cast {
-    let mut casting = Casting { book, cast: Cast::default() };
+    let mut casting = Casting {
+        book,
+        cast: Cast::default(),
+    };
     let orders = casting.queue("orders", None);
     let left = casting.queue("left", None);
     let right = casting.queue("right", None);
@@ -341,7 +440,10 @@ fn everything(book: &mut Book) -> Cast {
     ];
 
     for who in ["default-1", "default-2"] {
-        let routes = vec![casting.route(who, "", "orders", &[orders]), casting.route(who, "", "rough", &[rough])];
+        let routes = vec![
+            casting.route(who, "", "orders", &[orders]),
+            casting.route(who, "", "rough", &[rough]),
+        ];
         casting.publisher(who, publishers::confirmed, routes);
     }
     let routes = vec![
@@ -357,7 +459,10 @@ fn everything(book: &mut Book) -> Cast {
         ];
         casting.publisher(who, publishers::transactions, routes);
     }
-    let routes = vec![casting.route("long", "", "deep", &[deep]), casting.route("long", "", "shared", &[shared])];
+    let routes = vec![
+        casting.route("long", "", "deep", &[deep]),
+        casting.route("long", "", "shared", &[shared]),
+    ];
     casting.publisher("long", publishers::confirmed, routes);
     casting.publisher("changer", changes::changer, Vec::new());
     let routes = vec![
@@ -375,17 +480,51 @@ fn everything(book: &mut Book) -> Cast {
     ];
     casting.publisher("mqtt", publishers::quality_1, routes);
 
-    let rejecting = |manner: Manner| Manner { rejects: true, requeues: 0.04, ..manner };
-    let alone = |manner: Manner| Manner { alone: true, ..manner };
-    casting.taker(takers::pushed, alone(manner("clerk", (orders, "orders"), 30, RESTLESS)));
-    casting.taker(takers::pushed, manner("left-amqp", (left, "left"), 20, RESTLESS));
-    casting.taker(takers::by_stomp, manner("left-stomp", (left, "left"), 20, RESTLESS));
-    casting.taker(takers::asked_for, manner("right-get", (right, "right"), 0, STEADY));
-    casting.taker(takers::pushed, manner("right-amqp", (right, "right"), 5, RESTLESS));
-    casting.taker(takers::pushed, rejecting(manner("rough-amqp", (rough, "rough"), 10, RESTLESS)));
-    casting.taker(takers::by_stomp, rejecting(manner("rough-stomp", (rough, "rough"), 10, RESTLESS)));
-    casting.taker(takers::by_stomp, manner("undertaker", (dead, "dead"), 0, RESTLESS));
-    casting.taker(takers::pushed, alone(manner("bank-alone", (bank, "bank"), 100, STEADY)));
+    let rejecting = |manner: Manner| Manner {
+        rejects: true,
+        requeues: 0.04,
+        ..manner
+    };
+    let alone = |manner: Manner| Manner {
+        alone: true,
+        ..manner
+    };
+    casting.taker(
+        takers::pushed,
+        alone(manner("clerk", (orders, "orders"), 30, RESTLESS)),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("left-amqp", (left, "left"), 20, RESTLESS),
+    );
+    casting.taker(
+        takers::by_stomp,
+        manner("left-stomp", (left, "left"), 20, RESTLESS),
+    );
+    casting.taker(
+        takers::asked_for,
+        manner("right-get", (right, "right"), 0, STEADY),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("right-amqp", (right, "right"), 5, RESTLESS),
+    );
+    casting.taker(
+        takers::pushed,
+        rejecting(manner("rough-amqp", (rough, "rough"), 10, RESTLESS)),
+    );
+    casting.taker(
+        takers::by_stomp,
+        rejecting(manner("rough-stomp", (rough, "rough"), 10, RESTLESS)),
+    );
+    casting.taker(
+        takers::by_stomp,
+        manner("undertaker", (dead, "dead"), 0, RESTLESS),
+    );
+    casting.taker(
+        takers::pushed,
+        alone(manner("bank-alone", (bank, "bank"), 100, STEADY)),
+    );
     casting.taker(
         |world, manner, luck| takers::mover(world, manner, Some("vault"), luck),
         manner("mover-1", (till, "till"), 10, RESTLESS),
@@ -394,30 +533,60 @@ fn everything(book: &mut Book) -> Cast {
         |world, manner, luck| takers::mover(world, manner, Some("vault"), luck),
         manner("mover-2", (till, "till"), 10, RESTLESS),
     );
-    casting.taker(takers::pushed, manner("vault-amqp", (vault, "vault"), 50, RESTLESS));
+    casting.taker(
+        takers::pushed,
+        manner("vault-amqp", (vault, "vault"), 50, RESTLESS),
+    );
     casting.taker(
         |world, manner, luck| takers::mover(world, manner, None, luck),
         manner("vault-tx", (vault, "vault"), 20, RESTLESS),
     );
-    casting.taker(takers::by_stomp, manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS));
-    casting.taker(takers::pushed, manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS));
+    casting.taker(
+        takers::by_stomp,
+        manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS),
+    );
     // Away most of the time, so that much waits; without a limit, so that much is unsettled.
-    casting.taker(takers::pushed, alone(manner("deep-alone", (deep, "deep"), 0, ((0.2, 0.4), (0.5, 2.5)))));
-    casting.taker(takers::by_mqtt, manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS));
-    casting.taker(takers::by_mqtt, manner("shared-mqtt-2", (shared, "shared"), 0, STEADY));
-    casting.taker(takers::pushed, manner("shared-amqp", (shared, "shared"), 10, RESTLESS));
+    casting.taker(
+        takers::pushed,
+        alone(manner(
+            "deep-alone",
+            (deep, "deep"),
+            0,
+            ((0.2, 0.4), (0.5, 2.5)),
+        )),
+    );
+    casting.taker(
+        takers::by_mqtt,
+        manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS),
+    );
+    casting.taker(
+        takers::by_mqtt,
+        manner("shared-mqtt-2", (shared, "shared"), 0, STEADY),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("shared-amqp", (shared, "shared"), 10, RESTLESS),
+    );
     casting.cast
 }
 
 /// MQTT publishers, and consumers of AMQP and STOMP.
 fn mqtt_and_queues(book: &mut Book) -> Cast {
-    let mut casting = Casting { book, cast: Cast::default() };
+    let mut casting = Casting {
+        book,
+        cast: Cast::default(),
+    };
     let mixed = casting.queue("mixed", None);
     let all = casting.queue("all", None);
     // The queue of a durable subscription; nobody needs to know its name.
     let watch = casting.book.queue("watch");
     casting.cast.topology.subscriptions = vec![WATCHED];
-    casting.cast.topology.bindings = vec![("amq.topic", "mixed", "m.*.#"), ("amq.topic", "all", "m.#")];
+    casting.cast.topology.bindings =
+        vec![("amq.topic", "mixed", "m.*.#"), ("amq.topic", "all", "m.#")];
     casting.cast.topology.exchanges = vec![("amq.topic", "topic")];
     for who in ["mqtt-1", "mqtt-2", "mqtt-3", "mqtt-4"] {
         let topics = match who {
@@ -426,28 +595,64 @@ fn mqtt_and_queues(book: &mut Book) -> Cast {
             "mqtt-3" => ["m/c/b", "m/c"],
             _ => ["m/d/b", "m/d"],
         };
-        let routes = topics.iter().map(|topic| casting.route(who, "", topic, &[mixed, all, watch])).collect();
+        let routes = topics
+            .iter()
+            .map(|topic| casting.route(who, "", topic, &[mixed, all, watch]))
+            .collect();
         casting.publisher(who, publishers::quality_1, routes);
     }
-    casting.taker(takers::pushed, Manner { alone: true, ..manner("all", (all, "all"), 50, RESTLESS) });
-    casting.taker(takers::by_stomp, manner("watch", (watch, WATCHED), 50, RESTLESS));
-    casting.taker(takers::pushed, manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS));
-    casting.taker(takers::by_stomp, manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS));
+    casting.taker(
+        takers::pushed,
+        Manner {
+            alone: true,
+            ..manner("all", (all, "all"), 50, RESTLESS)
+        },
+    );
+    casting.taker(
+        takers::by_stomp,
+        manner("watch", (watch, WATCHED), 50, RESTLESS),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS),
+    );
+    casting.taker(
+        takers::by_stomp,
+        manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS),
+    );
     casting.cast
 }
 
 /// Members of an MQTT group, and consumers of AMQP and STOMP, at one queue.
 fn groups(book: &mut Book) -> Cast {
-    let mut casting = Casting { book, cast: Cast::default() };
+    let mut casting = Casting {
+        book,
+        cast: Cast::default(),
+    };
     let shared = casting.queue("shared", None);
     let routes = vec![casting.route("amqp", "", "shared", &[shared])];
     casting.publisher("amqp", publishers::confirmed, routes);
     let routes = vec![casting.route("mqtt", "", "$q/shared", &[shared])];
     casting.publisher("mqtt", publishers::quality_1, routes);
-    casting.taker(takers::by_mqtt, manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS));
-    casting.taker(takers::by_mqtt, manner("shared-mqtt-2", (shared, "shared"), 0, STEADY));
-    casting.taker(takers::by_mqtt, manner("shared-mqtt-3", (shared, "shared"), 0, RESTLESS));
-    casting.taker(takers::pushed, manner("shared-amqp", (shared, "shared"), 10, RESTLESS));
-    casting.taker(takers::by_stomp, manner("shared-stomp", (shared, "shared"), 10, RESTLESS));
+    casting.taker(
+        takers::by_mqtt,
+        manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS),
+    );
+    casting.taker(
+        takers::by_mqtt,
+        manner("shared-mqtt-2", (shared, "shared"), 0, STEADY),
+    );
+    casting.taker(
+        takers::by_mqtt,
+        manner("shared-mqtt-3", (shared, "shared"), 0, RESTLESS),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("shared-amqp", (shared, "shared"), 10, RESTLESS),
+    );
+    casting.taker(
+        takers::by_stomp,
+        manner("shared-stomp", (shared, "shared"), 10, RESTLESS),
+    );
     casting.cast
 }

@@ -41,7 +41,11 @@ impl Pace {
     fn new(luck: &mut Luck) -> Self {
         let mut luck = luck.of(1);
         let leaves = Instant::now() + Duration::from_secs_f64(luck.between(STAYS));
-        Self { next: Instant::now(), leaves, luck }
+        Self {
+            next: Instant::now(),
+            leaves,
+            luck,
+        }
     }
 
     fn is_over(&self, world: &World) -> bool {
@@ -58,7 +62,11 @@ impl Pace {
     }
 
     fn size(&mut self) -> usize {
-        if self.luck.chance(0.03) { 4000 + self.luck.below(6000) } else { 20 + self.luck.below(200) }
+        if self.luck.chance(0.03) {
+            4000 + self.luck.below(6000)
+        } else {
+            20 + self.luck.below(200)
+        }
     }
 
     fn way<'a>(&mut self, ways: &'a [Way]) -> &'a Way {
@@ -75,13 +83,21 @@ pub fn confirmed(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
             amqp.call(CONFIRM_SELECT)?;
             Ok(amqp)
         };
-        let Some((amqp, tie)) = world.connect(who, open) else { continue };
+        let Some((amqp, tie)) = world.connect(who, open) else {
+            continue;
+        };
         let ended = confirm_all(world, who, amqp, ways, Pace::new(&mut luck));
         world.disconnected(who, tie, ended);
     }
 }
 
-fn confirm_all(world: &World, who: &str, mut amqp: Amqp, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+fn confirm_all(
+    world: &World,
+    who: &str,
+    mut amqp: Amqp,
+    ways: &[Way],
+    mut pace: Pace,
+) -> Result<(), Trouble> {
     let mut unconfirmed: BTreeMap<u64, Mark> = BTreeMap::new();
     let mut tag = 0;
     let mut heard = Instant::now();
@@ -112,9 +128,15 @@ fn confirm_all(world: &World, who: &str, mut amqp: Amqp, ways: &[Way], mut pace:
             match event {
                 Event::Ack(up_to, multiple) => {
                     let from = if multiple { 0 } else { up_to };
-                    let done: Vec<u64> = unconfirmed.range(from..=up_to).map(|(tag, _)| *tag).collect();
+                    let done: Vec<u64> = unconfirmed
+                        .range(from..=up_to)
+                        .map(|(tag, _)| *tag)
+                        .collect();
                     if done.is_empty() {
-                        book.breach(Wrong::Refused, format!("{who} was confirmed {up_to}, which it does not wait for"));
+                        book.breach(
+                            Wrong::Refused,
+                            format!("{who} was confirmed {up_to}, which it does not wait for"),
+                        );
                     }
                     for mark in done.iter().filter_map(|tag| unconfirmed.remove(tag)) {
                         book.confirmed(mark);
@@ -126,7 +148,10 @@ fn confirm_all(world: &World, who: &str, mut amqp: Amqp, ways: &[Way], mut pace:
                 }
                 Event::Returned(payload) => {
                     let mark = book.identify(&payload);
-                    book.breach(Wrong::Topology, format!("{who}: {mark:?} came back, no queue wanted it"));
+                    book.breach(
+                        Wrong::Topology,
+                        format!("{who}: {mark:?} came back, no queue wanted it"),
+                    );
                 }
                 other => book.breach(Wrong::Refused, format!("{who} got {other:?}")),
             }
@@ -143,13 +168,21 @@ pub fn transactions(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
             amqp.call(TX_SELECT)?;
             Ok(amqp)
         };
-        let Some((amqp, tie)) = world.connect(who, open) else { continue };
+        let Some((amqp, tie)) = world.connect(who, open) else {
+            continue;
+        };
         let ended = commit_all(world, amqp, tie, ways, Pace::new(&mut luck));
         world.disconnected(who, tie, ended);
     }
 }
 
-fn commit_all(world: &World, mut amqp: Amqp, tie: Tie, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+fn commit_all(
+    world: &World,
+    mut amqp: Amqp,
+    tie: Tie,
+    ways: &[Way],
+    mut pace: Pace,
+) -> Result<(), Trouble> {
     while !pace.is_over(world) {
         let count = pace.burst();
         if count == 0 {
@@ -179,13 +212,21 @@ fn commit_all(world: &World, mut amqp: Amqp, tie: Tie, ways: &[Way], mut pace: P
 pub fn receipts(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
     while !world.is_at_rest() {
         luck.next();
-        let Some((stomp, tie)) = world.connect(who, || Stomp::open(world.stomp)) else { continue };
+        let Some((stomp, tie)) = world.connect(who, || Stomp::open(world.stomp)) else {
+            continue;
+        };
         let ended = receive_all(world, stomp, tie, ways, Pace::new(&mut luck));
         world.disconnected(who, tie, ended);
     }
 }
 
-fn receive_all(world: &World, mut stomp: Stomp, tie: Tie, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+fn receive_all(
+    world: &World,
+    mut stomp: Stomp,
+    tie: Tie,
+    ways: &[Way],
+    mut pace: Pace,
+) -> Result<(), Trouble> {
     let mut unconfirmed: HashMap<String, Promise> = HashMap::new();
     let mut heard = Instant::now();
     let mut transactions = 0;
@@ -195,7 +236,11 @@ fn receive_all(world: &World, mut stomp: Stomp, tie: Tie, ways: &[Way], mut pace
             stomp.close();
             return Ok(());
         }
-        let count = if is_over || unconfirmed.len() >= WINDOW { 0 } else { pace.burst() };
+        let count = if is_over || unconfirmed.len() >= WINDOW {
+            0
+        } else {
+            pace.burst()
+        };
         if count > 0 && pace.luck.chance(0.4) {
             transactions += 1;
             let name = format!("t{transactions}");
@@ -204,7 +249,11 @@ fn receive_all(world: &World, mut stomp: Stomp, tie: Tie, ways: &[Way], mut pace
             for _ in 0..count {
                 let (way, size) = (*pace.way(ways), pace.size());
                 let (_, payload) = world.book().send(way.stream, size, Some(group));
-                stomp.send("SEND", &[("destination", way.key), ("transaction", &name)], &payload);
+                stomp.send(
+                    "SEND",
+                    &[("destination", way.key), ("transaction", &name)],
+                    &payload,
+                );
             }
             if pace.luck.chance(0.2) {
                 stomp.send("ABORT", &[("transaction", &name)], b"");
@@ -232,7 +281,10 @@ fn receive_all(world: &World, mut stomp: Stomp, tie: Tie, ways: &[Way], mut pace
             match unconfirmed.remove(&receipt) {
                 Some(Promise::Message(mark)) => world.book().confirmed(mark),
                 Some(Promise::Transaction(group)) => world.book().fate(group, Fate::Committed),
-                None => world.book().breach(Wrong::Refused, format!("receipt {receipt} was not asked for")),
+                None => world.book().breach(
+                    Wrong::Refused,
+                    format!("receipt {receipt} was not asked for"),
+                ),
             }
         }
     }
@@ -257,7 +309,9 @@ fn quality(world: &World, who: &str, ways: &[Way], mut luck: Luck, qos: u8) {
     while !world.is_at_rest() {
         luck.next();
         let open = || Mqtt::open(world, &Connect::new(Version::V311, who));
-        let Some((mqtt, tie)) = world.connect(who, open) else { continue };
+        let Some((mqtt, tie)) = world.connect(who, open) else {
+            continue;
+        };
         let ended = acknowledge_all(world, who, mqtt, ways, Pace::new(&mut luck), qos);
         world.disconnected(who, tie, ended);
     }
@@ -285,7 +339,11 @@ fn acknowledge_all(
                 let (mark, payload) = world.book().send(way.stream, size, None);
                 id = id.wrapping_add(1).max(1);
                 unconfirmed.insert(id, mark);
-                mqtt.send(&Publish::new(way.key, payload).qos(qos, id).bytes(Version::V311));
+                mqtt.send(
+                    &Publish::new(way.key, payload)
+                        .qos(qos, id)
+                        .bytes(Version::V311),
+                );
             }
         } else if unconfirmed.is_empty() && released.is_empty() {
             mqtt.send(&packet::disconnect());
@@ -298,14 +356,19 @@ fn acknowledge_all(
         }
         while let Some(packet) = mqtt.packet(LISTENING)? {
             heard = Instant::now();
-            let Packet::Ack { id, kind, .. } = packet else { continue };
+            let Packet::Ack { id, kind, .. } = packet else {
+                continue;
+            };
             if kind == packet::PUBCOMP && released.remove(&id) {
                 continue;
             }
             match unconfirmed.remove(&id) {
                 Some(mark) => world.book().confirmed(mark),
                 None => {
-                    world.book().breach(Wrong::Refused, format!("{who} does not wait for acknowledgement {kind} {id}"));
+                    world.book().breach(
+                        Wrong::Refused,
+                        format!("{who} does not wait for acknowledgement {kind} {id}"),
+                    );
                 }
             }
             if kind == packet::PUBREC {
@@ -326,8 +389,12 @@ pub fn wills(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
         let mut pace = Pace::new(&mut luck);
         let way = *pace.way(ways);
         let (mark, payload) = world.book().send(way.stream, pace.size(), None);
-        let connect = Connect::new(Version::V311, who).clean(false).will(way.key, payload, 1, false);
-        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, &connect)) else { continue };
+        let connect = Connect::new(Version::V311, who)
+            .clean(false)
+            .will(way.key, payload, 1, false);
+        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, &connect)) else {
+            continue;
+        };
         world.book().confirmed(mark);
         std::thread::sleep(Duration::from_secs_f64(pace.luck.between((0.0, 0.06))));
         drop(mqtt);
@@ -341,7 +408,9 @@ pub fn confirmable(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
     while !world.is_at_rest() {
         luck.next();
         let first_id = luck.next() as u16;
-        let Some((coap, tie)) = world.connect(who, || Coap::open(world.coap, first_id)) else { continue };
+        let Some((coap, tie)) = world.connect(who, || Coap::open(world.coap, first_id)) else {
+            continue;
+        };
         let ended = answer_all(world, who, coap, tie, ways, Pace::new(&mut luck));
         world.disconnected(who, tie, ended);
     }
@@ -351,7 +420,14 @@ pub fn confirmable(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
 /// that is still opening its ports, and then they have no order.
 const REQUESTS: usize = 1;
 
-fn answer_all(world: &World, who: &str, mut coap: Coap, tie: Tie, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+fn answer_all(
+    world: &World,
+    who: &str,
+    mut coap: Coap,
+    tie: Tie,
+    ways: &[Way],
+    mut pace: Pace,
+) -> Result<(), Trouble> {
     let mut unconfirmed: HashMap<u16, Mark> = HashMap::new();
     let mut heard = Instant::now();
     loop {
@@ -384,7 +460,10 @@ fn answer_all(world: &World, who: &str, mut coap: Coap, tie: Tie, ways: &[Way], 
                     let code = format!("{}.{:02}", code >> 5, code & 31);
                     book.breach(Wrong::Refused, format!("{who}: {mark} was answered {code}"));
                 }
-                None => book.breach(Wrong::Refused, format!("{who} does not wait for an answer to {request}")),
+                None => book.breach(
+                    Wrong::Refused,
+                    format!("{who} does not wait for an answer to {request}"),
+                ),
             }
         }
     }
@@ -400,9 +479,15 @@ pub struct Mqtt {
 impl Mqtt {
     pub fn open(world: &World, connect: &Connect) -> Result<Self, Trouble> {
         let socket = TcpStream::connect(world.mqtt).map_err(|_| Trouble::Gone)?;
-        let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
+        let ready = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
-        let mut me = Self { socket, unread: Vec::new(), closed: false };
+        let mut me = Self {
+            socket,
+            unread: Vec::new(),
+            closed: false,
+        };
         me.send(&connect.bytes());
         match me.packet(ANSWERED_WITHIN)? {
             Some(Packet::Connack { code: 0, .. }) => Ok(me),
@@ -425,13 +510,19 @@ impl Mqtt {
             if self.closed {
                 return Err(Trouble::Gone);
             }
-            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(100));
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_micros(100));
             self.socket.set_read_timeout(Some(left)).expect("not zero");
             let mut chunk = [0; 4096];
             match self.socket.read(&mut chunk) {
                 Ok(0) => self.closed = true,
                 Ok(count) => self.unread.extend(&chunk[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(None),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    return Ok(None);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.closed = true,
             }

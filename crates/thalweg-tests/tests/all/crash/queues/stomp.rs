@@ -31,7 +31,10 @@ pub struct Frame {
 
 impl Frame {
     pub fn header(&self, name: &str) -> &str {
-        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or("", |(_, value)| value)
     }
 
     pub fn redelivered(&self) -> bool {
@@ -42,7 +45,9 @@ impl Frame {
 impl Stomp {
     pub fn open(broker: SocketAddr) -> Result<Self, Trouble> {
         let socket = TcpStream::connect(broker).map_err(|_| Trouble::Gone)?;
-        let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
+        let ready = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
         let mut me = Self {
             socket,
@@ -53,7 +58,15 @@ impl Stomp {
             next_receipt: 0,
             refused: None,
         };
-        me.send("CONNECT", &[("accept-version", "1.2"), ("host", "/"), ("heart-beat", "0,0")], b"");
+        me.send(
+            "CONNECT",
+            &[
+                ("accept-version", "1.2"),
+                ("host", "/"),
+                ("heart-beat", "0,0"),
+            ],
+            b"",
+        );
         match me.wait_for_receipt(Instant::now() + ANSWERED_WITHIN)? {
             Some(_) => Ok(me),
             None => Err(Trouble::Silent),
@@ -69,11 +82,18 @@ impl Stomp {
             text += &format!("content-length:{}\n", body.len());
         }
         // A broken connection is found out by the next who reads.
-        let _ = self.socket.write_all(&[text.as_bytes(), b"\n", body, b"\0"].concat());
+        let _ = self
+            .socket
+            .write_all(&[text.as_bytes(), b"\n", body, b"\0"].concat());
     }
 
     /// Asks for a receipt; its name.
-    pub fn send_for_receipt(&mut self, command: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
+    pub fn send_for_receipt(
+        &mut self,
+        command: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> String {
         self.next_receipt += 1;
         let receipt = format!("r{}", self.next_receipt);
         self.send(command, &[headers, &[("receipt", &receipt)]].concat(), body);
@@ -81,7 +101,12 @@ impl Stomp {
     }
 
     /// Sends and waits until this frame's receipt is there; others stay to be asked for.
-    pub fn call(&mut self, command: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<(), Trouble> {
+    pub fn call(
+        &mut self,
+        command: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(), Trouble> {
         let receipt = self.send_for_receipt(command, headers, body);
         let until = Instant::now() + ANSWERED_WITHIN;
         loop {
@@ -126,9 +151,17 @@ impl Stomp {
     /// is no limit.
     pub fn consume(&mut self, name: &str, prefetch: u32) -> Result<(), Trouble> {
         let is_durable = name.starts_with('/');
-        let destination = if is_durable { name.to_owned() } else { format!("/amq/queue/{name}") };
+        let destination = if is_durable {
+            name.to_owned()
+        } else {
+            format!("/amq/queue/{name}")
+        };
         let prefetch = prefetch.to_string();
-        let mut headers = vec![("id", "s"), ("destination", &*destination), ("ack", "client-individual")];
+        let mut headers = vec![
+            ("id", "s"),
+            ("destination", &*destination),
+            ("ack", "client-individual"),
+        ];
         headers.push(("prefetch-count", &prefetch));
         if is_durable {
             headers.push(("durable", "true"));
@@ -141,7 +174,14 @@ impl Stomp {
     }
 
     pub fn reject(&mut self, id: &str, requeue: bool) {
-        self.send("NACK", &[("id", id), ("requeue", if requeue { "true" } else { "false" })], b"");
+        self.send(
+            "NACK",
+            &[
+                ("id", id),
+                ("requeue", if requeue { "true" } else { "false" }),
+            ],
+            b"",
+        );
     }
 
     pub fn close(mut self) {
@@ -159,7 +199,9 @@ impl Stomp {
         if self.closed {
             return Err(Trouble::Gone);
         }
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(100));
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_micros(100));
         self.socket.set_read_timeout(Some(left)).expect("not zero");
         let mut chunk = [0; 16 * 1024];
         match self.socket.read(&mut chunk) {
@@ -173,7 +215,9 @@ impl Stomp {
                 }
                 self.unread.drain(..at);
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(false);
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.closed = true,
         }
@@ -183,10 +227,16 @@ impl Stomp {
     fn take(&mut self, frame: Frame) {
         match frame.command.as_str() {
             "CONNECTED" => self.receipts.push_back(String::new()),
-            "RECEIPT" => self.receipts.push_back(frame.header("receipt-id").to_owned()),
+            "RECEIPT" => self
+                .receipts
+                .push_back(frame.header("receipt-id").to_owned()),
             "MESSAGE" => self.messages.push_back(frame),
             _ => {
-                let text = format!("{} {}", frame.header("message"), String::from_utf8_lossy(&frame.body));
+                let text = format!(
+                    "{} {}",
+                    frame.header("message"),
+                    String::from_utf8_lossy(&frame.body)
+                );
                 self.refused = Some(text);
             }
         }
@@ -195,14 +245,23 @@ impl Stomp {
 
 /// A whole frame at the beginning, and its length with the line ends before it.
 fn read(bytes: &[u8]) -> Option<(Frame, usize)> {
-    let begin = bytes.iter().position(|byte| !matches!(byte, b'\n' | b'\r'))?;
+    let begin = bytes
+        .iter()
+        .position(|byte| !matches!(byte, b'\n' | b'\r'))?;
     let text = &bytes[begin..];
     let head = text.windows(2).position(|pair| pair == b"\n\n")?;
-    let mut lines = std::str::from_utf8(&text[..head]).expect("headers are text").split('\n');
+    let mut lines = std::str::from_utf8(&text[..head])
+        .expect("headers are text")
+        .split('\n');
     let command = lines.next().unwrap_or_default().to_owned();
-    let headers =
-        lines.filter_map(|line| line.split_once(':')).map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut frame = Frame { command, headers: headers.collect(), body: Vec::new() };
+    let headers = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut frame = Frame {
+        command,
+        headers: headers.collect(),
+        body: Vec::new(),
+    };
     let body = &text[head + 2..];
     let size = match frame.header("content-length").parse() {
         Ok(size) => size,

@@ -51,7 +51,9 @@ impl Topology {
         for (name, kind) in &self.exchanges {
             amqp.declare_exchange(name, kind, false)?;
         }
-        self.bindings.iter().try_for_each(|(exchange, queue, key)| amqp.bind(queue, exchange, key))
+        self.bindings
+            .iter()
+            .try_for_each(|(exchange, queue, key)| amqp.bind(queue, exchange, key))
     }
 }
 
@@ -77,7 +79,10 @@ pub fn survey(world: &World, topology: &Topology) {
             Ok(()) => amqp.close(),
             Err(trouble) if World::is_end(&trouble) => {}
             Err(trouble) => {
-                world.book().breach(Wrong::Topology, format!("the surveyor in life {life}: {trouble:?}"));
+                world.book().breach(
+                    Wrong::Topology,
+                    format!("the surveyor in life {life}: {trouble:?}"),
+                );
                 // So that all others can go on.
                 let _ = topology.declare(&mut amqp, world);
             }
@@ -110,13 +115,19 @@ fn look(
     for (exchange, _) in &topology.exchanges {
         look_at_bindings(world, topology, exchange, life);
     }
-    for (at, (name, terms)) in [(TRANSIENT, Terms::Transient), (OWN, Terms::Exclusive)].into_iter().enumerate() {
+    for (at, (name, terms)) in [(TRANSIENT, Terms::Transient), (OWN, Terms::Exclusive)]
+        .into_iter()
+        .enumerate()
+    {
         if declared[at] != 0 && declared[at] != life {
             match amqp.look(name) {
                 Err(Trouble::Refused(NOT_FOUND, _)) => {}
                 Err(trouble) if World::is_end(&trouble) => return Err(trouble),
                 other => {
-                    let story = format!("{name} of life {} is there in life {life}: {other:?}", declared[at]);
+                    let story = format!(
+                        "{name} of life {} is there in life {life}: {other:?}",
+                        declared[at]
+                    );
                     world.book().breach(Wrong::Topology, story);
                 }
             }
@@ -132,14 +143,17 @@ fn look(
 }
 
 fn look_at_bindings(world: &World, topology: &Topology, exchange: &str, life: u32) {
-    let Some(list) = ledger::get(world.admin, &format!("/v1/exchanges?exchange={exchange}")) else { return };
+    let Some(list) = ledger::get(world.admin, &format!("/v1/exchanges?exchange={exchange}")) else {
+        return;
+    };
     if world.life() != life {
         return;
     }
     let text = list.to_string();
     for (_, queue, key) in topology.bindings.iter().filter(|(of, ..)| *of == exchange) {
         if !text.contains(&format!("$q/{queue}\"")) || !text.contains(&format!("\"{key}\"")) {
-            let story = format!("{exchange} does not lead to {queue} by {key} in life {life}: {text}");
+            let story =
+                format!("{exchange} does not lead to {queue} by {key} in life {life}: {text}");
             world.book().breach(Wrong::Topology, story);
         }
     }

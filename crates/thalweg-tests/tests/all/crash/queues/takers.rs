@@ -78,7 +78,9 @@ struct Hand<'a> {
 
 impl Hand<'_> {
     fn take(&mut self, name: String, redelivered: bool, payload: &[u8], luck: &mut Luck) {
-        let Manner { who, queue, alone, .. } = *self.manner;
+        let Manner {
+            who, queue, alone, ..
+        } = *self.manner;
         let mut book = self.world.book();
         let mark = if alone {
             book.hear_in_order(who, queue, self.tie, redelivered, payload)
@@ -88,8 +90,17 @@ impl Hand<'_> {
         let Some(mark) = mark else { return };
         let verdict = self.manner.verdict(mark, redelivered, luck);
         // Most are settled at once; some are kept a while, so that a kill finds them here.
-        let delay = if luck.chance(0.03) { luck.between((0.0, 0.15)) } else { 0.0 };
-        self.held.push_back((Instant::now() + Duration::from_secs_f64(delay), name, mark, verdict));
+        let delay = if luck.chance(0.03) {
+            luck.between((0.0, 0.15))
+        } else {
+            0.0
+        };
+        self.held.push_back((
+            Instant::now() + Duration::from_secs_f64(delay),
+            name,
+            mark,
+            verdict,
+        ));
     }
 
     /// The next whose time has come; the book knows that it is settled.
@@ -99,7 +110,9 @@ impl Hand<'_> {
             return None;
         }
         let (_, name, mark, verdict) = self.held.pop_front()?;
-        self.world.book().settling(self.manner.who, self.manner.queue, mark, verdict);
+        self.world
+            .book()
+            .settling(self.manner.who, self.manner.queue, mark, verdict);
         if verdict != Verdict::Requeue {
             self.unproven.push(mark);
         }
@@ -108,12 +121,21 @@ impl Hand<'_> {
 
     fn proven(&mut self) {
         let marks = std::mem::take(&mut self.unproven);
-        self.world.book().taken(self.manner.who, self.manner.queue, &marks, self.tie.life);
+        self.world
+            .book()
+            .taken(self.manner.who, self.manner.queue, &marks, self.tie.life);
     }
 }
 
 fn hand<'a>(world: &'a World, manner: &'a Manner, tie: Tie, luck: &mut Luck) -> Hand<'a> {
-    Hand { world, manner, tie, held: VecDeque::new(), unproven: Vec::new(), leaves: manner.leaves(luck) }
+    Hand {
+        world,
+        manner,
+        tie,
+        held: VecDeque::new(),
+        unproven: Vec::new(),
+        leaves: manner.leaves(luck),
+    }
 }
 
 /// AMQP, pushed.
@@ -127,7 +149,9 @@ pub fn pushed(world: &World, manner: &Manner, mut luck: Luck) {
                 other => other.map(|()| amqp),
             }
         };
-        let Some((amqp, tie)) = world.connect(manner.who, open) else { continue };
+        let Some((amqp, tie)) = world.connect(manner.who, open) else {
+            continue;
+        };
         let ended = take_pushed(hand(world, manner, tie, &mut luck), amqp, &mut luck);
         world.disconnected(manner.who, tie, ended);
         manner.stay_away(world, &mut luck);
@@ -140,10 +164,18 @@ fn take_pushed(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Tr
         while let Some(event) = amqp.event(patience)? {
             patience = Duration::ZERO;
             match event {
-                Event::Deliver(Delivery { tag, redelivered, body, .. }) => {
+                Event::Deliver(Delivery {
+                    tag,
+                    redelivered,
+                    body,
+                    ..
+                }) => {
                     hand.take(tag.to_string(), redelivered, &body, luck);
                 }
-                other => hand.world.book().breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
+                other => hand
+                    .world
+                    .book()
+                    .breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
             }
         }
         // Accepted ones in a row are sometimes settled together.
@@ -161,7 +193,9 @@ fn take_pushed(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Tr
             }
         }
         row.into_iter().for_each(|tag| amqp.ack(tag, true));
-        if hand.unproven.len() >= PROVEN_AFTER || (hand.world.is_at_rest() && !hand.unproven.is_empty()) {
+        if hand.unproven.len() >= PROVEN_AFTER
+            || (hand.world.is_at_rest() && !hand.unproven.is_empty())
+        {
             amqp.look(hand.manner.name)?;
             hand.proven();
         }
@@ -178,7 +212,9 @@ fn take_pushed(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Tr
 /// AMQP, one by one.
 pub fn asked_for(world: &World, manner: &Manner, mut luck: Luck) {
     while !world.is_over() {
-        let Some((amqp, tie)) = world.connect(manner.who, || Amqp::open(world.amqp)) else { continue };
+        let Some((amqp, tie)) = world.connect(manner.who, || Amqp::open(world.amqp)) else {
+            continue;
+        };
         let ended = take_asked_for(hand(world, manner, tie, &mut luck), amqp, &mut luck);
         world.disconnected(manner.who, tie, ended);
         manner.stay_away(world, &mut luck);
@@ -188,7 +224,12 @@ pub fn asked_for(world: &World, manner: &Manner, mut luck: Luck) {
 fn take_asked_for(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Trouble> {
     while !hand.manner.is_leaving(hand.world, hand.leaves) {
         match amqp.get(hand.manner.name)? {
-            Some(Delivery { tag, redelivered, body, .. }) => hand.take(tag.to_string(), redelivered, &body, luck),
+            Some(Delivery {
+                tag,
+                redelivered,
+                body,
+                ..
+            }) => hand.take(tag.to_string(), redelivered, &body, luck),
             None => std::thread::sleep(LISTENING),
         }
         while let Some((name, verdict)) = hand.settle() {
@@ -220,7 +261,9 @@ pub fn by_stomp(world: &World, manner: &Manner, mut luck: Luck) {
             stomp.consume(manner.name, u32::from(manner.prefetch))?;
             Ok(stomp)
         };
-        let Some((stomp, tie)) = world.connect(manner.who, open) else { continue };
+        let Some((stomp, tie)) = world.connect(manner.who, open) else {
+            continue;
+        };
         let ended = take_by_stomp(hand(world, manner, tie, &mut luck), stomp, &mut luck);
         world.disconnected(manner.who, tie, ended);
         manner.stay_away(world, &mut luck);
@@ -232,7 +275,12 @@ fn take_by_stomp(mut hand: Hand, mut stomp: Stomp, luck: &mut Luck) -> Result<()
         let mut patience = LISTENING;
         while let Some(frame) = stomp.message(patience)? {
             patience = Duration::ZERO;
-            hand.take(frame.header("ack").to_owned(), frame.redelivered(), &frame.body, luck);
+            hand.take(
+                frame.header("ack").to_owned(),
+                frame.redelivered(),
+                &frame.body,
+                luck,
+            );
         }
         while let Some((name, verdict)) = hand.settle() {
             match verdict {
@@ -259,12 +307,17 @@ fn take_by_stomp(mut hand: Hand, mut stomp: Stomp, luck: &mut Luck) -> Result<()
 pub fn by_mqtt(world: &World, manner: &Manner, mut luck: Luck) {
     while !world.is_over() {
         let open = || {
-            let mut mqtt = Mqtt::open(world, &packet::Connect::new(Version::V311, manner.who).clean(false))?;
+            let mut mqtt = Mqtt::open(
+                world,
+                &packet::Connect::new(Version::V311, manner.who).clean(false),
+            )?;
             let filter = format!("$share/group/$q/{}", manner.name);
             mqtt.send(&packet::subscribe(Version::V311, 1, &[], &[(&filter, 1)]));
             Ok(mqtt)
         };
-        let Some((mqtt, tie)) = world.connect(manner.who, open) else { continue };
+        let Some((mqtt, tie)) = world.connect(manner.who, open) else {
+            continue;
+        };
         let ended = take_by_mqtt(hand(world, manner, tie, &mut luck), mqtt, &mut luck);
         world.disconnected(manner.who, tie, ended);
         manner.stay_away(world, &mut luck);
@@ -286,17 +339,30 @@ fn take_by_mqtt(mut hand: Hand, mut mqtt: Mqtt, luck: &mut Luck) -> Result<(), T
                     );
                     hand.world.book().breach(Wrong::Refused, story);
                 }
-                Packet::Publish(message) => hand.take(message.id.to_string(), true, &message.payload, luck),
+                Packet::Publish(message) => {
+                    hand.take(message.id.to_string(), true, &message.payload, luck)
+                }
                 Packet::Pingresp => {
                     let marks = std::mem::take(&mut asked);
-                    hand.world.book().taken(hand.manner.who, hand.manner.queue, &marks, hand.tie.life);
+                    hand.world.book().taken(
+                        hand.manner.who,
+                        hand.manner.queue,
+                        &marks,
+                        hand.tie.life,
+                    );
                 }
                 Packet::Suback { codes, .. } if codes == [1] => {}
-                other => hand.world.book().breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
+                other => hand
+                    .world
+                    .book()
+                    .breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
             }
         }
         while let Some((name, _)) = hand.settle() {
-            mqtt.send(&packet::ack(packet::PUBACK, name.parse().expect("we wrote it")));
+            mqtt.send(&packet::ack(
+                packet::PUBACK,
+                name.parse().expect("we wrote it"),
+            ));
         }
         if asked.is_empty() && hand.unproven.len() >= PROVEN_AFTER {
             asked = std::mem::take(&mut hand.unproven);
@@ -319,7 +385,9 @@ pub fn mover(world: &World, manner: &Manner, to: Option<&'static str>, mut luck:
             amqp.consume(manner.name, manner.prefetch, false)?;
             Ok(amqp)
         };
-        let Some((amqp, tie)) = world.connect(manner.who, open) else { continue };
+        let Some((amqp, tie)) = world.connect(manner.who, open) else {
+            continue;
+        };
         let ended = move_all(hand(world, manner, tie, &mut luck), amqp, to, &mut luck);
         world.disconnected(manner.who, tie, ended);
         manner.stay_away(world, &mut luck);
@@ -332,11 +400,21 @@ fn move_all(hand: Hand, mut amqp: Amqp, to: Option<&str>, luck: &mut Luck) -> Re
         let mut taken = Vec::new();
         let count = 1 + luck.below(6);
         while taken.len() < count {
-            let Some(event) = amqp.event(LISTENING)? else { break };
+            let Some(event) = amqp.event(LISTENING)? else {
+                break;
+            };
             let mut book = hand.world.book();
             match event {
-                Event::Deliver(Delivery { tag, redelivered, body, .. }) => {
-                    taken.extend(book.hear(who, queue, hand.tie, redelivered, &body).map(|mark| (tag, mark, body)));
+                Event::Deliver(Delivery {
+                    tag,
+                    redelivered,
+                    body,
+                    ..
+                }) => {
+                    taken.extend(
+                        book.hear(who, queue, hand.tie, redelivered, &body)
+                            .map(|mark| (tag, mark, body)),
+                    );
                 }
                 other => book.breach(Wrong::Refused, format!("{who} got {other:?}")),
             }
@@ -357,7 +435,9 @@ fn move_all(hand: Hand, mut amqp: Amqp, to: Option<&str>, luck: &mut Luck) -> Re
         put(&mut amqp);
         let marks: Vec<Mark> = taken.iter().map(|(_, mark, _)| *mark).collect();
         for mark in &marks {
-            hand.world.book().settling(who, queue, *mark, Verdict::Accept);
+            hand.world
+                .book()
+                .settling(who, queue, *mark, Verdict::Accept);
         }
         amqp.call(TX_COMMIT)?;
         hand.world.book().sealed(who, queue, &marks);

@@ -46,16 +46,22 @@ impl Consumer {
         let link = match tongue {
             Tongue::Amqp => {
                 let mut amqp = Amqp::open(amqp).expect("it is let in");
-                amqp.consume(QUEUE, prefetch as u16, false).expect("it may consume");
+                amqp.consume(QUEUE, prefetch as u16, false)
+                    .expect("it may consume");
                 Link::Amqp(amqp)
             }
             Tongue::Stomp => {
                 let mut stomp = Stomp::open(stomp).expect("it is let in");
-                stomp.consume(QUEUE, prefetch as u32).expect("it may consume");
+                stomp
+                    .consume(QUEUE, prefetch as u32)
+                    .expect("it may consume");
                 Link::Stomp(stomp)
             }
         };
-        Self { link, had: Vec::new() }
+        Self {
+            link,
+            had: Vec::new(),
+        }
     }
 
     /// So many messages; fewer if no more come.
@@ -64,15 +70,31 @@ impl Consumer {
         while all.len() < count {
             let came = match &mut self.link {
                 Link::Amqp(amqp) => match amqp.event(PATIENCE).expect("the broker lives") {
-                    Some(Event::Deliver(it)) => Some((it.tag.to_string(), it.redelivered, number(&it.body))),
-                    other => panic!("{} of {count} messages had come, and then {other:?}", all.len()),
+                    Some(Event::Deliver(it)) => {
+                        Some((it.tag.to_string(), it.redelivered, number(&it.body)))
+                    }
+                    other => panic!(
+                        "{} of {count} messages had come, and then {other:?}",
+                        all.len()
+                    ),
                 },
                 Link::Stomp(stomp) => {
                     let frame = stomp.message(PATIENCE).expect("the broker lives");
-                    frame.map(|it| (it.header("ack").to_owned(), it.redelivered(), number(&it.body)))
+                    frame.map(|it| {
+                        (
+                            it.header("ack").to_owned(),
+                            it.redelivered(),
+                            number(&it.body),
+                        )
+                    })
                 }
             };
-            all.push(came.unwrap_or_else(|| panic!("{} of {count} messages had come, and then no more", all.len())));
+            all.push(came.unwrap_or_else(|| {
+                panic!(
+                    "{} of {count} messages had come, and then no more",
+                    all.len()
+                )
+            }));
         }
         all
     }
@@ -101,7 +123,10 @@ impl Consumer {
 }
 
 fn number(body: &[u8]) -> usize {
-    std::str::from_utf8(body).expect("we send text").parse().expect("we send numbers")
+    std::str::from_utf8(body)
+        .expect("we send text")
+        .parse()
+        .expect("we send numbers")
 }
 
 /// Puts numbers into the queue, confirmed.
@@ -128,13 +153,22 @@ fn is_settled(number: usize) -> bool {
 /// A consumer that has had [`ALL`], and settled what [`is_settled`]; more than it has credit for waits.
 fn one_with_a_thousand_unsettled(tongue: Tongue, addresses: Addresses) -> Consumer {
     let mut maker = Amqp::open(addresses.0).expect("it is let in");
-    maker.declare_queue(QUEUE, Terms::Durable, None).expect("it may declare");
+    maker
+        .declare_queue(QUEUE, Terms::Durable, None)
+        .expect("it may declare");
     maker.close();
     put(addresses.0, 0..ALL + OTHERS);
     let mut mortal = Consumer::open(tongue, addresses, ALL);
     let had = mortal.take(ALL);
-    assert_eq!(numbers(&had), (0..ALL).collect::<Vec<_>>(), "the first that came are the first that went");
-    assert!(had.iter().all(|(_, again, _)| !again), "nothing came before");
+    assert_eq!(
+        numbers(&had),
+        (0..ALL).collect::<Vec<_>>(),
+        "the first that came are the first that went"
+    );
+    assert!(
+        had.iter().all(|(_, again, _)| !again),
+        "nothing came before"
+    );
     mortal.had = had;
     mortal
 }
@@ -156,11 +190,25 @@ fn a_consumer_dies(tongue: Tongue, heir: Tongue) {
     mortal.drop_dead();
 
     let again = other.take(UNSETTLED);
-    assert_eq!(numbers(&again), (0..ALL).filter(|number| !is_settled(*number)).collect::<Vec<_>>());
-    assert!(again.iter().all(|(_, again, _)| *again), "all of it says that it came before");
+    assert_eq!(
+        numbers(&again),
+        (0..ALL)
+            .filter(|number| !is_settled(*number))
+            .collect::<Vec<_>>()
+    );
+    assert!(
+        again.iter().all(|(_, again, _)| *again),
+        "all of it says that it came before"
+    );
     // Nothing else: what comes next is new.
     put(addresses.0, 9_999..10_000);
-    assert_eq!(other.take(1).pop().map(|(_, again, number)| (again, number)), Some((false, 9_999)));
+    assert_eq!(
+        other
+            .take(1)
+            .pop()
+            .map(|(_, again, number)| (again, number)),
+        Some((false, 9_999))
+    );
 }
 
 fn all_die(tongue: Tongue, heir: Tongue) {
@@ -180,14 +228,38 @@ fn all_die(tongue: Tongue, heir: Tongue) {
 
     let _process = home.start().expect("it starts on what it left");
     let mut other = Consumer::open(heir, addresses, 0);
-    let expected: Vec<usize> = (0..ALL + OTHERS).filter(|it| *it >= ALL || !is_settled(*it)).chain([9_999]).collect();
+    let expected: Vec<usize> = (0..ALL + OTHERS)
+        .filter(|it| *it >= ALL || !is_settled(*it))
+        .chain([9_999])
+        .collect();
     let again = other.take(expected.len());
-    assert_eq!(numbers(&again), expected, "all that was not settled, in its order");
-    assert!(again.iter().all(|(_, again, number)| *again || *number >= ALL), "what was delivered says so");
-    let flagged = again.iter().filter(|(_, again, number)| *again && *number >= ALL).count();
-    assert!(flagged <= ALL, "{flagged} say so that nobody had: more than twice what was delivered");
+    assert_eq!(
+        numbers(&again),
+        expected,
+        "all that was not settled, in its order"
+    );
+    assert!(
+        again
+            .iter()
+            .all(|(_, again, number)| *again || *number >= ALL),
+        "what was delivered says so"
+    );
+    let flagged = again
+        .iter()
+        .filter(|(_, again, number)| *again && *number >= ALL)
+        .count();
+    assert!(
+        flagged <= ALL,
+        "{flagged} say so that nobody had: more than twice what was delivered"
+    );
     put(addresses.0, 10_000..10_001);
-    assert_eq!(other.take(1).pop().map(|(_, again, number)| (again, number)), Some((false, 10_000)));
+    assert_eq!(
+        other
+            .take(1)
+            .pop()
+            .map(|(_, again, number)| (again, number)),
+        Some((false, 10_000))
+    );
     let _ = std::fs::remove_dir_all(home.folder());
 }
 
@@ -196,12 +268,14 @@ fn numbers(all: &[Came]) -> Vec<usize> {
 }
 
 #[test]
-fn an_amqp_consumer_that_dies_with_a_thousand_unsettled_deliveries_leaves_exactly_those_to_another() {
+fn an_amqp_consumer_that_dies_with_a_thousand_unsettled_deliveries_leaves_exactly_those_to_another()
+{
     a_consumer_dies(Tongue::Amqp, Tongue::Amqp);
 }
 
 #[test]
-fn a_stomp_consumer_that_dies_with_a_thousand_unsettled_deliveries_leaves_exactly_those_to_another() {
+fn a_stomp_consumer_that_dies_with_a_thousand_unsettled_deliveries_leaves_exactly_those_to_another()
+{
     a_consumer_dies(Tongue::Stomp, Tongue::Stomp);
 }
 

@@ -42,16 +42,32 @@ fn for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     // Shards that wait for each other, and a disk that is slow to be asked.
-    let home = Home::new("ways-long").set("shards=2").set("journal.max_linger=10ms");
+    let home = Home::new("ways-long")
+        .set("shards=2")
+        .set("journal.max_linger=10ms");
     let verdict = run(home, seed, Way::Kill, end, detours);
     println!("{}", verdict.text);
-    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+    assert!(
+        verdict.book.counted().is_empty(),
+        "the run with seed {seed} found the above"
+    );
 }
 
 fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
-    let dies_to =
-        |queue: &str| [table_text("x-dead-letter-exchange", ""), table_text("x-dead-letter-routing-key", queue)];
-    for queue in ["led", "alternate", "compared", "given-up", "late", "bequeathed"] {
+    let dies_to = |queue: &str| {
+        [
+            table_text("x-dead-letter-exchange", ""),
+            table_text("x-dead-letter-routing-key", queue),
+        ]
+    };
+    for queue in [
+        "led",
+        "alternate",
+        "compared",
+        "given-up",
+        "late",
+        "bequeathed",
+    ] {
         amqp.declare_queue(queue, Terms::Durable, None)?;
     }
     for (name, kind) in [
@@ -66,7 +82,11 @@ fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
     ] {
         amqp.declare_exchange(name, kind, false)?;
     }
-    amqp.declare_exchange_with("in-alternate", "direct", &table_text("alternate-exchange", "rest"))?;
+    amqp.declare_exchange_with(
+        "in-alternate",
+        "direct",
+        &table_text("alternate-exchange", "rest"),
+    )?;
     amqp.bind_exchange("middle", "in-led", "#")?;
     amqp.bind_exchange("end", "middle", "")?;
     amqp.bind("led", "end", "k")?;
@@ -75,18 +95,35 @@ fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
     amqp.bind("alternate", "rest", "")?;
     amqp.bind_exchange("found", "in-compared", "")?;
     amqp.bind("compared", "found", "")?;
-    let nothing = [&table_number("x-max-length", 0)[..], &dies_to("given-up").concat()].concat();
+    let nothing = [
+        &table_number("x-max-length", 0)[..],
+        &dies_to("given-up").concat(),
+    ]
+    .concat();
     amqp.declare_with("nothing", Terms::Durable, &nothing)?;
-    let hasty = [&table_number("x-message-ttl", 1)[..], &dies_to("late").concat()].concat();
+    let hasty = [
+        &table_number("x-message-ttl", 1)[..],
+        &dies_to("late").concat(),
+    ]
+    .concat();
     amqp.declare_with("hasty", Terms::Durable, &hasty)
 }
 
 fn detours(book: &mut Book) -> Cast {
-    let mut casting = Casting { book, cast: Cast::default() };
+    let mut casting = Casting {
+        book,
+        cast: Cast::default(),
+    };
     casting.cast.topology.special = Some(declare);
-    let [led, alternate, compared, given_up, late, bequeathed] =
-        ["led", "alternate", "compared", "given-up", "late", "bequeathed"]
-            .map(|name| (casting.queue(name, None), name));
+    let [led, alternate, compared, given_up, late, bequeathed] = [
+        "led",
+        "alternate",
+        "compared",
+        "given-up",
+        "late",
+        "bequeathed",
+    ]
+    .map(|name| (casting.queue(name, None), name));
     casting.book.derived(late.0);
     // A will that was published and taken just before a kill is published once more, because no answer has told anybody.
     casting.book.derived(bequeathed.0);
@@ -116,7 +153,11 @@ fn detours(book: &mut Book) -> Cast {
             casting.route(who, "", "$q/nothing", &[given_up.0]),
             casting.route(who, "", "$q/hasty", &[late.0]),
         ];
-        let quality = if who == "mqtt-3" { publishers::quality_2 } else { publishers::quality_1 };
+        let quality = if who == "mqtt-3" {
+            publishers::quality_2
+        } else {
+            publishers::quality_1
+        };
         casting.publisher(who, quality, routes);
     }
     let routes = vec![
@@ -126,7 +167,9 @@ fn detours(book: &mut Book) -> Cast {
         casting.route("coap", "q", "nothing", &[given_up.0]),
         casting.route("coap", "q", "hasty", &[late.0]),
     ];
-    routes.iter().for_each(|route| casting.book.by_datagrams(route.stream));
+    routes
+        .iter()
+        .for_each(|route| casting.book.by_datagrams(route.stream));
     casting.publisher("coap", publishers::confirmable, routes);
     for who in ["will-1", "will-2"] {
         let routes = vec![
@@ -135,12 +178,24 @@ fn detours(book: &mut Book) -> Cast {
         ];
         casting.publisher(who, publishers::wills, routes);
     }
-    casting.taker(takers::pushed, manner("bequeathed-amqp", bequeathed, 20, RESTLESS));
+    casting.taker(
+        takers::pushed,
+        manner("bequeathed-amqp", bequeathed, 20, RESTLESS),
+    );
     casting.taker(takers::pushed, manner("led-amqp", led, 20, RESTLESS));
     casting.taker(takers::by_mqtt, manner("led-mqtt", led, 0, RESTLESS));
-    casting.taker(takers::by_stomp, manner("alternate-stomp", alternate, 20, RESTLESS));
-    casting.taker(takers::by_mqtt, manner("compared-mqtt", compared, 0, STEADY));
-    casting.taker(takers::pushed, manner("given-up-amqp", given_up, 50, STEADY));
+    casting.taker(
+        takers::by_stomp,
+        manner("alternate-stomp", alternate, 20, RESTLESS),
+    );
+    casting.taker(
+        takers::by_mqtt,
+        manner("compared-mqtt", compared, 0, STEADY),
+    );
+    casting.taker(
+        takers::pushed,
+        manner("given-up-amqp", given_up, 50, STEADY),
+    );
     casting.taker(takers::pushed, manner("late-amqp", late, 20, RESTLESS));
     casting.cast
 }
@@ -161,13 +216,15 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
         .set("journal.segment_bytes=4MiB");
     let process = home.start().expect("it starts");
     let mut amqp = Amqp::open(address).expect("it is let in");
-    amqp.declare_queue("dead", Terms::Durable, None).expect("it may");
+    amqp.declare_queue("dead", Terms::Durable, None)
+        .expect("it may");
     let terms = [
         table_number("x-message-ttl", 1000),
         table_text("x-dead-letter-exchange", ""),
         table_text("x-dead-letter-routing-key", "dead"),
     ];
-    amqp.declare_with("later", Terms::Durable, &terms.concat()).expect("it may");
+    amqp.declare_with("later", Terms::Durable, &terms.concat())
+        .expect("it may");
     amqp.call(CONFIRM_SELECT).expect("confirms are granted");
     for number in 0..COUNT {
         amqp.publish("", "later", &vec![number as u8; LEN]);
@@ -185,7 +242,11 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
             std::thread::yield_now();
         }
         waiting = amqp.look("dead").expect("it lives");
-        assert!(!process.log().contains("the journal has failed"), "{}", process.log());
+        assert!(
+            !process.log().contains("the journal has failed"),
+            "{}",
+            process.log()
+        );
         process.kill();
     }
     assert_eq!(waiting, COUNT as u32);
@@ -193,8 +254,12 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
     // All of it is rejected at once.
     let process = home.start().expect("it starts");
     let mut amqp = Amqp::open(address).expect("it is let in");
-    let terms = [table_text("x-dead-letter-exchange", ""), table_text("x-dead-letter-routing-key", "dead")];
-    amqp.declare_with("refused", Terms::Durable, &terms.concat()).expect("it may");
+    let terms = [
+        table_text("x-dead-letter-exchange", ""),
+        table_text("x-dead-letter-routing-key", "dead"),
+    ];
+    amqp.declare_with("refused", Terms::Durable, &terms.concat())
+        .expect("it may");
     amqp.call(CONFIRM_SELECT).expect("confirms are granted");
     for number in 0..COUNT {
         amqp.publish("", "refused", &vec![number as u8; LEN]);
@@ -202,7 +267,11 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
     confirmed(&mut amqp, COUNT);
     let mut last = 0;
     for _ in 0..COUNT {
-        last = amqp.get("refused").expect("it lives").expect("there is one").tag;
+        last = amqp
+            .get("refused")
+            .expect("it lives")
+            .expect("there is one")
+            .tag;
     }
     amqp.reject_all(last);
     let until = Instant::now() + PATIENCE;
@@ -220,16 +289,27 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
     amqp.call(CONFIRM_SELECT).expect("confirms are granted");
     amqp.publish("", "dead", &vec![1; 2 << 20]);
     let ended = amqp.event(PATIENCE);
-    assert!(matches!(ended, Err(Trouble::Gone | Trouble::Refused(..))), "it is not confirmed: {ended:?}");
+    assert!(
+        matches!(ended, Err(Trouble::Gone | Trouble::Refused(..))),
+        "it is not confirmed: {ended:?}"
+    );
     other.publish("", "dead", b"m");
     confirmed(&mut other, 1);
-    assert!(process.log().contains("journal.frame_bytes_max"), "{}", process.log());
+    assert!(
+        process.log().contains("journal.frame_bytes_max"),
+        "{}",
+        process.log()
+    );
     process.kill();
     let process = home.start().expect("it starts");
     let mut amqp = Amqp::open(address).expect("it is let in");
     // Nobody waits for what becomes of what was rejected; it is in one queue or the other.
     let counts = ["dead", "refused"].map(|queue| amqp.look(queue).expect("it lives"));
-    assert_eq!(counts.iter().sum::<u32>(), 2 * COUNT as u32 + 1, "{counts:?}");
+    assert_eq!(
+        counts.iter().sum::<u32>(),
+        2 * COUNT as u32 + 1,
+        "{counts:?}"
+    );
     process.kill();
     let _ = std::fs::remove_dir_all(home.folder());
 }

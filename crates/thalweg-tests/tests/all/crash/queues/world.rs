@@ -91,7 +91,11 @@ impl World {
     }
 
     /// A connection, and in which life of the broker it is.
-    pub fn connect<T>(&self, who: &str, open: impl FnOnce() -> Result<T, Trouble>) -> Option<(T, Tie)> {
+    pub fn connect<T>(
+        &self,
+        who: &str,
+        open: impl FnOnce() -> Result<T, Trouble>,
+    ) -> Option<(T, Tie)> {
         if !self.is_open() {
             std::thread::sleep(RETRY);
             return None;
@@ -99,7 +103,9 @@ impl World {
         let life = self.life();
         let trouble = match open() {
             // One that began before a broker's end and was finished by the next has no life.
-            Ok(connection) if self.life() == life => return Some((connection, self.book().connected(life))),
+            Ok(connection) if self.life() == life => {
+                return Some((connection, self.book().connected(life)));
+            }
             Ok(_) => return None,
             Err(trouble) => trouble,
         };
@@ -120,7 +126,9 @@ impl World {
     pub fn is_end(trouble: &Trouble) -> bool {
         match trouble {
             Trouble::Gone => true,
-            Trouble::Refused(code, text) => *code == CONNECTION_FORCED || text.starts_with("connection_forced"),
+            Trouble::Refused(code, text) => {
+                *code == CONNECTION_FORCED || text.starts_with("connection_forced")
+            }
             Trouble::Silent => false,
         }
     }
@@ -129,9 +137,15 @@ impl World {
         match trouble {
             trouble if Self::is_end(&trouble) => {}
             Trouble::Gone => unreachable!("it is an end"),
-            Trouble::Silent => self.book().breach(Wrong::Stuck, format!("{who} got no answer")),
-            Trouble::Refused(NOT_FOUND, text) => self.book().breach(Wrong::Topology, format!("{who}: {text}")),
-            Trouble::Refused(code, text) => self.book().breach(Wrong::Refused, format!("{who}: {code} {text}")),
+            Trouble::Silent => self
+                .book()
+                .breach(Wrong::Stuck, format!("{who} got no answer")),
+            Trouble::Refused(NOT_FOUND, text) => self
+                .book()
+                .breach(Wrong::Topology, format!("{who}: {text}")),
+            Trouble::Refused(code, text) => self
+                .book()
+                .breach(Wrong::Refused, format!("{who}: {code} {text}")),
         }
     }
 }
