@@ -6,9 +6,6 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/thalweg-fronts/tests/coap/nonsense.rs"]
 mod nonsense;
-#[path = "../../crates/thalweg-fronts/tests/coap/script.rs"]
-#[allow(dead_code)] // The tests read answers with it, too.
-mod script;
 
 fuzz_target!(|input: &[u8]| {
     let Some((choice, input)) = input.split_first() else {

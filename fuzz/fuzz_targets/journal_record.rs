@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_kernel::journal::{Record, State, message_at};
+use thalweg_records::{Record, State, message_at};
 
 fuzz_target!(|input: &[u8]| {
     let _ = message_at(input);

@@ -704,10 +704,8 @@ fn sentence(doc: &str) -> String {
 
 /// The text as rustfmt lays it out.
 fn rustfmt(text: &str) -> Result<String, String> {
-    let config = crate::tree().join("rustfmt.toml");
     let mut child = Command::new("rustfmt")
-        .args(["--edition", "2024", "--emit", "stdout", "--config-path"])
-        .arg(config)
+        .args(["--edition", "2024", "--emit", "stdout"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod amqp_methods;
+mod code_metrics;
 mod crash;
 mod docs;
 mod fuzz;
@@ -15,6 +16,7 @@ mod python;
 mod report;
 mod supply;
 mod tidy;
+mod wheels;
 mod workshop;
 
 use std::path::PathBuf;
@@ -40,8 +42,10 @@ cargo xtask WORD
   bench-instructions [--bless] [FILTER]
                            instructions per operation against bench-results/instructions.toml
 
+  wheels [FILTER]          wheels (x86_64, aarch64) and sdist of the Python bindings in target/wheels, tried
   amqp-methods [--check]   writes (compares) the methods of AMQP from their description
   oracle                   records anew what RabbitMQ does, for interop to compare with (installs rabbitmq-server)
+  code-metrics             tables of lines, fields, parameters and recursion, as Markdown
   fuzz [--seconds N] [TARGET]
                            each fuzz target for N seconds (60)
   sim [--seed N]           the simulation, with one seed or the usual ones
@@ -71,6 +75,8 @@ enum Step {
     Sim,
     Crash,
     AmqpMethods,
+    CodeMetrics,
+    Wheels,
 }
 
 impl Step {
@@ -96,6 +102,8 @@ impl Step {
             Self::Sim,
             Self::Crash,
             Self::AmqpMethods,
+            Self::CodeMetrics,
+            Self::Wheels,
         ];
         Self::TEST
             .into_iter()
@@ -121,6 +129,8 @@ impl Step {
             Self::Sim => "sim",
             Self::Crash => "crash",
             Self::AmqpMethods => "amqp-methods",
+            Self::CodeMetrics => "code-metrics",
+            Self::Wheels => "wheels",
         }
     }
 
@@ -162,6 +172,8 @@ impl Step {
             Self::Python => python::run(options.release, options.filter.as_deref()),
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
             Self::AmqpMethods => amqp_methods::run(options.check),
+            Self::CodeMetrics => code_metrics::run(),
+            Self::Wheels => wheels::run(options.filter.as_deref()),
             Self::Oracle => oracle_recording(),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Crash => {

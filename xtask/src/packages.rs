@@ -24,9 +24,9 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
-/// What the Python bindings are built and tested with; maturin and pytest come from PyPI.
+/// What the Python bindings are built and tested with; maturin, pytest and paho-mqtt come from PyPI.
 pub fn for_python() -> Result<(), String> {
-    ensure(&[("python3", "python3-venv")])
+    ensure(&[("python3", "python3-venv"), ("openssl", "openssl")])
 }
 
 /// Everything that recording what RabbitMQ does needs; comparing with the recording needs none of it.

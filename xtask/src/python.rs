@@ -1,42 +1,78 @@
 //! The Python bindings: built and installed as a user does it, then tested against the broker that was built before.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::program::Program;
 use crate::report::Outcome;
 use crate::{packages, workshop};
 
 /// What builds and what tests, pinned.
-const TOOLS: [&str; 3] = ["maturin==1.16.0", "mypy==1.18.2", "pytest==9.2.0"];
+const TOOLS: [&str; 4] = [
+    "maturin==1.16.0",
+    "mypy==1.18.2",
+    "paho-mqtt==2.1.0",
+    "pytest==9.2.0",
+];
 
 /// Installs the package into a virtual environment below `target/python` and runs its tests.
 pub fn run(is_release: bool, filter: Option<&str>) -> Outcome {
-    let folder = crate::tree().join("target/python");
-    match packages::for_python().and_then(|()| install(&folder)) {
-        Ok(()) => test(&folder, is_release, filter),
+    let bindings = crate::tree().join("bindings/python");
+    let before = files(&bindings);
+    match packages::for_python()
+        .and_then(|()| tools())
+        .and_then(|folder| install(&folder).map(|()| folder))
+    {
+        Ok(folder) => {
+            let mut outcome = test(&folder, is_release, filter);
+            match &files(&bindings) - &before {
+                left if left.is_empty() => outcome.passed += 1,
+                left => outcome.fail(format!("pip install and its tests left {left:?}")),
+            }
+            outcome
+        }
         Err(why) => Outcome::failed(why),
     }
 }
 
-fn install(folder: &std::path::Path) -> Result<(), String> {
-    let python = workshop::text(&folder.join("bin/python"));
-    if TOOLS.iter().any(|tool| {
-        !folder
-            .join("bin")
-            .join(tool.split('=').next().unwrap_or_default())
-            .is_file()
-    }) {
-        let _ = fs::remove_dir_all(folder);
-        Program::new("python3")
-            .args(["-m", "venv"])
-            .args([folder])
-            .run()?;
-        Program::new(&python)
-            .args(["-m", "pip", "install", "--quiet"])
-            .args(TOOLS)
-            .run()?;
+/// Files below a folder.
+pub fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(it) if it.is_dir() => folders.push(entry.path()),
+                _ => drop(found.insert(entry.path())),
+            }
+        }
     }
+    found
+}
+
+/// The environment with what builds and tests; made if it is not there, or was made for other versions.
+pub fn tools() -> Result<PathBuf, String> {
+    let folder = crate::tree().join("target/python");
+    let (mark, wanted) = (folder.join("tools"), TOOLS.join("\n"));
+    if fs::read_to_string(&mark).is_ok_and(|made| made == wanted) {
+        return Ok(folder);
+    }
+    let _ = fs::remove_dir_all(&folder);
+    Program::new("python3")
+        .args(["-m", "venv"])
+        .args([&folder])
+        .run()?;
+    Program::new(&workshop::text(&folder.join("bin/python")))
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(TOOLS)
+        .run()?;
+    fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))?;
+    Ok(folder)
+}
+
+fn install(folder: &Path) -> Result<(), String> {
+    let python = workshop::text(&folder.join("bin/python"));
     // The tools are there already, so pip need not fetch them into an environment of its own; cargo's own folder makes
     // the next build short.
     let built = crate::tree().join("target/python-build");
@@ -57,7 +93,7 @@ fn install(folder: &std::path::Path) -> Result<(), String> {
         .run()
 }
 
-fn test(folder: &std::path::Path, is_release: bool, filter: Option<&str>) -> Outcome {
+fn test(folder: &Path, is_release: bool, filter: Option<&str>) -> Outcome {
     let results = folder.join("results.xml");
     let profile = if is_release { "release" } else { "debug" };
     let broker = std::env::var("CARGO_TARGET_DIR")
@@ -115,7 +151,7 @@ fn counts(junit: &str) -> Outcome {
     }
 }
 
-fn path_with(first: PathBuf) -> String {
+pub fn path_with(first: PathBuf) -> String {
     let rest = std::env::var("PATH").unwrap_or_default();
     format!("{}:{rest}", workshop::text(&first))
 }

@@ -2,10 +2,10 @@
 
 mod arrows;
 mod links;
-mod shape;
-mod source;
+pub mod shape;
+pub mod source;
 pub mod tree;
-mod words;
+pub mod words;
 
 use std::fmt;
 
@@ -111,7 +111,7 @@ pub fn run() -> Outcome {
 }
 
 /// The crates that take time and bytes as values: no sockets, files, clocks, threads or randomness.
-const SANS_IO: [&str; 11] = [
+const SANS_IO: [&str; 13] = [
     "thalweg-model",
     "thalweg-wire",
     "thalweg-mqtt",
@@ -121,6 +121,8 @@ const SANS_IO: [&str; 11] = [
     "thalweg-stomp",
     "thalweg-zmtp",
     "thalweg-xmpp",
+    "thalweg-balance",
+    "thalweg-records",
     "thalweg-kernel",
     "thalweg-fronts",
 ];

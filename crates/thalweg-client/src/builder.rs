@@ -9,8 +9,9 @@ use thalweg_model::Span;
 use crate::adaptive::{Calibration, Constraints, Objective};
 use crate::client::{Client, ClientError};
 use crate::driver;
-use crate::driver::handle::span_of;
+use crate::driver::handle::{check_topic, span_of};
 use crate::engine::{EngineSettings, Overflow, WhenRefused};
+use crate::events::EventQueue;
 use crate::pace::{BatchSettings, ThrottleSettings};
 use crate::spool::WhenFull;
 use crate::transport::{Opening, Transport, Will};
@@ -31,6 +32,8 @@ pub enum Via {
 pub struct TlsFiles {
     /// Authorities to trust, PEM; none takes the system's.
     pub ca: Option<PathBuf>,
+    /// Authorities to trust, DER, beside those of `ca`; if there are any, the system's are not taken.
+    pub authorities: Vec<Vec<u8>>,
     /// A certificate chain to show and its key, PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The broker's certificate is not checked at all: for tests only.
@@ -84,6 +87,7 @@ pub struct ClientBuilder {
     pub(crate) batch: BatchSettings,
     pub(crate) throttle: ThrottleSettings,
     pub(crate) when_refused: WhenRefused,
+    pub(crate) events: Option<EventQueue>,
     pub(crate) seed: Option<u64>,
 }
 
@@ -114,6 +118,7 @@ impl Default for ClientBuilder {
             batch: BatchSettings::Off,
             throttle: ThrottleSettings::Off,
             when_refused: WhenRefused::Wait,
+            events: None,
             seed: None,
         }
     }
@@ -169,7 +174,9 @@ impl ClientBuilder {
         self
     }
 
-    /// What is published for us when we vanish.
+    /// What the client's brokers publish for us when we vanish, that is, when a connection ends without a goodbye. Only MQTT
+    /// carries it: [`ClientBuilder::connect`] refuses other brokers beside it. A client that says goodbye, by
+    /// [`Client::close`] or by being dropped, has no will.
     #[must_use]
     pub fn will(mut self, will: Will) -> Self {
         self.opening.will = Some(will);
@@ -277,6 +284,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Where the client tells what happens to it. Default: nowhere.
+    #[must_use]
+    pub fn events(mut self, queue: &EventQueue) -> Self {
+        self.events = Some(queue.clone());
+        self
+    }
+
     /// What the client's dice begin with, so that a test repeats. Default: the system's randomness.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -302,6 +316,14 @@ impl ClientBuilder {
                 "there is no MQTT version {}: 5, or 4 for MQTT 3.1.1",
                 self.mqtt_version
             )));
+        }
+        if let Some(will) = &self.opening.will {
+            check_topic(&will.address)?;
+            if will.payload.len() > usize::from(u16::MAX) {
+                return Err(ClientError::Invalid(
+                    "the payload of a will has at most 65,535 bytes",
+                ));
+            }
         }
         let is_dtls = |url: &&BrokerUrl| url.scheme.is_datagrams() && url.scheme.is_encrypted();
         if self.psk.is_none()

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::time::Duration;
 
+use thalweg_model::Reliability;
+
 use crate::adaptive::{Explanation, NetworkReading};
 use crate::builder::ClientBuilder;
 use crate::driver::handle::Handle;
@@ -139,6 +141,11 @@ impl Client {
         if filters.is_empty() || !filters.iter().all(is_filter) {
             return Err(ClientError::Invalid(
                 "a filter has 1 to 65,535 bytes and no NUL",
+            ));
+        }
+        if options.settle_by_hand && options.reliability == Reliability::AtMostOnce {
+            return Err(ClientError::Invalid(
+                "what comes at most once cannot be settled by hand: subscribe at least once",
             ));
         }
         // Made before the wait: whoever drops the future has no subscription either.

@@ -25,6 +25,7 @@ mod client;
 pub mod coap;
 mod driver;
 pub mod engine;
+mod events;
 pub mod message;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
@@ -48,6 +49,7 @@ pub use adaptive::{Calibration, Constraints, Explanation, Objective};
 pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};
 pub use client::{Client, ClientError, Failure, Lane, Status};
 pub use engine::{LaneState, Overflow, Success, WhenRefused};
+pub use events::{Event, EventQueue, Level};
 pub use message::{Message, Options, Retain};
 pub use pace::{BatchSettings, ThrottleSettings};
 pub use presence::{Leaving, Presence, PresenceSubscription};

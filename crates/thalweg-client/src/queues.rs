@@ -2,9 +2,24 @@
 
 use std::fmt::Write as _;
 
+use thalweg_model::Reliability;
 use thalweg_model::syntax::{CANONICAL, DOTTED, write_level};
 
-use crate::transport::Endpoint;
+use crate::transport::{Capabilities, Endpoint};
+
+/// What is the same by both.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    reliability_max: Reliability::AtLeastOnce,
+    receive_max: Reliability::AtLeastOnce,
+    carries_stamps: true,
+    wildcards: true,
+    keeps_all: true,
+    settles: true,
+    properties: true,
+    lifespan: true,
+    priority: true,
+    ..Capabilities::STREAM
+};
 
 /// The exchange whose keys are plain addresses.
 pub(crate) const TOPICS: &str = "amq.topic";

@@ -25,8 +25,9 @@ pub struct SubscribeOptions {
     /// Every message is wanted, not just the newest state: then no protocol is chosen that skips states (CoAP's Observe).
     /// Default: yes.
     pub keeps_all: bool,
-    /// Messages are settled by [`Subscription::settle`] and not when they are taken: who crashes before has them again.
-    /// Default: no.
+    /// Messages are settled by [`Subscription::settle`] and not when they are taken: a process that ends before has them
+    /// again, if the broker keeps them meanwhile (a session, or a queue). Only over protocols where receiving is not
+    /// settling ([`Capabilities::settles`](crate::Capabilities), not CoAP), and not at most once. Default: no.
     pub settle_by_hand: bool,
 }
 

@@ -276,9 +276,16 @@ pub struct Capabilities {
     pub wildcards: bool,
     /// Every message reaches a subscriber, not just the newest state.
     pub keeps_all: bool,
-    /// Messages arrive in the order in which they were given, also while several are under way. If not, the engine gives
-    /// one at a time of each topic.
+    /// What is received at least once counts as received by [`Transport::settle`], and not when it comes: what was not settled
+    /// comes again on a later connection or to another consumer.
+    pub settles: bool,
+    /// The peer publishes [`Opening::will`] when the connection ends without a goodbye.
+    pub wills: bool,
+    /// What comes from the peer comes in the order in which it was sent.
     pub keeps_order: bool,
+    /// Messages of a topic arrive in the order in which they were given, also while several are under way. If not, the engine
+    /// gives one at a time of each topic.
+    pub publishes_in_order: bool,
     /// The user's properties, content type and so on.
     pub properties: bool,
     /// Messages may expire on their way.
@@ -291,6 +298,28 @@ pub struct Capabilities {
     pub last_values: bool,
     /// Largest payload, in bytes.
     pub payload_bytes_max: usize,
+}
+
+impl Capabilities {
+    /// What every lane over a stream has: order. All else is none, or without a limit.
+    pub const STREAM: Capabilities = Capabilities {
+        reliability_max: Reliability::AtMostOnce,
+        receive_max: Reliability::AtMostOnce,
+        stamps: false,
+        carries_stamps: false,
+        wildcards: false,
+        keeps_all: false,
+        settles: false,
+        wills: false,
+        keeps_order: true,
+        publishes_in_order: true,
+        properties: false,
+        lifespan: false,
+        priority: false,
+        requests: false,
+        last_values: false,
+        payload_bytes_max: usize::MAX,
+    };
 }
 
 /// Names a message among those of this client: its sequence number.

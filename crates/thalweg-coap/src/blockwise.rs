@@ -133,9 +133,16 @@ impl Transfers {
         self.next.unwrap_or(Time::NEVER)
     }
 
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many a peer has under way.
+    pub fn count_of(&self, peer: u64) -> usize {
+        self.all
+            .values()
+            .filter(|transfer| transfer.peer == peer)
+            .count()
     }
 
     pub fn bytes(&self) -> usize {
@@ -438,6 +445,7 @@ pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
                 | option::SIZE1
                 | option::ECHO
                 | option::NO_RESPONSE
+                | option::AFTER
         );
         if !is_of_message {
             key = mixed(key, u64::from(number) << 16 | value.len() as u64);

@@ -86,6 +86,20 @@ impl Remembered {
         Some((entry.again, self.body(entry)))
     }
 
+    /// What was done about the last message of a peer with this id, whatever it said, if that was within `lifetime`.
+    pub fn find_id(&self, peer: u64, id: u16, lifetime: Span, now: Time) -> Option<Again> {
+        let matches = |n: &u32| {
+            self.entry(*n)
+                .is_some_and(|e| e.peer == peer && e.id == id && !e.is_older(lifetime, now))
+        };
+        let hash = hash(peer, id);
+        let n = self
+            .young
+            .find(hash, matches)
+            .or_else(|| self.old.find(hash, matches))?;
+        self.entry(*n).map(|entry| entry.again)
+    }
+
     /// Remembers. The oldest entries go if there are more than `most` or their bodies have more than `most_bytes`.
     pub fn insert(
         &mut self,

@@ -98,6 +98,7 @@ pub(crate) struct EndpointCounts {
     pub confirmable: u64,
     pub retransmissions: u64,
     pub timeouts: u64,
+    pub answered: u64,
 }
 
 #[derive(Debug)]
@@ -257,6 +258,7 @@ impl Endpoint {
         let (owner, transmissions, sent_at) =
             (sending.owner, sending.transmissions, sending.sent_at);
         let last_sent = sending.at - sending.wait;
+        self.counts.answered += 1;
         if let Some(record) = self.peers.slots.get_mut(peer) {
             record.proven = true;
             record.failures = 0;

@@ -61,7 +61,11 @@ options! {
     ECHO 252 false 1 40 "Echo: what a client repeats to show that it is there and now. RFC 9175";
     NO_RESPONSE 258 false 0 1 "No-Response: which responses the client does not want. RFC 7967";
     REQUEST_TAG 292 true 0 8 "Request-Tag: which blocks belong together. RFC 9175";
+    AFTER 65003 false 0 2 "After: the id of the message that has to be taken first. Our own; docs/protocols/coap.md";
 }
+
+/// The resource type by which a server says that it understands [`AFTER`].
+pub const AFTER_ANNOUNCEMENT: &str = "x-after";
 
 /// Whether who does not understand it must refuse the message rather than ignore it. RFC 7252 §5.4.1
 #[inline]

@@ -10,6 +10,7 @@ pub(crate) const BLOCK_OPTION: &str = "the Block option is malformed";
 pub(crate) const BLOCK_SIZE: &str =
     "the payload does not have the size that its Block1 option says";
 pub(crate) const BLOCK_BEYOND: &str = "the body has no such block";
+pub(crate) const AFTER: &str = "the message that has to be taken before this one is not here";
 pub(crate) const CROWDED: &str = "too many bodies of this client are under way";
 pub(crate) const EXCHANGES: &str = "too many requests wait for an answer";
 pub(crate) const GAP: &str = "the blocks before this one are not here; begin again with the first";

@@ -141,7 +141,7 @@ impl Bench {
     /// What was persisted is safe at once; the batch's buffer is used again.
     fn commit(&mut self) -> usize {
         let spare = std::mem::take(&mut self.spare);
-        let Some(mut batch) = self.links.take_batch(spare) else {
+        let Some(mut batch) = self.kernel.take_batch(spare) else {
             return 0;
         };
         self.links.complete(batch.number);

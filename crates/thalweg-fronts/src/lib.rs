@@ -10,7 +10,6 @@
 
 pub mod address;
 pub mod amqp;
-mod batch;
 pub mod capabilities;
 pub mod coap;
 mod link;
@@ -22,7 +21,6 @@ mod probe;
 mod stamp;
 pub mod stomp;
 
-pub use batch::Batch;
 pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
 pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};

@@ -4,19 +4,17 @@ mod held;
 mod output;
 
 use crate::amqp::AmqpFront;
-use crate::batch::{Batch, Gathering};
 use crate::coap::{self, CoapFront, CoapStreamFront, Told};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
 use crate::stomp::StompFront;
 use crate::{LoginAnswer, LoginAsk};
 use std::collections::VecDeque;
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Refusal,
-    Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
+    Answer, CloseReason, Closing, ConsumerEnd, Delivery, Effects, Handover, Kernel, LinkId,
+    Observed, Sent, SessionId, Tag, Ticket,
 };
-use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_model::{Reliability, Span, Time};
 
 /// Bounds of output buffers, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -138,18 +136,10 @@ pub struct Links {
     /// Links whose output was above the high-water mark while the current input was handled.
     congested: Vec<LinkId>,
     logins: Vec<(LinkId, LoginAsk)>,
-    outbox: Vec<(ShardId, ShardMessage)>,
     /// Links that [`Effects::disconnect`] has ended.
     ended: Vec<(LinkId, CloseReason)>,
-    /// What the kernel has persisted since the last batch was taken.
-    batch: Gathering,
     /// Links whose output waits for a batch, by rising batch.
     holding: VecDeque<(u64, LinkId)>,
-    /// Deliveries that wait for a batch and that the kernel is told of when they may leave, by rising batch.
-    leaving: VecDeque<(u64, LinkId, Tag)>,
-    /// Those that may leave, until [`Links::tell_left`].
-    left: Vec<(LinkId, Tag)>,
-    fetches: Vec<Fetch>,
     /// Why publishes that must be kept are refused now.
     blocked: Option<&'static str>,
     /// Bytes that fronts keep for their peers as long as these are connected.
@@ -175,13 +165,8 @@ impl Links {
             flush_first: false,
             congested: Vec::new(),
             logins: Vec::new(),
-            outbox: Vec::new(),
             ended: Vec::new(),
-            batch: Gathering::new(),
             holding: VecDeque::new(),
-            leaving: VecDeque::new(),
-            left: Vec::new(),
-            fetches: Vec::new(),
             blocked: None,
             kept: 0,
             coap: coap::Shared::default(),
@@ -244,9 +229,6 @@ impl Links {
             self.free.push(id.0);
         }
         self.kept -= kept;
-        // The next link of that number has nothing to do with them.
-        self.leaving.retain(|(_, link, _)| *link != id);
-        self.left.retain(|(link, _)| *link != id);
     }
 
     /// Bytes that fronts keep for their peers as long as these are connected.
@@ -332,7 +314,8 @@ impl Links {
     ) -> Driven {
         let mut consumed = 0;
         let stopped = loop {
-            if self.should_flush() {
+            // Not before anything is done: who does not take batches goes on, too.
+            if self.should_flush() || (kernel.is_batch_large() && consumed > 0) {
                 break Stopped::FlushFirst;
             }
             let Some(link) = self.get_mut(id) else {
@@ -522,19 +505,9 @@ impl Links {
         std::mem::take(&mut self.logins)
     }
 
-    /// Messages for other shards, in order.
-    pub fn take_outbox(&mut self) -> Vec<(ShardId, ShardMessage)> {
-        std::mem::take(&mut self.outbox)
-    }
-
     /// Links that the kernel has ended since this was last asked.
     pub fn take_ended(&mut self) -> Vec<(LinkId, CloseReason)> {
         std::mem::take(&mut self.ended)
-    }
-
-    /// Messages that queues want back from the journal.
-    pub fn take_fetches(&mut self) -> Vec<Fetch> {
-        std::mem::take(&mut self.fetches)
     }
 
     /// Measures the stages of the next message with this clock, which gives nanoseconds.
@@ -635,16 +608,32 @@ impl Effects for Links {
         });
     }
 
-    fn answer(&mut self, id: LinkId, ticket: Ticket, answer: &Answer) {
+    fn answer(&mut self, id: LinkId, ticket: Ticket, answer: Answer<'_>) {
         if self.is_coap(id) {
-            return self.coap.tell(id, Told::Subscribed);
+            return self.coap.tell(id, Told::answer(ticket, answer));
         }
-        // The others subscribe nothing: queues are bound.
-        self.write(id, |front, out| {
-            if let Front::Mqtt(front) = front {
-                front.answer(ticket, answer, out);
+        self.write(id, |front, out| match (front, answer) {
+            (Front::Mqtt(front), answer) => front.answer(ticket, answer, out),
+            (Front::Amqp(front), Answer::Value(value)) => front.last_value_read(ticket, value, out),
+            (Front::Stomp(front), Answer::Value(value)) => {
+                front.last_value_read(ticket, value, out)
             }
+            // They ask for nothing else: queues are bound.
+            _ => {}
         });
+    }
+
+    #[inline]
+    fn observe(&mut self, id: LinkId, cookie: u64, observed: Observed<'_>) {
+        // Nobody else has words for what is only the latest.
+        match observed {
+            Observed::Changed => self.coap.changed.push((id, cookie)),
+            Observed::Ready(value) => {
+                let value = value.cloned();
+                self.coap.tell(id, Told::WatchReady { cookie, value });
+            }
+            Observed::Ended(why) => self.coap.tell(id, Told::WatchEnded { cookie, why }),
+        }
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
@@ -669,22 +658,6 @@ impl Effects for Links {
             link.session = None;
             self.ended.push((id, why));
         }
-    }
-
-    fn end_line(&mut self, id: LinkId, line: u16) -> bool {
-        // Others have no word for it.
-        let ended = self.write(id, |front, out| match front {
-            Front::Amqp(front) => {
-                front.end_line(line, out);
-                true
-            }
-            _ => false,
-        });
-        ended == Some(true)
-    }
-
-    fn send(&mut self, shard: ShardId, message: ShardMessage) {
-        self.outbox.push((shard, message));
     }
 
     #[inline]
@@ -740,11 +713,11 @@ impl Effects for Links {
         self.wrote(id, waiting, high)
     }
 
-    fn consumer_ended(&mut self, id: LinkId, line: u16, consumer: u32) {
-        self.write(id, |front, out| match front {
-            Front::Amqp(front) => front.consumer_ended(line, consumer, out),
-            Front::Stomp(front) => front.consumer_ended(line, out),
-            _ => {}
+    fn consumer_ended(&mut self, id: LinkId, line: u16, ended: ConsumerEnd) -> bool {
+        let told = self.write(id, |front, out| match (front, ended) {
+            (Front::Amqp(front), ended) => front.consumer_ended(line, ended, out),
+            (Front::Stomp(front), ConsumerEnd::QueueGone(_)) => front.consumer_ended(line, out),
+            _ => false,
         });
         // STOMP has no word for it but ERROR, which ends the connection.
         if let Some(link) = self.get_mut(id)
@@ -752,40 +725,11 @@ impl Effects for Links {
         {
             link.closing = true;
         }
+        told == Some(true)
     }
 
     #[inline]
-    fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
-        let before = self.batch.number();
-        let spot = self.batch.persist(record, safety);
-        // Checked here and not with each packet: most publishes persist nothing.
-        self.flush_first |= spot.offset as usize > Batch::LARGE_BYTES;
-        if spot.batch != before {
-            self.batch_was_cut(before);
-        }
-        spot
-    }
-
-    fn demand(&mut self, safety: Safety) {
-        self.batch.demand(safety);
-    }
-
-    fn pin(&mut self) {
-        self.batch.pin();
-    }
-
-    #[inline]
-    fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
-        let before = self.batch.number();
-        self.batch.forget(queue, serial, tag);
-        if self.batch.number() != before {
-            self.batch_was_cut(before);
-        }
-    }
-
-    #[inline]
-    fn hold(&mut self, id: LinkId) {
-        let number = self.batch.number();
+    fn hold(&mut self, id: LinkId, number: u64) {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
             return;
         };
@@ -803,84 +747,9 @@ impl Effects for Links {
             self.holding.push_back((number, id));
         }
     }
-
-    fn tell_when_left(&mut self, id: LinkId, tag: Tag) {
-        self.leaving.push_back((self.batch.number(), id, tag));
-    }
-
-    fn fetch(&mut self, fetch: Fetch) {
-        self.fetches.push(fetch);
-    }
-
-    fn last_value_read(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
-        match self.is_coap(id) {
-            true => self.coap.tell(
-                id,
-                Told::Read {
-                    ticket,
-                    value: value.cloned(),
-                },
-            ),
-            false => self.write_last_value(id, ticket, value),
-        }
-    }
-
-    fn last_values_listed(
-        &mut self,
-        id: LinkId,
-        ticket: Ticket,
-        values: Vec<Message>,
-        complete: bool,
-    ) {
-        self.coap.tell(
-            id,
-            Told::Listed {
-                ticket,
-                values,
-                complete,
-            },
-        );
-    }
-
-    fn watch_ready(&mut self, id: LinkId, cookie: u64, value: Option<&Message>) {
-        self.coap.tell(
-            id,
-            Told::WatchReady {
-                cookie,
-                value: value.cloned(),
-            },
-        );
-    }
-
-    #[inline]
-    fn value_changed(&mut self, id: LinkId, cookie: u64) {
-        self.coap.changed.push((id, cookie));
-    }
-
-    fn watch_ended(&mut self, id: LinkId, cookie: u64, why: WatchEnd) {
-        self.coap.tell(id, Told::WatchEnded { cookie, why });
-    }
-
-    fn taken(&mut self, id: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) {
-        self.coap.tell(id, Told::taken(ticket, taken));
-    }
-
-    fn queue_made(&mut self, id: LinkId, ticket: Ticket, made: Result<(), Refusal>) {
-        self.coap.tell(id, Told::QueueMade { ticket, made });
-    }
 }
 
 impl Links {
-    /// A last value that a peer of a stream has asked for.
-    #[cold]
-    fn write_last_value(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
-        self.write(id, |front, out| match front {
-            Front::Amqp(front) => front.last_value_read(ticket, value, out),
-            Front::Stomp(front) => front.last_value_read(ticket, value, out),
-            _ => {}
-        });
-    }
-
     fn is_coap(&self, id: LinkId) -> bool {
         self.get(id).is_some_and(|link| link.front.is_coap())
     }

@@ -2,17 +2,15 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use thalweg_balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Terms};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Terms};
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, Change, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover,
-    Kernel, LastValueWish, Limits, LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety,
-    Sent, SessionId, Settled, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, Verdict, WatchEnd,
-    WatchId, Wish, queue_address,
+    Answer, Change, CloseReason, ConsumeSpec, ConsumerEnd, Delivery, Draft, Effects, Grants,
+    Handover, Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, QueueLimits, QueueSpec,
+    Sent, SessionId, Settled, ShardId, Tag, Ticket, Verdict, WatchId, Wish, queue_address,
 };
-use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Reliability, RetainOp, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
@@ -416,11 +414,14 @@ impl Effects for Nowhere {
 
     fn release(&mut self, _: LinkId, _: Tag) {}
 
-    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+    fn answer(&mut self, _: LinkId, _: Ticket, _: Answer<'_>) {}
+
+    fn observe(&mut self, _: LinkId, cookie: u64, what: Observed<'_>) {
+        black_box(cookie);
+        self.0 += u32::from(matches!(what, Observed::Changed));
+    }
 
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
-
-    fn send(&mut self, _: ShardId, _: ShardMessage) {}
 
     fn hand_over(&mut self, _: LinkId, handover: &Handover<'_>) -> Sent {
         black_box(handover);
@@ -428,34 +429,9 @@ impl Effects for Nowhere {
         Sent::Room
     }
 
-    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
-
-    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
-        Spot::default()
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
+        false
     }
 
-    fn pin(&mut self) {}
-
-    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
-
-    fn hold(&mut self, _: LinkId) {}
-
-    fn fetch(&mut self, _: Fetch) {}
-
-    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
-
-    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
-
-    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
-
-    fn value_changed(&mut self, _: LinkId, cookie: u64) {
-        black_box(cookie);
-        self.0 += 1;
-    }
-
-    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
-
-    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
-
-    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
+    fn hold(&mut self, _: LinkId, _: u64) {}
 }

@@ -3,10 +3,13 @@
 use crate::Kernel;
 use crate::access::Access;
 use crate::effects::{CloseReason, Effects};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, Tag};
+use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::queue::is_queue_address;
-use crate::session::Session;
+use crate::session::{NO_GROUP, Session};
+use crate::window::{Slot, SlotState};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::Time;
 
@@ -15,6 +18,7 @@ impl Session {
     pub(crate) fn take_access(&mut self, access: Access) {
         if self.access != access {
             self.judges_again = !access.is_allow_all();
+            self.judges_repeats = self.judges_again;
             self.access = access;
         }
     }
@@ -36,6 +40,76 @@ impl Kernel {
             self.seat_takers_again();
             self.watches.recheck = self.watches.count > 0;
         }
+    }
+
+    /// What was in flight when a session's last link ended, and what its peer may not have any more, is not repeated: copies
+    /// that came through groups go to other members, if they may move, and others are dropped.
+    #[cold]
+    pub(crate) fn withhold_repeats<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.judges_repeats = false;
+        let (uid, repeats) = (session.uid, std::mem::take(&mut session.repeats));
+        let (mut stay, mut others) = (VecDeque::new(), Vec::new());
+        for tag in repeats {
+            if self.may_repeat(id, tag) {
+                stay.push_back(tag);
+                continue;
+            }
+            let Some(session) = self.sessions.get_mut(id) else {
+                return;
+            };
+            let Some(Slot {
+                state: SlotState::ExpectSettle(mut entry),
+                ..
+            }) = session.window.remove(tag)
+            else {
+                continue;
+            };
+            self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+            self.unsettled -= 1;
+            if entry.group != NO_GROUP {
+                session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
+            }
+            if entry.may_move() {
+                entry.deliveries = entry.deliveries.saturating_add(1);
+                session.take_back();
+                others.push(entry);
+                continue;
+            }
+            if let Some(group) = self.group_mut(entry.group) {
+                group.counters.dropped += 1;
+                self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
+            }
+            self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
+            self.persist_settled(id, &entry, tag);
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.repeats = stay;
+        }
+        if !others.is_empty() {
+            self.return_to_groups(uid, others, now, fx);
+        }
+    }
+
+    /// Whether a delivery may be sent to its receiver once more.
+    fn may_repeat(&mut self, id: SessionId, tag: Tag) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        let Some(slot) = session.window.get_mut(tag) else {
+            return true;
+        };
+        let SlotState::ExpectSettle(entry) = &slot.state else {
+            return true;
+        };
+        if entry.group == NO_GROUP {
+            return session.access.may_receive(&entry.message);
+        }
+        let (group, message) = (entry.group, entry.message.clone());
+        self.is_member_allowed(group, id, &message)
     }
 
     /// Ends the links of users who may not log in any more; their sessions live on for their expiry. How many there were.

@@ -8,10 +8,10 @@ use crate::Kernel;
 use crate::durable::Held;
 use crate::effects::{Effects, Safety};
 use crate::ids::SessionId;
-use crate::journal::Record;
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use thalweg_model::{Message, Reliability};
+use thalweg_records::Record;
 
 /// What a message that is being spread comes from. It travels with everything that follows from the message.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Kernel {
     /// [`Kernel::promises`] is now, and the acknowledgement waits.
     #[inline]
     pub(crate) fn await_all<E: Effects>(
-        &self,
+        &mut self,
         cause: &Cause,
         reliability: Reliability,
         before: u64,
@@ -71,13 +71,13 @@ impl Kernel {
             return;
         }
         // Whatever was persisted for reasons of its own asked for less, perhaps.
-        fx.demand(cause.safety);
+        self.journal.demand(cause.safety);
         if let Some(link) = cause
             .publisher
             .and_then(|id| self.sessions.get(id))
             .and_then(|session| session.link)
         {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
     }
 
@@ -95,13 +95,9 @@ impl Kernel {
     }
 
     /// Writes that down alone.
-    pub(crate) fn persist_held<E: Effects>(
-        &mut self,
-        (queue, ticket): Held,
-        safety: Safety,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_held(&mut self, (queue, ticket): Held, safety: Safety) {
         self.promises += 1;
-        fx.persist(&Record::Held { queue, ticket }, safety);
+        self.journal
+            .persist(&Record::Held { queue, ticket }, safety);
     }
 }

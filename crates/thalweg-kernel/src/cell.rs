@@ -11,7 +11,7 @@
 //! still to come may be older than that value, and is recognised by its time of arrival in the broker (`unseen`).
 
 use crate::durable::shard_of;
-use crate::effects::Effects;
+use crate::effects::{Effects, Observed};
 use crate::ids::{SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
@@ -58,6 +58,12 @@ struct Asking {
 }
 
 impl Cell {
+    /// Bytes of the messages that it holds for all watchers.
+    pub(crate) fn bytes(&self) -> usize {
+        let came = self.asking.as_ref().map_or(0, |asking| asking.came_bytes());
+        came + self.value.as_ref().map_or(0, Message::bytes)
+    }
+
     pub(crate) fn new(address: &str) -> Self {
         Cell {
             address: address.into(),
@@ -117,7 +123,7 @@ impl Kernel {
             },
         );
         let question = self.next_question();
-        self.tell_shards(fx, |_| ShardMessage::Watch {
+        self.tell_shards(|_| ShardMessage::Watch {
             address: address.into(),
             question,
         });
@@ -147,21 +153,14 @@ impl Kernel {
     }
 
     /// Another shard has a new cell.
-    pub(crate) fn on_watch<E: Effects>(
-        &mut self,
-        from: ShardId,
-        address: Box<str>,
-        question: u32,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(crate) fn on_watch(&mut self, from: ShardId, address: Box<str>, question: u32, now: Time) {
         self.on_interest(from, &address, true);
         let home = home(&address, self.shards);
-        fx.send(from, ShardMessage::Done { question });
+        self.outbox.send(from, ShardMessage::Done { question });
         if home == self.shard {
-            self.on_vouch(self.shard, from, &address, question, now, fx);
+            self.on_vouch(self.shard, from, &address, question, now);
         } else if home != from {
-            fx.send(
+            self.outbox.send(
                 home,
                 ShardMessage::Vouch {
                     to: from,
@@ -173,17 +172,16 @@ impl Kernel {
     }
 
     /// What a shard has published before it knew of a cell on another is here: that one may have what there is.
-    pub(crate) fn on_vouch<E: Effects>(
+    pub(crate) fn on_vouch(
         &mut self,
         by: ShardId,
         to: ShardId,
         address: &str,
         question: u32,
         now: Time,
-        fx: &mut E,
     ) {
         let value = self.last_value_of(address, now).cloned();
-        fx.send(
+        self.outbox.send(
             to,
             ShardMessage::Vouched {
                 by,
@@ -337,7 +335,7 @@ impl Kernel {
             self.book_routed(Some(id), address);
             self.book_delivered(id, address, first.payload().len());
         }
-        fx.watch_ready(link, cookie, first);
+        fx.observe(link, cookie, Observed::Ready(first));
         for message in rest {
             self.offer_to_watcher(watch, message, fx);
         }
@@ -466,12 +464,12 @@ impl Kernel {
         };
         self.book_routed(Some(id), address);
         if is_first && let Some(watcher) = self.watches.watchers.get(watch) {
-            fx.value_changed(watcher.link, watcher.cookie);
+            fx.observe(watcher.link, watcher.cookie, Observed::Changed);
         }
     }
 
     /// A cell has lost its last watcher.
-    pub(crate) fn end_cell<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(crate) fn end_cell(&mut self, index: u32) {
         self.set_cell_value(index, None);
         let Some(cell) = self.watches.cells.remove(index) else {
             return;
@@ -486,7 +484,7 @@ impl Kernel {
         });
         if !self.is_wanted_here(&cell.address) {
             let (filter, question) = (cell.address, 0); // Nobody waits for the answer.
-            self.tell_shards(fx, |_| ShardMessage::Interest {
+            self.tell_shards(|_| ShardMessage::Interest {
                 filter: filter.clone(),
                 wanted: false,
                 question,

@@ -1,38 +1,84 @@
 //! Receivers whose queues fill: who publishes to them is slowed, and is refused what nobody has room for.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::durable::Put;
 use crate::ids::{SessionId, ShardId, Ticket};
-use crate::journal::Record;
+use crate::kernel::Map;
 use crate::limits::Overflow;
+use crate::pace::{SLOW_FROM, eighths};
 use crate::publish::{Draft, Outcome, Published};
 use crate::route_cache::{NO_LOCAL, Route};
 use crate::shards::ShardMessage;
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_records::Record;
 
 /// What a publish met on its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd {
     /// Copies that their receivers had no room for.
     left_out: u32,
-    /// How many eighths of its queue the fullest receiver with a link has filled, from [`SLOW_FROM`] on; 0 for less.
-    eighths: u32,
+    /// Until when its publisher waits for a receiver that fills.
+    until: Option<Time>,
 }
 
 impl Crowd {
     /// Whether it met anything.
     #[inline(always)]
     pub(crate) fn is_some(self) -> bool {
-        self.left_out | self.eighths != 0
+        self.left_out != 0 || self.until.is_some()
     }
 }
 
-/// From half full on publishers are slowed.
-const SLOW_FROM: u32 = 4;
-/// For how long they wait then, with each message; four times as long for each further eighth.
-const PAUSE: Span = Span::from_millis(2);
-/// Publishers of other shards that wait are remembered up to this number; those who are not are not slowed.
+/// Publishers that wait for receivers of other shards are remembered up to this number; those who are not are not slowed.
 const PACED_MAX: usize = 4096;
+/// Behind a pause for a receiver on another shard a publisher waits this long with each message, so that it hears of the
+/// next pause before it has sent everything that it has.
+const PROBE: Span = Span::from_millis(2);
+/// For so long.
+const PROBES_FOR: Span = Span::from_millis(20);
+
+/// Publishers that wait for receivers on other shards.
+#[derive(Default)]
+pub(crate) struct PacedElsewhere {
+    /// Until when, by number.
+    publishers: Map<u64, Time>,
+    /// When the last of them goes on.
+    last: Time,
+}
+
+impl PacedElsewhere {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.publishers.is_empty()
+    }
+
+    fn add(&mut self, publisher: u64, until: Time, now: Time) {
+        if self.publishers.len() >= PACED_MAX {
+            self.publishers.retain(|_, until| *until + PROBES_FOR > now);
+        }
+        if self.publishers.len() < PACED_MAX {
+            let known = self.publishers.entry(publisher).or_insert(until);
+            *known = until.max(*known);
+            self.last = self.last.max(until);
+        }
+    }
+
+    /// Until when a publisher waits that has sent something; `leaves` if that goes to another shard.
+    fn until(&mut self, publisher: u64, leaves: bool, now: Time) -> Option<Time> {
+        if self.last + PROBES_FOR <= now {
+            self.publishers.clear();
+        }
+        let until = *self.publishers.get(&publisher)?;
+        if until + PROBES_FOR <= now {
+            self.publishers.remove(&publisher);
+            return None;
+        }
+        if until > now {
+            return Some(until);
+        }
+        leaves.then(|| now + PROBE)
+    }
+}
 
 impl Kernel {
     /// A receiver had no room for a copy that has just come.
@@ -40,9 +86,18 @@ impl Kernel {
         self.crowd.left_out += 1;
     }
 
-    /// A copy waits in a session's queue. Nobody waits for one that is away, nor for one that has taken nothing for
-    /// [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
-    pub(crate) fn note_waiting(&mut self, id: SessionId, now: Time) {
+    /// A copy was put somewhere for a session, which is not its publisher; `before` it was.
+    #[inline]
+    pub(crate) fn note_put(&mut self, id: SessionId, put: Put, before: Crowd, now: Time) {
+        let waits = matches!(put, Put::Waits | Put::WaitsForDisk);
+        if waits || self.crowd.left_out != before.left_out {
+            self.note_waiting(id, now);
+        }
+    }
+
+    /// A copy waits in a session's queue, or has no room there. Nobody waits for one that is away, nor for one that has taken
+    /// nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
+    fn note_waiting(&mut self, id: SessionId, now: Time) {
         let limits = &self.limits;
         let (messages_max, pace_max) = (limits.queue_messages_max, limits.queue_pace_max);
         if limits.overflow != Overflow::DropNewest {
@@ -62,12 +117,32 @@ impl Kernel {
         if eighths < SLOW_FROM {
             return;
         }
-        if session.paced.0 != session.delivered || session.paced.1 == Time::ZERO {
-            session.paced = (session.delivered, now);
+        let pace = session.pace.get_or_insert_default();
+        let until = pace.pause(session.delivered, eighths, pace_max, now);
+        self.crowd.until = self.crowd.until.max(until);
+    }
+
+    /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
+    /// it says itself what happens then; only the broker's own bounds are for publishers to wait.
+    pub(crate) fn note_waiting_in_queue(&mut self, index: u32, now: Time) {
+        let limits = &self.limits;
+        let (messages_max, bytes_max) = (
+            limits.named_queue_messages_max,
+            limits.named_queue_bytes_max,
+        );
+        let pace_max = limits.queue_pace_max;
+        let Some(queue) = self.queue(index) else {
+            return;
+        };
+        let eighths = queue.eighths(messages_max, bytes_max);
+        if eighths < SLOW_FROM || !self.is_taken_from(index) {
+            return;
         }
-        if session.paced.1 + pace_max > now {
-            self.crowd.eighths = self.crowd.eighths.max(eighths);
-        }
+        let Some(queue) = self.queue_mut(index) else {
+            return;
+        };
+        let until = queue.pause(eighths, pace_max, now);
+        self.crowd.until = self.crowd.until.max(until);
     }
 
     /// A message waits in a group that has a member with a link.
@@ -90,13 +165,14 @@ impl Kernel {
         let Some(group) = self.group_mut(index) else {
             return;
         };
-        let given = group.counters.chosen;
-        if group.paced.0 != given || group.paced.1 == Time::ZERO {
-            group.paced = (given, now);
-        }
-        if group.paced.1 + pace_max > now {
-            self.crowd.eighths = self.crowd.eighths.max(eighths);
-        }
+        // Some of what was given comes back; but members may settle nothing.
+        let taken = match group.counters.settled {
+            0 => group.counters.chosen,
+            settled => settled,
+        };
+        let pace = group.pace.get_or_insert_default();
+        let until = pace.pause(taken, eighths, pace_max, now);
+        self.crowd.until = self.crowd.until.max(until);
     }
 
     /// Its publisher is refused what nobody has room for, and waits for receivers that fill.
@@ -109,19 +185,19 @@ impl Kernel {
         published: &mut Published,
         now: Time,
     ) {
-        let (is_refused, until) = self.after_crowd(route, id, draft, now);
+        let (is_refused, until) = self.after_crowd(route, id, draft);
         if is_refused && published.outcome == Outcome::Accepted {
             published.outcome = Outcome::Refused;
         }
         published.pause_until = published
             .pause_until
             .max(until)
-            .max(self.paced_until(id, now));
+            .max(self.paced_until(id, route, now));
     }
 
     /// A refused message is not held: its ticket is free at once, and it may come again.
     #[cold]
-    pub(crate) fn forget_ticket<E: Effects>(&mut self, id: SessionId, ticket: Ticket, fx: &mut E) {
+    pub(crate) fn forget_ticket(&mut self, id: SessionId, ticket: Ticket) {
         let safety = self.session_safety(id);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -129,7 +205,7 @@ impl Kernel {
         session.held.remove(ticket);
         if session.durable {
             // It may have been written down as held.
-            fx.persist(
+            self.journal.persist(
                 &Record::Released {
                     queue: session.uid,
                     ticket,
@@ -146,7 +222,6 @@ impl Kernel {
         route: &Route,
         publisher: SessionId,
         draft: &Draft<'_>,
-        now: Time,
     ) -> (bool, Option<Time>) {
         let crowd = std::mem::take(&mut self.crowd);
         if draft.reliability == Reliability::AtMostOnce {
@@ -164,21 +239,15 @@ impl Kernel {
         let is_refused = !is_kept
             && crowd.left_out as usize >= receivers + route.groups.len()
             && crowd.left_out > 0;
-        (is_refused, crowd.pause(now))
+        (is_refused, crowd.until)
     }
 
     /// The same of a message of another shard's, whose publisher is told to wait.
-    pub(crate) fn after_crowd_elsewhere<E: Effects>(
-        &mut self,
-        from: ShardId,
-        message: &Message,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(crate) fn after_crowd_elsewhere(&mut self, from: ShardId, message: &Message) {
         let crowd = std::mem::take(&mut self.crowd);
         let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
-        if let (true, Some(until)) = (is_sure, crowd.pause(now)) {
-            fx.send(
+        if let (true, Some(until)) = (is_sure, crowd.until) {
+            self.outbox.send(
                 from,
                 ShardMessage::Pace {
                     publisher: message.publisher(),
@@ -190,29 +259,14 @@ impl Kernel {
 
     /// A receiver on another shard fills.
     pub(crate) fn on_pace(&mut self, publisher: u64, until: Time, now: Time) {
-        if self.paced.len() >= PACED_MAX {
-            self.paced.retain(|_, until| *until > now);
-        }
-        if self.paced.len() < PACED_MAX {
-            self.paced.insert(publisher, until);
-        }
+        self.paced.add(publisher, until, now);
     }
 
     /// Until when a publisher waits for receivers on other shards.
     #[cold]
-    fn paced_until(&mut self, id: SessionId, now: Time) -> Option<Time> {
+    fn paced_until(&mut self, id: SessionId, route: &Route, now: Time) -> Option<Time> {
         let uid = self.sessions.get(id)?.uid;
-        self.paced.remove(&uid).filter(|until| *until > now)
+        let leaves = !route.shards.is_empty() || !route.groups.is_empty();
+        self.paced.until(uid, leaves, now)
     }
-}
-
-impl Crowd {
-    fn pause(self, now: Time) -> Option<Time> {
-        let above = self.eighths.checked_sub(SLOW_FROM)?.min(3);
-        Some(now + Span::from_nanos(PAUSE.nanos() << (2 * above)))
-    }
-}
-
-fn eighths(filled: usize, max: usize) -> u32 {
-    (filled.saturating_mul(8) / max.max(1)).min(8) as u32
 }

@@ -7,12 +7,12 @@
 use crate::Kernel;
 use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::SessionId;
-use crate::journal::{Stored, Waiting};
 use crate::ledger::{AccountPlace, DropReason};
 use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
+use thalweg_records::{Stored, Waiting};
 
 /// Messages fetched at once, at the most.
 const FETCH_MAX: usize = 256;
@@ -73,6 +73,20 @@ impl DiskQueue {
     /// Memory it takes.
     pub(crate) fn memory(&self) -> usize {
         (self.fetching.len() + self.stored.len()) * size_of::<Stored>()
+    }
+
+    /// The same and the bytes of messages that are not written yet, and what [`DiskQueue::bytes`] says with those: both
+    /// counted anew.
+    pub(crate) fn recount(&self) -> (usize, usize) {
+        let on_disk: usize = self.fetching.iter().map(stored_cost).sum::<usize>()
+            + self
+                .stored
+                .iter()
+                .map(|stored| stored_cost(&stored))
+                .sum::<usize>();
+        let fresh = self.fresh.iter().map(|fresh| fresh.entry.message.bytes());
+        let fresh: usize = fresh.sum();
+        (self.memory() + fresh, on_disk + fresh)
     }
 
     /// Takes a newcomer; [`DiskQueue::found_spot`] must follow.
@@ -219,7 +233,7 @@ impl Kernel {
     }
 
     /// Brings more of a session's queue into memory if there is room; true if `waiting` has something new.
-    pub(crate) fn refill<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
+    pub(crate) fn refill(&mut self, id: SessionId) -> bool {
         let question = self.next_question();
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
@@ -242,7 +256,7 @@ impl Kernel {
                 disk.fetching.push_back(stored);
             }
             disk.question = u64::from(question);
-            fx.fetch(Fetch {
+            self.fetches.push(Fetch {
                 holder: Holder::Session(id),
                 question: disk.question,
                 places,
@@ -326,7 +340,7 @@ impl Kernel {
                 None => self.book_drop_on_disk(Some(id), place, DropReason::Unreadable),
             }
             self.waiting -= 1;
-            self.persist_put(id, serial, reliability, crate::durable::Put::Done, fx);
+            self.persist_put(id, serial, reliability, crate::durable::Put::Done);
         }
         self.pump(id, now, fx);
     }

@@ -5,17 +5,17 @@
 //! takes a few bytes each.
 
 use crate::Kernel;
-use crate::effects::{Effects, Holder, Safety, Spot};
+use crate::effects::{Holder, Safety, Spot};
 use crate::ids::{SessionId, Tag};
-use crate::journal::{
-    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
-};
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
+use thalweg_records::{
+    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+};
 
 /// The lowest bits of numbers name the shard that gave them.
 pub(crate) const SHARD_BITS: u32 = 10;
@@ -145,28 +145,16 @@ impl Kernel {
     }
 
     /// Writes a message down with all that was referred since the last one.
-    pub(crate) fn persist_message<E: Effects>(
-        &mut self,
-        written: &Written<'_>,
-        safety: Safety,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_message(&mut self, written: &Written<'_>, safety: Safety, now: Time) {
         let expires = written
             .draft
             .expires_in
             .map_or(Time::NEVER, |span| now + span);
-        self.persist_written(written, expires, now, safety, fx);
+        self.persist_written(written, expires, now, safety);
     }
 
     /// Writes a kept message down with what was referred to it.
-    pub(crate) fn persist_kept<E: Effects>(
-        &mut self,
-        message: &Message,
-        is_last_value: bool,
-        safety: Safety,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_kept(&mut self, message: &Message, is_last_value: bool, safety: Safety) {
         let draft = Draft::of(message);
         let written = Written {
             draft: &draft,
@@ -174,17 +162,16 @@ impl Kernel {
             is_last_value,
             held: None,
         };
-        self.persist_written(&written, message.expires(), message.ingress(), safety, fx);
+        self.persist_written(&written, message.expires(), message.ingress(), safety);
     }
 
     /// Writes a kept message down for one entry of a session that was not written down before and now must be.
-    pub(crate) fn persist_entry<E: Effects>(
+    pub(crate) fn persist_entry(
         &mut self,
         id: SessionId,
         message: &Message,
         pending: Pending,
         put: Put,
-        fx: &mut E,
     ) {
         // Another message may be just being spread.
         let others = (
@@ -194,18 +181,17 @@ impl Kernel {
         self.refer(id, pending, put);
         if !self.pending_references.is_empty() {
             let safety = self.session_safety(id);
-            self.persist_kept(message, false, safety, fx);
+            self.persist_kept(message, false, safety);
         }
         (self.pending_references, self.pending_safety) = others;
     }
 
-    fn persist_written<E: Effects>(
+    fn persist_written(
         &mut self,
         written: &Written<'_>,
         expires: Time,
         ingress: Time,
         safety: Safety,
-        fx: &mut E,
     ) {
         self.promises += 1;
         self.bytes_written += written.draft.payload.len() as u64;
@@ -240,7 +226,7 @@ impl Kernel {
             held: written.held,
             references: Cow::Borrowed(&references),
         });
-        let spot = fx.persist(
+        let spot = self.journal.persist(
             &record,
             safety.max(std::mem::take(&mut self.pending_safety)),
         );
@@ -249,7 +235,7 @@ impl Kernel {
         let mut is_pinned = false;
         for pending in pending.iter().filter(|pending| pending.to_disk.is_some()) {
             if !std::mem::replace(&mut is_pinned, true) {
-                fx.pin();
+                self.journal.pin();
             }
             self.found_spot(pending, spot);
         }
@@ -274,12 +260,7 @@ impl Kernel {
     }
 
     /// Writes a session down as it is now.
-    pub(crate) fn persist_session<E: Effects>(
-        &mut self,
-        id: SessionId,
-        safety: Safety,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_session(&mut self, id: SessionId, safety: Safety) {
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
             return;
         };
@@ -307,26 +288,21 @@ impl Kernel {
             access: &access,
             will,
         });
-        fx.persist(&record, safety);
+        self.journal.persist(&record, safety);
     }
 
     /// Writes down that a session is gone.
-    pub(crate) fn persist_session_ended<E: Effects>(
-        &mut self,
-        number: u64,
-        safety: Safety,
-        fx: &mut E,
-    ) {
-        fx.persist(&Record::SessionEnded { queue: number }, safety);
+    pub(crate) fn persist_session_ended(&mut self, number: u64, safety: Safety) {
+        self.journal
+            .persist(&Record::SessionEnded { queue: number }, safety);
     }
 
     /// Writes a subscription down.
-    pub(crate) fn persist_subscription<E: Effects>(
+    pub(crate) fn persist_subscription(
         &mut self,
         id: SessionId,
         wish: &crate::Wish<'_>,
         reliability: Reliability,
-        fx: &mut E,
     ) {
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
             return;
@@ -341,17 +317,16 @@ impl Kernel {
             id: wish.id,
         });
         let safety = self.session_safety(id);
-        fx.persist(&record, safety);
+        self.journal.persist(&record, safety);
     }
 
     /// A waiting entry of a session was sent or is done with.
-    pub(crate) fn persist_put<E: Effects>(
+    pub(crate) fn persist_put(
         &mut self,
         id: SessionId,
         serial: u64,
         reliability: Reliability,
         put: Put,
-        fx: &mut E,
     ) {
         if serial == 0 {
             return;
@@ -370,7 +345,8 @@ impl Kernel {
                 } else {
                     Safety::Lazy
                 };
-                fx.persist(&Record::Sent { queue, serial, tag }, safety);
+                self.journal
+                    .persist(&Record::Sent { queue, serial, tag }, safety);
             }
             Put::Done => {
                 // The same of an at-most-once delivery that waited: it must not be sent again.
@@ -380,52 +356,42 @@ impl Kernel {
                 } else {
                     Safety::Lazy
                 };
-                fx.persist(&Record::Removed { queue, serial }, safety);
+                self.journal
+                    .persist(&Record::Removed { queue, serial }, safety);
             }
             Put::Waits | Put::WaitsForDisk => {}
         }
     }
 
     /// An entry is done with that was in flight under `tag`.
-    pub(crate) fn persist_settled<E: Effects>(
-        &mut self,
-        id: SessionId,
-        entry: &Entry,
-        tag: Tag,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_settled(&mut self, id: SessionId, entry: &Entry, tag: Tag) {
         if entry.serial == 0 {
             return;
         }
         if entry.of_group {
-            return self.persist_group_removed(entry.group, entry.serial, fx);
+            return self.persist_group_removed(entry.group, entry.serial);
         }
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
             return;
         };
-        fx.forget(session.uid, entry.serial, tag);
+        self.journal.forget(session.uid, entry.serial, tag);
     }
 
     /// A waiting entry is done with.
-    pub(crate) fn persist_removed<E: Effects>(&mut self, id: SessionId, entry: &Entry, fx: &mut E) {
+    pub(crate) fn persist_removed(&mut self, id: SessionId, entry: &Entry) {
         match entry.of_group {
-            true if entry.serial != 0 => self.persist_group_removed(entry.group, entry.serial, fx),
+            true if entry.serial != 0 => self.persist_group_removed(entry.group, entry.serial),
             true => {}
             // It was not sent, so nothing waits for this.
-            false => self.persist_put(id, entry.serial, Reliability::AtLeastOnce, Put::Done, fx),
+            false => self.persist_put(id, entry.serial, Reliability::AtLeastOnce, Put::Done),
         }
     }
 
     /// An entry of a group is done with.
-    pub(crate) fn persist_group_removed<E: Effects>(
-        &mut self,
-        group: u32,
-        serial: u64,
-        fx: &mut E,
-    ) {
+    pub(crate) fn persist_group_removed(&mut self, group: u32, serial: u64) {
         let number = self.group_number(group);
         if number != 0 && serial != 0 {
-            fx.persist(
+            self.journal.persist(
                 &Record::Removed {
                     queue: number,
                     serial,

@@ -1,78 +1,61 @@
 //! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
-use crate::ids::{LinkId, SessionId, ShardId, Tag, TakenId, Ticket};
-use crate::journal::Record;
+use crate::ids::{LinkId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::Draft;
 use crate::queue::Refusal;
-use crate::shards::ShardMessage;
 use thalweg_model::{Message, Properties, Reliability, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.
 ///
-/// Order matters only per link (deliveries and answers leave in the order in which they were asked for), per shard
-/// (messages arrive in the order in which they were sent, and after the records that were persisted before them are in
-/// the journal's hands) and among records. All records of one command are kept together or not at all.
+/// Order matters only per link: deliveries and answers leave in the order in which they were asked for.
+///
+/// What the kernel has for others than its peers waits in the kernel until it is taken: records of the journal
+/// ([`Kernel::take_batch`](crate::Kernel::take_batch)), messages for other shards
+/// ([`Kernel::take_outbox`](crate::Kernel::take_outbox)) and messages wanted back from disk
+/// ([`Kernel::take_fetches`](crate::Kernel::take_fetches)).
 pub trait Effects {
     /// Puts a delivery into the link's output.
     fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent;
     /// The second half of an exactly-once delivery: tells the peer that `tag` will not be repeated.
     fn release(&mut self, link: LinkId, tag: Tag);
-    /// Answers a subscribe or unsubscribe: one outcome per filter, in order.
-    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: &Answer);
+    /// Answers what was asked with a ticket.
+    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: Answer<'_>);
+    /// Says something of a watch, by the cookie that its reader gave it.
+    fn observe(&mut self, link: LinkId, cookie: u64, observed: Observed<'_>);
     /// Ends a link; the kernel has already forgotten it.
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
-    /// Ends one line of a link, whose consumers have not settled what they were given in time; the kernel forgets the line
-    /// right after. False if that cannot be said apart: then the whole link ends.
-    fn end_line(&mut self, _link: LinkId, _line: u16) -> bool {
-        false
-    }
-    /// Hands a message to another shard's kernel.
-    fn send(&mut self, shard: ShardId, message: ShardMessage);
     /// Puts a message out of a queue into the output of a consumer's link.
     fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent;
-    /// A consumer's queue is gone, and with it the consumer. For consumer 0: the message that was asked for has expired
-    /// before it came, and the queue is empty.
-    fn consumer_ended(&mut self, link: LinkId, line: u16, consumer: u32);
-    /// Appends a record to the journal; returns where it stands, unless it is left out later.
-    fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot;
-    /// Somebody remembers where the record stands that was persisted last: it must be written, and there.
-    fn pin(&mut self);
-    /// Persists that the entry `serial` of queue `queue`, in flight under `tag` (0 if it has none), is done with. If its
-    /// message was persisted at most moments ago and has not left yet, neither has to be written.
-    fn forget(&mut self, queue: u64, serial: u64, tag: Tag);
-    /// What this command has forgotten is to be so safe before anything that is held from here on leaves. Without this
-    /// nobody waits for it.
-    fn demand(&mut self, _safety: Safety) {}
-    /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
-    /// as safe as was asked for them, here and on the shards that were sent something.
-    fn hold(&mut self, link: LinkId);
-    /// Asks for [`Kernel::delivery_left`](crate::Kernel::delivery_left) with this tag as soon as what the last
-    /// [`Effects::hold`] of this link holds may leave.
-    fn tell_when_left(&mut self, _link: LinkId, _tag: Tag) {}
-    /// Wants messages back that wait on disk only; they come through [`Kernel::on_fetched`](crate::Kernel::on_fetched).
-    fn fetch(&mut self, fetch: Fetch);
-    /// The answer to [`Kernel::read_last_value`](crate::Kernel::read_last_value).
-    fn last_value_read(&mut self, link: LinkId, ticket: Ticket, value: Option<&Message>);
-    /// The answer to [`Kernel::list_last_values`](crate::Kernel::list_last_values): values in byte order of their
-    /// addresses, and whether these are all.
-    fn last_values_listed(
-        &mut self,
-        link: LinkId,
-        ticket: Ticket,
-        values: Vec<Message>,
-        complete: bool,
-    );
-    /// A watch is in force on every shard; the value of this moment, if there is one.
-    fn watch_ready(&mut self, link: LinkId, cookie: u64, value: Option<&Message>);
-    /// Something waits in a watch where nothing waited before.
-    fn value_changed(&mut self, link: LinkId, cookie: u64);
-    /// A watch has ended, and not because its reader said so. Its number names nothing any more.
-    fn watch_ended(&mut self, link: LinkId, cookie: u64, why: WatchEnd);
-    /// The answer to [`Kernel::take_apart`](crate::Kernel::take_apart); nothing if the queue is empty.
-    fn taken(&mut self, link: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>);
-    /// The answer to [`Kernel::make_queue`](crate::Kernel::make_queue). What this shard publishes from now on finds the queue.
-    fn queue_made(&mut self, link: LinkId, ticket: Ticket, made: Result<(), Refusal>);
+    /// A consumer of a line has ended, and not because it said so. False if the peer could not be told: where
+    /// [`ConsumerEnd::Stalled`] cannot be said apart, the whole link ends.
+    fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool;
+    /// What is sent on this link from here on leaves only when batch `batch` of the journal, and all before it, are as
+    /// safe as was asked for them, here and on the shards that were sent something: see
+    /// [`Kernel::take_batch`](crate::Kernel::take_batch).
+    fn hold(&mut self, link: LinkId, batch: u64);
+}
+
+/// What is said of a watch.
+#[derive(Clone, Copy, Debug)]
+pub enum Observed<'a> {
+    /// It is in force on every shard; the value of this moment, if there is one.
+    Ready(Option<&'a Message>),
+    /// Something waits in it where nothing waited before.
+    Changed,
+    /// It has ended, and not because its reader said so. Its number names nothing any more.
+    Ended(WatchEnd),
+}
+
+/// Why a consumer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerEnd {
+    /// The queue of this consumer is gone.
+    QueueGone(u32),
+    /// One message was asked for without a consumer; it has expired before it came, and the queue is empty.
+    NothingCame,
+    /// What the line was given was not settled in time: all its consumers end, and the kernel forgets the line right after.
+    Stalled,
 }
 
 /// Why a watch has ended.
@@ -295,12 +278,25 @@ pub struct Native<'a> {
 }
 
 /// The answer to a question that was asked with a [`Ticket`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// One outcome per filter of a subscribe.
-    Subscribed(Vec<Subscribed>),
+#[derive(Debug)]
+pub enum Answer<'a> {
+    /// One outcome per filter of a subscribe, in order.
+    Subscribed(&'a [Subscribed]),
     /// One outcome per filter of an unsubscribe: whether there was such a subscription.
-    Unsubscribed(Vec<bool>),
+    Unsubscribed(&'a [bool]),
+    /// To [`Kernel::read_last_value`](crate::Kernel::read_last_value).
+    Value(Option<&'a Message>),
+    /// To [`Kernel::list_last_values`](crate::Kernel::list_last_values).
+    Values {
+        /// In byte order of their addresses.
+        values: Vec<Message>,
+        /// These are all.
+        complete: bool,
+    },
+    /// To [`Kernel::take_apart`](crate::Kernel::take_apart); nothing if the queue is empty.
+    Taken(Result<Option<Taken<'a>>, Refusal>),
+    /// To [`Kernel::make_queue`](crate::Kernel::make_queue). What this shard publishes from now on finds the queue.
+    QueueMade(Result<(), Refusal>),
 }
 
 /// What became of one filter.

@@ -7,7 +7,7 @@
 //! back is on trial: it has one message until it settles one, and from the second time on it waits before that.
 
 use crate::Kernel;
-use crate::effects::{CloseReason, Effects};
+use crate::effects::{CloseReason, ConsumerEnd, Effects};
 use crate::group::Member;
 use crate::group_home::is_away;
 use crate::ids::SessionId;
@@ -155,7 +155,7 @@ fn is_of_group(state: &SlotState) -> bool {
 
 impl Entry {
     /// An exactly-once copy is its receiver's for good.
-    fn may_move(&self) -> bool {
+    pub(crate) fn may_move(&self) -> bool {
         self.group != NO_GROUP && self.reliability == Reliability::AtLeastOnce
     }
 }
@@ -278,7 +278,7 @@ impl Kernel {
             return false;
         }
         match is_away(id) {
-            true => self.evict_away(id, index, fx),
+            true => self.evict_away(id, index),
             false => self.evict_now(id, index, now, fx),
         }
         true
@@ -309,7 +309,7 @@ impl Kernel {
         };
         self.note_eviction(id, index, now);
         if let Some(line) = self.line_holding(id, index)
-            && fx.end_line(link, line)
+            && fx.consumer_ended(link, line, ConsumerEnd::Stalled)
         {
             // Its other lines have done nothing wrong, but what it begins anew is on trial.
             if let Some(client) = self.client_of(id).cloned() {
@@ -389,7 +389,7 @@ impl Kernel {
             member.session != id
                 && silent.binary_search(&member.session).is_err()
                 && self.member_is_there(member.session)
-                && self.member_may_receive(member.session, &message)
+                && self.member_may_have(member.session, group, &message)
         };
         group.everybody().any(can)
     }

@@ -5,7 +5,6 @@
 //! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
 
 use crate::Kernel;
-use crate::balance::{GroupStrategy, LOOK_AHEAD};
 use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
@@ -14,7 +13,6 @@ use crate::group_home::{is_away, owner_of};
 use crate::group_policy::Policy;
 use crate::group_view::GroupCounters;
 use crate::ids::{SessionId, ShardId};
-use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
@@ -26,7 +24,9 @@ use crate::subscribe::{PendingSubscribe, Wish};
 use crate::window::{Slot, SlotState};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_balance::{GroupStrategy, LOOK_AHEAD};
 use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::Record;
 
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
@@ -50,8 +50,10 @@ pub(crate) struct Group {
     pub(crate) is_ending: bool,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) waiting_bytes: usize,
-    /// Copies given out, and the time, when publishers began to wait for it.
-    pub(crate) paced: (u64, Time),
+    /// Once publishers have waited for it.
+    pub(crate) pace: Option<Box<crate::pace::Pace>>,
+    /// What of it may have been delivered to members that end with their links.
+    pub(crate) delivered: crate::queue::Delivered,
     /// The queue that it takes from, by index and number; then nothing waits here that has not been with a member.
     pub(crate) feed: Option<(u32, u64)>,
     pub(crate) policy: Policy,
@@ -162,6 +164,9 @@ pub(crate) struct Waiting {
     pub(crate) back: BackId,
 }
 
+// Each message that waits in a group has one.
+const _: () = assert!(size_of::<Waiting>() <= 40);
+
 impl Waiting {
     pub(crate) fn new(message: Message, serial: u64, deliveries: u8, since: Time) -> Self {
         Waiting {
@@ -204,7 +209,8 @@ impl Kernel {
             is_ending: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            paced: (0, Time::ZERO),
+            pace: None,
+            delivered: crate::queue::Delivered::default(),
             feed: None,
             policy,
             given_back: GivenBack::default(),
@@ -249,7 +255,7 @@ impl Kernel {
 
     /// Whether the membership is new; `None` if the session holds too many subscriptions.
     #[allow(clippy::too_many_arguments)] // The same shape as `subscribe_alone`, plus the name.
-    pub(crate) fn join_group<E: Effects>(
+    pub(crate) fn join_group(
         &mut self,
         id: SessionId,
         name: &str,
@@ -257,7 +263,6 @@ impl Kernel {
         reliability: Reliability,
         question: u32,
         pending: &mut PendingSubscribe,
-        fx: &mut E,
     ) -> Option<bool> {
         let limit = self.limits.subscriptions_max;
         let known = self.find_group(name, wish.filter);
@@ -273,7 +278,7 @@ impl Kernel {
             *old = member;
             group.seats_changed();
             if let Some(index) = known {
-                self.tell_seats(index, id, fx);
+                self.tell_seats(index, id);
             }
             return Some(false);
         }
@@ -283,7 +288,7 @@ impl Kernel {
         if self.sessions.get(id)?.subscriptions.len() >= limit || !self.may_subscribe(id, cost) {
             return None;
         }
-        self.ensure_queue(wish.filter, fx);
+        self.ensure_queue(wish.filter);
         let index = self.group_for(&key, wish.filter);
         self.group_mut(index)?.add(member);
         self.hold_subscription(id, wish.filter, index);
@@ -291,31 +296,26 @@ impl Kernel {
         session.groups.push(index);
         if session.durable || (self.limits.journal && self.is_of_queue_elsewhere(index)) {
             let safety = self.session_safety(id);
-            self.make_group_durable(index, safety, fx);
+            self.make_group_durable(index, safety);
         }
         // Before the question, so that the owner knows whom to choose when it is answered.
-        self.tell_seats(index, id, fx);
-        pending.answers_missing += self.tell_membership(index, question, fx);
+        self.tell_seats(index, id);
+        pending.answers_missing += self.tell_membership(index, question);
         Some(true)
     }
 
     /// From now on what the group holds is written down.
-    pub(crate) fn make_group_durable<E: Effects>(
-        &mut self,
-        index: u32,
-        safety: Safety,
-        fx: &mut E,
-    ) {
+    pub(crate) fn make_group_durable(&mut self, index: u32, safety: Safety) {
         if self.group_number(index) != 0 || self.is_fed(index) {
             return;
         }
         let number = self.next_number();
-        let Some(group) = self.group_mut(index) else {
+        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
             return;
         };
-        group.number = number;
+        (group.number, group.delivered) = (number, Default::default());
         let (name, filter) = (group.name(), &group.filter);
-        fx.persist(
+        self.journal.persist(
             &Record::Group {
                 queue: number,
                 name: &name,
@@ -335,7 +335,7 @@ impl Kernel {
     }
 
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
-    pub(crate) fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(crate) fn end_group_durability(&mut self, index: u32) {
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return;
         };
@@ -351,7 +351,7 @@ impl Kernel {
             // What is under way is still named in the queue.
             return self.note_group_ending(index);
         }
-        fx.persist(
+        self.journal.persist(
             &Record::GroupEnded {
                 queue: group.number,
             },
@@ -409,8 +409,8 @@ impl Kernel {
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }
-        self.end_group_durability(index, fx);
-        self.tell_membership(index, 0, fx);
+        self.end_group_durability(index);
+        self.tell_membership(index, 0);
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index, now, fx);
     }
@@ -426,7 +426,7 @@ impl Kernel {
             return self.note_group_ending(index);
         }
         let (key, filter) = (group.key.clone(), group.filter.clone());
-        self.end_leavers(index, fx);
+        self.end_leavers(index);
         let Some(group) = self.group_mut(index) else {
             return;
         };
@@ -452,24 +452,19 @@ impl Kernel {
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
-    pub(crate) fn tell_membership<E: Effects>(
-        &mut self,
-        index: u32,
-        question: u32,
-        fx: &mut E,
-    ) -> usize {
+    pub(crate) fn tell_membership(&mut self, index: u32, question: u32) -> usize {
         if self.shards == 1 {
             return 0;
         }
         // Who has left has left before.
-        self.send_reports(fx);
+        self.send_reports();
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return 0;
         };
         let all = group.members.len() as u32;
         let durable = self.has_durable_member(group);
         let (key, filter) = (group.key.clone(), group.filter.clone());
-        self.tell_shards(fx, |_| ShardMessage::Membership {
+        self.tell_shards(|_| ShardMessage::Membership {
             key: key.clone(),
             filter: filter.clone(),
             all,
@@ -488,7 +483,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if from.all > 0 {
-            self.ensure_queue(filter, fx);
+            self.ensure_queue(filter);
         }
         let index = self.group_for(key, filter);
         if let Some(group) = self.group_mut(index) {
@@ -500,9 +495,9 @@ impl Kernel {
         }
         if from.durable && self.limits.journal {
             // No message is written for the group before this is.
-            self.make_group_durable(index, Safety::Lazy, fx);
+            self.make_group_durable(index, Safety::Lazy);
         } else {
-            self.end_group_durability(index, fx);
+            self.end_group_durability(index);
         }
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index, now, fx);
@@ -523,7 +518,7 @@ impl Kernel {
             if let Some(group) = self.group_mut(index) {
                 group.seats_changed();
             }
-            self.tell_seats(index, id, fx);
+            self.tell_seats(index, id);
             self.hand_over_waiting(index, now, fx);
         }
     }
@@ -558,7 +553,7 @@ impl Kernel {
             self.pending_references
                 .push(Pending::new(number, from.1, message.reliability(), 0));
         }
-        fx.send(
+        self.outbox.send(
             owner,
             ShardMessage::PublishToGroup {
                 key,
@@ -630,7 +625,7 @@ impl Kernel {
                     ));
                 }
                 let waiting = Waiting::new(message.clone(), serial, 0, now);
-                return self.send_errand(index, member.session, waiting, now, fx);
+                return self.send_errand(index, member.session, waiting, now);
             }
             if let Some(line) = member.line {
                 return self.offer_to_line(index, member.session, line, message, 0, 0, now, fx);
@@ -699,6 +694,7 @@ impl Kernel {
         };
         if reason != DropReason::NoMember {
             self.note_left_out();
+            self.note_waiting_in_group(index, now);
         }
         self.drop_of_group(index, message, reason);
     }
@@ -717,7 +713,7 @@ impl Kernel {
         };
         group.everybody().any(|member| {
             self.member_is_there(member.session)
-                && self.member_may_receive_at(member.session, address)
+                && self.member_may_have_at(member.session, group, address)
         })
     }
 
@@ -737,17 +733,17 @@ impl Kernel {
         let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
         let subscription_ids = entry.subscription_ids.clone();
         self.hand_out(member.session);
-        let put = self.send_entry(member.session, entry, now, fx);
+        let mut put = self.send_entry(member.session, entry, now, fx);
         if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
             // In the group's queue it waits, whatever the member does with it.
-            let put = if of_group && put != Put::Done {
-                Put::Waits
-            } else {
-                put
-            };
+            let handed = of_group && matches!(put, Put::Sent(_));
+            if of_group && put != Put::Done {
+                put = Put::Waits;
+            }
             let group = self.group_number(index);
             let pending = Pending {
                 subscription_ids,
+                handed,
                 ..Pending::new(owner, serial, reliability, group)
             };
             self.refer(member.session, pending, put);
@@ -816,7 +812,7 @@ impl Kernel {
             if self.is_forbidden(index, &waiting.message) {
                 // It must not stand in the way of what waits behind it.
                 self.drop_of_group(index, &waiting.message, DropReason::AccessDenied);
-                self.persist_group_removed(index, waiting.serial, fx);
+                self.persist_group_removed(index, waiting.serial);
                 return None;
             }
             return Some(waiting);
@@ -834,7 +830,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Option<Waiting> {
         if is_away(member.session) {
-            self.send_errand(index, member.session, waiting, now, fx);
+            self.send_errand(index, member.session, waiting, now);
             return None;
         }
         if let Some(line) = member.line {
@@ -888,19 +884,19 @@ impl Kernel {
             && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
         {
             // That it is nobody else's must be written down first.
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
+        self.note_group_delivery(index, if of_group { old } else { 0 }, id, fx);
         let mut put = self.send_entry(id, entry, now, fx);
         if of_group
             && reliability == Reliability::ExactlyOnce
             && let Put::Sent(tag) = put
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
         {
-            fx.tell_when_left(link, tag);
+            self.journal.tell_when_left(id, tag);
         }
         if of_group && self.is_gone_for_good(id, reliability, put) {
             if old != 0 {
-                fx.persist(
+                self.journal.persist(
                     &Record::Removed {
                         queue: from,
                         serial,
@@ -920,14 +916,14 @@ impl Kernel {
                 ..Pending::new(owner, serial, reliability, group)
             };
             if owner != 0 && serial != 0 {
-                self.persist_entry(id, &message, pending, put, fx);
+                self.persist_entry(id, &message, pending, put);
             }
             return;
         }
         let grant = (!of_group).then_some((reliability, member.id));
         match put {
             Put::Done => {
-                fx.persist(
+                self.journal.persist(
                     &Record::Removed {
                         queue: from,
                         serial,
@@ -943,7 +939,7 @@ impl Kernel {
                 } else {
                     Safety::Lazy
                 };
-                fx.persist(
+                self.journal.persist(
                     &Record::Moved {
                         from,
                         serial,
@@ -956,7 +952,7 @@ impl Kernel {
                 );
             }
             Put::Waits | Put::WaitsForDisk => {
-                fx.persist(
+                self.journal.persist(
                     &Record::Moved {
                         from,
                         serial,
@@ -969,15 +965,6 @@ impl Kernel {
                 );
             }
         }
-    }
-
-    /// Whether this shard has members and none of them, here or away, may receive from the address.
-    pub(crate) fn is_forbidden(&self, index: u32, message: &Message) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
-            return false;
-        };
-        let may = |member: &Member| self.member_may_receive(member.session, message);
-        group.everybody().next().is_some() && !group.everybody().any(may)
     }
 
     /// Gives what waits in a session's groups to whoever can take it.
@@ -998,7 +985,7 @@ impl Kernel {
             return self.pump_queue(queue, now, fx);
         }
         if self.is_owned_elsewhere(index) {
-            return self.send_home(index, fx);
+            return self.send_home(index);
         }
         if self
             .group_mut(index)
@@ -1028,7 +1015,7 @@ impl Kernel {
             if waiting.message.expires() <= now {
                 self.forget_given_back(index, waiting.back);
                 self.book_expired(None, waiting.message.address());
-                self.persist_group_removed(index, waiting.serial, fx);
+                self.persist_group_removed(index, waiting.serial);
                 continue;
             }
             // While it waits for somebody who has not given it back, the others take what is behind it.

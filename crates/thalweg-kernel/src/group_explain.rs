@@ -1,12 +1,12 @@
 //! Whom a group would give a message to, in words.
 
 use crate::Kernel;
-use crate::balance::Signal;
 use crate::group_view::{GroupMemberView, GroupView};
 use crate::ids::SessionId;
 use crate::seats::Chosen;
 use std::fmt::Write;
 use std::sync::Arc;
+use thalweg_balance::Signal;
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 impl Kernel {
@@ -88,10 +88,7 @@ impl Kernel {
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return "";
         };
-        if !group
-            .everybody()
-            .any(|member| self.member_may_receive_at(member.session, address))
-        {
+        if !self.has_member_allowed_at(index, address) {
             return "it is dropped: no member may receive it";
         }
         let all = group.everybody().map(|member| member.session);

@@ -6,11 +6,10 @@
 
 use crate::Kernel;
 use crate::access::{Access, Permission};
-use crate::balance::{LoadReport, Parcel, Step, Terms};
 use crate::durable::Pending;
 use crate::effects::Effects;
 use crate::given_back::BackId;
-use crate::group::{Member, Waiting};
+use crate::group::{Group, Member, Waiting};
 use crate::home;
 use crate::ids::{SessionId, ShardId};
 use crate::kernel::Map;
@@ -21,6 +20,7 @@ use crate::shards::ShardMessage;
 use crate::work_terms::OrderKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_balance::{LoadReport, Parcel, Step, Terms};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// Marks the number of a member whose session is on another shard.
@@ -253,6 +253,12 @@ impl GroupMail {
     }
 }
 
+/// Whether a member may be in a group at all: who may not take from a queue gets nothing of a group that does, however long
+/// it has been a member.
+pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
+    !is_queue_address(&group.filter) || access.allows(Permission::Take, &group.filter)
+}
+
 impl Kernel {
     pub(crate) fn is_owned_elsewhere(&self, index: u32) -> bool {
         let group = self.groups.get(index as usize).and_then(Option::as_ref);
@@ -278,7 +284,7 @@ impl Kernel {
     // --- who is away
 
     fn on_notice<E: Effects>(&mut self, from: ShardId, notice: Notice, now: Time, fx: &mut E) {
-        self.ensure_queue(&notice.filter, fx);
+        self.ensure_queue(&notice.filter);
         let index = self.group_for(&notice.key, &notice.filter);
         let Notice {
             sitting,
@@ -386,18 +392,6 @@ impl Kernel {
             && away.access.may_receive(message)
     }
 
-    /// Whether a member, here or away, may be given a message.
-    pub(crate) fn member_may_receive(&self, id: SessionId, message: &Message) -> bool {
-        self.member_access(id)
-            .is_some_and(|access| access.may_receive(message))
-    }
-
-    /// Whether a member, here or away, may receive from an address.
-    pub(crate) fn member_may_receive_at(&self, id: SessionId, address: &str) -> bool {
-        self.member_access(id)
-            .is_some_and(|access| access.allows(Permission::Receive, address))
-    }
-
     /// What a member, here or away, may do.
     pub(crate) fn member_access(&self, id: SessionId) -> Option<&Access> {
         match self.aways.get(id) {
@@ -475,14 +469,7 @@ impl Kernel {
 
     /// Sends a message to a member away. If it is written down, that is in the group's queue, where it stays until the
     /// member's shard has moved it.
-    pub(crate) fn send_errand<E: Effects>(
-        &mut self,
-        index: u32,
-        id: SessionId,
-        waiting: Waiting,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(crate) fn send_errand(&mut self, index: u32, id: SessionId, waiting: Waiting, now: Time) {
         let from = if waiting.serial == 0 {
             (0, 0)
         } else {
@@ -540,7 +527,7 @@ impl Kernel {
             back,
             message,
         };
-        fx.send(
+        self.outbox.send(
             shard,
             ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))),
         );
@@ -568,7 +555,7 @@ impl Kernel {
                 touch(index);
             }
             for copy in copies.into_iter().rev() {
-                self.take_back_copy(from, &key, copy, now, fx);
+                self.take_back_copy(from, &key, copy, now);
             }
         }
         for index in touched {
@@ -697,27 +684,20 @@ impl Kernel {
     }
 
     /// A member away has been silent for too long; its shard ends its link.
-    pub(crate) fn evict_away<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
+    pub(crate) fn evict_away(&mut self, id: SessionId, index: u32) {
         let Some(away) = self.aways.get(id) else {
             return;
         };
         let (shard, sitting) = (away.shard, away.sitting);
         self.note_stall(id, index);
-        fx.send(
+        self.outbox.send(
             shard,
             ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))),
         );
     }
 
     /// A message that a member's shard sends back: it waits again, in front.
-    fn take_back_copy<E: Effects>(
-        &mut self,
-        from: ShardId,
-        key: &str,
-        copy: CopyBack,
-        now: Time,
-        fx: &mut E,
-    ) {
+    fn take_back_copy(&mut self, from: ShardId, key: &str, copy: CopyBack, now: Time) {
         let CopyBack {
             message,
             from: entry,
@@ -738,13 +718,13 @@ impl Kernel {
             .and_then(|(_, filter)| self.find_queue(filter));
         if let Some(queue) = queue {
             // A queue has its own ways with what returns.
-            self.return_from_elsewhere(queue, &message, deliveries, now, fx);
-            return self.took_over(entry, fx);
+            self.return_from_elsewhere(queue, &message, deliveries, now);
+            return self.took_over(entry);
         }
         self.book_routed(None, message.address());
         let Some(index) = index else {
             self.book_drop(None, message.address(), DropReason::GroupEnded);
-            return self.took_over(entry, fx);
+            return self.took_over(entry);
         };
         let mut serial = 0;
         if entry.0 == number {
@@ -764,10 +744,10 @@ impl Kernel {
                     message.reliability(),
                     0,
                 ));
-                self.persist_kept(&message, false, self.limits.safety, fx);
+                self.persist_kept(&message, false, self.limits.safety);
             }
             // In the same batch, so that it is never in both queues nor in none.
-            self.took_over(entry, fx);
+            self.took_over(entry);
         }
         let bytes = message.bytes();
         let by = refused
@@ -818,7 +798,7 @@ impl Kernel {
         };
         if group.is_ending && group.out == 0 {
             group.is_ending = false;
-            self.end_group_durability(index, fx);
+            self.end_group_durability(index);
             self.forget_group_if_empty(index, now, fx);
         }
     }

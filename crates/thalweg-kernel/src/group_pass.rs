@@ -2,12 +2,12 @@
 //! is can take it.
 
 use crate::Kernel;
-use crate::balance::Head;
 use crate::effects::{Delivery, Effects, Sent};
 use crate::group::Member;
 use crate::ids::SessionId;
 use crate::publish::{Draft, Outcome, whole_secs};
 use crate::route_cache::Route;
+use thalweg_balance::Head;
 use thalweg_model::{Reliability, Time};
 
 impl Kernel {

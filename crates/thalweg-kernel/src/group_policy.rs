@@ -1,8 +1,8 @@
 //! What operators say of groups, by filter.
 
-use crate::balance::GroupStrategy;
 use crate::limits::Limits;
 use crate::work_terms::OrderKey;
+use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
 /// What holds for groups whose filter is covered by this one. Of several policies the first that covers a group's filter

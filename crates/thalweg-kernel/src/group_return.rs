@@ -8,11 +8,11 @@ use crate::effects::{Effects, Safety};
 use crate::eviction::may_move;
 use crate::group::Waiting;
 use crate::ids::SessionId;
-use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::session::{Entry, NO_GROUP};
 use crate::window::SlotState;
 use thalweg_model::Time;
+use thalweg_records::Record;
 
 impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
@@ -132,7 +132,7 @@ impl Kernel {
             let to = self.group_number(index);
             if to == 0 {
                 if serial != 0 && !of_group {
-                    fx.persist(
+                    self.journal.persist(
                         &Record::Removed {
                             queue: number,
                             serial,
@@ -142,7 +142,7 @@ impl Kernel {
                 }
                 serial = 0;
             } else if serial != 0 && !of_group {
-                fx.persist(
+                self.journal.persist(
                     &Record::Moved {
                         from: number,
                         serial,
@@ -159,7 +159,7 @@ impl Kernel {
                 continue;
             };
             if let Some((queue, _)) = group.feed {
-                self.return_to_queue(queue, message, serial, deliveries, now, fx);
+                self.return_to_queue(queue, message, serial, deliveries, now);
                 continue;
             }
             group.waiting_bytes += bytes;

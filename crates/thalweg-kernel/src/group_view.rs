@@ -4,10 +4,10 @@
 //! of a message an addition; times are taken only of messages that waited.
 
 use crate::Kernel;
-use crate::balance::{GroupStrategy, MemberView, Signal};
 use crate::group::Group;
 use crate::work_terms::OrderKey;
 use std::sync::Arc;
+use thalweg_balance::{GroupStrategy, MemberView, Signal};
 use thalweg_model::{Span, Time};
 
 /// A group, as operators see it: one shard's part of it.

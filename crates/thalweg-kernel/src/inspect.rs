@@ -180,7 +180,8 @@ impl Kernel {
 
     /// A client's name that no session of this shard has and whose home is this shard, made from `nonce`.
     pub fn unused_client_id(&self, nonce: u64) -> Box<str> {
-        let tries = (0_u32..).map(|n| format!("auto-{nonce:016x}{n:x}"));
+        let key = self.name_key(nonce);
+        let tries = (0..).map(|n| format!("auto-{:016x}", key.name("client", n) as u64));
         let fits = |name: &String| {
             crate::home(name, self.shards) == self.shard && !self.by_client.contains_key(&**name)
         };

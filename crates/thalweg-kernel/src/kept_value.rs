@@ -8,7 +8,6 @@
 //!
 //! Whether an address is kept is decided when its route is worked out.
 
-use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::publish::Draft;
 use crate::session::Pressure;
@@ -20,11 +19,11 @@ impl Kernel {
     /// Whether every publish to an address is remembered as its last value, retained or not, from now on. All shards are
     /// told; the last word counts, whoever said it. What was remembered is forgotten when this ends. In memory only.
     /// False if there are as many such addresses as may be.
-    pub fn keep_last<E: Effects>(&mut self, address: &str, keep: bool, fx: &mut E) -> bool {
+    pub fn keep_last(&mut self, address: &str, keep: bool) -> bool {
         if !self.on_keep_last(address, keep) {
             return false;
         }
-        self.tell_shards(fx, |_| ShardMessage::KeepLast {
+        self.tell_shards(|_| ShardMessage::KeepLast {
             address: address.into(),
             keep,
         });
@@ -63,20 +62,19 @@ impl Kernel {
     }
 
     /// Has a publish remembered at its address's home.
-    pub(crate) fn remember<E: Effects>(
+    pub(crate) fn remember(
         &mut self,
         publisher: Option<SessionId>,
         draft: &Draft<'_>,
         kept: &mut Option<Message>,
         now: Time,
-        fx: &mut E,
     ) {
         let message = self.keep(publisher, draft, kept, now);
         let owner = home(draft.address, self.shards);
         if owner == self.shard {
             self.remember_here(message);
         } else {
-            fx.send(owner, ShardMessage::Keep { message });
+            self.outbox.send(owner, ShardMessage::Keep { message });
         }
     }
 

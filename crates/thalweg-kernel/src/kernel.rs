@@ -1,8 +1,9 @@
 //! The kernel itself: what it holds, and how it is made.
 
-use crate::crowd::Crowd;
+use crate::batch::Journal;
+use crate::crowd::{Crowd, PacedElsewhere};
 use crate::durable::Pending;
-use crate::effects::Safety;
+use crate::effects::{Fetch, Safety};
 use crate::eviction::Stalls;
 use crate::group::Group;
 use crate::group_home::Aways;
@@ -11,12 +12,12 @@ use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
+use crate::made_up::NameKey;
 use crate::memory::Memory;
+use crate::outbox::Outbox;
 use crate::presence::Presences;
 use crate::publishers::Publishers;
-use crate::queue::{
-    Binding, ByTerms, Exchange, GivenUp, LineConsumer, Queue, Recalling, TakenApart,
-};
+use crate::queue::{Binding, ByTerms, Exchange, GivenUp, Queue, Recalling, TakenApart};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
@@ -60,6 +61,12 @@ pub struct Kernel {
     pub(crate) left_in_transfer: VecDeque<LeftInTransfer>,
     /// Sessions whose queues have messages that leave memory once they are written.
     pub(crate) spilling: Vec<SessionId>,
+    /// What was written down since the last batch was taken.
+    pub(crate) journal: Journal,
+    /// Messages for other shards, in order.
+    pub(crate) outbox: Outbox,
+    /// Messages that queues want back from disk.
+    pub(crate) fetches: Vec<Fetch>,
     /// The journal is nearly full: nothing that would have to be kept is taken.
     pub(crate) journal_full: bool,
     pub(crate) routes: RouteTable<Sink>,
@@ -68,6 +75,8 @@ pub struct Kernel {
     pub(crate) access_epoch: u64,
     pub(crate) queues: Vec<Option<Box<Queue>>>,
     pub(crate) queues_free: Vec<u32>,
+    /// Queues that have ended and whose messages' memory is not given back yet.
+    pub(crate) queues_ended: VecDeque<Box<Queue>>,
     /// Queues that have messages which leave memory once they are written.
     pub(crate) queues_spilling: Vec<u32>,
     pub(crate) queue_by_address: Map<Arc<str>, u32>,
@@ -89,8 +98,6 @@ pub struct Kernel {
     pub(crate) queues_to_pump: Vec<u32>,
     /// That is being seen to.
     pub(crate) is_after_queues: bool,
-    /// Consumers that leave, while what they have not settled goes back.
-    pub(crate) leaving: Vec<(SessionId, u16, LineConsumer)>,
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) group_by_key: Map<Arc<str>, u32>,
     /// Members of groups that are owned here, where their sessions are on other shards.
@@ -145,7 +152,7 @@ pub struct Kernel {
     /// What the publish that is being spread has met.
     pub(crate) crowd: Crowd,
     /// Publishers that receivers on other shards have asked to wait, and until when.
-    pub(crate) paced: Map<u64, Time>,
+    pub(crate) paced: PacedElsewhere,
     /// Memory or disk is short, so that a publish is looked at before anything is done with it.
     pub(crate) is_short: bool,
     /// What is kept beside messages.
@@ -153,10 +160,13 @@ pub struct Kernel {
     pub(crate) ledger: Ledger,
     pub(crate) accounts: Accounts,
     random: u64,
+    /// What names that are made up depend on.
+    names: u64,
 }
 
 impl Kernel {
-    /// A kernel for shard `shard` of `shards`. `seed` keys hash tables and random choices; peers should not know it.
+    /// A kernel for shard `shard` of `shards`. `seed` keys hash tables, random choices and made-up names; peers must not know
+    /// it.
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
         assert!(
             shard.0 < shards,
@@ -179,12 +189,16 @@ impl Kernel {
             transfers: Vec::new(),
             left_in_transfer: VecDeque::new(),
             spilling: Vec::new(),
+            journal: Journal::new(),
+            outbox: Outbox::default(),
+            fetches: Vec::new(),
             journal_full: false,
             routes: RouteTable::new(seed),
             cache: RouteCache::default(),
             access_epoch: 0,
             queues: Vec::new(),
             queues_free: Vec::new(),
+            queues_ended: VecDeque::new(),
             queues_spilling: Vec::new(),
             queue_by_address: Map::default(),
             exchanges: Map::default(),
@@ -198,7 +212,6 @@ impl Kernel {
             journal_behind: false,
             queues_to_pump: Vec::new(),
             is_after_queues: false,
-            leaving: Vec::new(),
             groups: Vec::new(),
             group_by_key: Map::default(),
             aways: Aways::default(),
@@ -232,18 +245,24 @@ impl Kernel {
             subscriptions: 0,
             pressure: Pressure::None,
             crowd: Crowd::default(),
-            paced: Map::default(),
+            paced: PacedElsewhere::default(),
             is_short: false,
             memory: Memory::default(),
             ledger: Ledger::default(),
             accounts,
             random: seed | 1,
+            names: seed,
         }
     }
 
     /// Sets what hides publishers' numbers from receivers, before the first session is opened.
     pub fn set_stamp_key(&mut self, key: StampKey) {
         self.stamp_key = key;
+    }
+
+    /// Makes names that nobody can guess, for a connection of which `nonce` is.
+    pub fn name_key(&self, nonce: u64) -> NameKey {
+        NameKey::new(self.names, nonce)
     }
 
     /// Replaces the limits; sessions and queues that exceed new ones keep what they have.

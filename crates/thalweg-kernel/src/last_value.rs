@@ -244,6 +244,12 @@ impl LastValues {
         self.limits = limits;
     }
 
+    /// What [`bytes`](LastValues::bytes) should say, counted value by value.
+    pub(crate) fn recount(&self) -> usize {
+        let costs = self.by_address.values().map(|value| cost(&value.message));
+        costs.sum()
+    }
+
     /// The books of a value that just left the store.
     fn settle(&mut self, value: Value) -> Message {
         let Value { message, serial } = value;

@@ -4,7 +4,6 @@
 //! it. So the group has to know where it is for as long as there is a group: numbers of groups are used again.
 
 use crate::Kernel;
-use crate::effects::Effects;
 use crate::ids::SessionId;
 
 /// Sessions and their numbers. They outlast an order.
@@ -38,7 +37,7 @@ impl Kernel {
     }
 
     /// A group or its queue ends: what sessions have that left it is theirs.
-    pub(crate) fn end_leavers<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(crate) fn end_leavers(&mut self, index: u32) {
         let leavers = self
             .leavers_mut(index)
             .map(std::mem::take)
@@ -52,7 +51,7 @@ impl Kernel {
                 continue;
             };
             for serial in session.detach_from_group(index) {
-                self.persist_group_removed(index, serial, fx);
+                self.persist_group_removed(index, serial);
             }
         }
     }

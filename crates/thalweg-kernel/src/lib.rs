@@ -5,13 +5,13 @@
 //! share nothing and send each other [`ShardMessage`]s.
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
-//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `presence`, `shards`, `timers`, `inspect`. What outlives the process is in
-//! `journal` (what is written down and what it adds up to), `durable` (when), `disk_queue`, `transfer` and `restore`.
+//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `presence`, `shards`, `timers`, `inspect`. What outlives the process is
+//! written down in the records of `thalweg-records`: `durable` says when, `disk_queue`, `transfer` and `restore` use them.
 #![forbid(unsafe_code)]
 
 pub mod access;
 mod access_change;
-pub mod balance;
+mod batch;
 mod cause;
 mod cell;
 mod client_ids;
@@ -28,24 +28,28 @@ mod group_home;
 mod group_pass;
 mod group_policy;
 mod group_return;
+mod group_rights;
 mod group_view;
 mod ids;
 mod inspect;
-pub mod journal;
 mod kept_value;
 mod kernel;
 pub mod last_value;
 mod leavers;
 mod ledger;
 mod limits;
+mod made_up;
 mod memory;
 mod ordered;
+mod outbox;
+mod pace;
 mod presence;
 mod publish;
 mod publishers;
 mod queue;
 pub mod rate;
 mod read;
+mod recount;
 mod restore;
 mod retained;
 mod room;
@@ -53,7 +57,6 @@ mod route_cache;
 pub mod routes;
 mod seat_away;
 mod seats;
-pub mod sequences;
 mod session;
 mod settle;
 mod shards;
@@ -67,11 +70,11 @@ mod watch;
 mod window;
 mod work_terms;
 
-pub use balance::{GroupStrategy, LoadReport, Signal};
+pub use batch::Batch;
 pub use client_ids::ClientIds;
 pub use effects::{
-    Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent,
-    Spot, Subscribed, Taken, WatchEnd,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, Fetch, Handover, Holder, Native,
+    Observed, Safety, Sent, Spot, Subscribed, Taken, WatchEnd,
 };
 pub use eviction::Evicted;
 pub use group_home::GroupMail;
@@ -82,13 +85,14 @@ pub use inspect::{Explained, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{Limits, Overflow};
+pub use made_up::NameKey;
 pub use memory::{Kept, MemoryView};
 pub use presence::{KnownAs, PresenceNews};
 pub use publish::{Draft, Outcome, Published};
 pub use queue::{
     BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec,
-    ExchangeView, Gathered, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal,
-    TakenEnd, Verdict, exchange_address, queue_address,
+    ExchangeView, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
+    Refusal, TakenEnd, Verdict, exchange_address, queue_address,
 };
 pub use read::ListCursor;
 pub use restore::{GroupName, Part};
@@ -98,5 +102,6 @@ pub use shards::{Asker, ShardMessage};
 pub use stamp_mask::StampKey;
 pub use stamped::StampedPublish;
 pub use subscribe::{LastValueWish, Wish};
+pub use thalweg_balance::{GroupStrategy, LoadReport, Signal};
 pub use watch::{Change, WatchRefused};
 pub use work_terms::{OrderKey, SettlesWhen, WorkTerms};

@@ -1,9 +1,9 @@
 //! Every bound of the kernel, in one place. The server fills it in from the configuration.
 
-use crate::balance::GroupStrategy;
 use crate::effects::Safety;
 use crate::group_policy::GroupPolicy;
 use std::sync::Arc;
+use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Reliability, Span};
 
 /// What happens when a bounded queue is full.

@@ -8,7 +8,6 @@
 //! names the member, as it does for the strategies that say so.
 
 use crate::Kernel;
-use crate::balance::{GroupStrategy, Head, LOOK_AHEAD};
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{Member, Waiting};
@@ -20,6 +19,7 @@ use crate::ledger::DropReason;
 use crate::seats::{Chosen, Key, Seats, key as key_of_member};
 use crate::work_terms::OrderKey;
 use smallvec::SmallVec;
+use thalweg_balance::{GroupStrategy, Head, LOOK_AHEAD};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// How long what waits for a bound key waits at the most before members are looked at anew.
@@ -205,8 +205,9 @@ impl Kernel {
             }
             None if order.binds || !is_told => {
                 let suited = seats.members.iter().flatten();
-                let suited =
-                    suited.filter(|member| is_meant(member) && self.may_see(member, message));
+                let suited = suited.filter(|member| {
+                    is_meant(member) && self.is_member_allowed(index, member.session, message)
+                });
                 let best = suited
                     .max_by_key(|member| suits(member, self.member_number(member.session), key));
                 Some(match best {
@@ -225,10 +226,6 @@ impl Kernel {
         }
         seats.order = Some(order);
         chosen
-    }
-
-    fn may_see(&self, member: &Member, message: &Message) -> bool {
-        self.member_may_receive(member.session, message)
     }
 
     /// Looks up what is with members.
@@ -356,7 +353,7 @@ impl Kernel {
                     }
                     self.forget_given_back(index, back);
                     self.book_expired(None, message.address());
-                    self.persist_group_removed(index, waiting.serial, fx);
+                    self.persist_group_removed(index, waiting.serial);
                 }
                 continue;
             }
@@ -389,7 +386,7 @@ impl Kernel {
                     // It must not stand in the way of what waits behind it.
                     if let Some(waiting) = self.take_waiting(index, at) {
                         self.drop_of_group(index, &message, DropReason::AccessDenied);
-                        self.persist_group_removed(index, waiting.serial, fx);
+                        self.persist_group_removed(index, waiting.serial);
                     }
                     continue;
                 }

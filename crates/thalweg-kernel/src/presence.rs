@@ -134,7 +134,9 @@ impl Kernel {
         let Some(news) = news else { return };
         match home(&news.address, self.shards) {
             ShardId(shard) if shard == self.shard.0 => self.on_presence(news, now, fx),
-            shard => fx.send(shard, ShardMessage::Presence(Box::new(news))),
+            shard => self
+                .outbox
+                .send(shard, ShardMessage::Presence(Box::new(news))),
         }
     }
 

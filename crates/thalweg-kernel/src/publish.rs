@@ -2,7 +2,6 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::balance::Parcel;
 use crate::cause::Cause;
 use crate::crowd::Crowd;
 use crate::disk_queue::DiskQueue;
@@ -10,7 +9,6 @@ pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
 use crate::effects::{Delivery, Effects, Safety, Sent};
 use crate::ids::{SessionId, Tag, Ticket};
-use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::queue::Queued;
@@ -20,8 +18,11 @@ use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use crate::transfer::Destination;
+use crate::window::{Slot, SlotState};
 use std::rc::Rc;
+use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_records::Record;
 
 /// The address a session published to last, so that publishing there again costs a comparison.
 #[derive(Debug, Default)]
@@ -103,7 +104,7 @@ impl Kernel {
             self.heed_crowd(id, &route, &draft, &mut published, now);
         }
         if exactly_once && !matches!(published.outcome, Outcome::Accepted | Outcome::NoMatch) {
-            self.forget_ticket(id, ticket, fx);
+            self.forget_ticket(id, ticket);
         }
         published
     }
@@ -120,7 +121,7 @@ impl Kernel {
         if let Some(session) = self.sessions.get(id)
             && let (true, Some(link)) = (session.durable, session.link)
         {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
         Published {
             outcome: Outcome::Accepted,
@@ -204,10 +205,11 @@ impl Kernel {
         if let (true, Some(link), queue) = (session.durable, session.link, session.uid) {
             if known {
                 let safety = self.session_safety(id);
-                fx.persist(&Record::Released { queue, ticket }, safety);
+                self.journal
+                    .persist(&Record::Released { queue, ticket }, safety);
             }
             // Repeated, it may have been written down only just now.
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
         known
     }
@@ -321,7 +323,7 @@ impl Kernel {
         if !self.pending_references.is_empty() {
             // It waits for sessions that are away; at most once, so nobody waits for that.
             let cause = self.cause_of(publisher, route, draft);
-            self.write_down(&cause, draft, false, false, now, fx);
+            self.write_down(&cause, draft, false, false, now);
         }
         Outcome::Accepted
     }
@@ -349,7 +351,7 @@ impl Kernel {
         if self.limits.journal {
             let cause = self.cause_of(publisher, route, draft);
             let has_more = self.has_queue_work();
-            self.write_down(&cause, draft, false, has_more, now, fx);
+            self.write_down(&cause, draft, false, has_more, now);
             if has_more {
                 self.finish(&cause, draft, now, fx);
             }
@@ -391,7 +393,7 @@ impl Kernel {
         let mut is_last_value = false;
         let (before, publisher) = (self.promises, cause.publisher);
         if draft.retain != RetainOp::None {
-            match self.retain(cause, draft, &mut kept, now, fx) {
+            match self.retain(cause, draft, &mut kept, now) {
                 Retained::Here => is_last_value = is_kept(publisher, draft),
                 Retained::Elsewhere => {}
                 // A full store costs the last value, not the message.
@@ -399,7 +401,7 @@ impl Kernel {
             }
         }
         if route.is_kept && (draft.retain == RetainOp::None || !self.limits.retain_enabled) {
-            self.remember(publisher, draft, &mut kept, now, fx);
+            self.remember(publisher, draft, &mut kept, now);
         }
         let mut queued = Queued {
             wanted: route.wants_more_than_queues(),
@@ -438,7 +440,7 @@ impl Kernel {
         };
         let has_more = !redirects.is_empty() || !also.is_empty() || self.has_queue_work();
         if self.limits.journal {
-            self.write_down(cause, draft, is_last_value, has_more, now, fx);
+            self.write_down(cause, draft, is_last_value, has_more, now);
         }
         if has_more {
             if let Some(message) = &kept {
@@ -485,12 +487,11 @@ impl Kernel {
                 true => self.refer_transfer(
                     Destination::sessions_of(shard, self.shards),
                     message.reliability(),
-                    fx,
                 ),
                 false => (0, 0),
             };
             let (message, only, safety) = (message.clone(), None, cause.safety);
-            fx.send(
+            self.outbox.send(
                 crate::ShardId(shard),
                 ShardMessage::Publish {
                     message,
@@ -505,14 +506,13 @@ impl Kernel {
     /// Writes down what a publish has changed so far. If it `has_more` to follow, that a repetition is known is written
     /// behind all of that.
     #[inline]
-    fn write_down<E: Effects>(
+    fn write_down(
         &mut self,
         cause: &Cause,
         draft: &Draft<'_>,
         is_last_value: bool,
         has_more: bool,
         now: Time,
-        fx: &mut E,
     ) {
         let held = if has_more {
             None
@@ -526,9 +526,9 @@ impl Kernel {
                 is_last_value,
                 held,
             };
-            self.persist_message(&written, cause.safety, now, fx);
+            self.persist_message(&written, cause.safety, now);
         } else if let Some(held) = held {
-            self.persist_held(held, cause.safety, fx);
+            self.persist_held(held, cause.safety);
         }
     }
 
@@ -541,7 +541,7 @@ impl Kernel {
         if self.limits.journal
             && let Some(held) = self.held_of(cause, draft)
         {
-            self.persist_held(held, cause.safety, fx);
+            self.persist_held(held, cause.safety);
         }
     }
 
@@ -741,9 +741,10 @@ impl Kernel {
             retain,
             deliveries: 0,
         };
+        let before = self.crowd;
         let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
-        if matches!(put, Put::Waits | Put::WaitsForDisk) && publisher != Some(receiver.session) {
-            self.note_waiting(receiver.session, now);
+        if publisher != Some(receiver.session) {
+            self.note_put(receiver.session, put, before, now);
         }
         if serial == 0 {
             return;
@@ -844,7 +845,7 @@ impl Kernel {
                     if self.limits.queue_messages_max > 0 && bytes <= bytes_max =>
                 {
                     // A large newcomer takes the place of several small ones.
-                    while self.is_queue_full(id, bytes) && self.drop_oldest(id, fx) {}
+                    while self.is_queue_full(id, bytes) && self.drop_oldest(id) {}
                     if self.is_queue_full(id, bytes) {
                         // All that is left is being fetched.
                         self.note_left_out();
@@ -892,7 +893,7 @@ impl Kernel {
     }
 
     /// Makes room in a full queue; false if there is nothing to drop.
-    fn drop_oldest<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
+    fn drop_oldest(&mut self, id: SessionId) -> bool {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
@@ -901,7 +902,7 @@ impl Kernel {
             session.waiting_bytes -= bytes;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
-            self.persist_removed(id, &oldest, fx);
+            self.persist_removed(id, &oldest);
         } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
             session.waiting_bytes -= dropped.bytes;
             self.bytes_held = self.bytes_held.saturating_sub(dropped.memory);
@@ -909,7 +910,7 @@ impl Kernel {
                 Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
                 None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
             }
-            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done, fx);
+            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done);
         } else {
             return false;
         }
@@ -948,7 +949,7 @@ impl Kernel {
         if entry.reliability == Reliability::AtMostOnce {
             if entry.serial != 0 && session.durable {
                 // That it does not wait any more must be written down first, or it might be sent twice.
-                fx.hold(link);
+                fx.hold(link, self.journal.awaited());
             }
             let sent = fx.deliver(link, &entry.delivery(0, address, now));
             if sent == Sent::Full && entry.group != NO_GROUP {
@@ -970,17 +971,18 @@ impl Kernel {
         let in_group = u32::from(entry.group != NO_GROUP);
         let redelivered = entry.deliveries > 0;
         let tag = session.window.push(entry, now);
-        let Some(slot) = session.window.get_mut(tag) else {
-            return Put::Done;
-        };
-        let crate::window::SlotState::ExpectSettle(entry) = &slot.state else {
+        let Some(Slot {
+            state: SlotState::ExpectSettle(entry),
+            ..
+        }) = session.window.newest()
+        else {
             return Put::Done;
         };
         if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
             // Its tag must be written down first: the receiver will tell a repetition by it.
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
             if in_group == 1 {
-                fx.tell_when_left(link, tag);
+                self.journal.tell_when_left(id, tag);
             }
         }
         let sent = fx.deliver(link, &entry.delivery(tag, address, now));

@@ -5,10 +5,10 @@
 //! a secret of its user's: the same number under another user is another publisher.
 
 use crate::kernel::Map;
-use crate::sequences::{Known, Sequences};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_model::{Span, Stamp, Time};
+use thalweg_records::{Known, Sequences};
 
 /// How exactly it is remembered when a publisher was last heard.
 const NEARLY: Span = Span::from_secs(1);

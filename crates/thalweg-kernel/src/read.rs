@@ -3,7 +3,7 @@
 //! One value is at its address's home, or in a cell of this shard. A list is put together from all shards, step by step, so
 //! that no turn of any gets long; it holds the first values in byte order, as many as were asked for.
 
-use crate::effects::Effects;
+use crate::effects::{Answer, Effects};
 use crate::ids::{LinkId, SessionId, ShardId, Ticket};
 use crate::last_value::{LastValues, ScanCursor};
 use crate::shards::{Asker, ShardMessage};
@@ -92,13 +92,10 @@ impl Kernel {
             false => self.value_in_cell(address, now),
         };
         if here.is_some() || home == self.shard {
-            fx.last_value_read(
-                link,
-                ticket,
-                here.filter(|value| self.may_be_told(id, value)),
-            );
+            let value = here.filter(|value| self.may_be_told(id, value));
+            fx.answer(link, ticket, Answer::Value(value));
         } else {
-            fx.send(
+            self.outbox.send(
                 home,
                 ShardMessage::Read {
                     asker,
@@ -116,12 +113,16 @@ impl Kernel {
         fx: &mut E,
     ) {
         if self.is_there(&asker) {
-            fx.last_value_read(
-                asker.link,
-                asker.ticket,
-                value.filter(|value| self.may_be_told(asker.session, value)),
-            );
+            let value = value.filter(|value| self.may_read(asker.session, value));
+            fx.answer(asker.link, asker.ticket, Answer::Value(value));
         }
+    }
+
+    /// Whether a session may have a value that was looked up for it: its rights may have changed since it asked.
+    fn may_read(&self, id: SessionId, value: &Message) -> bool {
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.access.may_receive(value))
     }
 
     /// Asks for the last values of all addresses that match, `max` of them at the most: the first in byte order. The
@@ -154,7 +155,8 @@ impl Kernel {
             return false;
         }
         if self.lists.len() >= LISTS_MAX {
-            fx.last_values_listed(link, ticket, Vec::new(), false);
+            let (values, complete) = (Vec::new(), false);
+            fx.answer(link, ticket, Answer::Values { values, complete });
             return true;
         }
         let max = max.min(self.limits.list_max);
@@ -178,7 +180,7 @@ impl Kernel {
                 list.here = Some(at.clone());
             } else {
                 list.shards_missing += 1;
-                fx.send(
+                self.outbox.send(
                     shard,
                     ShardMessage::List {
                         question,
@@ -252,7 +254,7 @@ impl Kernel {
             list.shards_missing -= 1;
             self.finish_list(question, fx);
         } else {
-            fx.send(
+            self.outbox.send(
                 from,
                 ShardMessage::List {
                     question,
@@ -308,12 +310,14 @@ impl Kernel {
         }
         // Where both have one, the remembered one is the newer: it comes first, and sorting leaves it there.
         values.extend(retained);
+        values.retain(|value| self.may_read(asker.session, value));
         values.sort_by(|a, b| a.address().cmp(b.address()));
         values.dedup_by(|later, earlier| later.address() == earlier.address());
         // A store that has more than that has given one more.
-        let is_complete = values.len() <= max;
+        let complete = values.len() <= max;
         values.truncate(max);
-        fx.last_values_listed(asker.link, asker.ticket, values, is_complete);
+        let answer = Answer::Values { values, complete };
+        fx.answer(asker.link, asker.ticket, answer);
     }
 }
 

@@ -7,13 +7,9 @@ use crate::effects::{Effects, Safety};
 use crate::group::{Member, Peer, Waiting, group_key};
 use crate::group_home::owner_of;
 use crate::ids::{SessionId, ShardId};
-use crate::journal::{
-    Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
-};
 use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::sequences::Sequences;
 use crate::session::{Grants, HeldTickets, NO_GROUP, Session, Will};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
@@ -23,6 +19,10 @@ use crate::{DropReason, Kernel, home};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
+use thalweg_records::{
+    Record, Sequences, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription,
+    StoredWill,
+};
 
 /// A group's name and its filter.
 pub type GroupName = (Box<str>, Box<str>);
@@ -52,19 +52,19 @@ pub struct Part {
     pub serial_last: u64,
 }
 
-impl State {
-    /// What each of `shards` kernels is to take up. The number of shards may have changed since the state was written.
-    pub fn split(self, shards: u16) -> Vec<Part> {
+impl Part {
+    /// Splits a state into what each of `shards` kernels takes up. The number of shards may have changed since the state was written.
+    pub fn split(state: State, shards: u16) -> Vec<Part> {
         let mut parts: Vec<Part> = (0..shards.max(1))
             .map(|_| Part {
-                number_last: self.queue_last,
-                serial_last: self.serial_last,
+                number_last: state.queue_last,
+                serial_last: state.serial_last,
                 ..Part::default()
             })
             .collect();
         // A group's entries go to its owner, who is to know where members are.
         let mut members: HashMap<GroupName, BTreeSet<u16>> = HashMap::new();
-        for (number, session) in self.sessions {
+        for (number, session) in state.sessions {
             let shard = home(&session.client, shards).0;
             for subscription in &session.subscriptions {
                 if let Some(group) = &subscription.group {
@@ -76,12 +76,12 @@ impl State {
             }
             parts[usize::from(shard)].sessions.push((number, session));
         }
-        let names = self
+        let names = state
             .groups
             .iter()
             .map(|(number, group)| (*number, (group.name.clone(), group.filter.clone())));
         let group_names = Arc::new(names.collect::<HashMap<_, _>>());
-        for (number, group) in self.groups {
+        for (number, group) in state.groups {
             if let Some(to) = Destination::of(&group) {
                 parts[usize::from(to.bringer(shards))]
                     .transfers
@@ -107,13 +107,13 @@ impl State {
             );
             parts[usize::from(owner.0)].groups.push((number, group));
         }
-        for (address, value) in self.last_values {
+        for (address, value) in state.last_values {
             parts[usize::from(home(&address, shards).0)]
                 .last_values
                 .push(value);
         }
         let owner = &mut parts[usize::from(home(crate::queue::HOME, shards).0)].publishers;
-        for (user, known) in self.publishers {
+        for (user, known) in state.publishers {
             owner.extend(
                 known
                     .into_iter()
@@ -157,7 +157,7 @@ impl Kernel {
         for (place, len) in part.last_values {
             match read(place, len) {
                 Some(message) if message.expires() <= now => {
-                    fx.persist(
+                    self.journal.persist(
                         &Record::Cleared {
                             address: message.address(),
                         },
@@ -174,7 +174,7 @@ impl Kernel {
         }
         self.restore_publishers(part.publishers, now);
         for (number, terms) in part.terms {
-            self.restore_terms(number, terms, read, access, now, fx);
+            self.restore_terms(number, terms, read, access, now);
         }
         let mut group_copies: Vec<(SessionId, u16, u64)> = Vec::new();
         for (number, stored) in part.sessions {
@@ -184,7 +184,7 @@ impl Kernel {
                 .filter(|(_, slot)| slot.entry.group() != 0)
                 .map(|(tag, slot)| (*tag, slot.entry.group()))
                 .collect();
-            let id = self.restore_session(number, stored, read, access, now, fx);
+            let id = self.restore_session(number, stored, read, access, now);
             group_copies.extend(
                 through_groups
                     .into_iter()
@@ -194,7 +194,7 @@ impl Kernel {
         let mut groups: HashMap<u64, u32> = HashMap::new();
         for (number, group) in part.groups {
             self.expect_members(&group, &part.members);
-            if let Some(index) = self.restore_group(number, group, read, now, fx) {
+            if let Some(index) = self.restore_group(number, group, read, now) {
                 groups.insert(number, index);
             }
         }
@@ -221,9 +221,9 @@ impl Kernel {
                 session.group_in_flight += 1;
             }
         }
-        self.make_groups_durable(fx);
+        self.make_groups_durable();
         for (number, transfer) in part.transfers {
-            self.restore_transfer(number, transfer, read, now, fx);
+            self.restore_transfer(number, transfer, read, now);
         }
         if self.limits.group_redispatch {
             // All links are lost: as when one is.
@@ -234,14 +234,13 @@ impl Kernel {
         }
     }
 
-    fn restore_session<E: Effects>(
+    fn restore_session(
         &mut self,
         number: u64,
         stored: StoredSession,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
-        fx: &mut E,
     ) -> SessionId {
         let had_link = stored.expires_at == Time::NEVER;
         let user = stored.user.as_deref();
@@ -300,6 +299,7 @@ impl Kernel {
             link: None,
             // The rules may be others than those of the earlier run.
             judges_again: !access.is_allow_all(),
+            judges_repeats: false,
             access,
             user: user.map(Into::into),
             dialect: "",
@@ -339,7 +339,7 @@ impl Kernel {
             restored: restored as u64,
             delivered: 0,
             expired: 0,
-            paced: (0, Time::ZERO),
+            pace: None,
             drops: None,
         };
         self.waiting += session.waiting_len();
@@ -351,11 +351,12 @@ impl Kernel {
         }
         for tag in lost {
             self.book_drop(Some(id), "", DropReason::Unreadable);
-            fx.persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
+            self.journal
+                .persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
         }
         self.weigh_session(id);
         for subscription in stored.subscriptions {
-            self.restore_subscription(id, subscription, fx);
+            self.restore_subscription(id, subscription);
         }
         if will_due != Time::NEVER {
             self.timers.set(will_due, id, TimerKind::Will);
@@ -364,7 +365,7 @@ impl Kernel {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
         if had_link {
-            self.persist_session(id, Safety::Lazy, fx);
+            self.persist_session(id, Safety::Lazy);
         }
         id
     }
@@ -389,12 +390,7 @@ impl Kernel {
         self.timers.set(now, goes, TimerKind::SessionExpiry);
     }
 
-    fn restore_subscription<E: Effects>(
-        &mut self,
-        id: SessionId,
-        stored: StoredSubscription,
-        fx: &mut E,
-    ) {
+    fn restore_subscription(&mut self, id: SessionId, stored: StoredSubscription) {
         let group = match &stored.group {
             None => NO_GROUP,
             Some(name) => {
@@ -432,11 +428,11 @@ impl Kernel {
         }
         self.hold_subscription(id, &stored.filter, group);
         if group != NO_GROUP {
-            self.tell_seats(group, id, fx);
-            self.tell_membership(group, 0, fx);
+            self.tell_seats(group, id);
+            self.tell_membership(group, 0);
         } else if first_here {
             let filter = stored.filter;
-            self.tell_shards(fx, |_| ShardMessage::Interest {
+            self.tell_shards(|_| ShardMessage::Interest {
                 filter: filter.clone(),
                 wanted: true,
                 question: 0,
@@ -474,15 +470,14 @@ impl Kernel {
         }
     }
 
-    fn restore_group<E: Effects>(
+    fn restore_group(
         &mut self,
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         now: Time,
-        fx: &mut E,
     ) -> Option<u32> {
-        if self.restore_into_queue(number, &stored, read, fx) {
+        if self.restore_into_queue(number, &stored, read) {
             return None;
         }
         let count = stored.waiting.len() as u64;
@@ -491,7 +486,8 @@ impl Kernel {
             // Its last member has left; the record that says so was lost with the machine.
             self.ledger
                 .drop_many(DropReason::GroupEnded, count as usize);
-            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
             return None;
         };
         // Each shard that had members had a queue of its own for the group; now they are one.
@@ -501,6 +497,7 @@ impl Kernel {
         };
         let mut bytes = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
+        let delivered_to = stored.delivered_to;
         for Stored {
             serial,
             place,
@@ -509,9 +506,10 @@ impl Kernel {
             ..
         } in stored.waiting
         {
+            let redelivered = redelivered || serial <= delivered_to;
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(
+                self.journal.persist(
                     &Record::Removed {
                         queue: number,
                         serial,
@@ -521,7 +519,7 @@ impl Kernel {
                 continue;
             };
             if to != number {
-                fx.persist(
+                self.journal.persist(
                     &Record::Moved {
                         from: number,
                         serial,
@@ -538,10 +536,20 @@ impl Kernel {
             waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
         }
         if to != number {
-            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
         }
         self.waiting += waiting.len();
         self.bytes_held += bytes;
+        // What comes from now on has not been delivered.
+        let serial_last = self.serial_last;
+        let group = self.group_mut(index)?;
+        if to == number && delivered_to > 0 {
+            group.delivered.to = delivered_to.min(serial_last);
+            let (queue, serial) = (number, group.delivered.to);
+            self.journal
+                .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
+        }
         let group = self.group_mut(index)?;
         group.number = to;
         group.waiting_bytes += bytes;
@@ -554,10 +562,10 @@ impl Kernel {
     }
 
     /// Groups with restored members hold what is written down from now on, whether or not they did before.
-    fn make_groups_durable<E: Effects>(&mut self, fx: &mut E) {
+    fn make_groups_durable(&mut self) {
         for index in 0..self.groups.len() as u32 {
             if self.groups.get(index as usize).is_some_and(Option::is_some) {
-                self.make_group_durable(index, Safety::Lazy, fx);
+                self.make_group_durable(index, Safety::Lazy);
             }
         }
     }

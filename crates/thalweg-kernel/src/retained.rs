@@ -64,13 +64,12 @@ enum Progress {
 
 impl Kernel {
     /// Applies the retain operation of a publish.
-    pub(crate) fn retain<E: Effects>(
+    pub(crate) fn retain(
         &mut self,
         cause: &Cause,
         draft: &Draft<'_>,
         kept: &mut Option<Message>,
         now: Time,
-        fx: &mut E,
     ) -> Retained {
         if !self.limits.retain_enabled {
             return Retained::Refused;
@@ -78,7 +77,7 @@ impl Kernel {
         let owner = home(draft.address, self.shards);
         if owner != self.shard {
             let message = self.keep(cause.publisher, draft, kept, now);
-            self.send_last_value_home(owner, message, cause, fx);
+            self.send_last_value_home(owner, message, cause);
             return Retained::Elsewhere;
         }
         let message = self.kept(cause.publisher, draft, kept, now);
@@ -188,7 +187,7 @@ impl Kernel {
                 if !scan.asked {
                     scan.asked = true;
                     let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
-                    fx.send(
+                    self.outbox.send(
                         shard,
                         ShardMessage::Scan {
                             session: id,
@@ -322,7 +321,7 @@ impl Kernel {
                 subscription_ids: ids,
                 ..Pending::new(queue, serial, reliability, 0)
             };
-            self.persist_entry(id, &message, pending, put, fx);
+            self.persist_entry(id, &message, pending, put);
         }
         Ok(())
     }
@@ -356,22 +355,16 @@ impl Kernel {
     }
 
     /// Applies a retain operation that came to another shard.
-    pub(crate) fn on_retain<E: Effects>(
-        &mut self,
-        message: Message,
-        safety: Safety,
-        from: From,
-        fx: &mut E,
-    ) {
+    pub(crate) fn on_retain(&mut self, message: Message, safety: Safety, from: From) {
         // What the broker says about itself it will say again.
         let is_kept = self.limits.journal
             && (message.publisher() != 0 || !message.address().starts_with('$'));
         if !self.keep_last_value(&message) {
             self.ledger.retain_refused += 1;
         } else if is_kept {
-            self.persist_kept(&message, true, safety, fx);
+            self.persist_kept(&message, true, safety);
         }
-        self.took_over(from, fx);
+        self.took_over(from);
     }
 }
 

@@ -59,7 +59,7 @@ impl Kernel {
             || route
                 .queues
                 .iter()
-                .any(|queue| self.queue_must_wait(*queue, is_sure && waits_on_disk))
+                .any(|queue| self.queue_must_wait(*queue, draft.address, is_sure && waits_on_disk))
             || is_sure
                 && route
                     .groups

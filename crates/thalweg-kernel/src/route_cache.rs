@@ -20,6 +20,9 @@ pub(crate) struct Sink {
     pub(crate) flags: u8,
 }
 
+// Each receiver of a route has one; the fan-out loop walks over them.
+const _: () = assert!(size_of::<Sink>() <= 12);
+
 /// What a sink's target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkKind {

@@ -5,7 +5,6 @@
 //! there; all of it keeps its order.
 
 use crate::Kernel;
-use crate::balance::{LoadReport, Parcel, Step};
 use crate::effects::Effects;
 use crate::group::{Member, Waiting};
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
@@ -13,10 +12,11 @@ use crate::ids::{SessionId, ShardId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::seats::{Key, key};
-use crate::session::{Entry, Session};
+use crate::session::Entry;
 use crate::shards::ShardMessage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_balance::{LoadReport, Parcel, Step};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What owners know of members here, and what they are still to be told.
@@ -193,7 +193,7 @@ impl Kernel {
     // --- members sit down and get up
 
     /// Tells the owner of a group, if that is another shard, how a session's memberships are now.
-    pub(crate) fn tell_seats<E: Effects>(&mut self, index: u32, id: SessionId, fx: &mut E) {
+    pub(crate) fn tell_seats(&mut self, index: u32, id: SessionId) {
         if self.shards == 1 || !self.is_owned_elsewhere(index) {
             return;
         }
@@ -207,11 +207,11 @@ impl Kernel {
             .copied()
             .collect();
         for member in members {
-            self.tell_seat(index, &member, fx);
+            self.tell_seat(index, &member);
         }
     }
 
-    fn tell_seat<E: Effects>(&mut self, index: u32, member: &Member, fx: &mut E) {
+    fn tell_seat(&mut self, index: u32, member: &Member) {
         let place = place(index, key(member));
         let Some(session) = self.sessions.get(member.session) else {
             return;
@@ -259,8 +259,8 @@ impl Kernel {
             is_shut: waits,
             on_trial: session.trial.is_some(),
         };
-        self.send_report(owner, fx);
-        fx.send(
+        self.send_report(owner);
+        self.outbox.send(
             owner,
             ShardMessage::Group(GroupMail(Box::new(Mail::Seat(notice)))),
         );
@@ -352,19 +352,16 @@ impl Kernel {
             return self.send_back(owner, errand);
         }
         let index = place.3;
-        if self.member_can_take(&member, &errand.message, self.upgrades(index)) {
+        // Its rights may have changed since the owner was told of them.
+        let is_denied = !self.is_member_allowed(index, member.session, &errand.message);
+        if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(index)) {
             return self.run_errand(owner, index, &member, errand, now, fx);
         }
-        let may = |session: &Session| session.access.may_receive(&errand.message);
-        let is_denied = self
-            .sessions
-            .get(member.session)
-            .is_some_and(|session| !may(session));
         self.seats_away.shut(errand.sitting);
         self.send_back(owner, errand);
         if is_denied {
             // The owner does not know what it may.
-            self.tell_seat(index, &member, fx);
+            self.tell_seat(index, &member);
         }
     }
 
@@ -441,11 +438,11 @@ impl Kernel {
                 now,
                 fx,
             );
-            self.write_down_errand(&message, from, fx);
+            self.write_down_errand(&message, from);
         } else if self.is_of_queue_elsewhere(index) {
             // The queue may end at any time, and with it the entry; so the message is written down anew.
             self.deliver_anew(index, member, &message, deliveries, now, fx);
-            self.write_down_errand(&message, from, fx);
+            self.write_down_errand(&message, from);
         } else {
             let durable = self
                 .sessions
@@ -454,7 +451,7 @@ impl Kernel {
             let mut serial = from.1;
             if !durable && self.group_number(index) == 0 {
                 // Nobody who outlives the broker wants it any more.
-                self.took_over(from, fx);
+                self.took_over(from);
                 serial = 0;
             }
             let entry = member.entry(index, message, deliveries, self.upgrades(index));
@@ -480,16 +477,16 @@ impl Kernel {
             self.seats_away.unsent = Some((sitting, number));
             self.return_unsent(member.session, now, fx);
         }
-        self.send_home(index, fx);
+        self.send_home(index);
         self.seats_away.unsent = None;
     }
 
     /// In the same batch, so that it is never in both queues nor in none.
-    fn write_down_errand<E: Effects>(&mut self, message: &Message, from: (u64, u64), fx: &mut E) {
+    fn write_down_errand(&mut self, message: &Message, from: (u64, u64)) {
         if !self.pending_references.is_empty() {
-            self.persist_kept(message, false, self.limits.safety, fx);
+            self.persist_kept(message, false, self.limits.safety);
         }
-        self.took_over(from, fx);
+        self.took_over(from);
     }
 
     /// A delivery left; whether it is the errand that is just being run.
@@ -565,7 +562,7 @@ impl Kernel {
     // --- what goes to owners
 
     /// Whatever waits in a group of another owner goes there; seats that had been shut and have room again are open.
-    pub(crate) fn send_home<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(crate) fn send_home(&mut self, index: u32) {
         let Some(group) = self.group_mut(index) else {
             return;
         };
@@ -596,7 +593,7 @@ impl Kernel {
             .iter()
             .any(|(shard, report)| *shard == owner && !report.copies.is_empty())
         {
-            self.send_report(owner, fx);
+            self.send_report(owner);
         }
         for sitting in self.seats_away.shut.clone() {
             let Some(place) = self.seats_away.by_sitting.get(&sitting).copied() else {
@@ -606,7 +603,7 @@ impl Kernel {
                 && let Some(member) = self.member_at(place)
                 && self.has_room(&member)
             {
-                self.tell_seat(index, &member, fx);
+                self.tell_seat(index, &member);
             }
         }
     }
@@ -683,7 +680,7 @@ impl Kernel {
         }
     }
 
-    fn send_report<E: Effects>(&mut self, owner: ShardId, fx: &mut E) {
+    fn send_report(&mut self, owner: ShardId) {
         if let Some(at) = self
             .seats_away
             .reports
@@ -691,7 +688,7 @@ impl Kernel {
             .position(|(shard, _)| *shard == owner)
         {
             let (_, report) = self.seats_away.reports.swap_remove(at);
-            fx.send(
+            self.outbox.send(
                 owner,
                 ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
             );
@@ -699,7 +696,7 @@ impl Kernel {
     }
 
     /// Tells owners what they have not been told, at the end of a turn.
-    pub(crate) fn tell_owners<E: Effects>(&mut self, fx: &mut E) {
+    pub(crate) fn tell_owners(&mut self) {
         let all = std::mem::take(&mut self.seats_away.retell_all);
         let some = std::mem::take(&mut self.seats_away.retell);
         if all || !some.is_empty() {
@@ -707,17 +704,17 @@ impl Kernel {
             let changed = |place: &Place| all || some.contains(&SessionId(place.0));
             for place in places.filter(changed).collect::<Vec<Place>>() {
                 if let Some(member) = self.member_at(place) {
-                    self.tell_seat(place.3, &member, fx);
+                    self.tell_seat(place.3, &member);
                 }
             }
         }
-        self.send_reports(fx);
+        self.send_reports();
     }
 
     /// The same without looking for what has changed.
-    pub(crate) fn send_reports<E: Effects>(&mut self, fx: &mut E) {
+    pub(crate) fn send_reports(&mut self) {
         for (owner, report) in std::mem::take(&mut self.seats_away.reports) {
-            fx.send(
+            self.outbox.send(
                 owner,
                 ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
             );

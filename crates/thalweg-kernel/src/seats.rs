@@ -3,21 +3,20 @@
 //! A seat is a member with a link. Who comes back with a new link sits down anew, and nothing is known of it.
 
 use crate::Kernel;
-use crate::access::Permission;
-use crate::balance::{
-    Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms,
-};
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{LineMember, Member};
+use crate::group_home::may_sit;
 use crate::group_view::Tally;
 use crate::ids::{SessionId, Tag};
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ordered::Order;
-use crate::queue::is_queue_address;
 use crate::timers::TimerKind;
 use crate::work_terms::{SettlesWhen, WorkTerms};
+use thalweg_balance::{
+    Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms,
+};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// How often members are looked for that have been silent for too long.
@@ -217,18 +216,9 @@ impl Kernel {
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return;
         };
-        // Who may not take from a queue has no seat in a group that does, however long it has been a member.
-        let takes = is_queue_address(&group.filter);
-        let may_sit = |id| {
-            !takes
-                || self
-                    .member_access(id)
-                    .is_some_and(|it| it.allows(Permission::Take, &group.filter))
-        };
         let opening = |member: &Member| {
-            if !may_sit(member.session) {
-                return None;
-            }
+            self.member_access(member.session)
+                .filter(|access| may_sit(access, group))?;
             if let Some(away) = self.aways.get(member.session) {
                 return away.opening();
             }
@@ -681,7 +671,7 @@ impl Kernel {
             .sessions
             .get(id)
             .map_or_else(Vec::new, |session| session.groups.clone());
-        let mut believed = report.credible().is_some();
+        let mut believed = report.is_credible();
         for index in groups {
             if self.is_owned_elsewhere(index) {
                 self.tell_load(index, id, report);

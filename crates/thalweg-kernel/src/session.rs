@@ -1,7 +1,6 @@
 //! Who is here, and what waits for them.
 
 use crate::access::Access;
-use crate::balance::Parcel;
 use crate::disk_queue::DiskQueue;
 use crate::effects::{CloseReason, Effects, Safety, Sent};
 use crate::eviction::Trial;
@@ -19,6 +18,7 @@ use crate::work_terms::SessionTerms;
 use crate::{Draft, Kernel};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_balance::Parcel;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// No group: the copy came through a subscription of the session's own.
@@ -40,6 +40,9 @@ pub(crate) struct Entry {
     /// How often it was delivered to somebody who did not settle it.
     pub(crate) deliveries: u8,
 }
+
+// Each copy that waits for a session has one.
+const _: () = assert!(size_of::<Entry>() <= 40);
 
 impl Entry {
     #[cfg(test)]
@@ -221,6 +224,8 @@ pub(crate) struct Session {
     pub(crate) access: Access,
     /// Its rights have changed since some of what waits for it was routed: that is judged again before it is sent.
     pub(crate) judges_again: bool,
+    /// The same of what is to be repeated.
+    pub(crate) judges_repeats: bool,
     pub(crate) dialect: &'static str,
     /// Where it is told that its peer is here, if anywhere.
     pub(crate) presence: Option<Box<str>>,
@@ -276,11 +281,14 @@ pub(crate) struct Session {
     pub(crate) restored: u64,
     pub(crate) delivered: u64,
     pub(crate) expired: u64,
-    /// Copies delivered, and the time, when publishers began to wait for it.
-    pub(crate) paced: (u64, Time),
+    /// Once publishers have waited for it.
+    pub(crate) pace: Option<Box<crate::pace::Pace>>,
     /// Nothing until something is dropped.
     pub(crate) drops: Option<Box<[u64; DropReason::ALL.len()]>>,
 }
+
+// Each session, also one that is away; a limit is the size of today and only shrinks.
+const _: () = assert!(size_of::<Session>() <= 616);
 
 /// Admission limits of one session.
 pub(crate) struct Meters {
@@ -509,6 +517,7 @@ impl Kernel {
             user: open.user,
             access: open.access,
             judges_again: false,
+            judges_repeats: false,
             dialect: open.dialect,
             presence,
             grants: open.grants,
@@ -549,7 +558,7 @@ impl Kernel {
             restored: 0,
             delivered: 0,
             expired: 0,
-            paced: (0, Time::ZERO),
+            pace: None,
             drops: None,
         };
         let id = self.sessions.insert(session);
@@ -558,11 +567,11 @@ impl Kernel {
         self.online += 1;
         if durable {
             let safety = self.session_safety(id);
-            self.persist_session(id, safety, fx);
+            self.persist_session(id, safety);
         }
         if self.limits.journal {
             // A session of that name may have ended just now, and must not come back after the answer.
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
         Ok(Opened {
             session: id,
@@ -610,8 +619,8 @@ impl Kernel {
             self.weigh_session(id);
             if self.sessions.get(id).is_some_and(|session| session.durable) {
                 let safety = self.session_safety(id);
-                self.persist_session(id, safety, fx);
-                fx.hold(link);
+                self.persist_session(id, safety);
+                fx.hold(link, self.journal.awaited());
             }
         }
         Opened {
@@ -642,6 +651,8 @@ impl Kernel {
             return;
         };
         let Some(link) = session.link else { return };
+        // It was given what is in flight by the rights of then.
+        session.judges_repeats = !session.access.is_allow_all();
         let mut released: Vec<(u32, Parcel)> = Vec::new();
         for (tag, slot) in session.window.iter_mut() {
             match &mut slot.state {
@@ -669,6 +680,9 @@ impl Kernel {
 
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
     pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        if self.sessions.get(id).is_some_and(|s| s.judges_repeats) {
+            self.withhold_repeats(id, now, fx);
+        }
         while let Some(session) = self.sessions.get_mut(id)
             && (session.window.len() as usize).saturating_sub(session.repeats.len())
                 < usize::from(session.in_flight_max)
@@ -681,22 +695,6 @@ impl Kernel {
             let SlotState::ExpectSettle(entry) = &mut slot.state else {
                 continue;
             };
-            if session.judges_again
-                && entry.group == NO_GROUP
-                && !session.access.may_receive(&entry.message)
-            {
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                self.unsettled -= 1;
-                if let Some(Slot {
-                    state: SlotState::ExpectSettle(entry),
-                    ..
-                }) = session.window.remove(tag)
-                {
-                    self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
-                    self.persist_settled(id, &entry, tag, fx);
-                }
-                continue;
-            }
             slot.sent_at = now;
             entry.deliveries = entry.deliveries.saturating_add(1);
             let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
@@ -715,7 +713,7 @@ impl Kernel {
                     }
                     self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
                     self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
-                    self.persist_settled(id, &entry, tag, fx);
+                    self.persist_settled(id, &entry, tag);
                 }
                 continue;
             }
@@ -760,6 +758,7 @@ impl Kernel {
             }
         }
         session.link = None;
+        self.journal.forget_deliveries(id);
         session.memo = Memo::default();
         session.scans = Vec::new();
         session.repeats.clear();
@@ -831,7 +830,7 @@ impl Kernel {
         if expires_at != Time::NEVER {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
-        self.persist_session(id, Safety::Lazy, fx);
+        self.persist_session(id, Safety::Lazy);
         if self.limits.group_redispatch {
             // What was sent before goes before what waits.
             self.return_group_copies(id, now, fx);
@@ -864,7 +863,7 @@ impl Kernel {
         self.ledger.own += 1;
         self.publish_left_behind(id, &draft, now, fx);
         // Written down behind the message itself, so that a will is rather published twice than never.
-        self.persist_session(id, Safety::Lazy, fx);
+        self.persist_session(id, Safety::Lazy);
     }
 
     /// Forgets a session: its subscriptions, what waits for it, its name.
@@ -925,13 +924,13 @@ impl Kernel {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
                 if entry.of_group {
-                    self.persist_group_removed(entry.group, entry.serial, fx);
+                    self.persist_group_removed(entry.group, entry.serial);
                 }
             }
         }
         self.bytes_held = self.bytes_held.saturating_sub(memory_held);
         if session.durable {
-            self.persist_session_ended(session.uid, safety, fx);
+            self.persist_session_ended(session.uid, safety);
         }
     }
 

@@ -1,14 +1,14 @@
 //! A receiver says what became of a delivery, and room is made for the next.
 
 use crate::Kernel;
-use crate::balance::Step;
 use crate::effects::{Effects, Safety};
 use crate::ids::{LinkId, SessionId, Tag};
-use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::session::{Entry, NO_GROUP};
-use crate::window::{SlotState, Window};
+use crate::window::SlotState;
+use thalweg_balance::Step;
 use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::Record;
 
 /// What a receiver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Settled {
     Known,
     /// There is no such delivery, or it is in another state.
     Unknown,
+    /// It did, and meant so many that some are left: it is to be said again before anything else of the same link is heard.
+    InPart,
 }
 
 impl Kernel {
@@ -67,13 +69,14 @@ impl Kernel {
                             let queue = session.uid;
                             if durable {
                                 let safety = self.session_safety(id);
-                                fx.persist(&Record::Received { queue, tag }, safety);
-                                fx.hold(link);
+                                self.journal
+                                    .persist(&Record::Received { queue, tag }, safety);
+                                fx.hold(link, self.journal.awaited());
                                 if group != NO_GROUP {
-                                    fx.tell_when_left(link, tag);
+                                    self.journal.tell_when_left(id, tag);
                                 }
                             } else if entry.of_group {
-                                self.persist_group_removed(entry.group, entry.serial, fx);
+                                self.persist_group_removed(entry.group, entry.serial);
                             }
                             self.book_settled(id, &entry);
                         }
@@ -92,12 +95,11 @@ impl Kernel {
                 Settled::Known
             }
             Settlement::Settled | Settlement::Rejected => {
-                if !may_settle(&mut session.window, tag, said) {
-                    return Settled::Unknown;
-                }
-                let Some(slot) = session.window.remove(tag) else {
+                let may_settle = |state: &SlotState| may_settle(state, said);
+                let Some(slot) = session.window.remove_if(tag, may_settle) else {
                     return Settled::Unknown;
                 };
+                let repeats = !session.repeats.is_empty();
                 match slot.state {
                     SlotState::ExpectSettle(entry) => {
                         if entry.group != NO_GROUP {
@@ -107,19 +109,22 @@ impl Kernel {
                         if entry.group != NO_GROUP {
                             self.group_copy_done(id, entry.group, tag, &entry.message, now);
                         }
-                        self.persist_settled(id, &entry, tag, fx);
+                        self.persist_settled(id, &entry, tag);
                     }
                     SlotState::ExpectReleased { durable, of_group } => {
                         let queue = session.uid;
                         if durable {
-                            fx.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                            self.journal
+                                .persist(&Record::Settled { queue, tag }, Safety::Lazy);
                         }
                         if let Some((group, message)) = of_group {
                             self.group_copy_done(id, group, tag, &message, now);
                         }
                     }
                 }
-                self.repeat(id, now, fx);
+                if repeats {
+                    self.repeat(id, now, fx);
+                }
                 self.pump(id, now, fx);
                 Settled::Known
             }
@@ -158,7 +163,7 @@ impl Kernel {
     }
 
     /// What was held of a delivery has left: the message, or its release.
-    pub fn delivery_left(&mut self, id: SessionId, tag: Tag, now: Time) {
+    pub(crate) fn delivery_left(&mut self, id: SessionId, tag: Tag, now: Time) {
         let Some(slot) = self
             .sessions
             .get_mut(id)
@@ -220,7 +225,7 @@ impl Kernel {
                 None if session.disk.is_none() => break,
                 None => {
                     // What is fetched comes with `on_fetched`.
-                    if !self.refill(id, fx)
+                    if !self.refill(id)
                         && self
                             .sessions
                             .get(id)
@@ -247,27 +252,27 @@ impl Kernel {
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if entry.message.expires() <= now {
                 self.book_expired(Some(id), entry.message.address());
-                self.persist_removed(id, &entry, fx);
+                self.persist_removed(id, &entry);
                 continue;
             }
             if session.judges_again && !session.access.may_receive(&entry.message) {
                 self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
-                self.persist_removed(id, &entry, fx);
+                self.persist_removed(id, &entry);
                 continue;
             }
             if session.disk.is_some() {
-                self.refill(id, fx);
+                self.refill(id);
             }
             let (serial, reliability, of_group) = (entry.serial, entry.reliability, entry.of_group);
             let put = self.send_entry(id, entry, now, fx);
             if !of_group {
-                self.persist_put(id, serial, reliability, put, fx);
+                self.persist_put(id, serial, reliability, put);
             }
         }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.judges_again &= !session.repeats.is_empty();
+        session.judges_again = false;
         if session.waiting.capacity() > 1024 {
             session.waiting.shrink_to(64);
         }
@@ -304,7 +309,7 @@ impl Kernel {
 
     /// Drops everything in a session's queue that has expired; for queues nobody reads. What is on disk is looked at when
     /// it is fetched.
-    pub(crate) fn expire_waiting<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+    pub(crate) fn expire_waiting(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -331,17 +336,14 @@ impl Kernel {
             .saturating_sub(before - session.waiting_bytes);
         for entry in expired {
             self.book_expired(Some(id), entry.message.address());
-            self.persist_removed(id, &entry, fx);
+            self.persist_removed(id, &entry);
         }
     }
 }
 
-/// Whether the slot is in a state that `said` ends.
-fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
-    let Some(slot) = window.get_mut(tag) else {
-        return false;
-    };
-    match &slot.state {
+/// Whether `said` ends what is in such a state.
+fn may_settle(state: &SlotState, said: Settlement) -> bool {
+    match state {
         SlotState::ExpectSettle(entry) => {
             said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce
         }

@@ -11,7 +11,7 @@ use crate::last_value::ScanCursor;
 use crate::memory::{Kept, route_cost};
 use crate::presence::PresenceNews;
 use crate::publish::Draft;
-use crate::queue::{Refusal, TakenEnd};
+use crate::queue::{Refusal, TakenEnd, Wanted};
 use crate::read::ListCursor;
 use crate::route_cache::{NO_LOCAL, Route, Sink, SinkKind};
 use crate::session::Session;
@@ -209,8 +209,8 @@ pub enum ShardMessage {
     Recall {
         /// The queue's index and number.
         queue: (u32, u64),
-        /// The canonical filter, and what is really wanted if that is less.
-        wanted: (Box<str>, Option<Box<str>>),
+        /// Which of them.
+        wanted: Wanted,
         /// Where to go on.
         cursor: ScanCursor,
     },
@@ -324,9 +324,9 @@ impl Kernel {
                     fx,
                 );
                 if self.crowd.is_some() {
-                    self.after_crowd_elsewhere(from, &message, now, fx);
+                    self.after_crowd_elsewhere(from, &message);
                 }
-                self.took_over(entry, fx);
+                self.took_over(entry);
             }
             ShardMessage::PublishToGroup {
                 key,
@@ -338,30 +338,36 @@ impl Kernel {
                 self.crowd = Crowd::default();
                 self.on_publish_to_group(&key, &message, now, fx);
                 if self.crowd.is_some() {
-                    self.after_crowd_elsewhere(from, &message, now, fx);
+                    self.after_crowd_elsewhere(from, &message);
                 }
                 if !self.pending_references.is_empty() {
-                    self.persist_kept(&message, false, safety, fx);
+                    self.persist_kept(&message, false, safety);
                 }
                 // In the same batch, so that it is never in both queues nor in none.
-                self.took_over(entry, fx);
+                self.took_over(entry);
             }
             ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
-            ShardMessage::PublishStamped(publish) => self.on_stamped(&publish, now, fx),
+            ShardMessage::PublishStamped(publish) => {
+                self.crowd = Crowd::default();
+                self.on_stamped(&publish, now, fx);
+                if self.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, &publish.message);
+                }
+            }
             ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
             ShardMessage::Group(mail) => self.on_group_mail(from, mail, now, fx),
             ShardMessage::Retain {
                 message,
                 safety,
                 from,
-            } => self.on_retain(message, safety, from, fx),
+            } => self.on_retain(message, safety, from),
             ShardMessage::Interest {
                 filter,
                 wanted,
                 question,
             } => {
                 self.on_interest(from, &filter, wanted);
-                self.answer_shard(from, question, fx);
+                self.answer_shard(from, question);
             }
             ShardMessage::Membership {
                 key,
@@ -376,17 +382,17 @@ impl Kernel {
                     durable,
                 };
                 self.on_membership(peer, &key, &filter, now, fx);
-                self.answer_shard(from, question, fx);
+                self.answer_shard(from, question);
             }
             ShardMessage::Done { question } => self.on_done(from, question, now, fx),
             ShardMessage::Watch { address, question } => {
-                self.on_watch(from, address, question, now, fx)
+                self.on_watch(from, address, question, now)
             }
             ShardMessage::Vouch {
                 to,
                 address,
                 question,
-            } => self.on_vouch(from, to, &address, question, now, fx),
+            } => self.on_vouch(from, to, &address, question, now),
             ShardMessage::Vouched {
                 by,
                 question,
@@ -398,7 +404,8 @@ impl Kernel {
             }
             ShardMessage::Read { asker, address } => {
                 let value = self.last_value_of(&address, now).cloned();
-                fx.send(from, ShardMessage::ReadDone { asker, value });
+                self.outbox
+                    .send(from, ShardMessage::ReadDone { asker, value });
             }
             ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
             ShardMessage::List {
@@ -407,7 +414,7 @@ impl Kernel {
                 mut at,
             } => {
                 let found = self.list_some(&filter, &mut at, now);
-                fx.send(
+                self.outbox.send(
                     from,
                     ShardMessage::Listed {
                         question,
@@ -434,9 +441,10 @@ impl Kernel {
                 taken,
             } => self.on_taken_apart(asker, queue, taken, now, fx),
             ShardMessage::MakeQueue { asker, queue } => {
-                let made = self.make_queue_for(from, asker, &queue, now, fx);
+                let made = self.make_queue_for(from, asker, &queue, now);
                 // Behind what tells that shard of the queue.
-                fx.send(from, ShardMessage::QueueMade { asker, made });
+                self.outbox
+                    .send(from, ShardMessage::QueueMade { asker, made });
             }
             ShardMessage::QueueMade { asker, made } => self.on_queue_made(asker, made, fx),
             ShardMessage::SettleTaken { taken, end } => self.end_taken(taken, end, now, fx),
@@ -444,7 +452,7 @@ impl Kernel {
                 queue,
                 wanted,
                 cursor,
-            } => self.on_recall(from, queue, wanted, cursor, now, fx),
+            } => self.on_recall(from, queue, wanted, cursor, now),
             ShardMessage::Recalled {
                 queue,
                 messages,
@@ -459,7 +467,7 @@ impl Kernel {
                 let mut found = VecDeque::new();
                 let done = self.look(&filter, &mut cursor, now, &mut found);
                 let cursor = (!done).then_some(cursor);
-                fx.send(
+                self.outbox.send(
                     from,
                     ShardMessage::Found {
                         session,
@@ -513,7 +521,7 @@ impl Kernel {
             self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
         }
         if !self.pending_references.is_empty() {
-            self.persist_kept(message, false, safety, fx);
+            self.persist_kept(message, false, safety);
         }
         for address in &route.onward().redirects {
             self.spread_redirected(address, message, &cause, now, fx);
@@ -564,9 +572,9 @@ impl Kernel {
         }
     }
 
-    fn answer_shard<E: Effects>(&mut self, to: ShardId, question: u32, fx: &mut E) {
+    fn answer_shard(&mut self, to: ShardId, question: u32) {
         if question != 0 {
-            fx.send(to, ShardMessage::Done { question });
+            self.outbox.send(to, ShardMessage::Done { question });
         }
     }
 
@@ -583,16 +591,12 @@ impl Kernel {
     }
 
     /// Tells every other shard; how many there are.
-    pub(crate) fn tell_shards<E: Effects>(
-        &mut self,
-        fx: &mut E,
-        message: impl Fn(ShardId) -> ShardMessage,
-    ) -> usize {
+    pub(crate) fn tell_shards(&mut self, message: impl Fn(ShardId) -> ShardMessage) -> usize {
         for shard in (0..self.shards)
             .map(ShardId)
             .filter(|shard| *shard != self.shard)
         {
-            fx.send(shard, message(shard));
+            self.outbox.send(shard, message(shard));
         }
         usize::from(self.shards) - 1
     }

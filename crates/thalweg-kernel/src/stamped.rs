@@ -8,13 +8,12 @@ use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::home;
 use crate::ids::SessionId;
-use crate::journal::Record;
 use crate::publish::{Draft, Outcome, Published};
 use crate::queue::HOME;
-use crate::sequences::{Known, Sequences};
 use crate::shards::ShardMessage;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Stamp, Time};
+use thalweg_records::{Known, Record, Sequences};
 
 /// A stamped publish on its way to the shard that knows its publisher.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ impl Kernel {
         }
         let (before, reliability) = (self.promises, draft.reliability);
         let published = self.publish_now(id, draft, now, fx);
-        self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        self.took_stamp(&user, stamp, published.outcome, before, now);
         if self.promises != before {
             self.hold_for(id, reliability, fx);
         }
@@ -93,7 +92,7 @@ impl Kernel {
         }
         let (before, reliability) = (self.promises, draft.reliability);
         let published = self.publish_to_all_now(id, draft, others, now, fx);
-        self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        self.took_stamp(&user, stamp, published.outcome, before, now);
         if self.promises != before {
             self.hold_for(id, reliability, fx);
         }
@@ -126,7 +125,7 @@ impl Kernel {
         let meters = session.meters.as_mut();
         let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
         self.book_repeated(known, draft.payload.len());
-        self.hold_ticket(id, draft, fx);
+        self.hold_ticket(id, draft);
         self.hold_for(id, draft.reliability, fx);
         Some(Published {
             outcome: Outcome::Accepted,
@@ -145,7 +144,7 @@ impl Kernel {
     }
 
     /// An exactly-once message that this shard does not spread is the publisher's all the same until it is released.
-    fn hold_ticket<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, fx: &mut E) {
+    fn hold_ticket(&mut self, id: SessionId, draft: &Draft<'_>) {
         if draft.reliability != Reliability::ExactlyOnce {
             return;
         }
@@ -154,7 +153,7 @@ impl Kernel {
         };
         if session.held.insert(draft.ticket) && session.durable && self.limits.journal {
             let queue = session.uid;
-            fx.persist(
+            self.journal.persist(
                 &Record::Held {
                     queue,
                     ticket: draft.ticket,
@@ -172,19 +171,18 @@ impl Kernel {
             self.limits.journal && reliability > Reliability::AtMostOnce,
             link,
         ) {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
     }
 
     /// A message was spread, or refused; `before`: what [`Kernel::promises`] was before it.
-    fn took_stamp<E: Effects>(
+    fn took_stamp(
         &mut self,
         user: &Arc<str>,
         stamp: Stamp,
         outcome: Outcome,
         before: u64,
         now: Time,
-        fx: &mut E,
     ) {
         if !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
             // It may be sent again.
@@ -198,16 +196,16 @@ impl Kernel {
                 publisher: stamp.publisher,
                 sequence: stamp.sequence,
             };
-            fx.persist(&record, Safety::Lazy);
+            self.journal.persist(&record, Safety::Lazy);
         }
-        self.forget_publishers(user, now, fx);
+        self.forget_publishers(user, now);
     }
 
-    fn forget_publishers<E: Effects>(&mut self, user: &str, now: Time, fx: &mut E) {
+    fn forget_publishers(&mut self, user: &str, now: Time) {
         let (max, expiry) = (self.limits.publishers_max, self.limits.publisher_expiry);
         while let Some((user, publisher)) = self.publishers.forget_one(user, max, expiry, now) {
             if self.limits.journal {
-                fx.persist(
+                self.journal.persist(
                     &Record::PublisherForgotten {
                         user: &user,
                         publisher,
@@ -262,7 +260,7 @@ impl Kernel {
                 };
             }
         };
-        self.hold_ticket(id, draft, fx);
+        self.hold_ticket(id, draft);
         let safety = self.asked_safety(Some(id), &route, draft);
         let (message, user) = (draft.keep(uid, now), self.user_of(id));
         let publish = Box::new(StampedPublish {
@@ -271,7 +269,7 @@ impl Kernel {
             user,
             safety,
         });
-        fx.send(
+        self.outbox.send(
             home(HOME, self.shards),
             ShardMessage::PublishStamped(publish),
         );
@@ -319,7 +317,7 @@ impl Kernel {
         let safety = self.asked_safety(None, &route, &draft).max(*safety);
         let cause = self.cause_elsewhere(message, safety);
         let outcome = self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
-        self.took_stamp(user, *stamp, outcome, before, now, fx);
+        self.took_stamp(user, *stamp, outcome, before, now);
     }
 
     /// Takes up what an earlier run knew.

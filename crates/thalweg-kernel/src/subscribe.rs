@@ -5,7 +5,6 @@ use crate::access::Permission;
 use crate::effects::{Answer, Effects, Subscribed};
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId, Ticket};
-use crate::journal::Record;
 use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::queue::is_queue_address;
 use crate::retained::Scan;
@@ -13,6 +12,7 @@ use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, NO_GROUP, Session};
 use crate::shards::ShardMessage;
 use thalweg_model::{Filter, Reliability, Time};
+use thalweg_records::Record;
 
 /// One wish of a subscriber.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl Kernel {
         };
         let number = self.next_question();
         for wish in wishes {
-            let outcome = self.subscribe_one(id, wish, number, &mut pending, fx);
+            let outcome = self.subscribe_one(id, wish, number, &mut pending);
             pending.outcomes.push(outcome);
         }
         if pending.answers_missing == 0 {
@@ -117,12 +117,12 @@ impl Kernel {
             return;
         };
         if session.durable {
-            fx.hold(pending.link);
+            fx.hold(pending.link, self.journal.awaited());
         }
         fx.answer(
             pending.link,
             pending.ticket,
-            &Answer::Subscribed(pending.outcomes),
+            Answer::Subscribed(&pending.outcomes),
         );
         self.pump(id, now, fx);
     }
@@ -139,13 +139,12 @@ impl Kernel {
         }
     }
 
-    fn subscribe_one<E: Effects>(
+    fn subscribe_one(
         &mut self,
         id: SessionId,
         wish: &Wish<'_>,
         number: u32,
         pending: &mut PendingSubscribe,
-        fx: &mut E,
     ) -> Subscribed {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
@@ -155,13 +154,13 @@ impl Kernel {
             .min(self.limits.reliability_max)
             .min(self.grants(id).reliability_max);
         let is_new = match wish.group {
-            Some(group) => self.join_group(id, group, wish, reliability, number, pending, fx),
-            None => self.subscribe_alone(id, wish, reliability, number, pending, fx),
+            Some(group) => self.join_group(id, group, wish, reliability, number, pending),
+            None => self.subscribe_alone(id, wish, reliability, number, pending),
         };
         let Some(is_new) = is_new else {
             return Subscribed::TooMany;
         };
-        self.persist_subscription(id, wish, reliability, fx);
+        self.persist_subscription(id, wish, reliability);
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
             LastValueWish::Always => true,
@@ -207,14 +206,13 @@ impl Kernel {
     }
 
     /// Whether it is new; `None` if the session has too many.
-    fn subscribe_alone<E: Effects>(
+    fn subscribe_alone(
         &mut self,
         id: SessionId,
         wish: &Wish<'_>,
         reliability: Reliability,
         number: u32,
         pending: &mut PendingSubscribe,
-        fx: &mut E,
     ) -> Option<bool> {
         let flags = (u8::from(wish.no_local) * NO_LOCAL)
             | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
@@ -234,7 +232,7 @@ impl Kernel {
                 found
             });
             if self.has_open_questions() {
-                self.ask_interest(wish.filter, number, pending, fx);
+                self.ask_interest(wish.filter, number, pending);
             }
             return Some(false);
         }
@@ -250,7 +248,7 @@ impl Kernel {
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
         // answers come in order, so asking again waits for both.
         if first_here || self.has_open_questions() {
-            self.ask_interest(wish.filter, number, pending, fx);
+            self.ask_interest(wish.filter, number, pending);
         }
         Some(true)
     }
@@ -285,14 +283,8 @@ impl Kernel {
         !self.pending.is_empty() || !self.watches.questions.is_empty()
     }
 
-    fn ask_interest<E: Effects>(
-        &mut self,
-        filter: &str,
-        number: u32,
-        pending: &mut PendingSubscribe,
-        fx: &mut E,
-    ) {
-        pending.answers_missing += self.tell_shards(fx, |_| ShardMessage::Interest {
+    fn ask_interest(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe) {
+        pending.answers_missing += self.tell_shards(|_| ShardMessage::Interest {
             filter: filter.into(),
             wanted: true,
             question: number,
@@ -335,14 +327,14 @@ impl Kernel {
         let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
             return;
         };
-        let existed = filters
+        let existed: Vec<bool> = filters
             .iter()
             .map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx))
             .collect();
         if self.sessions.get(id).is_some_and(|session| session.durable) {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
-        fx.answer(link, ticket, &Answer::Unsubscribed(existed));
+        fx.answer(link, ticket, Answer::Unsubscribed(&existed));
     }
 
     fn unsubscribe_one<E: Effects>(
@@ -384,7 +376,7 @@ impl Kernel {
                 group: name.as_deref(),
             };
             let safety = self.session_safety(id);
-            fx.persist(&record, safety);
+            self.journal.persist(&record, safety);
         }
         true
     }
@@ -419,7 +411,7 @@ impl Kernel {
         });
         if !self.is_wanted_here(&held.filter) {
             let question = 0; // Nobody waits for the answer.
-            self.tell_shards(fx, |_| ShardMessage::Interest {
+            self.tell_shards(|_| ShardMessage::Interest {
                 filter: held.filter.clone(),
                 wanted: false,
                 question,

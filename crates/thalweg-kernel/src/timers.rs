@@ -3,10 +3,10 @@
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::SessionId;
-use crate::journal::Record;
 use crate::read::LISTS_PER_TURN;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
+use thalweg_records::Record;
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,13 +110,14 @@ impl Kernel {
             let journal = self.limits.journal;
             self.last_values.expire(now, SWEEP_MAX, |address| {
                 if journal {
-                    fx.persist(&Record::Cleared { address }, Safety::Lazy);
+                    self.journal
+                        .persist(&Record::Cleared { address }, Safety::Lazy);
                 }
             });
             self.kept_values.expire(now, SWEEP_MAX, |_| {});
             for _ in 0..SWEEP_SESSIONS_MAX.min(self.sessions.capacity()) {
                 self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
-                self.expire_waiting(SessionId(self.sweep_next), now, fx);
+                self.expire_waiting(SessionId(self.sweep_next), now);
             }
         }
     }
@@ -149,6 +150,7 @@ impl Kernel {
         !self.backlog.is_empty()
             || !self.dead_letters.is_empty()
             || !self.queues_to_pump.is_empty()
+            || !self.queues_ended.is_empty()
             || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
@@ -169,6 +171,7 @@ impl Kernel {
             self.puts_burial_off = self.journal_behind;
             self.after_queues(now, fx);
         }
+        self.clear_ended();
         let lists = self.lists_here.len().min(LISTS_PER_TURN);
         for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {
             self.go_on_with_list(question, now, fx);
@@ -178,7 +181,7 @@ impl Kernel {
             self.recheck_watches(fx);
         }
         if self.seats_away.has_news() {
-            self.tell_owners(fx);
+            self.tell_owners();
         }
     }
 }

@@ -13,12 +13,12 @@ use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId};
-use crate::journal::{Record, StoredGroup};
 use crate::publish::Draft;
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use smallvec::SmallVec;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
+use thalweg_records::{Record, StoredGroup};
 
 /// Names an entry that another queue has until the receiver has written the message down: number and serial, 0 for none.
 pub(crate) type From = (u64, u64);
@@ -117,12 +117,7 @@ impl Kernel {
     }
 
     /// Notes that the message being spread is under way; written down with it.
-    pub(crate) fn refer_transfer<E: Effects>(
-        &mut self,
-        to: Destination,
-        reliability: Reliability,
-        fx: &mut E,
-    ) -> From {
+    pub(crate) fn refer_transfer(&mut self, to: Destination, reliability: Reliability) -> From {
         let known = self
             .transfers
             .iter()
@@ -130,7 +125,7 @@ impl Kernel {
             .map(|(_, number)| *number);
         let number = known.unwrap_or_else(|| {
             let number = self.next_number();
-            fx.persist(
+            self.journal.persist(
                 &Record::Group {
                     queue: number,
                     name: "",
@@ -148,9 +143,9 @@ impl Kernel {
     }
 
     /// The message of a mail is written down, or will not be: the sender's queue need not keep it.
-    pub(crate) fn took_over<E: Effects>(&mut self, from: From, fx: &mut E) {
+    pub(crate) fn took_over(&mut self, from: From) {
         if from.1 != 0 {
-            fx.persist(
+            self.journal.persist(
                 &Record::Removed {
                     queue: from.0,
                     serial: from.1,
@@ -161,13 +156,12 @@ impl Kernel {
     }
 
     /// Takes up what an earlier run left in a transfer queue. It goes on when all shards know what the others want.
-    pub(crate) fn restore_transfer<E: Effects>(
+    pub(crate) fn restore_transfer(
         &mut self,
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         now: Time,
-        fx: &mut E,
     ) {
         let Some(to) = Destination::of(&stored) else {
             return;
@@ -180,7 +174,7 @@ impl Kernel {
                     from,
                     message,
                 )),
-                None => self.took_over(from, fx),
+                None => self.took_over(from),
             }
         }
         self.left_in_transfer
@@ -198,7 +192,8 @@ impl Kernel {
                 }
                 // What is mailed is taken out of it when it is written down there.
                 Some(LeftInTransfer::End(to, number)) if self.is_all_here(&to) => {
-                    fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+                    self.journal
+                        .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
                 }
                 Some(LeftInTransfer::End(..)) => {}
                 None => return,
@@ -224,15 +219,15 @@ impl Kernel {
             Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
                 let only = &homes[..homes.len() - 1];
                 self.on_publish(self.shard, &message, Safety::Lazy, only, now, fx);
-                self.took_over(from, fx);
+                self.took_over(from);
             }
             Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
             Destination::LastValue => {
                 let home = crate::home(message.address(), self.shards);
                 if home == self.shard {
-                    self.on_retain(message, Safety::Lazy, from, fx);
+                    self.on_retain(message, Safety::Lazy, from);
                 } else {
-                    fx.send(
+                    self.outbox.send(
                         home,
                         ShardMessage::Retain {
                             message,
@@ -260,14 +255,14 @@ impl Kernel {
         for shard in (0..self.shards).filter(|shard| *shard != own) {
             let mut to = homes.clone();
             to.push((shard, self.shards));
-            let from = self.refer_transfer(Destination::Sessions(to), message.reliability(), fx);
+            let from = self.refer_transfer(Destination::Sessions(to), message.reliability());
             mails.push((ShardId(shard), from));
         }
         self.on_publish(self.shard, message, Safety::Lazy, homes, now, fx);
-        self.took_over(from, fx);
+        self.took_over(from);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));
-            fx.send(
+            self.outbox.send(
                 shard,
                 ShardMessage::Publish {
                     message,
@@ -280,21 +275,15 @@ impl Kernel {
     }
 
     /// Hands a last value to its home on another shard.
-    pub(crate) fn send_last_value_home<E: Effects>(
-        &mut self,
-        home: ShardId,
-        message: Message,
-        cause: &Cause,
-        fx: &mut E,
-    ) {
+    pub(crate) fn send_last_value_home(&mut self, home: ShardId, message: Message, cause: &Cause) {
         debug_assert!(message.retain() != RetainOp::None);
         self.promises += 1;
         let safety = cause.safety;
         let from = match cause.must_arrive {
-            true => self.refer_transfer(Destination::LastValue, message.reliability(), fx),
+            true => self.refer_transfer(Destination::LastValue, message.reliability()),
             false => (0, 0),
         };
-        fx.send(
+        self.outbox.send(
             home,
             ShardMessage::Retain {
                 message,

@@ -8,7 +8,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::cell::Cell;
-use crate::effects::{Effects, WatchEnd};
+use crate::effects::{Effects, Observed, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
@@ -73,6 +73,9 @@ pub(crate) struct Watcher {
     pub(crate) depth: u16,
     pub(crate) state: WatchState,
 }
+
+// Each observer of a value has one.
+const _: () = assert!(size_of::<Watcher>() <= 48);
 
 /// What a watcher knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,13 +254,13 @@ impl Kernel {
     }
 
     /// Ends a watch.
-    pub fn unwatch<E: Effects>(&mut self, watch: WatchId, now: Time, fx: &mut E) {
+    pub fn unwatch(&mut self, watch: WatchId, now: Time) {
         let _ = now;
-        self.remove_watcher(watch.0, DropReason::Unwatched, fx);
+        self.remove_watcher(watch.0, DropReason::Unwatched);
     }
 
     /// Forgets a watcher; what waits for it is dropped.
-    fn remove_watcher<E: Effects>(&mut self, watch: u32, why: DropReason, fx: &mut E) {
+    fn remove_watcher(&mut self, watch: u32, why: DropReason) {
         let Some(Watcher {
             session,
             cell,
@@ -296,7 +299,7 @@ impl Kernel {
             .get(cell)
             .is_some_and(|cell| cell.first == NONE)
         {
-            self.end_cell(cell, fx);
+            self.end_cell(cell);
         }
     }
 
@@ -360,8 +363,8 @@ impl Kernel {
             return;
         };
         let (link, cookie) = (watcher.link, watcher.cookie);
-        self.remove_watcher(watch, reason, fx);
-        fx.watch_ended(link, cookie, why);
+        self.remove_watcher(watch, reason);
+        fx.observe(link, cookie, Observed::Ended(why));
     }
 
     /// Ends the watches of those who may not see any more what they watch.
@@ -403,10 +406,9 @@ pub(crate) fn may_see(session: &Session, address: &str) -> bool {
 mod tests {
     use super::*;
     use crate::access::Access;
-    use crate::journal::Record;
     use crate::{
-        Answer, CloseReason, Delivery, Fetch, Grants, Handover, Limits, OpenSession, Refusal,
-        Safety, Sent, ShardId, ShardMessage, Spot, Tag, Taken, Ticket,
+        Answer, CloseReason, ConsumerEnd, Delivery, Grants, Handover, Limits, Observed,
+        OpenSession, Sent, ShardId, Tag, Ticket,
     };
     use thalweg_model::Span;
 
@@ -497,42 +499,20 @@ mod tests {
 
         fn release(&mut self, _: LinkId, _: Tag) {}
 
-        fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+        fn answer(&mut self, _: LinkId, _: Ticket, _: Answer<'_>) {}
+
+        fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
 
         fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
-
-        fn send(&mut self, _: ShardId, _: ShardMessage) {}
 
         fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
             Sent::Gone
         }
 
-        fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
-
-        fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
-            Spot::default()
+        fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
+            false
         }
 
-        fn pin(&mut self) {}
-
-        fn forget(&mut self, _: u64, _: u64, _: Tag) {}
-
-        fn hold(&mut self, _: LinkId) {}
-
-        fn fetch(&mut self, _: Fetch) {}
-
-        fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
-
-        fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
-
-        fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
-
-        fn value_changed(&mut self, _: LinkId, _: u64) {}
-
-        fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
-
-        fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
-
-        fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
+        fn hold(&mut self, _: LinkId, _: u64) {}
     }
 }

@@ -137,21 +137,40 @@ impl Window {
         self.ring.get_mut(self.index(tag)?)?.as_mut()
     }
 
+    /// The delivery that was pushed last, if it is there still.
+    pub(crate) fn newest(&self) -> Option<&Slot> {
+        self.ring.back()?.as_ref()
+    }
+
     /// Takes a delivery out; its tag may be given again.
     pub(crate) fn remove(&mut self, tag: Tag) -> Option<Slot> {
-        let aside = if self.aside.is_empty() {
-            None
-        } else {
-            self.aside.remove(&tag)
-        };
-        let slot = match aside {
-            Some(slot) => slot,
-            None => {
-                let slot = self.ring.get_mut(self.index(tag)?)?.take()?;
-                self.trim();
-                slot
+        self.remove_if(tag, |_| true)
+    }
+
+    /// The same if it is as it should be.
+    #[inline]
+    pub(crate) fn remove_if(
+        &mut self,
+        tag: Tag,
+        is_right: impl FnOnce(&SlotState) -> bool,
+    ) -> Option<Slot> {
+        if !self.aside.is_empty()
+            && let Some(slot) = self.aside.get(&tag)
+        {
+            if !is_right(&slot.state) {
+                return None;
             }
-        };
+            self.unsettled -= 1;
+            return self.aside.remove(&tag);
+        }
+        let at = self.index(tag)?;
+        let slot = self
+            .ring
+            .get_mut(at)?
+            .take_if(|slot| is_right(&slot.state))?;
+        if at == 0 {
+            self.trim();
+        }
         self.unsettled -= 1;
         Some(slot)
     }
@@ -175,6 +194,11 @@ impl Window {
         if self.ring.is_empty() && self.ring.capacity() > 64 {
             self.ring.shrink_to(16);
         }
+    }
+
+    /// All unsettled deliveries, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.aside.values().chain(self.ring.iter().flatten())
     }
 
     /// All unsettled deliveries, oldest first.

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thalweg_kernel::journal::{State, message_at};
 use thalweg_kernel::{Fetch, Part};
 use thalweg_model::{Message, Span};
+use thalweg_records::{State, message_at};
 use thalweg_store::committer::{Committer, CommitterHandle, CommitterSettings, Event};
 use thalweg_store::{
     Archive, Batch, CheckpointSettings, Checkpointer, CheckpointerHandle, Fill, FrameView, Index,
@@ -206,7 +206,7 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
 impl Opened {
     /// What each shard is to take up.
     pub(crate) fn take_parts(&mut self, shards: u16) -> Vec<Part> {
-        std::mem::take(&mut self.state).split(shards)
+        Part::split(std::mem::take(&mut self.state), shards)
     }
 
     /// A way to read messages while shards take up their parts.

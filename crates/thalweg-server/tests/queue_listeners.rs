@@ -275,7 +275,7 @@ fn a_clients_certificate_is_its_log_in_in_both_protocols() {
         let files = TlsClientFiles {
             ca: Some(folder.0.join("authority.pem")),
             identity: shows.then(|| (folder.0.join("client.pem"), folder.0.join("client.key"))),
-            insecure: false,
+            ..TlsClientFiles::default()
         };
         let tls = TlsConnector::new(&files)
             .expect("files")
@@ -426,7 +426,7 @@ fn the_answer_to_a_close_arrives_although_the_client_still_sends() {
         let files = TlsClientFiles {
             ca,
             identity: None,
-            insecure: false,
+            ..TlsClientFiles::default()
         };
         let tls = TlsConnector::new(&files)
             .expect("files")

@@ -11,7 +11,7 @@ use thalweg_journal::{
     disk::{Disk, QUARANTINE},
     take_lock,
 };
-use thalweg_kernel::journal::State;
+use thalweg_records::State;
 
 use crate::checkpoint::{self, CheckpointFault, CheckpointHead};
 use crate::names;

@@ -10,7 +10,7 @@ use thalweg_journal::{
     Index, Inventory, OpenError, Options, Place,
     disk::{Disk, DiskFile},
 };
-use thalweg_kernel::journal::{Counts, message_at};
+use thalweg_records::{Counts, message_at};
 
 use crate::archive::{Archive, CheckpointError, load};
 use crate::names;

@@ -24,7 +24,7 @@ use thalweg_journal::{
     head::{FIELDS_AT, HEAD_BYTES, Head},
     reader::{Expected, Found, FrameReader},
 };
-use thalweg_kernel::journal::State;
+use thalweg_records::State;
 
 use crate::names;
 

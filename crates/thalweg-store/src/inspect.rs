@@ -10,8 +10,8 @@ use thalweg_journal::{
     reader::{Expected, Found, FrameReader},
     segment::{self, SegmentHead},
 };
-use thalweg_kernel::journal::{Record, SessionRecord, SubscriptionRecord, message_at};
 use thalweg_model::Time;
+use thalweg_records::{Record, SessionRecord, SubscriptionRecord, message_at};
 
 use crate::checkpoint::{self, CheckpointHead};
 use crate::pack::{self, LINE_BYTES, PackHead, line_of};
@@ -429,6 +429,7 @@ fn kind(record: &Record<'_>) -> &'static str {
         Record::Unsubscribed { .. } => "unsubscribed",
         Record::Group { .. } => "group",
         Record::GroupEnded { .. } => "group-ended",
+        Record::Delivered { .. } => "delivered",
         Record::Message(_) => "message",
         Record::Held { .. } => "held",
         Record::Released { .. } => "released",
@@ -558,7 +559,9 @@ fn describe(record: &Record<'_>) -> String {
         Record::Received { queue, tag } | Record::Settled { queue, tag } => {
             format!("{kind} {queue}: tag {tag}")
         }
-        Record::Removed { queue, serial } => format!("{kind} {queue}#{serial}"),
+        Record::Removed { queue, serial } | Record::Delivered { queue, serial } => {
+            format!("{kind} {queue}#{serial}")
+        }
         Record::Moved {
             from,
             serial,

@@ -1,7 +1,7 @@
 //! The store of Thalweg: what the broker must not forget, on disk.
 //!
 //! *Knows:* the journal's files, checkpoints, packs. *Must never know:* a protocol or a connection; and what the records in
-//! a frame mean, the checkpointer alone knows, from [`thalweg_kernel::journal`].
+//! a frame mean, the checkpointer alone knows, from [`thalweg_records`].
 //!
 //! The files, what is in them and what is promised of them are [`thalweg_journal`]'s, re-exported here. Above it,
 //! [`committer`] is the thread that has the journal; the checkpointer folds what was written, so that old segments can go,

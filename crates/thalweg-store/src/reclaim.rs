@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use thalweg_journal::{Inventory, Place, ReadError, SegmentInfo, disk::Disk};
-use thalweg_kernel::journal::State;
+use thalweg_records::State;
 
 use crate::pack::{Pack, Packs};
 

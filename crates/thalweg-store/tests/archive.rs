@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use broker::{Broker, PACKING, message, read_all, round, session, written};
-use thalweg_kernel::journal::{Record, Reference, State};
 use thalweg_model::RetainOp;
+use thalweg_records::{Record, Reference, State};
 use thalweg_store::backup::{backup, backup_stopped, restore, verify};
 use thalweg_store::sim::{Faults, SimDisk};
 use thalweg_store::{

@@ -238,7 +238,7 @@ fn open_again(
     journal: thalweg_store::Journal<SimDisk>,
     archive: thalweg_store::Archive<SimDisk>,
     disk: &SimDisk,
-) -> thalweg_kernel::journal::State {
+) -> thalweg_records::State {
     drop((journal, archive));
     open(disk, "opened again").state
 }

@@ -22,6 +22,10 @@ impl Absent {
         match *self {}
     }
 
+    pub(crate) fn buffered(&self) -> usize {
+        match *self {}
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         match *self {}
     }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
 
 use super::TransportFault;
 use super::tls::{
@@ -18,6 +21,8 @@ use super::tls::{
 pub struct TlsClientFiles {
     /// Authorities to trust; `None` takes the system's bundle.
     pub ca: Option<PathBuf>,
+    /// Authorities to trust, DER, beside those of `ca`; if there are any, the system's bundle is not taken.
+    pub authorities: Vec<Vec<u8>>,
     /// A certificate to show, and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Do not check the server's certificate at all.
@@ -41,10 +46,18 @@ impl TlsConnector {
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(TrustAnything(provider())))
         } else {
-            builder.with_root_certificates(match &files.ca {
+            let mut store = match &files.ca {
                 Some(file) => read_authorities(file)?,
+                None if !files.authorities.is_empty() => RootCertStore::empty(),
                 None => read_authorities(&system_bundle()?)?,
-            })
+            };
+            for authority in &files.authorities {
+                let certificate = CertificateDer::from(authority.clone());
+                store
+                    .add(certificate)
+                    .map_err(|error| TlsFault::Setup(format!("an authority: {error}")))?;
+            }
+            builder.with_root_certificates(store)
         };
         let config = match &files.identity {
             None => builder.with_no_client_auth(),

@@ -110,6 +110,11 @@ impl FrameReader {
         self.hears_text
     }
 
+    /// Bytes of a message that is not complete.
+    pub(super) fn buffered(&self) -> usize {
+        self.whole.as_ref().map_or(0, Vec::len)
+    }
+
     /// Reads frames and appends the payload of those that carry data to `plain`. Stops at a close frame.
     pub(super) fn read(
         &mut self,

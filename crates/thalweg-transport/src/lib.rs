@@ -60,6 +60,14 @@ impl Transport {
     pub fn is_plain(&self) -> bool {
         matches!(self, Transport::Plain)
     }
+
+    /// See [`Filtered::buffered`].
+    pub fn buffered(&self) -> usize {
+        match self {
+            Transport::Plain => 0,
+            Transport::Filtered(filtered) => filtered.buffered(),
+        }
+    }
 }
 
 /// A stack of layers: TLS, then WebSocket; at least one of them is there.
@@ -145,6 +153,11 @@ impl Filtered {
                 self.empty_between();
             }
         }
+    }
+
+    /// Bytes of an upgrade or of a message in frames that came so far and cannot be passed on before more has come.
+    pub fn buffered(&self) -> usize {
+        self.websocket.as_ref().map_or(0, WebSocketLayer::buffered)
     }
 
     /// True once the peer said goodbye: a TLS `close_notify` or a WebSocket close frame. Nothing more will come.

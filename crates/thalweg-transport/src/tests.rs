@@ -696,6 +696,22 @@ mod websocket_layer {
     }
 
     #[test]
+    fn what_is_kept_of_a_message_in_frames_is_counted_until_it_is_whole() {
+        let (mut server, ..) = hears_with(&coap(), &[]);
+        assert_eq!(server.buffered(), 0);
+        let half = frame(0x02, &[0, 1, 0xff, 7, 7, 7]);
+        let (most, rest) = half.split_at(half.len() - 2);
+        let mut plain = Vec::new();
+        for (wire, kept) in [(most, 4), (rest, 6)] {
+            server.handle_input(wire, &mut plain).unwrap();
+            assert_eq!((server.buffered(), plain.len()), (kept, 0));
+        }
+        server.handle_input(&frame(0x80, b"7"), &mut plain).unwrap();
+        assert_eq!(server.buffered(), 0);
+        assert!(!plain.is_empty());
+    }
+
+    #[test]
     fn what_cannot_be_a_message_of_coap_closes_the_connection() {
         let table: [(&str, Vec<u8>, u16); 6] = [
             ("text", frame(0x81, b"\x00\xe1"), 1003),

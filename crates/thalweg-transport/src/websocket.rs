@@ -193,6 +193,17 @@ impl WebSocketLayer {
         }
     }
 
+    /// See [`Filtered::buffered`](super::Filtered::buffered).
+    pub fn buffered(&self) -> usize {
+        match &self.state {
+            State::ExpectRequest { received } | State::ExpectResponse { received, .. } => {
+                received.len()
+            }
+            State::Open(frames) => frames.buffered(),
+            State::Over => 0,
+        }
+    }
+
     /// True once a close frame came in, or the connection failed.
     pub fn is_closed(&self) -> bool {
         self.is_closed

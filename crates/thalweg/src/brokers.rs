@@ -80,6 +80,7 @@ impl Brokers {
                 ca: args.ca.clone(),
                 identity: args.cert.clone().zip(args.key.clone()),
                 insecure: args.insecure,
+                ..TlsFiles::default()
             });
         if let Some(url) = ways.iter().find(|url| url.user.is_some()) {
             builder = builder.credentials(
@@ -123,6 +124,11 @@ impl Brokers {
             explain: args.explain,
             down_since: None,
         })
+    }
+
+    /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP it is when it comes.
+    pub fn can_settle(&self) -> bool {
+        self.ways.iter().all(|url| url.scheme.protocol() != "coap")
     }
 
     /// Waits until messages may go, or says why they cannot.

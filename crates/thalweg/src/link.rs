@@ -605,6 +605,7 @@ fn transport(args: &ConnectArgs, url: &BrokerUrl) -> Result<Transport, Failure> 
         ca: args.ca.clone(),
         identity: args.cert.clone().zip(args.key.clone()),
         insecure: args.insecure,
+        ..TlsClientFiles::default()
     };
     if !url.scheme.is_encrypted() && files != TlsClientFiles::default() {
         return Err(Failure::usage(

@@ -38,6 +38,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 /// Freeing memory in another thread than it came from, as messages do on their way through shards, is what it is good at.
+/// Without huge pages: with them a buffer of which little is used takes all the memory that it has reserved.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

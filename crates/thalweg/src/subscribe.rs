@@ -191,7 +191,8 @@ fn subscribe(
         last_values: !args.no_retained,
         // At most once is no promise, so a protocol that skips states (CoAP) will do.
         keeps_all: args.qos() != thalweg_mqtt::QoS::AtMostOnce,
-        settle_by_hand: true,
+        // Printed, then settled: where the protocol can.
+        settle_by_hand: args.qos() != thalweg_mqtt::QoS::AtMostOnce && brokers.can_settle(),
     };
     let patience = deadline.map_or(Duration::MAX, |deadline| {
         deadline.saturating_duration_since(Instant::now())

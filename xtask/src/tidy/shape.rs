@@ -6,11 +6,60 @@ use super::{Breach, is_sans_io};
 /// Names that say nothing about what lies inside.
 const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
-/// A file longer than this is split by concern.
-const LINES_MAX: usize = 900;
+/// A file with more code lines than this is split by concern.
+const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 0] = [];
+const RATCHET: [(&str, usize); 48] = [
+    ("crates/thalweg-admin/tests/broker.rs", 1062),
+    ("crates/thalweg-bench/src/e2/report.rs", 709),
+    ("crates/thalweg-bench/src/e5/stage.rs", 778),
+    ("crates/thalweg-bench/src/paper/figures.rs", 953),
+    ("crates/thalweg-bench/src/report/study.rs", 752),
+    ("crates/thalweg-bench/src/studies/e3.rs", 825),
+    ("crates/thalweg-client/src/adaptive/choice.rs", 812),
+    ("crates/thalweg-client/src/adaptive/model.rs", 742),
+    ("crates/thalweg-client/src/amqp/mod.rs", 950),
+    ("crates/thalweg-client/src/coap/datagrams.rs", 772),
+    ("crates/thalweg-client/src/coap/tests.rs", 1000),
+    ("crates/thalweg-client/src/driver/line.rs", 705),
+    ("crates/thalweg-client/src/engine/subscriptions.rs", 766),
+    ("crates/thalweg-client/src/engine/tests/stories.rs", 737),
+    ("crates/thalweg-client/src/mqtt/mod.rs", 726),
+    ("crates/thalweg-client/src/mqtt/tests.rs", 838),
+    ("crates/thalweg-client/src/stomp/mod.rs", 741),
+    ("crates/thalweg-coap/src/conversations/blocks.rs", 886),
+    ("crates/thalweg-coap/src/conversations/observers.rs", 873),
+    ("crates/thalweg-coap/src/conversations/responses.rs", 745),
+    ("crates/thalweg-coap/src/stream/requests.rs", 730),
+    ("crates/thalweg-coap/src/stream/tests/requests.rs", 767),
+    ("crates/thalweg-dtls/src/server/mod.rs", 707),
+    ("crates/thalweg-dtls/src/server/tests/mod.rs", 773),
+    ("crates/thalweg-fronts/src/link.rs", 758),
+    ("crates/thalweg-fronts/tests/amqp/world.rs", 759),
+    ("crates/thalweg-fronts/tests/coap/data.rs", 715),
+    ("crates/thalweg-fronts/tests/scenarios/durability.rs", 1024),
+    ("crates/thalweg-fronts/tests/sim/main.rs", 729),
+    ("crates/thalweg-journal/src/recover.rs", 710),
+    ("crates/thalweg-journal/tests/faults.rs", 706),
+    ("crates/thalweg-balance/src/adaptive.rs", 979),
+    ("crates/thalweg-kernel/src/group.rs", 950),
+    ("crates/thalweg-kernel/src/publish.rs", 1016),
+    ("crates/thalweg-kernel/src/queue/binding.rs", 820),
+    ("crates/thalweg-kernel/src/seats.rs", 760),
+    ("crates/thalweg-kernel/src/session.rs", 817),
+    ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
+    ("crates/thalweg-kernel/tests/queues/world.rs", 959),
+    ("crates/thalweg-mqtt/src/tests/reports.rs", 705),
+    ("crates/thalweg-server/src/config/kind.rs", 710),
+    ("crates/thalweg-server/src/config/tests.rs", 1118),
+    ("crates/thalweg-server/src/lobby/tests.rs", 838),
+    ("crates/thalweg-server/src/settings.rs", 847),
+    ("crates/thalweg-store/tests/archive.rs", 827),
+    ("crates/thalweg-tests/tests/all/crash/client.rs", 715),
+    ("crates/thalweg-transport/src/tests.rs", 839),
+    ("xtask/src/amqp_methods.rs", 705),
+];
 
 /// A crate's head says what it knows, what it must never know and where to start: that takes more than a line.
 const HEAD_LINES_MIN: usize = 2;
@@ -52,19 +101,25 @@ pub fn no_drawer_modules(tree: &Tree) -> Vec<Breach> {
 pub fn no_long_files(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (path, text) in tree.ending(".rs") {
-        let lines = text.lines().count();
+        let lines = code_lines(text);
         let allowed = RATCHET
             .iter()
             .find(|(known, _)| *known == path)
-            .map_or(LINES_MAX, |(_, most)| *most);
+            .map_or(CODE_LINES_MAX, |(_, most)| *most);
         if lines > allowed {
             breaches.push(Breach::of(
                 path,
-                format!("{lines} lines, {allowed} are allowed: split it by concern"),
+                format!("{lines} code lines, {allowed} are allowed: split it by concern"),
             ));
         }
     }
     breaches
+}
+
+/// Lines that are neither blank nor only a comment.
+pub fn code_lines(text: &str) -> usize {
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    text.lines().map(str::trim).filter(is_code).count()
 }
 
 /// The first thing a reader meets.
@@ -159,8 +214,8 @@ mod tests {
 
     #[test]
     fn long_files_are_found() {
-        assert_eq!(no_long_files(&at("a.rs", &"//\n".repeat(901))).len(), 1);
-        assert_eq!(no_long_files(&at("a.rs", &"//\n".repeat(900))), []);
+        assert_eq!(no_long_files(&at("a.rs", &"x;\n".repeat(701))).len(), 1);
+        assert_eq!(no_long_files(&at("a.rs", &"x;\n\n// y\n".repeat(700))), []);
         assert_eq!(no_long_files(&at("a.md", &"x\n".repeat(5000))), []);
     }
 

@@ -21,6 +21,13 @@ const IO_WORDS: [&str; 8] = [
 /// Names of protocols; anywhere in a word, because `mqtt_topic` tells as much as `mqtt`.
 const PROTOCOLS: [&str; 6] = ["mqtt", "amqp", "stomp", "coap", "zmtp", "xmpp"];
 
+/// Crates that know no protocol.
+const BRAIN: [&str; 3] = [
+    "crates/thalweg-balance/",
+    "crates/thalweg-records/",
+    "crates/thalweg-kernel/",
+];
+
 /// A protocol too short for that: every loop *adds*.
 const PROTOCOL_WORD: &str = "dds";
 
@@ -68,7 +75,7 @@ pub fn no_protocol_in_the_kernel(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (path, text) in tree
         .files()
-        .filter(|(path, _)| path.starts_with("crates/thalweg-kernel/"))
+        .filter(|(path, _)| BRAIN.iter().any(|folder| path.starts_with(folder)))
     {
         for (number, line) in text.lines().enumerate() {
             let line = line.to_lowercase();
@@ -139,7 +146,7 @@ pub fn unwrap_has_a_reason(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Files that their parent declares as `#[cfg(test)] mod name;`.
-fn test_modules(tree: &Tree) -> BTreeSet<String> {
+pub fn test_modules(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (path, text) in tree.ending(".rs") {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
@@ -218,6 +225,11 @@ mod tests {
         ] {
             assert_eq!(
                 no_protocol_in_the_kernel(&at("crates/thalweg-kernel/src/a.rs", line)).len(),
+                1,
+                "{line}"
+            );
+            assert_eq!(
+                no_protocol_in_the_kernel(&at("crates/thalweg-records/src/a.rs", line)).len(),
                 1,
                 "{line}"
             );

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use thalweg_kernel::GroupStrategy;
+use thalweg_balance::GroupStrategy;
 use thalweg_model::Reliability;
 
 use super::cell::{Cell, longest_interval};

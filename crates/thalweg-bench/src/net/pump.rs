@@ -86,7 +86,7 @@ impl Pump {
     pub fn tallies(&self) -> [Tally; 2] {
         let [client, broker] = &self.board.tallies;
         [client, broker].map(|(came, lost)| Tally {
-            came: came.load(Ordering::Relaxed),
+            came: came.load(Ordering::Acquire),
             lost: lost.load(Ordering::Relaxed),
         })
     }
@@ -120,8 +120,9 @@ fn carry(side: usize, from: &SyncDevice, to: &SyncDevice, mut pipe: Pipe, board:
         // A device whose queue is full loses the packet, as an interface does.
         while pipe.take(begun.elapsed(), &mut |packet| drop(to.send(packet))) {}
         if let Some((came, lost)) = board.tallies.get(side) {
-            came.store(pipe.counts().0, Ordering::Relaxed);
+            // Losses first: who sees that a packet came sees whether it was lost.
             lost.store(pipe.counts().1, Ordering::Relaxed);
+            came.store(pipe.counts().0, Ordering::Release);
         }
         let wait = pipe.due().map_or(LOOK_UP, |due| {
             due.saturating_sub(begun.elapsed()).min(LOOK_UP)

@@ -1,14 +1,13 @@
 //! The broker of the simulation: a kernel, its sessions, and what it asks of the world.
 
 use thalweg_kernel::access::Access;
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Draft, Effects, Fetch, Grants, GroupPolicy,
-    GroupStrategy, Handover, Kernel, LastValueWish, Limits, LinkId, LoadReport, OpenSession,
-    OrderKey, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId, ShardMessage, Spot,
-    Tag, Taken, Ticket, WatchEnd, Wish, WorkTerms,
+    Answer, CloseReason, Closing, ConsumerEnd, Delivery, Draft, Effects, Grants, GroupPolicy,
+    GroupStrategy, Handover, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed,
+    OpenSession, OrderKey, Sent, SessionId, Settled, Settlement, ShardId, Tag, Ticket, Wish,
+    WorkTerms,
 };
-use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
 use super::scenario::Job;
 
@@ -34,8 +33,6 @@ pub(super) enum Asked {
     Close { worker: usize, why: CloseReason },
     /// What follows on a worker's connection waits for the journal.
     Hold { worker: usize },
-    /// The kernel wants to know when that has left.
-    Tell { worker: usize, tag: Tag },
 }
 
 /// See the module.
@@ -45,6 +42,8 @@ pub(super) struct Broker {
     publishers: Vec<SessionId>,
     addresses: Vec<String>,
     payload: Vec<u8>,
+    /// For the next batch of the journal.
+    spare: Vec<u8>,
     ticket: Ticket,
     workers: usize,
     expiry: Span,
@@ -86,6 +85,7 @@ impl Broker {
             publishers: Vec::new(),
             addresses: Vec::new(),
             payload: Vec::new(),
+            spare: Vec::new(),
             ticket: 0,
             workers,
             expiry: if is_journaled {
@@ -231,9 +231,9 @@ impl Broker {
             .settle(session, tag, said, now, &mut self.outbox)
     }
 
-    /// What a worker's connection held of a message has left.
-    pub(super) fn left(&mut self, session: SessionId, tag: Tag, now: Time) {
-        self.kernel.delivery_left(session, tag, now);
+    /// What was held for a batch of the journal has left.
+    pub(super) fn is_safe(&mut self, batch: u64, now: Time) {
+        self.kernel.batch_is_safe(batch, now);
     }
 
     /// A worker says what it has to do.
@@ -260,8 +260,14 @@ impl Broker {
         self.kernel.totals().waiting
     }
 
-    /// What the kernel has asked for since it was last looked at; `asked` is emptied first.
-    pub(super) fn asked(&mut self, asked: &mut Vec<Asked>) {
+    /// What the kernel has asked for since it was last looked at; `asked` is emptied first. The number of the batch that
+    /// what is held in it waits for.
+    pub(super) fn asked(&mut self, asked: &mut Vec<Asked>) -> u64 {
+        let batch = self.kernel.batch_number();
+        // What is written down is as safe as the scenario says; here nobody reads it again.
+        self.spare = (self.kernel.take_batch(std::mem::take(&mut self.spare)))
+            .map_or_else(Vec::new, |batch| batch.bytes);
+        self.spare.clear();
         asked.clear();
         std::mem::swap(asked, &mut self.outbox.0);
         let workers = self.workers;
@@ -269,9 +275,9 @@ impl Broker {
             Asked::Deliver { worker, .. }
             | Asked::Release { worker, .. }
             | Asked::Close { worker, .. }
-            | Asked::Hold { worker }
-            | Asked::Tell { worker, .. } => *worker < workers,
+            | Asked::Hold { worker } => *worker < workers,
         });
+        batch
     }
 }
 
@@ -300,7 +306,9 @@ impl Effects for Outbox {
         });
     }
 
-    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+    fn answer(&mut self, _: LinkId, _: Ticket, _: Answer<'_>) {}
+
+    fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
         self.0.push(Asked::Close {
@@ -311,48 +319,17 @@ impl Effects for Outbox {
 
     // One shard, no queues with names, no last values: nothing of the rest is ever asked for.
 
-    fn send(&mut self, _: ShardId, _: ShardMessage) {}
-
     fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
         Sent::Gone
     }
 
-    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
-
-    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
-        Spot::default()
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
+        false
     }
 
-    fn pin(&mut self) {}
-
-    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
-
-    fn hold(&mut self, link: LinkId) {
+    fn hold(&mut self, link: LinkId, _: u64) {
         self.0.push(Asked::Hold {
             worker: link.0 as usize,
         });
     }
-
-    fn tell_when_left(&mut self, link: LinkId, tag: Tag) {
-        self.0.push(Asked::Tell {
-            worker: link.0 as usize,
-            tag,
-        });
-    }
-
-    fn fetch(&mut self, _: Fetch) {}
-
-    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
-
-    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
-
-    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
-
-    fn value_changed(&mut self, _: LinkId, _: u64) {}
-
-    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
-
-    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
-
-    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
 }

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use thalweg_kernel::{GroupStrategy, OrderKey};
+use thalweg_balance::GroupStrategy;
+use thalweg_kernel::OrderKey;
 use thalweg_model::Reliability;
 
 use super::limit::limit;

@@ -1,6 +1,7 @@
 //! The conditions of the table and of BALANCING 8, as multiples of the limit, with their bars.
 
-use thalweg_kernel::{GroupStrategy, OrderKey};
+use thalweg_balance::GroupStrategy;
+use thalweg_kernel::OrderKey;
 use thalweg_model::Reliability;
 
 use super::limit::limit;

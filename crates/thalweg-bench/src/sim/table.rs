@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use thalweg_kernel::GroupStrategy;
+use thalweg_balance::GroupStrategy;
 
 use super::outcome::Outcome;
 use super::rows::{Condition, Measured, churn, conditions, exactly_once};

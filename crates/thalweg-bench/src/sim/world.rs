@@ -84,11 +84,9 @@ pub(super) enum Event {
         connection: u32,
         word: Word,
     },
-    /// The kernel is told that something has left.
-    Left {
-        worker: usize,
-        connection: u32,
-        tag: Tag,
+    /// The kernel is told that a batch of the journal is safe, and what was held for it has left.
+    Safe {
+        batch: u64,
     },
     /// A worker looks whether it should report.
     ReportDue {
@@ -334,16 +332,7 @@ impl<'a> World<'a> {
                     );
                 }
             }
-            Event::Left {
-                worker,
-                connection,
-                tag,
-            } => {
-                let seat = &self.seats[worker];
-                if let Some(session) = seat.session.filter(|_| seat.connection == connection) {
-                    self.broker.left(session, tag, self.now);
-                }
-            }
+            Event::Safe { batch } => self.broker.is_safe(batch, self.now),
             Event::Done { worker, number } => self.handler_done(worker, number),
             Event::ReportDue { worker } => self.report_due(worker),
             Event::Measure => {
@@ -602,12 +591,14 @@ impl<'a> World<'a> {
     /// Carries out what the kernel has asked for.
     fn heed(&mut self) {
         let mut asked = std::mem::take(&mut self.asked);
-        self.broker.asked(&mut asked);
-        let holds = self.scenario.sync > 0.0
-            && asked
-                .iter()
-                .any(|asked| matches!(asked, Asked::Hold { .. }));
-        let safe_at = if holds { self.is_safe_at() } else { self.now };
+        let batch = self.broker.asked(&mut asked);
+        let holds = asked
+            .iter()
+            .any(|asked| matches!(asked, Asked::Hold { .. }));
+        let safe_at = match holds && self.scenario.sync > 0.0 {
+            true => self.is_safe_at(),
+            false => self.now,
+        };
         for asked in &asked {
             match *asked {
                 Asked::Deliver {
@@ -618,27 +609,15 @@ impl<'a> World<'a> {
                 } => self.deliver(worker, job, tag, redelivered),
                 Asked::Release { worker, tag } => self.send(worker, Word::Released(tag)),
                 Asked::Hold { worker } => self.seats[worker].held_until = safe_at,
-                Asked::Tell { worker, tag } => {
-                    let Seat {
-                        connection,
-                        held_until,
-                        ..
-                    } = self.seats[worker];
-                    self.at(
-                        held_until,
-                        Event::Left {
-                            worker,
-                            connection,
-                            tag,
-                        },
-                    );
-                }
                 Asked::Close { worker, why } => {
                     self.outcome.stalls += usize::from(why == CloseReason::Stalled);
                     self.send(worker, Word::Closed);
                     self.unseat(worker);
                 }
             }
+        }
+        if holds {
+            self.at(safe_at, Event::Safe { batch });
         }
         self.asked = asked;
         let due = self.broker.due().max(self.now);

@@ -36,7 +36,7 @@ pub fn run(
         match client.publish_message(&payload, "", topic, &options) {
             Ok(_) => {}
             Err(ClientError::Full) => {
-                drop(client.give(&payload, "", topic, &options).map_err(words)?)
+                client.give(&payload, "", topic, &options).map_err(words)?;
             }
             Err(error) => return Err(words(error)),
         }

@@ -1,9 +1,9 @@
 //! Mean and 99th percentile in terms of the work-conserving limit.
 
+use thalweg_balance::GroupStrategy;
 use thalweg_bench::sim::rows::condition;
 use thalweg_bench::sim::table::{Verdict, of_condition};
 use thalweg_bench::sim::{Scenario, run};
-use thalweg_kernel::GroupStrategy;
 
 /// Each condition with so many messages; where something happens at a certain time that says how many.
 fn hold(conditions: &[(&str, usize)]) {

@@ -1,8 +1,8 @@
 //! The whole table in full size.
 
+use thalweg_balance::GroupStrategy;
 use thalweg_bench::sim::rows::conditions;
 use thalweg_bench::sim::table::{Row, Source, Verdict, of_condition, rules, study};
-use thalweg_kernel::GroupStrategy;
 
 /// What is known to miss, and why.
 const KNOWN: [(&str, &str); 3] = [

@@ -1,10 +1,9 @@
 //! The choice between lanes: constraints first, then utility, and reluctance.
 
-use std::collections::VecDeque;
-
 use thalweg_model::{Reliability, Span, Time};
 
 use super::conditions::{Fading, Known, Path, Told, Traffic, millis};
+use super::correction::Correction;
 use super::model::{Expectation, Situation, expect};
 use super::{
     Calibration, Candidate, Constraints, Decision, Demand, Explanation, NetworkReading, Objective,
@@ -72,6 +71,8 @@ pub(super) struct Lane {
     host: usize,
     pub(super) path: Path,
     told: Told,
+    /// Its transport measures each exchange.
+    tells_round_trips: bool,
     /// Measured and predicted, fading: their ratio corrects the model.
     settle: Correction,
     bytes: Correction,
@@ -93,80 +94,6 @@ pub(super) enum State {
     Idle,
     Up,
     Down,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Correction {
-    measured: Fading,
-    predicted: Fading,
-    samples: Fading,
-    /// What was compared lately: the loss it was predicted with is known some seconds late. When the network turns out to
-    /// have changed, the surprise was the network's and not the model's.
-    young: VecDeque<Young>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Young {
-    age_seconds: f64,
-    measured: f64,
-    predicted: f64,
-    samples: f64,
-}
-
-impl Correction {
-    fn add(&mut self, measured: f64, predicted: f64, samples: f64) {
-        if measured.is_finite() && predicted > 0.0 && measured >= 0.0 {
-            self.young.push_back(Young {
-                age_seconds: 0.0,
-                measured,
-                predicted,
-                samples,
-            });
-        }
-    }
-
-    /// Time passes: what is old enough counts from now on.
-    fn pass(&mut self, seconds: f64, memory: f64) {
-        self.fade(seconds, memory);
-        self.young
-            .iter_mut()
-            .for_each(|it| it.age_seconds += seconds);
-        while let Some(it) = self
-            .young
-            .pop_front_if(|it| it.age_seconds >= YOUNG_SECONDS)
-        {
-            self.measured.add(it.measured);
-            self.predicted.add(it.predicted);
-            self.samples.add(it.samples);
-        }
-    }
-
-    /// The network has changed: what was compared lately says nothing, what was known before counts for less.
-    fn changed(&mut self, fading: f64) {
-        self.young.clear();
-        self.fade(fading, 1.0);
-    }
-
-    fn fade(&mut self, seconds: f64, memory: f64) {
-        self.measured.fade(seconds, memory);
-        self.predicted.fade(seconds, memory);
-        self.samples.fade(seconds, memory);
-    }
-
-    /// By how much the model is off, so far as there is evidence, within bounds.
-    pub(super) fn ratio(&self) -> f64 {
-        let predicted = self.predicted.get();
-        if predicted <= 0.0 {
-            return 1.0;
-        }
-        let ratio = (self.measured.get() / predicted).clamp(1.0 / CORRECTION_MAX, CORRECTION_MAX);
-        ratio.powf(self.weight())
-    }
-
-    /// How much of the deviation is believed.
-    fn weight(&self) -> f64 {
-        self.samples.get() / (self.samples.get() + CORRECTION_SAMPLES)
-    }
 }
 
 /// A lane as it is judged.
@@ -250,9 +177,14 @@ impl Chooser {
         }
         it.told.settled += 1;
         it.told.settled_ms += millis(latency);
-        if it.told.may_sample() {
-            it.path.round_trip(millis(latency), now);
+        // Of datagrams it holds repetitions, blocks and waits for the message before; the transport tells of single exchanges.
+        if it.tells_round_trips || !it.told.may_sample() {
+            return;
         }
+        // Of a stream it holds what other messages lost; the system measures single packets.
+        let ms = millis(latency);
+        it.path
+            .round_trip(it.told.smoothed_ms().map_or(ms, |most| ms.min(most)), now);
     }
 
     /// [`crate::Events::received`]: the lane also carries messages to us, with so many bytes of payload.
@@ -266,7 +198,10 @@ impl Chooser {
     /// [`crate::Events::round_trip`].
     pub fn round_trip(&mut self, lane: usize, span: Span, now: Time) {
         if let Some(it) = self.lane(lane) {
-            it.path.round_trip(millis(span), now);
+            it.tells_round_trips |= it.candidate.medium == Medium::Datagrams;
+            if it.told.may_sample() {
+                it.path.round_trip(millis(span), now);
+            }
         }
     }
 
@@ -720,6 +655,7 @@ impl Chooser {
         let is_sure = can.reliability_max >= wish.reliability
             || can.reliability_max >= Reliability::AtLeastOnce
                 && (can.stamps || it.state != State::Up);
+        let is_large = wish.payload_bytes_max > can.payload_bytes_max;
         let misses = [
             (!is_sure, "reliability"),
             (wish.wildcards && !can.wildcards, "wildcards"),
@@ -731,10 +667,8 @@ impl Chooser {
                 wish.keeps_all && !can.keeps_all,
                 "every message rather than the newest",
             ),
-            (
-                wish.payload_bytes_max > can.payload_bytes_max,
-                "payloads of this size",
-            ),
+            (wish.settles && !can.settles, "settling by hand"),
+            (is_large, "payloads of this size"),
         ];
         misses
             .into_iter()
@@ -905,6 +839,7 @@ impl Lane {
             host,
             path: Path::default(),
             told: Told::default(),
+            tells_round_trips: false,
             settle: Correction::default(),
             bytes: Correction::default(),
             predicted: Expectation::default(),
@@ -1001,13 +936,8 @@ const PROBE_BYTES: f64 = 160.0;
 const PROBE_BYTES_PER_MINUTE: f64 = 320.0;
 const PROBE_SHARE: f64 = 0.001;
 const BUDGET_BYTES_MAX: f64 = 2000.0;
-const CORRECTION_MAX: f64 = 4.0;
-/// Latencies have long tails: few samples say little.
-const CORRECTION_SAMPLES: f64 = 40.0;
 const CORRECTION_SECONDS: f64 = 60.0;
 const FORGET_SECONDS: f64 = 1800.0;
-/// A change of loss is found out within so many seconds, as a rule ([`super::conditions`]).
-const YOUNG_SECONDS: f64 = 15.0;
 const OTHERS_WEIGHT: f64 = 0.5;
 const ROUND_TRIPS_FEW: f64 = 8.0;
 const LATENCY_GRAIN_MS: f64 = 1.0;

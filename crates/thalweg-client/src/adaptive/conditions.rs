@@ -408,6 +408,11 @@ impl Told {
         (tried, repeated - needless / (1.0 - loss).max(0.3))
     }
 
+    /// The system's smoothed round trip of a connection, in milliseconds; None if it has measured none.
+    pub(super) fn smoothed_ms(&self) -> Option<f64> {
+        Some(millis(self.reading.round_trip)).filter(|ms| *ms > 0.0)
+    }
+
     /// Whether one more round trip may enter in this turn: a busy lane must not push all older ones out at once.
     pub(super) fn may_sample(&mut self) -> bool {
         self.sampled += 1;

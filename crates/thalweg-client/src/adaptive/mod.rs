@@ -14,6 +14,7 @@
 mod calibration;
 mod choice;
 mod conditions;
+mod correction;
 mod explain;
 pub(crate) mod json;
 mod model;
@@ -120,8 +121,11 @@ impl Candidate {
                 stamps: false,
                 carries_stamps: false,
                 keeps_order: is_stream,
+                publishes_in_order: is_stream,
                 wildcards: true,
                 keeps_all: true,
+                settles: true,
+                wills: false,
                 properties: true,
                 lifespan: true,
                 priority: false,
@@ -150,6 +154,8 @@ pub struct Demand {
     pub last_values: bool,
     /// Every message has to reach us as a subscriber, not just the newest state.
     pub keeps_all: bool,
+    /// A subscriber settles messages by hand.
+    pub settles: bool,
     /// The largest payload so far, in bytes.
     pub payload_bytes_max: usize,
 }

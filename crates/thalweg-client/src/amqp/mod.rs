@@ -161,19 +161,11 @@ impl Transport for Amqp {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            reliability_max: Reliability::AtLeastOnce,
-            receive_max: Reliability::AtLeastOnce,
             stamps: self.peer.stamps,
-            carries_stamps: true,
-            wildcards: true,
-            keeps_all: true,
-            keeps_order: true,
-            properties: true,
-            lifespan: true,
-            priority: true,
             requests: self.peer.direct_reply || !self.peer.is_known,
             last_values: self.common.is_thalweg || !self.peer.is_known,
             payload_bytes_max: self.settings.payload_bytes_max,
+            ..crate::queues::CAPABILITIES
         }
     }
 

@@ -8,6 +8,8 @@
 //!  subscribe                GET with Observe; registered again when nothing was heard for Max-Age
 //! ```
 
+mod publish;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,10 +17,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thalweg_coap::{
     Cancel, ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, Failure,
-    RequestOut, RequestRefused, ResponseIn, Transmission,
+    RequestOut, RequestRefused, ResponseIn, Transmission, option,
 };
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 
+use self::publish::Window;
 use super::CoapSettings;
 use super::observations::{End, Observation};
 use super::words::{self, Resource, StampBytes, Wording};
@@ -41,8 +44,15 @@ pub struct Coap {
     /// What requests are for.
     asked: HashMap<thalweg_coap::RequestId, Purpose, FixedState>,
     observations: Vec<Observation<thalweg_coap::RequestId>>,
-    /// Publishes under way.
+    /// The server takes messages in the order that we name.
+    keeps_order: bool,
+    /// The last message of each topic, by hash, that is under way.
+    last: HashMap<u64, thalweg_coap::RequestId, FixedState>,
+    /// Publishes under way, and how many there may be.
     in_flight: usize,
+    /// Bytes of their payloads.
+    bytes: usize,
+    window: Window,
     /// A publish was refused because as many were under way as there may be, or the server wants to be left alone.
     was_full: bool,
     /// Until when the server wants to be left alone.
@@ -75,9 +85,14 @@ enum Purpose {
     Publish {
         id: MessageId,
         sent_at: Time,
+        topic: u64,
+        bytes: usize,
     },
     /// A publish of which nothing is to be told.
-    Unawaited,
+    Unawaited {
+        topic: u64,
+        bytes: usize,
+    },
     Observe(SubscriptionId),
     Question(RequestId),
     Read(RequestId),
@@ -106,6 +121,7 @@ impl Coap {
     pub fn new(endpoint: Endpoint, settings: CoapSettings) -> Self {
         let side = machine(&endpoint, &settings);
         let peer = SocketAddr::from(([0, 0, 0, 0], 0));
+        let window = Window::new(settings.nstart);
         Coap {
             endpoint,
             settings,
@@ -115,7 +131,11 @@ impl Coap {
             stamps: false,
             asked: HashMap::with_hasher(FixedState::default()),
             observations: Vec::new(),
+            keeps_order: false,
+            last: HashMap::with_hasher(FixedState::default()),
             in_flight: 0,
+            bytes: 0,
+            window,
             was_full: false,
             pause_until: Time::ZERO,
             heard: Time::ZERO,
@@ -139,9 +159,17 @@ impl Coap {
         purpose: Purpose,
         now: Time,
     ) -> Result<thalweg_coap::RequestId, Refusal> {
+        let before = match purpose {
+            Purpose::Publish { topic, .. } | Purpose::Unawaited { topic, .. }
+                if self.keeps_order =>
+            {
+                self.last.get(&topic).copied()
+            }
+            _ => None,
+        };
         let id = self
             .side
-            .request(self.peer, request, now, &mut self.scratch)
+            .request_after(self.peer, request, before, now, &mut self.scratch)
             .map_err(|refused| match refused {
                 RequestRefused::TooMany | RequestRefused::Probing => Refusal::Window,
                 RequestRefused::TooLarge => Refusal::TooLarge {
@@ -182,22 +210,19 @@ impl Coap {
             events.round_trip(span);
         }
         self.flush(out);
+        self.adapt_window(now);
         self.make_room(now, events);
         fault.map_or(Ok(()), Err)
     }
 
     fn make_room(&mut self, now: Time, events: &mut dyn Events) {
-        let is_room = self.in_flight < self.window()
+        let is_room = self.in_flight < self.window.size()
             && self.pause_until <= now
             && self.side.unanswered(self.peer) < UNANSWERED_MAX / 2;
         if self.was_full && is_room && self.state == State::Up {
             self.was_full = false;
             events.room();
         }
-    }
-
-    fn window(&self) -> usize {
-        usize::from(self.settings.nstart.max(1))
     }
 
     fn on_notice(
@@ -220,7 +245,10 @@ impl Coap {
                     return Ok(());
                 }
                 match self.asked.remove(&request) {
-                    Some(purpose) => self.on_failure(purpose, why, now, events),
+                    Some(purpose) => {
+                        self.has_ended(request, purpose);
+                        self.on_failure(purpose, why, now, events)
+                    }
                     None => Ok(()),
                 }
             }
@@ -240,20 +268,22 @@ impl Coap {
             // It is there, and knows nothing of resources. RFC 7252 §4.2
             Purpose::Hello if is_rejected || why == Failure::Body => self.come_up(events),
             Purpose::Hello => return Err(nobody()),
-            Purpose::Publish { id, sent_at } => {
-                self.in_flight = self.in_flight.saturating_sub(1);
-                let outcome = match is_rejected {
-                    true => Settled::Refused(Refusal::Denied(
+            Purpose::Publish { id, sent_at, .. } => {
+                let outcome = match why {
+                    Failure::Reset => Settled::Refused(Refusal::Denied(
                         "the server rejects the message".to_owned(),
                     )),
-                    false => Settled::Unknown,
+                    Failure::Order => Settled::Refused(Refusal::Busy(
+                        "an earlier message of the topic was not taken".to_owned(),
+                    )),
+                    _ => Settled::Unknown,
                 };
                 events.settled(id, outcome);
                 if why == Failure::Unacknowledged {
                     return self.gave_up(sent_at);
                 }
             }
-            Purpose::Unawaited => self.in_flight = self.in_flight.saturating_sub(1),
+            Purpose::Unawaited { .. } => {}
             Purpose::Observe(subscription) => {
                 self.on_observation_ended(subscription, None, now, events)
             }
@@ -314,6 +344,7 @@ impl Coap {
             }
             ClientEvent::Response(response) => {
                 if let Some(purpose) = self.asked.remove(&response.request) {
+                    self.has_ended(response.request, purpose);
                     self.on_response(purpose, &response, now, events);
                 }
             }
@@ -341,14 +372,16 @@ impl Coap {
         }
         match purpose {
             Purpose::Hello => {
-                self.stamps = words::announces_stamps(code, payload);
+                self.stamps = words::announces(STAMPS_ANNOUNCEMENT, code, payload);
+                self.keeps_order = words::announces(option::AFTER_ANNOUNCEMENT, code, payload)
+                    && self.settings.adaptive_timeout;
+                self.open_window(now);
                 self.come_up(events);
             }
             Purpose::Publish { id, .. } => {
-                self.in_flight = self.in_flight.saturating_sub(1);
                 events.settled(id, words::outcome(code, options, payload));
             }
-            Purpose::Unawaited => self.in_flight = self.in_flight.saturating_sub(1),
+            Purpose::Unawaited { .. } => {}
             Purpose::Observe(subscription) => {
                 self.on_observation_ended(
                     subscription,
@@ -461,51 +494,6 @@ impl Coap {
         request
     }
 
-    /// A publish that is not answered.
-    fn tell(
-        &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear {
-            &[][..]
-        } else {
-            message.payload
-        };
-        let said =
-            self.wording
-                .publish(message, Resource::Data, true, false, &stamp, &self.settings);
-        let (code, options) = said?;
-        let told = self.side.tell(
-            self.peer,
-            code,
-            options.as_slice(),
-            payload,
-            now,
-            &mut out.bytes,
-        );
-        let is_told = match told {
-            Ok(()) => true,
-            Err(RequestRefused::TooLarge) => {
-                return self.put(message, Purpose::Unawaited, now, out);
-            }
-            Err(_) => false,
-        };
-        out.end_datagram();
-        if self.ping.is_none()
-            && (!is_told || self.side.unanswered(self.peer) >= UNANSWERED_MAX / 2)
-        {
-            self.ask_whether_there(now, out);
-        }
-        if !is_told {
-            self.was_full = true;
-            return Err(Refusal::Window);
-        }
-        Ok(Departure::Gone)
-    }
-
     fn ask_whether_there(&mut self, now: Time, out: &mut Output) {
         self.ping = self
             .side
@@ -513,58 +501,6 @@ impl Coap {
             .ok()
             .map(|ping| (ping, now));
         self.flush(out);
-    }
-
-    /// A publish that is acknowledged.
-    fn put(
-        &mut self,
-        message: &Outbound<'_>,
-        purpose: Purpose,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if self.in_flight >= self.window() {
-            self.was_full = true;
-            return Err(Refusal::Window);
-        }
-        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear {
-            &[][..]
-        } else {
-            message.payload
-        };
-        let mut wording = std::mem::take(&mut self.wording);
-        let result = match wording.publish(
-            message,
-            Resource::Data,
-            false,
-            false,
-            &stamp,
-            &self.settings,
-        ) {
-            Ok((code, options)) => {
-                let options = options.as_slice();
-                let request = RequestOut {
-                    code,
-                    confirmable: true,
-                    options,
-                    payload,
-                    observe: false,
-                };
-                self.request(&request, purpose, now)
-            }
-            Err(refusal) => Err(refusal),
-        };
-        self.wording = wording;
-        self.was_full |= result == Err(Refusal::Window);
-        result?;
-        self.in_flight += 1;
-        self.flush(out);
-        Ok(if purpose == Purpose::Unawaited {
-            Departure::Gone
-        } else {
-            Departure::Awaited
-        })
     }
 }
 
@@ -576,7 +512,6 @@ impl Transport for Coap {
     fn capabilities(&self) -> Capabilities {
         let is_ours = !self.settings.is_plain();
         Capabilities {
-            reliability_max: Reliability::AtLeastOnce,
             receive_max: if is_ours {
                 Reliability::AtLeastOnce
             } else {
@@ -584,16 +519,15 @@ impl Transport for Coap {
             },
             stamps: self.stamps,
             carries_stamps: self.stamps,
-            wildcards: false,
             // A broker that knows stamps is one that insists on each notification.
             keeps_all: self.stamps && is_ours,
             keeps_order: false,
+            publishes_in_order: self.keeps_order,
             properties: is_ours,
             lifespan: is_ours,
             priority: is_ours,
-            requests: true,
-            last_values: true,
             payload_bytes_max: BODY_BYTES_MAX,
+            ..super::CAPABILITIES
         }
     }
 
@@ -694,6 +628,8 @@ impl Transport for Coap {
                 Purpose::Publish {
                     id: message.id,
                     sent_at: now,
+                    topic: self.topic(message.address),
+                    bytes: message.payload.len(),
                 },
                 now,
                 out,
@@ -704,16 +640,16 @@ impl Transport for Coap {
 
     fn abandon(&mut self, id: MessageId) {
         let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Publish { id: known, .. } if *known == id);
-        let Some(request) = self
+        let Some((request, purpose)) = self
             .asked
             .iter()
             .find(|(_, purpose)| is_it(purpose))
-            .map(|(request, _)| *request)
+            .map(|(request, purpose)| (*request, *purpose))
         else {
             return;
         };
         self.asked.remove(&request);
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.has_ended(request, purpose);
         // Nothing is written by that but what waited behind it, which the next call sends.
         self.side
             .cancel(request, Cancel::Forget, self.heard, &mut self.scratch);
@@ -876,6 +812,9 @@ impl Transport for Coap {
         self.state = State::Closed;
         self.asked.clear();
         self.observations.clear();
+        self.last.clear();
+        self.bytes = 0;
+        self.window = Window::new(self.settings.nstart);
         (self.in_flight, self.was_full, self.ping) = (0, false, None);
         (self.unheard, self.wants_ping) = (0, false);
         self.pause_until = Time::ZERO;

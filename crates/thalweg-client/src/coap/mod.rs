@@ -13,7 +13,15 @@ pub use settings::CoapSettings;
 pub use stream::CoapStream;
 
 use crate::presence;
-use crate::transport::Refusal;
+use crate::transport::{Capabilities, Refusal};
+
+/// What is the same over datagrams and streams. Nothing is settled: a notification is acknowledged when it comes.
+const CAPABILITIES: Capabilities = Capabilities {
+    reliability_max: thalweg_model::Reliability::AtLeastOnce,
+    requests: true,
+    last_values: true,
+    ..Capabilities::STREAM
+};
 
 /// Why a filter cannot be observed: an observation is of one resource.
 fn unobservable(filter: &str, is_thalweg: bool) -> Option<Refusal> {

@@ -9,7 +9,8 @@ pub struct CoapSettings {
     /// The levels before those of an address in a request. Empty: the question goes to the resource itself.
     pub rpc_base: String,
     /// Confirmable messages under way at a time (datagrams), 1 to 255. RFC 7252 §4.7 says 1 where nothing is known of the
-    /// network; here waits adapt to it.
+    /// network; here waits adapt to it. To a broker that keeps the order of messages under way it is what the number never
+    /// falls below: that begins with 2.5 times as many and grows up to 250 while nothing is lost. With 1 it stays 1.
     pub nstart: u8,
     /// Whether waits before repetitions follow the measured round trip (datagrams), from 100 ms on; otherwise they are RFC
     /// 7252's 2 to 3 seconds.

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thalweg_coap::stream::{ClientEvent, ClientSide, NotSent, StreamMessage, StreamSettings};
 use thalweg_coap::{Code, Encoder, Observe, OptionOut, Token, Value, option};
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 
 use super::CoapSettings;
 use super::observations::{End, Observation};
@@ -252,7 +252,7 @@ impl CoapStream {
         }
         match purpose {
             Purpose::Hello => {
-                self.stamps = words::announces_stamps(code, payload);
+                self.stamps = words::announces(STAMPS_ANNOUNCEMENT, code, payload);
                 events.round_trip(now.since(sent_at));
                 self.state = State::Up;
                 events.up(&Welcome::default());
@@ -354,7 +354,6 @@ impl Transport for CoapStream {
         let is_ours = !self.settings.is_plain();
         let message_bytes_max = self.side.peer().message_bytes_max as usize;
         Capabilities {
-            reliability_max: Reliability::AtLeastOnce,
             receive_max: if is_ours {
                 Reliability::AtLeastOnce
             } else {
@@ -362,16 +361,13 @@ impl Transport for CoapStream {
             },
             stamps: self.stamps,
             carries_stamps: self.stamps,
-            wildcards: false,
             keeps_all: self.stamps && is_ours,
-            keeps_order: true,
             properties: is_ours,
             lifespan: is_ours,
             priority: is_ours,
-            requests: true,
-            last_values: true,
             // Room for the path and other options.
             payload_bytes_max: message_bytes_max.saturating_sub(512),
+            ..super::CAPABILITIES
         }
     }
 

@@ -22,7 +22,10 @@ use crate::witness::{Got, Told, Witness, message, opening};
 
 mod bytes;
 mod lossy;
+mod order;
 mod streams;
+
+use lossy::stamped;
 
 fn endpoint(medium: Medium) -> Endpoint {
     Endpoint {
@@ -143,7 +146,10 @@ impl Book {
     fn well_known(&self) -> (Code, &'static [u8]) {
         match (self.is_plain, self.announces) {
             (true, _) => (Code::NOT_FOUND, b""),
-            (_, true) => (Code::CONTENT, b"</ps/data>;rt=\"thalweg.data x-stamps\""),
+            (_, true) => (
+                Code::CONTENT,
+                b"</ps/data>;rt=\"thalweg.data x-stamps x-after\"",
+            ),
             (_, false) => (Code::CONTENT, b""),
         }
     }
@@ -558,13 +564,6 @@ impl World {
     }
 }
 
-fn stamped(sequence: u64) -> Option<Stamp> {
-    Some(Stamp {
-        publisher: 0x9f2c_41d0_7be8_3a55,
-        sequence,
-    })
-}
-
 #[test]
 fn a_publish_is_settled_by_its_answer() {
     let mut world = World::up(1, 0, vec![settings()]);
@@ -650,14 +649,13 @@ fn refusals_are_told_and_a_busy_server_is_left_alone() {
 
 #[test]
 fn as_many_are_under_way_as_the_settings_allow() {
-    let mut world = World::up(
-        3,
-        0,
-        vec![CoapSettings {
-            nstart: 2,
-            ..settings()
-        }],
-    );
+    let nstart = CoapSettings {
+        nstart: 2,
+        ..settings()
+    };
+    let mut world = World::new(3, 0, vec![nstart]);
+    world.broker.book.announces = false;
+    world.open();
     for id in 1..=2 {
         assert_eq!(
             world.publish(0, &message(id, "a", b"x")),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use thalweg_coap::link_format::Links;
 use thalweg_coap::{Code, OptionOut, Options, Value, content_format, option};
 use thalweg_model::syntax::read_level;
-use thalweg_model::{Address, Reliability, STAMP_OPTION, STAMPS_ANNOUNCEMENT, Span, Stamp};
+use thalweg_model::{Address, Reliability, STAMP_OPTION, Span, Stamp};
 
 use super::CoapSettings;
 use crate::message::Retain;
@@ -267,12 +267,12 @@ pub(super) fn hello() -> [OptionOut<'static>; 3] {
     ]
 }
 
-/// Whether the answer to [`hello`] says that it does. RFC 6690 §4.1: who does not filter shows everything.
-pub(super) fn announces_stamps(code: Code, payload: &[u8]) -> bool {
+/// Whether the answer to [`hello`] names this resource type. RFC 6690 §4.1: who does not filter shows everything.
+pub(super) fn announces(resource_type: &str, code: Code, payload: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(payload) else {
         return false;
     };
-    let names_it = |types: &str| types.split(' ').any(|one| one == STAMPS_ANNOUNCEMENT);
+    let names_it = |types: &str| types.split(' ').any(|one| one == resource_type);
     let is_it = |link: thalweg_coap::link_format::Link<'_>| {
         link.attribute("rt").is_some_and(|types| names_it(&types))
     };

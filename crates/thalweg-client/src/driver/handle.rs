@@ -13,6 +13,7 @@ use super::reply::reply;
 use super::stored::{Stored, Storing};
 use crate::client::{ClientError, Failure};
 use crate::engine::{DeliveryToken, Draft, Success};
+use crate::events::EventQueue;
 use crate::message::{Message, Options};
 use crate::ticket::{Ticket, Tickets, lock};
 use crate::transport::{Properties, Refusal, SubscriptionId};
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     /// The last messages that failed, the oldest first.
     pub(crate) failures: Mutex<VecDeque<Failure>>,
     pub(crate) limits: Limits,
+    /// Where it is told what happens; nobody may want to know.
+    pub(crate) events: Option<EventQueue>,
     /// The driver sleeps, or is about to: who gives it something wakes it.
     pub(crate) is_asleep: AtomicBool,
     pub(crate) bell: mio::Waker,
@@ -71,7 +74,13 @@ impl Clock {
 const DESTINATIONS_MAX: usize = 64;
 
 impl Shared {
-    pub(crate) fn new(inbox: Inbox, limits: Limits, bell: mio::Waker, clock: Clock) -> Shared {
+    pub(crate) fn new(
+        inbox: Inbox,
+        limits: Limits,
+        events: Option<EventQueue>,
+        bell: mio::Waker,
+        clock: Clock,
+    ) -> Shared {
         let first = inbox.next_id;
         Shared {
             inbox: Mutex::new(inbox),
@@ -79,6 +88,7 @@ impl Shared {
             stored: Stored::new(first),
             failures: Mutex::default(),
             limits,
+            events,
             is_asleep: AtomicBool::new(false),
             bell,
             clock,

@@ -75,6 +75,7 @@ impl Security {
         {
             let files_of_client = thalweg_transport::client::TlsClientFiles {
                 ca: files.ca.clone(),
+                authorities: files.authorities.clone(),
                 identity: files.identity.clone(),
                 insecure: files.insecure,
             };

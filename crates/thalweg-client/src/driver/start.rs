@@ -88,7 +88,13 @@ pub(super) fn start_with(
         next_id: engine.next_id(),
         ..Inbox::default()
     };
-    let shared = Arc::new(Shared::new(inbox, limits, bell, clock));
+    let shared = Arc::new(Shared::new(
+        inbox,
+        limits,
+        builder.events.take(),
+        bell,
+        clock,
+    ));
     let handle = Handle::new(shared.clone());
     let driver = Driver::new(shared.clone(), poll, engine, security, builder.mqtt_version);
     std::thread::Builder::new()
@@ -118,6 +124,16 @@ fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, Cl
                 "no broker was named that speaks {wanted}"
             )));
         }
+    }
+    if builder.opening.will.is_some()
+        && let Some(transport) = transports
+            .iter()
+            .find(|transport| !transport.capabilities().wills)
+    {
+        return Err(ClientError::Settings(format!(
+            "a will cannot go by {}: only MQTT carries one; name MQTT brokers alone, or say that messages go via mqtt",
+            transport.protocol()
+        )));
     }
     Ok(transports)
 }

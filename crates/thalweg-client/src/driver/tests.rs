@@ -1,20 +1,24 @@
 //! A client as its users have it, whose broker is not there: buffer, end and words.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use thalweg_journal::sim::{Faults, SimDisk};
 use thalweg_model::Reliability;
 
 use super::start::start_with;
-use crate::blocking::Client;
-use crate::builder::{BufferSettings, ClientBuilder};
+use crate::blocking::{Client, wait};
+use crate::builder::{BufferSettings, ClientBuilder, Via};
 use crate::client::ClientError;
 use crate::engine::Success;
+use crate::events::{Event, EventQueue, Level};
 use crate::message::Options;
 use crate::spool::{Disk, DiskSettings, Spool, WhenFull};
+use crate::subscription::SubscribeOptions;
 use crate::ticket::Ticket;
+use crate::transport::Will;
 
 /// The URL of a port where nobody listens.
 fn nobody() -> String {
@@ -208,4 +212,192 @@ fn what_could_never_work_is_refused_in_words() {
         .broker("coaps://127.0.0.1")
         .expect("a URL");
     dtls.psk("pump", [1; 16]).connect().expect("it has a key");
+}
+
+fn will(address: &str, bytes: usize) -> Will {
+    Will {
+        address: address.to_owned(),
+        payload: vec![b'x'; bytes],
+        reliability: Reliability::AtLeastOnce,
+        retain: false,
+    }
+}
+
+#[test]
+fn a_will_is_refused_where_no_protocol_carries_it() {
+    let with = |other: &str| {
+        builder()
+            .broker(other)
+            .expect("a URL")
+            .will(will("gone", 4))
+    };
+    for (url, protocol) in [
+        ("coap://127.0.0.1", "coap"),
+        ("coap+tcp://127.0.0.1", "coap"),
+        ("amqp://127.0.0.1", "amqp"),
+        ("stomp://127.0.0.1", "stomp"),
+    ] {
+        let refused = with(url).connect().expect_err(url).to_string();
+        let words = format!("a will cannot go by {protocol}");
+        assert!(refused.starts_with(&words), "{refused}");
+        with(url)
+            .via(Via::Protocol("mqtt".to_owned()))
+            .connect()
+            .expect("the others are not taken");
+    }
+    for bad in [will("a/#", 1), will("", 1), will("a", 65_536)] {
+        let refused = builder().will(bad).connect();
+        assert!(matches!(refused, Err(ClientError::Invalid(_))));
+    }
+    builder()
+        .will(will("a", 65_535))
+        .connect()
+        .expect("as long as MQTT says");
+}
+
+#[test]
+fn at_most_once_is_not_settled_by_hand() {
+    let client: Client = builder().connect().expect("a client").into();
+    let wish = SubscribeOptions {
+        reliability: Reliability::AtMostOnce,
+        settle_by_hand: true,
+        ..SubscribeOptions::default()
+    };
+    let refused = client.subscribe("a", wish).expect_err("nothing to settle");
+    assert!(
+        refused.to_string().contains("cannot be settled by hand"),
+        "{refused}"
+    );
+}
+
+/// Lets one client in by MQTT 5.
+fn let_in(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().expect("the client connects");
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).expect("CONNECT begins");
+    let mut rest = vec![0; usize::from(head[1])];
+    stream.read_exact(&mut rest).expect("CONNECT is short");
+    stream
+        .write_all(&[0x20, 3, 0, 0, 0])
+        .expect("CONNACK is taken");
+    stream
+}
+
+#[test]
+fn who_wants_to_know_is_told_what_happens_to_connections_and_messages() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let place = listener.local_addr().expect("it is bound").to_string();
+    let events = EventQueue::with_outcomes();
+    let client: Client = Client::builder()
+        .broker(&format!("mqtt://user:secret@{place}"))
+        .expect("a URL")
+        .backoff(Duration::from_millis(1), Duration::from_millis(2))
+        .events(&events)
+        .connect()
+        .expect("a client")
+        .into();
+    let next = || wait(events.next()).expect("the client runs");
+    let stream = let_in(&listener);
+    assert_eq!(
+        next(),
+        Event::Connected {
+            protocol: "mqtt",
+            place: place.clone(),
+            session_present: false
+        }
+    );
+    // The connection goes, and the listener with it: it is lost once, then not reached.
+    drop((stream, listener));
+    let lost = next();
+    assert!(
+        matches!(&lost, Event::Lost { place: at, is_final: false, .. } if *at == place),
+        "{lost:?}"
+    );
+    assert_eq!(lost.level(), Level::Warning);
+    let again = next();
+    assert!(
+        matches!(
+            &again,
+            Event::NotReached {
+                protocol: "mqtt",
+                ..
+            }
+        ),
+        "{again:?}"
+    );
+    let options = Options {
+        lifespan: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let late = client
+        .publish_message(b"payload", "", "a", &options)
+        .expect("there is room");
+    let outcome = loop {
+        match next() {
+            Event::NotReached { .. } => {}
+            other => break other,
+        }
+    };
+    assert!(
+        matches!(&outcome, Event::Outcome { ticket, success: Success::Failed, why: Some(_) } if *ticket == late),
+        "{outcome:?}"
+    );
+    client.close(Duration::ZERO).expect("nothing waits");
+    let mut rest = Vec::new();
+    while let Some(event) = wait(events.next()) {
+        rest.push(event);
+    }
+    rest.extend([lost, again, outcome]);
+    for event in rest {
+        let line = event.to_string();
+        assert!(
+            !line.contains("secret") && !line.contains("payload"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_that_the_client_ends_is_left_and_not_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let place = listener.local_addr().expect("it is bound").to_string();
+    let events = EventQueue::new();
+    let client: Client = Client::builder()
+        .broker(&format!("mqtt://{place}"))
+        .expect("a URL")
+        .events(&events)
+        .connect()
+        .expect("a client")
+        .into();
+    let stream = let_in(&listener);
+    assert!(matches!(wait(events.next()), Some(Event::Connected { .. })));
+    client.close(Duration::ZERO).expect("nothing waits");
+    let protocol = "mqtt";
+    assert_eq!(wait(events.next()), Some(Event::Left { protocol, place }));
+    assert_eq!(wait(events.next()), None);
+    drop(stream);
+}
+
+#[test]
+fn a_disk_that_fails_is_told() {
+    let disk = SimDisk::new(1);
+    let events = EventQueue::new();
+    let spool = Disk::open_on(disk.clone(), SETTINGS).expect("the buffer opens");
+    let client: Client = start_with(builder().events(&events), Box::new(spool))
+        .expect("a client")
+        .into();
+    disk.plan(Faults {
+        full_after: Some(0),
+        ..Faults::default()
+    });
+    let refused = publish(&client, Reliability::AtLeastOnce);
+    client.stored(refused).expect_err("the disk is full");
+    let trouble = loop {
+        match wait(events.next()).expect("the client runs") {
+            Event::Buffer { trouble } => break trouble,
+            Event::NotReached { .. } | Event::Outcome { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!trouble.is_empty());
 }

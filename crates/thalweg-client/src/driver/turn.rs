@@ -1,6 +1,8 @@
 //! The loop of a client's thread.
 
-use std::collections::HashMap;
+mod notices;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,11 +18,12 @@ use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
 use crate::builder::transport_for;
-use crate::client::{ClientError, Failure, Lane, Status};
-use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Notice, Success, Wish};
+use crate::client::{ClientError, Lane, Status};
+use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
+use crate::events::EventQueue;
 use crate::message::Message;
 use crate::subscription::Mailbox;
-use crate::ticket::{Ticket, lock};
+use crate::ticket::lock;
 use crate::transport::{Endpoint, Medium, MessageId, Refusal, RequestId, SubscriptionId};
 
 /// The bell's place among what the poll watches; lanes have their numbers, farewells count down from it.
@@ -44,6 +47,8 @@ pub(super) struct Driver {
     security: Security,
     mqtt_version: u8,
     lines: Vec<Line>,
+    /// Those whose connections brokers have accepted, as far as the engine has told.
+    up: HashSet<usize>,
     farewells: Vec<(Token, Farewell)>,
     next_farewell: usize,
     /// Drafts that the engine has not taken, from `backlog_at` on, and how many they are.
@@ -62,10 +67,14 @@ pub(super) struct Driver {
     taken: Vec<DeliveryToken>,
     commands: Vec<Command>,
     scratch: Vec<u8>,
+    /// What was wrong with the disk when it was last told.
+    trouble: String,
 }
 
 struct Entry {
     mailbox: Arc<Mailbox>,
+    /// As it was asked for.
+    filter: String,
     /// Who waits for the broker's answer.
     reply: Option<Reply<Result<Reliability, Refusal>>>,
 }
@@ -116,6 +125,7 @@ impl Driver {
     ) -> Driver {
         Driver {
             lines: (0..engine.lanes()).map(Line::new).collect(),
+            up: HashSet::new(),
             shared,
             poll,
             engine,
@@ -136,6 +146,7 @@ impl Driver {
             taken: Vec::new(),
             commands: Vec::new(),
             scratch: vec![0; READ_BYTES],
+            trouble: String::new(),
         }
     }
 
@@ -150,6 +161,7 @@ impl Driver {
             }
             let is_busy = self.work(now);
             self.look_after_flushes(now);
+            self.watch_buffer();
             if self.look_after_closing(now) {
                 break;
             }
@@ -265,8 +277,8 @@ impl Driver {
             self.backlog_messages = self.backlog_messages.saturating_sub(1);
             self.backlog_at = self.backlog.len() - rest.len();
             if let Some((id, why)) = failed {
-                self.note_failure(id, why);
-                self.settle(id, Success::Failed);
+                self.note_failure(id, why.clone());
+                self.settle(id, Success::Failed, Some(why));
             }
         }
     }
@@ -292,6 +304,7 @@ impl Driver {
                     id,
                     Entry {
                         mailbox,
+                        filter: filter.clone(),
                         reply: Some(reply),
                     },
                 );
@@ -302,6 +315,7 @@ impl Driver {
                     reliability: options.reliability,
                     last_values: options.last_values,
                     keeps_all: options.keeps_all,
+                    settle_by_hand: options.settle_by_hand,
                 };
                 self.engine.subscribe(&wish, now);
             }
@@ -466,88 +480,6 @@ impl Driver {
     fn tell_all(&mut self, now: Time) {
         while let Some(notice) = self.engine.poll_notice() {
             self.tell(notice, now);
-        }
-    }
-
-    fn note_failure(&mut self, id: MessageId, why: String) {
-        let mut failures = lock(&self.shared.failures);
-        if failures.len() >= FAILURES_KEPT {
-            failures.pop_front();
-        }
-        failures.push_back(Failure {
-            ticket: Ticket(id),
-            why,
-        });
-    }
-
-    fn settle(&mut self, id: MessageId, success: Success) {
-        if success == Success::Failed {
-            // Before the outcome: who has seen that it failed must not hear that it is stored.
-            self.shared.stored.never(id);
-        }
-        self.shared.tickets.settle(id, success);
-        match success {
-            Success::Failed => self.shared.stored.wake(),
-            Success::Acknowledged => self.shared.stored.acknowledged(id),
-            Success::Pending | Success::Unknown => {}
-        }
-        for flush in self.flushes.iter_mut().filter(|flush| id <= flush.through) {
-            flush.outstanding = flush.outstanding.saturating_sub(1);
-        }
-    }
-
-    fn tell(&mut self, notice: Notice, now: Time) {
-        match notice {
-            Notice::Settled { id, success, why } => {
-                if let Some(why) = why {
-                    self.note_failure(id, why.to_string());
-                }
-                self.settle(id, success);
-            }
-            Notice::Gone { first, last } => {
-                (first..=last).for_each(|id| self.settle(id, Success::Unknown))
-            }
-            Notice::Stored { through } => self.shared.stored.reached(through),
-            Notice::Room => self.is_full = false,
-            Notice::Delivered {
-                subscription,
-                token,
-                message,
-            } => match self.subscriptions.get(&subscription) {
-                Some(entry) => entry.mailbox.put(message, token),
-                None => self.engine.settle(token, now),
-            },
-            Notice::Subscribed {
-                subscription,
-                outcome,
-            } => {
-                let Some(entry) = self.subscriptions.get_mut(&subscription) else {
-                    return;
-                };
-                let reply = entry.reply.take();
-                if let Err(refusal) = &outcome {
-                    entry.mailbox.end(Some(refusal.to_string()));
-                    self.subscriptions.remove(&subscription);
-                }
-                if let Some(reply) = reply {
-                    reply.send(outcome);
-                }
-            }
-            Notice::Answered { request, answer } => {
-                if let Some(reply) = self.questions.remove(&request) {
-                    reply.send(answer);
-                }
-            }
-            // The engine remembers what status and explain say of these.
-            Notice::Up {
-                lane,
-                session_present,
-            } => {
-                if let Some(line) = self.lines.get_mut(lane) {
-                    line.session_present = session_present;
-                }
-            }
-            Notice::Down { .. } | Notice::Switched { .. } => {}
         }
     }
 
@@ -748,6 +680,7 @@ impl Drop for LastWords {
             }
         }
         self.0.tickets.end();
+        self.0.events.iter().for_each(EventQueue::end);
         self.0.stored.wake();
         wakers.into_iter().for_each(std::task::Waker::wake);
     }

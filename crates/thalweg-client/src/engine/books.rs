@@ -311,4 +311,9 @@ impl Books {
     pub fn spool_status(&self) -> crate::spool::SpoolStatus {
         self.spool.status()
     }
+
+    /// What is wrong with it; empty if nothing is.
+    pub fn spool_trouble(&self) -> &str {
+        self.spool.trouble()
+    }
 }

@@ -11,7 +11,8 @@ use super::words::{Action, LaneState, Notice, Success};
 use super::{Core, Engine, TICK};
 use crate::message::Message;
 use crate::transport::{
-    Events, Inbound, LinkFault, MessageId, Refusal, RequestId, Settled, SubscriptionId, Welcome,
+    Events, Inbound, LinkFault, MessageId, Opening, Refusal, RequestId, Settled, SubscriptionId,
+    Welcome,
 };
 
 /// The first wait after a peer asked us to; doubles each time up to [`EngineSettings::backoff_max`].
@@ -70,8 +71,18 @@ impl Engine {
         it.link.enter(LaneState::Opening, now);
         it.link.connection = it.link.connection.wrapping_add(1);
         it.out.clear();
-        it.transport
-            .open(&self.core.settings.opening, peer, now, &mut it.out);
+        let opening = &self.core.settings.opening;
+        match it.link.way {
+            0 => it.transport.open(opening, peer, now, &mut it.out),
+            // The will is for the client's own brokers.
+            _ => {
+                let opening = Opening {
+                    will: None,
+                    ..opening.clone()
+                };
+                it.transport.open(&opening, peer, now, &mut it.out);
+            }
+        }
     }
 
     /// Bytes of the peer. Returns how many are consumed.
@@ -198,6 +209,9 @@ impl Engine {
         if it.link.state != LaneState::Connecting {
             it.transport.close(now, &mut it.out);
             it.transport.closed();
+        }
+        if it.link.is_up() {
+            self.core.books.notices.push_back(Notice::Left { lane });
         }
         it.link.enter(LaneState::Idle, now);
         it.link.unneeded = None;
@@ -500,12 +514,15 @@ impl Events for Listener<'_> {
     }
 }
 
-/// The peer said: not now.
+/// The peer said: not now. What it says of messages that had left before counts once.
 pub(super) fn hold_off(link: &mut Link, settings: &EngineSettings, now: Time) {
+    if link.resume_at > now {
+        return;
+    }
     let wait = BUSY_WAIT
         .nanos()
         .saturating_mul(1 << link.busy.min(20))
         .min(settings.backoff_max.nanos());
-    link.resume_at = link.resume_at.max(now + Span::from_nanos(wait));
+    link.resume_at = now + Span::from_nanos(wait);
     link.busy = link.busy.saturating_add(1);
 }

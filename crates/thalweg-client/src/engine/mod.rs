@@ -18,6 +18,7 @@ mod books;
 mod connections;
 mod draft;
 mod early;
+mod fitting;
 mod lane;
 mod outbox;
 mod queue;
@@ -370,6 +371,11 @@ impl Engine {
     /// How the spool does.
     pub fn spool_status(&self) -> SpoolStatus {
         self.core.books.spool_status()
+    }
+
+    /// What is wrong with the spool, in words; empty if nothing is. Cheap, unlike [`Engine::spool_status`].
+    pub fn spool_trouble(&self) -> &str {
+        self.core.books.spool_trouble()
     }
 
     /// How a lane does.

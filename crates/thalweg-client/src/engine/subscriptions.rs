@@ -41,6 +41,7 @@ pub(super) struct Subscription {
     pub reliability: Reliability,
     pub last_values: bool,
     pub keeps_all: bool,
+    pub settle_by_hand: bool,
     pub home: Home,
     pub moving: Option<Move>,
     /// The lane before, which may still bring something.
@@ -148,22 +149,6 @@ impl Subscription {
         self.awaited as usize + held >= 2 * settings.receive_max as usize && self.is_at(lane)
     }
 
-    /// Whether a lane can carry it as it is wanted.
-    fn fits(&self, can: &Capabilities) -> bool {
-        // Repetitions are recognized by their stamps: at least once is enough for exactly once.
-        let needed = if can.carries_stamps {
-            self.reliability.min(Reliability::AtLeastOnce)
-        } else {
-            self.reliability
-        };
-        self.can_be_at(can) && (can.keeps_all || !self.keeps_all) && can.receive_max >= needed
-    }
-
-    /// Whether a lane can carry it at all.
-    fn can_be_at(&self, can: &Capabilities) -> bool {
-        can.wildcards || !self.filter.contains(['+', '#'])
-    }
-
     fn wish(
         &self,
         subscription: SubscriptionId,
@@ -199,6 +184,7 @@ impl Engine {
             reliability: wish.reliability,
             last_values: wish.last_values,
             keeps_all: wish.keeps_all,
+            settle_by_hand: wish.settle_by_hand,
             home: Home::Nowhere,
             moving: None,
             tail: None,
@@ -227,6 +213,7 @@ impl Engine {
             let demand = &mut self.core.demand;
             demand.wildcards |= wish.filter.contains(['+', '#']);
             demand.keeps_all |= wish.keeps_all;
+            demand.settles |= wish.settle_by_hand;
             self.core.demand_is_new = true;
         }
         self.core
@@ -251,6 +238,7 @@ impl Engine {
         let own = || self.core.subscriptions.values().filter(|it| it.way == 0);
         demand.wildcards = own().any(|it| it.filter.contains(['+', '#']));
         demand.keeps_all = own().any(|it| it.keeps_all);
+        demand.settles = own().any(|it| it.settle_by_hand);
         self.core.demand_is_new = true;
     }
 
@@ -362,7 +350,13 @@ impl Engine {
             })
         };
         if !way.lanes.iter().any(|lane| suits(*lane)) {
-            self.refuse(name, Refusal::Unsupported("filters with wildcards"));
+            let missing = way
+                .lanes
+                .iter()
+                .filter_map(|lane| it.misses(can(*lane)?))
+                .next();
+            let what = missing.unwrap_or("subscriptions of this kind");
+            self.refuse(name, Refusal::Unsupported(what));
             return;
         }
         let is_up = |lane: usize| self.lanes.get(lane).is_some_and(|lane| lane.link.is_up());

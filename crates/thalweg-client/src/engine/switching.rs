@@ -294,7 +294,7 @@ impl Engine {
         let keeps_order = |lane: usize| {
             self.lanes
                 .get(lane)
-                .is_some_and(|lane| lane.link.capabilities.keeps_order)
+                .is_some_and(|lane| lane.link.capabilities.publishes_in_order)
         };
         let is_serial = way.drain.is_some() || way.current.is_some_and(|lane| !keeps_order(lane));
         let outbox = &self.core.books.outbox;

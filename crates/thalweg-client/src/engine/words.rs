@@ -123,6 +123,11 @@ pub enum Notice {
         /// Trying again as we are makes no sense; it is tried again all the same, but rarely.
         is_final: bool,
     },
+    /// We ended a lane's connection: nobody needs it, or the client is being closed.
+    Left {
+        /// Which.
+        lane: usize,
+    },
     /// From now on another lane publishes.
     Switched {
         /// The brokers in question: 0 are the client's.
@@ -162,6 +167,8 @@ pub struct Wish<'m> {
     pub last_values: bool,
     /// Every message is wanted, not just the newest state.
     pub keeps_all: bool,
+    /// The handle settles messages when it is done with them: only lanes with [`crate::Capabilities::settles`] will do.
+    pub settle_by_hand: bool,
 }
 
 /// How a lane does.

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Span, Time};
 use thalweg_mqtt::{
     ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling,
     ServerOffer, SubscribeOptions, SubscribeOut, UnsubscribeOut, Version, WillOut, topic,
@@ -426,20 +426,17 @@ impl Transport for Mqtt {
         let (offer, v5) = (self.side.offer(), self.version.is_v5());
         Capabilities {
             reliability_max: words::reliability(offer.maximum_qos),
-            receive_max: Reliability::ExactlyOnce,
             stamps: self.announces_stamps && v5,
             carries_stamps: v5,
             wildcards: offer.wildcard_available,
-            keeps_all: true,
-            keeps_order: true,
             properties: v5,
             lifespan: v5,
-            priority: false,
             requests: v5,
             last_values: offer.retain_available,
             payload_bytes_max: (offer.packet_bytes_max as usize)
                 .min(1 << 28)
                 .saturating_sub(ROOM_FOR_HEADERS),
+            ..words::CAPABILITIES
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use thalweg_model::{STAMPS_ANNOUNCEMENT, Stamp};
+use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Stamp};
 use thalweg_mqtt::{ConnAck, Event, PingReq, ServerLimits, ServerSide};
 
 use super::*;

@@ -5,7 +5,16 @@ use std::fmt::Write;
 use thalweg_model::{Reliability, STAMP_PROPERTY, Span, Stamp};
 use thalweg_mqtt::{PublishError, QoS, ReasonCode, TextPairs};
 
-use crate::transport::{LinkFault, Properties, Refusal};
+use crate::transport::{Capabilities, LinkFault, Properties, Refusal};
+
+/// What is the same whatever the version and the server.
+pub(super) const CAPABILITIES: Capabilities = Capabilities {
+    receive_max: Reliability::ExactlyOnce,
+    keeps_all: true,
+    settles: true,
+    wills: true,
+    ..Capabilities::STREAM
+};
 
 /// The QoS that is as sure.
 pub(super) const fn qos(reliability: Reliability) -> QoS {

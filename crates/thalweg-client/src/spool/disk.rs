@@ -634,6 +634,10 @@ impl<D: FileSystem> Spool for Disk<D> {
             trouble: self.trouble.clone(),
         }
     }
+
+    fn trouble(&self) -> &str {
+        &self.trouble
+    }
 }
 
 impl<D: FileSystem> Drop for Disk<D> {

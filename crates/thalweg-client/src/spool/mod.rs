@@ -60,6 +60,11 @@ pub trait Spool: Send {
     fn status(&self) -> SpoolStatus {
         SpoolStatus::default()
     }
+
+    /// [`SpoolStatus::trouble`] alone, without asking the system anything.
+    fn trouble(&self) -> &str {
+        ""
+    }
 }
 
 /// What becomes of messages when the disk has no room, or fails.

@@ -165,19 +165,11 @@ impl Transport for Stomp {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            reliability_max: Reliability::AtLeastOnce,
-            receive_max: Reliability::AtLeastOnce,
             stamps: self.stamps,
-            carries_stamps: true,
-            wildcards: true,
-            keeps_all: true,
-            keeps_order: true,
-            properties: true,
-            lifespan: true,
-            priority: true,
             requests: true,
             last_values: self.idiom.is_thalweg || !self.is_known,
             payload_bytes_max: self.settings.payload_bytes_max,
+            ..crate::queues::CAPABILITIES
         }
     }
 

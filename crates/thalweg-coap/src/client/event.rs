@@ -106,6 +106,8 @@ pub enum Failure {
     NoResponse,
     /// The peer rejected it.
     Reset,
+    /// A request that it has to come after was not taken. The peer has not taken this one either.
+    Order,
     /// The response is larger than `ClientSettings::response_bytes_max`, or its blocks do not fit together.
     Body,
 }

@@ -1,6 +1,7 @@
 //! The client's end of all conversations over one datagram socket.
 
 mod event;
+mod order;
 mod pending;
 mod receive;
 mod send;
@@ -107,6 +108,20 @@ impl ClientSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Result<RequestId, RequestRefused> {
+        self.request_after(to, request, None, now, out)
+    }
+
+    /// As [`ClientSide::request`], of a peer that understands [`option::AFTER`]: it takes this one after `before`, which goes
+    /// to the same peer, has nothing behind it, and need not have been answered. Both are confirmable. If `before` is not
+    /// taken, this one fails by [`Failure::Order`].
+    pub fn request_after(
+        &mut self,
+        to: SocketAddr,
+        request: &RequestOut<'_>,
+        before: Option<RequestId>,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Result<RequestId, RequestRefused> {
         let size_exponent = self
             .settings
             .block_exponent_max
@@ -139,6 +154,7 @@ impl ClientSide {
         pending.payload.extend_from_slice(request.payload);
         pending.size_exponent = size_exponent;
         let index = self.begin(pending);
+        self.put_behind(index, before);
         if !self.say(index, Say::Request, now, out) {
             self.end(index, now, out);
             return Err(RequestRefused::TooMany);
@@ -328,6 +344,16 @@ impl ClientSide {
     /// The last round trip that was measured since this was asked: of a message that was answered before it was repeated.
     pub fn take_round_trip(&mut self) -> Option<Span> {
         self.endpoint.sample.take()
+    }
+
+    /// How many confirmable messages were acknowledged or rejected.
+    pub fn answered(&self) -> u64 {
+        self.endpoint.counts.answered
+    }
+
+    /// From now on so many confirmable messages to one peer are in flight at a time, instead of `Transmission::nstart`.
+    pub fn set_nstart(&mut self, nstart: u8) {
+        self.endpoint.transmission.nstart = nstart;
     }
 
     /// How many messages were sent again.

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use thalweg_wire::Time;
 
 use crate::slots::NONE;
-use crate::{Block, Code, Options, Sequence, Token};
+use crate::{Block, Code, Options, RequestId, Sequence, Token};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,23 @@ pub(crate) struct Pending {
     pub is_gathering: bool,
     /// The newest notification.
     pub newest: Option<(Sequence, Time)>,
+    /// The requests before and behind it in an order that the peer keeps.
+    pub before: Option<RequestId>,
+    pub behind: Option<RequestId>,
+    /// Whether its blocks carry its token as a Request-Tag: those of another body to the same place are under way.
+    pub has_request_tag: bool,
+    /// Whether its end has been sent, or waits for NSTART: what comes behind it can name it.
+    pub is_said: bool,
+    /// Whether its end waits until the one before is said or over.
+    pub is_held: bool,
+    /// Whether it was refused because the one before was missing.
+    pub was_refused: bool,
+    /// Whether the last message named the one before.
+    pub names_before: bool,
+    /// The one before ended and was not taken.
+    pub is_broken: bool,
+    /// Whether the next one may be taken when this one ends.
+    pub ends_well: bool,
     /// When it has waited long enough, or registers again.
     pub deadline: Time,
     /// When its timer comes up.
@@ -90,6 +107,15 @@ impl Pending {
             restarts: 0,
             is_gathering: false,
             newest: None,
+            before: None,
+            behind: None,
+            has_request_tag: false,
+            is_said: false,
+            is_held: false,
+            was_refused: false,
+            names_before: false,
+            is_broken: false,
+            ends_well: true,
             deadline: Time::NEVER,
             timer_at: Time::NEVER,
         }

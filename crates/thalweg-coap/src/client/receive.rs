@@ -23,6 +23,14 @@ const RESTARTS_MAX: u8 = 3;
 /// Acknowledged responses that are remembered, in case their acknowledgements were lost.
 const REMEMBERED_MAX: usize = 16_384;
 
+/// Whether the same request may be taken if it is sent again later.
+fn is_transient(code: Code) -> bool {
+    code.class() == 5
+        || code == Code::TOO_MANY_REQUESTS
+        || code == Code::REQUEST_ENTITY_INCOMPLETE
+        || code == Code::PRECONDITION_FAILED
+}
+
 /// What is to be done with a response.
 enum Verdict {
     /// It is complete; the payload is that of the message, or this one.
@@ -259,6 +267,9 @@ impl ClientSide {
             pending.phase = Phase::Observing;
             self.freshen(index, &message.options, now);
         }
+        if self.comes_too_soon(index, message.code, now, out) {
+            return None;
+        }
         match self.gather(index, message, is_of_fetch, now, out) {
             Verdict::Wait => None,
             Verdict::Fail(why) => {
@@ -281,6 +292,9 @@ impl ClientSide {
                 if goes_on {
                     self.forget_fetch(index);
                     return Some(ClientEvent::Notification(response));
+                }
+                if let Some(pending) = self.requests.get_mut(index) {
+                    pending.ends_well = !is_transient(message.code);
                 }
                 self.end(index, now, out);
                 Some(ClientEvent::Response(response))

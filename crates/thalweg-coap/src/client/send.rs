@@ -3,6 +3,7 @@
 use thalweg_wire::Time;
 
 use super::ClientSide;
+use super::order::Turn;
 use super::pending::{Pending, Phase};
 use crate::endpoint::{Content, Owner};
 use crate::outgoing::{merged, put};
@@ -26,7 +27,7 @@ pub(super) enum Say {
 
 impl Pending {
     /// Writes a message of this request.
-    fn write(&self, say: Say, kind: Kind, id: u16, out: &mut Vec<u8>) {
+    fn write(&self, say: Say, kind: Kind, id: u16, after: Option<u16>, out: &mut Vec<u8>) {
         let (options, _) = Options::decode(&self.options).unwrap_or((Options::EMPTY, &[]));
         let is_fetch = matches!(say, Say::Fetch(_));
         let token = self.fetch_token.filter(|_| is_fetch).unwrap_or(self.token);
@@ -60,12 +61,15 @@ impl Pending {
         let size = block1
             .filter(|block| block.number == 0)
             .map(|_| Value::Uint(self.payload.len() as u32));
-        let own: [Option<OptionOut<'_>>; 5] = [
+        let own: [Option<OptionOut<'_>>; 7] = [
             observe.map(|observe| (option::OBSERVE, Value::Uint(observe.encode()))),
             block2.map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
             block1.map(|block| (option::BLOCK1, Value::Uint(block.encode()))),
             size.map(|size| (option::SIZE1, size)),
             (!self.echo.is_empty()).then_some((option::ECHO, Value::Opaque(&self.echo))),
+            self.has_request_tag
+                .then_some((option::REQUEST_TAG, Value::Opaque(self.token.as_slice()))),
+            after.map(|id| (option::AFTER, Value::Uint(id.into()))),
         ];
         let options = options.iter();
         let mut encoder = Encoder::start(out, kind, self.code, id, token);
@@ -86,9 +90,27 @@ impl Pending {
 }
 
 impl ClientSide {
+    /// Sends a message of a request, and the ends of those that waited for it. Says whether there was room for the first.
+    pub(super) fn say(&mut self, index: u32, say: Say, now: Time, out: &mut Datagrams) -> bool {
+        let is_sent = self.say_one(index, say, now, out);
+        if is_sent && say == Say::Request {
+            let mut next = self.has_said(index);
+            while let Some(behind) = next {
+                next = match self.say_one(behind, Say::Request, now, out) {
+                    true => self.has_said(behind),
+                    false => {
+                        self.fail(behind, Failure::Unacknowledged, now, out);
+                        None
+                    }
+                };
+            }
+        }
+        is_sent
+    }
+
     /// Sends a message of a request, confirmable or not as the request is; blocks of notifications always are. Says
     /// whether there was room.
-    pub(super) fn say(&mut self, index: u32, say: Say, now: Time, out: &mut Datagrams) -> bool {
+    fn say_one(&mut self, index: u32, say: Say, now: Time, out: &mut Datagrams) -> bool {
         let Some(pending) = self.requests.get(index) else {
             return false;
         };
@@ -97,6 +119,14 @@ impl ClientSide {
         if old != NONE {
             self.endpoint.remove(old, now, out);
         }
+        let after = match self.turn_of(index, say) {
+            Turn::Waits => {
+                self.hold(index);
+                return true;
+            }
+            Turn::Now => None,
+            Turn::After(id) => Some(id),
+        };
         let id = self.endpoint.next_id(peer);
         let kind = if is_confirmable {
             Kind::Confirmable
@@ -107,7 +137,7 @@ impl ClientSide {
         let Some(pending) = self.requests.get_mut(index) else {
             return false;
         };
-        pending.write(say, kind, id, &mut bytes);
+        pending.write(say, kind, id, after, &mut bytes);
         pending.id = id;
         pending.sending = NONE;
         if !is_confirmable {
@@ -127,6 +157,7 @@ impl ClientSide {
             return false;
         };
         pending.sending = sending.unwrap_or(NONE);
+        (pending.names_before, pending.is_held) = (after.is_some(), false);
         // An observation keeps the time at which it registers again.
         if pending.phase != Phase::Observing {
             pending.deadline = Time::NEVER;
@@ -160,6 +191,9 @@ impl ClientSide {
     /// Ends a request with a notice.
     pub(super) fn fail(&mut self, index: u32, why: Failure, now: Time, out: &mut Datagrams) {
         let request = self.id_of(index);
+        if let Some(pending) = self.requests.get_mut(index) {
+            pending.ends_well = why == Failure::Reset;
+        }
         if self.end(index, now, out).is_some() {
             self.notices
                 .push_back(ClientNotice::Failed { request, why });
@@ -186,6 +220,7 @@ impl ClientSide {
         if let Some(token) = pending.fetch_token {
             self.tokens.remove(&token);
         }
+        self.let_next(&pending, now, out);
         Some(pending)
     }
 

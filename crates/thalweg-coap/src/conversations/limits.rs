@@ -213,11 +213,57 @@ fn what_is_due_leaves_in_portions_so_that_answers_are_heard_in_between() {
     assert!(sent.iter().all(|count| *count <= 256), "{sent:?}");
 }
 
+/// The first of several blocks of a PUT, with an Echo if that is not empty.
+fn first_block(id: u16, echo: &[u8]) -> Vec<u8> {
+    let head = message(CON, Code::PUT, id, &[1], |encoder| {
+        encoder.uint(
+            option::BLOCK1,
+            Block {
+                number: 0,
+                more: true,
+                size_exponent: 0,
+            }
+            .encode(),
+        );
+        if !echo.is_empty() {
+            encoder.option(option::ECHO, echo);
+        }
+    });
+    with_payload(head, &[0; 16])
+}
+
 #[test]
-fn block_transfers_are_limited_altogether() {
-    let mut bench = bench(|s| s.transfers_max = 2);
-    let datagram = |id| {
+fn made_up_addresses_take_no_more_than_half_of_the_places_of_bodies() {
+    let mut bench = bench(|s| {
+        s.transfers_max = 8;
+        s.addresses_are_proven = false;
+    });
+    for n in 1..100 {
+        bench.feed(n, &first_block(1, &[]));
+        let expected = match n {
+            ..=5 => Code::CONTINUE,
+            _ => Code::UNAUTHORIZED,
+        };
+        assert_eq!(codes(&bench.sent(n)), [expected], "{n}");
+    }
+    // Who is where it seems to be has room.
+    bench.feed(0, &first_block(1, &[]));
+    let demand = bench.sent(0).remove(0);
+    let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");
+    bench.feed(0, &first_block(2, echo));
+    assert_eq!(codes(&bench.sent(0)), [Code::CONTINUE]);
+    assert_eq!(bench.server.counts().transfers_displaced, 0);
+}
+
+#[test]
+fn who_takes_a_peers_address_leaves_it_half_of_its_bodies() {
+    let mut bench = bench(|s| {
+        s.transfers_per_peer = 8;
+        s.addresses_are_proven = false;
+    });
+    let first = |id: u16, echo: &[u8]| {
         let head = message(CON, Code::PUT, id, &[1], |encoder| {
+            encoder.option(option::URI_PATH, format!("{id}").as_bytes());
             encoder.uint(
                 option::BLOCK1,
                 Block {
@@ -227,9 +273,35 @@ fn block_transfers_are_limited_altogether() {
                 }
                 .encode(),
             );
+            if !echo.is_empty() {
+                encoder.option(option::ECHO, echo);
+            }
         });
         with_payload(head, &[0; 16])
     };
+    for id in 1..=5 {
+        bench.feed(0, &first(id, &[]));
+        assert_eq!(codes(&bench.sent(0)), [Code::CONTINUE], "{id}");
+    }
+    // The answer goes to the peer, and nobody else can know what it says.
+    bench.feed(0, &first(6, &[]));
+    let demand = bench.sent(0).remove(0);
+    let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");
+    for (id, echo, expected) in [
+        (7, echo, Code::CONTINUE),
+        (8, &[][..], Code::UNAUTHORIZED),
+        (9, &[0; 12], Code::UNAUTHORIZED),
+        (10, echo, Code::CONTINUE),
+    ] {
+        bench.feed(0, &first(id, echo));
+        assert_eq!(codes(&bench.sent(0)), [expected], "{id}");
+    }
+}
+
+#[test]
+fn block_transfers_are_limited_altogether() {
+    let mut bench = bench(|s| s.transfers_max = 2);
+    let datagram = |id| first_block(id, &[]);
     for n in 0..3 {
         bench.feed(n, &datagram(1));
     }

@@ -11,6 +11,7 @@ mod limits;
 mod loss;
 mod memory;
 mod observers;
+mod order;
 mod responses;
 
 use core::net::SocketAddr;

@@ -180,6 +180,18 @@ impl Exchanges {
         None
     }
 
+    /// Whether a message of a peer with this id waits for its answer.
+    pub fn has_id(&self, first: u32, id: u16) -> bool {
+        let mut index = first;
+        while let Some(exchange) = self.slots.get(index) {
+            if exchange.key.id == id {
+                return true;
+            }
+            index = exchange.next;
+        }
+        false
+    }
+
     /// Takes `index` out of the list that begins with `first`.
     #[inline]
     pub fn unlink(&mut self, first: &mut u32, index: u32, next: u32) {

@@ -39,6 +39,9 @@ enum Body {
     Answered,
 }
 
+/// For how long a message is remembered for those that have to come after it: shorter than it takes to use an id again.
+const AFTER_WITHIN: Span = Span::from_secs(2);
+
 /// The largest blocks of a kept body for who has not shown where it is: 128 bytes, as the first one at most had.
 const UNPROVEN_EXPONENT_MAX: u8 = 3;
 
@@ -185,6 +188,12 @@ impl ServerSide {
             return None;
         }
         if !self.check_options(&asked, message, now, out) {
+            return None;
+        }
+        if let Some(before) = message.options.uint(option::AFTER)
+            && !self.has_taken(&asked, before as u16, now)
+        {
+            self.comes_too_soon(&asked, now, out);
             return None;
         }
         let is_safe = is_safe(message.code);
@@ -419,13 +428,7 @@ impl ServerSide {
             self.refuse(asked, Code::BAD_REQUEST, &[], why::HOP_LIMIT, now, out);
             return false;
         }
-        let is_unproven = self
-            .endpoint
-            .peers
-            .slots
-            .get(asked.peer)
-            .is_some_and(|peer| !peer.proven);
-        if is_unproven
+        if self.is_unproven(asked.peer)
             && let Some(value) = message.options.get(option::ECHO)
             && self.echo.is_valid(value, asked.from, now)
         {
@@ -437,6 +440,7 @@ impl ServerSide {
     fn understands(&self, number: u16) -> bool {
         match number {
             0..64 => self.understood & 1 << number != 0,
+            option::AFTER => true,
             _ => self.settings.understood_options.contains(&number),
         }
     }
@@ -449,13 +453,31 @@ impl ServerSide {
             EchoForObserve::Auto => crowded(),
             EchoForObserve::Always => true,
         };
-        wanted
-            && self
-                .endpoint
-                .peers
-                .slots
-                .get(peer)
-                .is_some_and(|peer| !peer.proven)
+        wanted && self.is_unproven(peer)
+    }
+
+    /// Whether this peer must show that it is where it seems to be before a body of it is gathered: whoever makes addresses
+    /// up could take all places, and whoever takes a peer's address all of the peer's.
+    fn must_prove_for_body(&self, asked: &Asked, message: &Message<'_>, now: Time) -> bool {
+        let settings = &self.settings;
+        if settings.addresses_are_proven || settings.echo_for_observe == EchoForObserve::Never {
+            return false;
+        }
+        let all_are_crowded = self.transfers.len() > settings.transfers_max / 2;
+        if all_are_crowded && self.is_unproven(asked.peer) {
+            return true;
+        }
+        let own = self.transfers.count_of(asked.key.peer);
+        let shows_echo = || {
+            let echo = message.options.get(option::ECHO);
+            echo.is_some_and(|value| self.echo.is_valid(value, asked.from, now))
+        };
+        own > usize::from(settings.transfers_per_peer) / 2 && !shows_echo()
+    }
+
+    fn is_unproven(&self, peer: u32) -> bool {
+        let peer = self.endpoint.peers.slots.get(peer);
+        peer.is_some_and(|peer| !peer.proven)
     }
 
     /// Takes a block of a request. RFC 7959 §2.3, §2.9
@@ -491,6 +513,10 @@ impl ServerSide {
         }
         if block.more && message.payload.len() != block.size() {
             self.refuse(asked, Code::BAD_REQUEST, &[], why::BLOCK_SIZE, now, out);
+            return Body::Answered;
+        }
+        if block.number == 0 && self.must_prove_for_body(asked, message, now) {
+            self.demand_echo(asked, now, out);
             return Body::Answered;
         }
         let part = Part {
@@ -545,6 +571,40 @@ impl ServerSide {
             Gathered::Full => self.overloaded(asked, why::TRANSFERS, OVERLOADED_SECONDS, now, out),
         }
         Body::Answered
+    }
+
+    /// Whether a message of this peer has been taken: it waits for its answer, or was answered without being refused.
+    fn has_taken(&self, asked: &Asked, id: u16, now: Time) -> bool {
+        let peer = self.endpoint.peers.slots.get(asked.peer);
+        let waiting = peer.map_or(NONE, |peer| peer.exchanges);
+        let answer = || {
+            self.remembered
+                .find_id(asked.key.peer, id, AFTER_WITHIN, now)
+        };
+        self.exchanges.has_id(waiting, id)
+            || match answer() {
+                Some(Again::Respond(code)) => code.is_success() && code != Code::CONTINUE,
+                Some(Again::Acknowledge | Again::Ignore) => true,
+                None => false,
+            }
+    }
+
+    /// Refuses a message whose predecessor is missing. That is remembered: a copy of it that comes late must not be taken
+    /// when its sender has sent it anew.
+    #[cold]
+    fn comes_too_soon(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
+        self.counts.refused += 1;
+        let mut payload = Vec::new();
+        Encoder::body(&mut payload).payload(why::AFTER.as_bytes());
+        self.answer(
+            asked,
+            Code::PRECONDITION_FAILED,
+            &[],
+            &payload,
+            true,
+            now,
+            out,
+        );
     }
 
     /// Serves a further block of a response that was kept.

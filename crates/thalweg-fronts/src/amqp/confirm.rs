@@ -2,6 +2,7 @@
 
 use super::channel::Mode;
 use super::fault::Fault;
+use super::publish::Memo;
 use super::{AmqpFront, Request};
 use crate::link::{Front, Links};
 use crate::probe::Mark;
@@ -33,9 +34,9 @@ impl Request<'_> {
     }
 
     /// Tells a publisher what became of its message: at once if it comes back or is refused, and when the input is
-    /// done with if it is confirmed.
+    /// done with if it is confirmed. The channel remembers where it went.
     #[inline]
-    pub(super) fn acknowledge(&mut self, publish: &Publish<'_>, outcome: Outcome) {
+    pub(super) fn acknowledge(&mut self, publish: &Publish<'_>, outcome: Outcome, memo: Box<Memo>) {
         if outcome == Outcome::NoMatch && publish.mandatory {
             self.give_back(
                 publish.exchange,
@@ -51,6 +52,7 @@ impl Request<'_> {
         let Some(channel) = front.channels.get_mut(self.ch) else {
             return;
         };
+        channel.memo = Some(memo);
         let Mode::Confirm {
             published,
             confirmed,

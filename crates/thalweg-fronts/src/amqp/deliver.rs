@@ -5,7 +5,7 @@ use super::{AmqpFront, State};
 use crate::link::Links;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
-use thalweg_kernel::{CloseReason, Content, Handover, LinkId};
+use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Handover, LinkId};
 use thalweg_model::Message;
 
 /// What a last value has in place of a delivery's number: more than a channel will ever deliver.
@@ -112,19 +112,31 @@ impl AmqpFront {
     }
 
     /// A consumer's queue is gone.
-    pub(crate) fn consumer_ended(&mut self, ch: u16, consumer: u32, out: &mut Vec<u8>) {
-        if consumer == 0 {
-            // A `basic.get` had to wait for the disk, and what came had expired.
-            self.machine
-                .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
-            return;
-        }
+    pub(crate) fn consumer_ended(
+        &mut self,
+        ch: u16,
+        ended: ConsumerEnd,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let number = match ended {
+            ConsumerEnd::QueueGone(number) => number,
+            ConsumerEnd::NothingCame => {
+                // A `basic.get` had to wait for the disk, and what came had expired.
+                self.machine
+                    .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+                return true;
+            }
+            ConsumerEnd::Stalled => {
+                self.close_stalled(ch, out);
+                return true;
+            }
+        };
         let Some(consumer) = self
             .channels
             .get_mut(ch)
-            .and_then(|channel| channel.remove_consumer(consumer))
+            .and_then(|channel| channel.remove_consumer(number))
         else {
-            return;
+            return false;
         };
         if self.capabilities.consumer_cancel_notify {
             let cancel = basic::Cancel {
@@ -133,10 +145,11 @@ impl AmqpFront {
             };
             self.machine.method(ch, &Method::BasicCancel(cancel), out);
         }
+        true
     }
 
     /// A channel's consumers have not acknowledged in time; the connection and its other channels go on.
-    pub(crate) fn end_line(&mut self, ch: u16, out: &mut Vec<u8>) {
+    fn close_stalled(&mut self, ch: u16, out: &mut Vec<u8>) {
         let what = "deliveries were not acknowledged in time and go to other consumers";
         self.machine
             .channel_close(ch, ReplyCode::PreconditionFailed, what, MethodId::NONE, out);

@@ -75,6 +75,8 @@ pub struct AmqpFront {
     /// Empty for the default one.
     tenant: Box<str>,
     channels: Channels,
+    /// A purge that is done only in part.
+    purge: Option<Box<queue::Purging>>,
     /// Channels on which publishes have to be confirmed when the input is done with.
     owing: Vec<u16>,
     /// A message that came in pieces and waits for room in the journal; nothing is read before it has gone.
@@ -109,6 +111,8 @@ struct Request<'a> {
     cause: MethodId,
     now: Time,
     kernel: &'a mut Kernel,
+    /// It is done with only in part, and must be handed in again.
+    is_in_part: bool,
 }
 
 impl AmqpFront {
@@ -142,6 +146,7 @@ impl AmqpFront {
             user: None,
             tenant: "".into(),
             channels: Channels::default(),
+            purge: None,
             owing: Vec::new(),
             postponed: None,
             origin: names::Origin::default(),
@@ -253,6 +258,12 @@ impl AmqpFront {
                     }
                 }
             }
+            Ok(Some((consumed, Event::Method { ch, method }))) => {
+                match AmqpFront::on_method(links, id, *ch, method, now, kernel) {
+                    Handled::Done => Step::Consumed(*consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
             Ok(Some((consumed, event))) => {
                 AmqpFront::on_event(links, id, event, now, kernel);
                 Step::Consumed(*consumed)
@@ -268,12 +279,9 @@ impl AmqpFront {
 
     fn on_event(links: &mut Links, id: LinkId, event: &Event<'_>, now: Time, kernel: &mut Kernel) {
         match event {
-            Event::Method { ch, method } => {
-                AmqpFront::on_method(links, id, *ch, method, now, kernel)
-            }
             Event::Heartbeat | Event::Consumed | Event::ChannelCloseOk(_) => {}
-            // `step` takes it before it comes here.
-            Event::Publish(_) => {}
+            // `step` takes these before they come here.
+            Event::Publish(_) | Event::Method { .. } => {}
             Event::ProtocolHeader => AmqpFront::on_header(links, id),
             Event::StartOk(start_ok) => AmqpFront::on_start_ok(links, id, start_ok, now, kernel),
             // No mechanism of ours asks for it.
@@ -303,9 +311,9 @@ impl AmqpFront {
         method: &Method<'_>,
         now: Time,
         kernel: &mut Kernel,
-    ) {
+    ) -> Handled {
         let Some(session) = links.get(id).and_then(|link| link.session) else {
-            return;
+            return Handled::Done;
         };
         let mut request = Request {
             links,
@@ -315,10 +323,18 @@ impl AmqpFront {
             cause: method.id(),
             now,
             kernel,
+            is_in_part: false,
         };
         if let Err(fault) = request.handle(method) {
             request.fail(&fault);
+        } else if request.is_in_part {
+            if let Some(link) = links.get_mut(id) {
+                // Others have their turn first.
+                link.pause_until = Some(now);
+            }
+            return Handled::Later;
         }
+        Handled::Done
     }
 
     /// The peer broke the protocol: tell it, and end what that ends.
@@ -494,10 +510,12 @@ impl Request<'_> {
 
     /// A name that nobody else has or can guess.
     fn fresh_name(&mut self, prefix: &str) -> String {
-        self.front().map_or_else(String::new, |front| {
-            front.names += 1;
-            names::fresh(prefix, front.nonce, front.names)
-        })
+        let Some(front) = self.front() else {
+            return String::new();
+        };
+        front.names += 1;
+        let (nonce, count) = (front.nonce, u128::from(front.names));
+        names::fresh(prefix, self.kernel.name_key(nonce).name("queue", count))
     }
 
     /// Ends the channel or the connection, as the code says.

@@ -52,24 +52,11 @@ pub(super) fn group_source(tenant: &str, name: &str) -> Option<String> {
     Some(source)
 }
 
-/// The `count`th name that a connection with that nonce makes up.
-pub(super) fn fresh(prefix: &str, nonce: u64, count: u32) -> String {
+/// A name that was made up of these bits.
+pub(super) fn fresh(prefix: &str, bits: u128) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let (high, low) = (
-        mix(nonce ^ u64::from(count)),
-        mix(nonce.rotate_left(32).wrapping_add(u64::from(count))),
-    );
-    let bits = u128::from(high) << 64 | u128::from(low);
     let letters = (0..22).map(|at| char::from(LETTERS[(bits >> (6 * at)) as usize & 63]));
     prefix.chars().chain(letters).collect()
-}
-
-/// The finalizer of SplitMix64.
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The name of a queue or an exchange as RabbitMQ declares, binds and deletes it: line ends are left out.

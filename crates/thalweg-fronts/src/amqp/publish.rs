@@ -153,20 +153,20 @@ impl AmqpFront {
             cause: basic::Publish::ID,
             now,
             kernel,
+            is_in_part: false,
         };
         let published = request.publish(&mut memo, publish, kind);
-        if let Some(channel) = request.channel() {
-            channel.memo = Some(memo);
-        }
         match published {
-            Ok(Outcome::Full) if kind == Kind::Plain => {
-                // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
-                if let Some(link) = links.get_mut(id) {
-                    link.pause_until = Some(now + FULL_PAUSE);
+            Ok(outcome) => {
+                request.acknowledge(publish, outcome, memo);
+                if outcome == Outcome::Full && kind == Kind::Plain {
+                    // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
+                    if let Some(link) = links.get_mut(id) {
+                        link.pause_until = Some(now + FULL_PAUSE);
+                    }
+                    return Handled::Later;
                 }
-                return Handled::Later;
             }
-            Ok(outcome) => request.acknowledge(publish, outcome),
             Err(fault) => request.fail(&fault),
         }
         Handled::Done

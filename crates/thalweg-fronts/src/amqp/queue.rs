@@ -18,6 +18,12 @@ use thalweg_model::Span;
 /// Names that the server makes up begin so.
 const GENERATED: &str = "amq.gen-";
 
+/// A purge of which so many messages are dropped, and so many not yet.
+pub(super) struct Purging {
+    count: u64,
+    left: u64,
+}
+
 impl Request<'_> {
     pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
         let queue = names::in_one_line(declare.queue);
@@ -185,10 +191,21 @@ impl Request<'_> {
     pub(super) fn purge_queue(&mut self, purge: &Purge<'_>) -> Result<(), Fault> {
         let name = self.queue_name(purge.queue)?;
         let address = queue_address(self.tenant(), &name);
+        let before = self.front().and_then(|front| front.purge.take());
+        let left = before.as_ref().map(|before| before.left);
         let purged = self
             .kernel
-            .purge_queue(self.session, &address, self.now, self.links);
-        let count = purged.map_err(|refusal| self.about_queue(&name, "read").fault(refusal))?;
+            .purge_queue(self.session, &address, left, self.now, self.links)
+            .map_err(|refusal| self.about_queue(&name, "read").fault(refusal))?;
+        let count = before.map_or(0, |before| before.count) + purged.count;
+        if purged.left > 0 {
+            let left = purged.left;
+            self.is_in_part = true;
+            if let Some(front) = self.front() {
+                front.purge = Some(Box::new(Purging { count, left }));
+            }
+            return Ok(());
+        }
         if !purge.no_wait {
             let message_count = u32::try_from(count).unwrap_or(u32::MAX);
             self.answer(&Method::QueuePurgeOk(PurgeOk { message_count }));

@@ -42,8 +42,13 @@ impl Request<'_> {
                 self.links,
             )
         };
-        if settled == Settled::Unknown && !(tag == 0 && multiple) {
-            return Err(Fault::precondition(format!("unknown delivery tag {tag}")));
+        match settled {
+            Settled::Known => {}
+            Settled::InPart => self.is_in_part = true,
+            Settled::Unknown if tag == 0 && multiple => {}
+            Settled::Unknown => {
+                return Err(Fault::precondition(format!("unknown delivery tag {tag}")));
+            }
         }
         Ok(())
     }

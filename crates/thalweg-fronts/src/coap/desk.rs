@@ -9,7 +9,9 @@ use crate::address::in_tenant;
 use crate::link::{Front, Links};
 use std::collections::BTreeSet;
 use thalweg_kernel::access::Rules;
-use thalweg_kernel::{Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
+use thalweg_kernel::{
+    Grants, Kernel, LastValueWish, LinkId, NameKey, OpenSession, SessionId, Wish, home,
+};
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// See the module.
@@ -18,6 +20,7 @@ pub(super) struct Desk {
     pub(super) link: LinkId,
     session: SessionId,
     nonce: u64,
+    key: NameKey,
     pub(super) topics: Topics,
     /// What addresses of answers begin with.
     replies: String,
@@ -65,6 +68,11 @@ pub(super) fn unix_secs(time: Time) -> u64 {
     time.nanos() / 1_000_000_000
 }
 
+/// Tells a call of a link from all others.
+fn number_of(link: LinkId, call: u64) -> u128 {
+    u128::from(link.0) << 64 | u128::from(call)
+}
+
 impl Desk {
     /// The desk of a tenant; opens it if there is none. Nothing if the kernel has no room for a session.
     pub(super) fn open(tenant: &str, nonce: u64, scene: &mut Scene<'_>) -> Option<DeskId> {
@@ -82,14 +90,17 @@ impl Desk {
             links.close(link, kernel, *now);
             return None;
         };
+        let key = kernel.name_key(nonce);
         let mut replies = String::new();
-        in_tenant(tenant, &format!("$reply/{nonce:016x}/"), &mut replies);
+        let own = key.name("desk", 0) as u64;
+        in_tenant(tenant, &format!("$reply/{own:016x}/"), &mut replies);
         let topics = Topics::new(tenant, kernel.shard().0);
         links.coap.desks.push(Desk {
             tenant: tenant.into(),
             link,
             session,
             nonce,
+            key,
             topics,
             replies,
             is_open: false,
@@ -173,18 +184,18 @@ impl Desk {
         kernel.subscribe(session, 1, &wishes, now, links);
     }
 
-    /// Where the answer to a call of a link goes.
+    /// Where the answer to a call of a link goes. Who answers one call cannot tell the addresses of others.
     pub(super) fn reply_address(&self, link: LinkId, call: u64) -> String {
-        format!("{}{:x}-{call:x}", self.replies, link.0)
+        let proof = self.key.name("call", number_of(link, call)) as u64;
+        format!("{}{:x}-{call:x}-{proof:016x}", self.replies, link.0)
     }
 
-    /// Whose answer comes at this address.
+    /// Whose answer comes at this address; nothing if it was not given to anybody.
     fn call_of(&self, address: &str) -> Option<(LinkId, u64)> {
-        let (link, call) = address.strip_prefix(&*self.replies)?.split_once('-')?;
-        Some((
-            LinkId(u32::from_str_radix(link, 16).ok()?),
-            u64::from_str_radix(call, 16).ok()?,
-        ))
+        let mut parts = address.strip_prefix(&*self.replies)?.splitn(3, '-');
+        let link = LinkId(u32::from_str_radix(parts.next()?, 16).ok()?);
+        let call = u64::from_str_radix(parts.next()?, 16).ok()?;
+        (*self.reply_address(link, call) == *address).then_some((link, call))
     }
 
     /// Handles what its session was told.
@@ -339,11 +350,11 @@ impl Desk {
                 }
                 // One shard says it to all.
                 if let Some(address) = address.filter(|address| is_home(address)) {
-                    kernel.keep_last(&address, true, links);
+                    kernel.keep_last(&address, true);
                 }
             }
             Applied::Gone(Some(address)) if is_home(address) => {
-                kernel.keep_last(address, false, links);
+                kernel.keep_last(address, false);
             }
             Applied::Changed => {
                 let limits = |topic: &TopicId| {

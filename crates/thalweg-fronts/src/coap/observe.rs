@@ -338,8 +338,7 @@ impl<S: Side> Handler<S> {
         self.give_seat_back(relation.seat, scene);
         let identity = IdentityId(relation.identity);
         self.identities.let_go(identity);
-        let Scene { now, kernel, links } = scene;
-        kernel.unwatch(relation.watch, *now, *links);
+        scene.kernel.unwatch(relation.watch, scene.now);
         Some(identity)
     }
 

@@ -4,7 +4,7 @@
 use super::desk::Desk;
 use super::topics::TopicId;
 use std::collections::VecDeque;
-use thalweg_kernel::{Delivery, LinkId, Refusal, Taken, TakenId, Ticket, WatchEnd};
+use thalweg_kernel::{Answer, Delivery, LinkId, Refusal, TakenId, Ticket, WatchEnd};
 use thalweg_model::{Message, RetainOp, Time};
 
 /// What the kernel told a front while its code, or somebody else's, was running.
@@ -53,10 +53,23 @@ pub(crate) enum Told {
 }
 
 impl Told {
-    pub(crate) fn taken(ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) -> Self {
-        Told::Taken {
-            ticket,
-            taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))),
+    pub(crate) fn answer(ticket: Ticket, answer: Answer<'_>) -> Self {
+        match answer {
+            Answer::Subscribed(_) | Answer::Unsubscribed(_) => Told::Subscribed,
+            Answer::Value(value) => Told::Read {
+                ticket,
+                value: value.cloned(),
+            },
+            Answer::Values { values, complete } => Told::Listed {
+                ticket,
+                values,
+                complete,
+            },
+            Answer::Taken(taken) => Told::Taken {
+                ticket,
+                taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))),
+            },
+            Answer::QueueMade(made) => Told::QueueMade { ticket, made },
         }
     }
 }

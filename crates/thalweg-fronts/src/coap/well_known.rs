@@ -16,7 +16,7 @@ const RESOURCES: [(&str, &str, Option<u64>); 4] = [
     ("/ps", "core.ps core.ps.coll", Some(LINK_FORMAT as u64)),
     (
         "/ps/data",
-        "thalweg.data x-stamps",
+        "thalweg.data x-stamps x-after",
         Some(LINK_FORMAT as u64),
     ),
     ("/q", "thalweg.queues", None),

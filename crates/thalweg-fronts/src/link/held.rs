@@ -1,79 +1,26 @@
-//! Batches of the journal, and the outputs that wait for them.
+//! Outputs that wait for batches of the journal.
 
 use super::Links;
-use crate::batch::Batch;
 use crate::coap::Told;
-use thalweg_kernel::{CloseReason, Effects, Kernel};
-use thalweg_model::Time;
+use thalweg_kernel::{CloseReason, Effects};
 
 impl Links {
-    /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
-    /// next are another batch. `spare` is used for those.
-    pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
-        let is_waited_for = self.is_batch_waited_for();
-        self.batch.take(spare, is_waited_for)
-    }
-
-    /// Whether [`Links::take_batch`] would give one.
-    pub fn has_batch(&self) -> bool {
-        !self.batch.is_empty() || self.is_batch_waited_for()
-    }
-
-    fn is_batch_waited_for(&self) -> bool {
-        self.holding
-            .back()
-            .is_some_and(|(batch, _)| *batch == self.batch.number())
-    }
-
-    /// Bytes of the batch that is being gathered.
-    pub fn batch_len(&self) -> usize {
-        self.batch.len()
-    }
-
-    /// Whether so much was persisted that it should be handed over before more is.
-    #[inline]
-    pub fn is_batch_large(&self) -> bool {
-        self.batch.len() > Batch::LARGE_BYTES
-    }
-
-    /// No batch is longer than this, unless a single record is.
-    pub fn set_batch_bytes_max(&mut self, bytes: usize) {
-        self.batch.set_bytes_max(bytes);
-    }
-
-    /// A batch that had no room for more; to be asked for until there is none, and before [`Links::take_batch`].
-    pub fn take_full_batch(&mut self) -> Option<Batch> {
-        self.batch.take_full()
-    }
-
-    /// What was persisted went into a batch after this one: what waits for this one waits for that.
-    #[cold]
-    pub(super) fn batch_was_cut(&mut self, cut: u64) {
-        let number = self.batch.number();
-        for (batch, ..) in self
-            .leaving
-            .iter_mut()
-            .rev()
-            .take_while(|(batch, ..)| *batch >= cut)
-        {
-            *batch = number;
-        }
-        for at in (0..self.holding.len()).rev() {
+    /// A batch is handed over that had no room for more: what waits for it waits for the next one, which one command may
+    /// have written down with it. To be called before [`Links::complete`] with its number.
+    pub fn follow_full_batch(&mut self, cut: u64) {
+        let next = cut + 1;
+        for at in 0..self.holding.len() {
             let (batch, id) = self.holding[at];
-            if batch < cut {
-                break;
+            if batch != cut {
+                continue;
             }
-            self.holding[at].0 = number;
+            self.holding[at].0 = next;
             let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
                 continue;
             };
-            link.held_last = if link.held_last == batch {
-                number
-            } else {
-                link.held_last
-            };
-            if let Some((_, last)) = link.held.back_mut() {
-                *last = if *last == batch { number } else { *last };
+            link.held_last = link.held_last.max(next);
+            for (_, batch) in &mut link.held {
+                *batch = if *batch == cut { next } else { *batch };
             }
         }
     }
@@ -106,12 +53,8 @@ impl Links {
         }
     }
 
-    /// The number of the batch that is being gathered.
-    pub fn batch_number(&self) -> u64 {
-        self.batch.number()
-    }
-
-    /// Batches up to this one are as safe as was asked for: what waited for them may leave.
+    /// Batches up to this one are as safe as was asked for: what waited for them may leave. Together with
+    /// [`Kernel::batch_is_safe`](thalweg_kernel::Kernel::batch_is_safe).
     pub fn complete(&mut self, number: u64) {
         self.coap.completed = self.coap.completed.max(number);
         while let Some(&(batch, id)) = self.holding.front()
@@ -130,19 +73,35 @@ impl Links {
             }
             self.mark_dirty(id);
         }
-        while let Some(&(_, id, tag)) = self.leaving.front().filter(|(batch, ..)| *batch <= number)
-        {
-            self.leaving.pop_front();
-            self.left.push((id, tag));
-        }
     }
+}
 
-    /// Tells the kernel which deliveries it asked about may leave since [`Links::complete`].
-    pub fn tell_left(&mut self, now: Time, kernel: &mut Kernel) {
-        for (id, tag) in std::mem::take(&mut self.left) {
-            if let Some(session) = self.get(id).and_then(|link| link.session) {
-                kernel.delivery_left(session, tag, now);
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Front, LinksLimits};
+    use crate::mqtt::{MqttFront, MqttSettings};
+
+    #[test]
+    fn what_waits_for_a_batch_that_was_cut_waits_for_the_rest_of_it() {
+        let mut links = Links::new(LinksLimits::default());
+        let front = MqttFront::new(MqttSettings::default().into(), 1, None);
+        let link = links.open(Front::Mqtt(Box::new(front)));
+        let answer = |links: &mut Links, batch: u64| {
+            links.hold(link, batch);
+            links.write(link, |_, out| out.push(batch as u8));
+        };
+        answer(&mut links, 1);
+        // Meanwhile the first is full: later commands are told of the next.
+        answer(&mut links, 2);
+        answer(&mut links, 3);
+        links.follow_full_batch(1);
+        let sendable = |links: &Links| links.get(link).expect("open").sendable().to_vec();
+        links.complete(1);
+        assert_eq!(sendable(&links), []);
+        links.complete(2);
+        assert_eq!(sendable(&links), [1, 2]);
+        links.complete(3);
+        assert_eq!(sendable(&links), [1, 2, 3]);
     }
 }

@@ -80,7 +80,7 @@ impl MqttFront {
         self.machine.pubrel(tag, ReasonCode::Success, out);
     }
 
-    pub(crate) fn answer(&mut self, ticket: u16, answer: &Answer, out: &mut Vec<u8>) {
+    pub(crate) fn answer(&mut self, ticket: u16, answer: Answer<'_>, out: &mut Vec<u8>) {
         match answer {
             Answer::Subscribed(outcomes) => {
                 let codes: Vec<ReasonCode> = outcomes
@@ -97,6 +97,8 @@ impl MqttFront {
                 let codes: Vec<ReasonCode> = existed.iter().map(code).collect();
                 self.machine.unsuback(ticket, &codes, out);
             }
+            // It asks for nothing else.
+            Answer::Value(_) | Answer::Values { .. } | Answer::Taken(_) | Answer::QueueMade(_) => {}
         }
     }
 

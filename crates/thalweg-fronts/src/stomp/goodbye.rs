@@ -164,9 +164,9 @@ impl StompFront {
     }
 
     /// The queue of a subscription is gone. The peer would wait in vain, so it is told.
-    pub(crate) fn consumer_ended(&mut self, line: u16, out: &mut Vec<u8>) {
+    pub(crate) fn consumer_ended(&mut self, line: u16, out: &mut Vec<u8>) -> bool {
         let Some(ended) = self.subscriptions.remove(line) else {
-            return;
+            return false;
         };
         let body = format!(
             "the queue of {} was deleted; nothing more will come from it\n",
@@ -176,5 +176,6 @@ impl StompFront {
         self.machine
             .error("Server cancelled subscription", None, &body, out);
         self.fault = Some(body.trim_end().into());
+        true
     }
 }

@@ -156,10 +156,14 @@ impl StompFront {
         })?
     }
 
-    /// A name that no queue has.
-    fn new_name(&mut self, prefix: &str) -> String {
+    /// A name that no queue has and nobody can guess.
+    fn new_name(&mut self, prefix: &str, kernel: &Kernel) -> String {
         self.named += 1;
-        format!("{prefix}{:016x}{:x}", self.nonce, self.named)
+        let count = u128::from(self.named);
+        format!(
+            "{prefix}{:032x}",
+            kernel.name_key(self.nonce).name("queue", count)
+        )
     }
 
     /// Handles the next frame.
@@ -192,6 +196,28 @@ impl StompFront {
                     Handled::Later => Step::Hold,
                 }
             }
+            Ok(Some((consumed, Event::Ack(frame)))) => {
+                match StompFront::on_ack(links, id, &frame, now, kernel) {
+                    Ok(Handled::Later) => return Step::Hold,
+                    done => {
+                        let done = done.map(|_| ());
+                        let receipt = frame.receipt.as_deref();
+                        StompFront::answer(links, id, receipt, done, now, kernel);
+                    }
+                }
+                Step::Consumed(consumed)
+            }
+            Ok(Some((consumed, Event::Nack(frame)))) => {
+                match StompFront::on_nack(links, id, &frame, now, kernel) {
+                    Ok(Handled::Later) => return Step::Hold,
+                    done => {
+                        let done = done.map(|_| ());
+                        let receipt = frame.receipt.as_deref();
+                        StompFront::answer(links, id, receipt, done, now, kernel);
+                    }
+                }
+                Step::Consumed(consumed)
+            }
             Ok(Some((consumed, event))) => {
                 StompFront::on_event(links, id, event, now, kernel);
                 Step::Consumed(consumed)
@@ -213,21 +239,17 @@ impl StompFront {
                 return StompFront::on_disconnect(links, id, &frame, now, kernel);
             }
             // `step` takes these before they come here.
-            Event::Send(_) | Event::Commit(_) | Event::HeartBeat => return,
+            Event::Send(_)
+            | Event::Commit(_)
+            | Event::Ack(_)
+            | Event::Nack(_)
+            | Event::HeartBeat => return,
             Event::Subscribe(frame) => {
                 let done = StompFront::on_subscribe(links, id, &frame, now, kernel);
                 (frame.receipt.filter(|_| done.is_err()), done)
             }
             Event::Unsubscribe(frame) => {
                 let done = StompFront::on_unsubscribe(links, id, &frame, now, kernel);
-                (frame.receipt, done)
-            }
-            Event::Ack(frame) => {
-                let done = StompFront::on_ack(links, id, &frame, now, kernel);
-                (frame.receipt, done)
-            }
-            Event::Nack(frame) => {
-                let done = StompFront::on_nack(links, id, &frame, now, kernel);
                 (frame.receipt, done)
             }
             Event::Begin(frame) => {

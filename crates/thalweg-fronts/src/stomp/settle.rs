@@ -1,6 +1,7 @@
 //! ACK and NACK.
 
 use super::queues::truth;
+use super::send::Handled;
 use super::{StompFront, Trouble};
 use crate::link::Links;
 use crate::probe::Mark;
@@ -39,7 +40,7 @@ impl StompFront {
         frame: &AckFrame<'_>,
         now: Time,
         kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Handled, Trouble> {
         StompFront::settle(links, id, frame, Verdict::Accept, now, kernel)
     }
 
@@ -49,7 +50,7 @@ impl StompFront {
         frame: &AckFrame<'_>,
         now: Time,
         kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Handled, Trouble> {
         let requeues = match frame.headers.get("requeue") {
             Some(value) => truth("requeue", &value)?,
             None => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
@@ -69,12 +70,12 @@ impl StompFront {
         verdict: Verdict,
         now: Time,
         kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Handled, Trouble> {
         let Some(session) = links.get(id).and_then(|link| link.session) else {
-            return Ok(());
+            return Ok(Handled::Done);
         };
         let Some(front) = StompFront::of(links, id) else {
-            return Ok(());
+            return Ok(Handled::Done);
         };
         let text = match &frame.target {
             AckTarget::Id(name)
@@ -89,12 +90,12 @@ impl StompFront {
         let (line, tag) = match Name::parse(text) {
             Some(Name::Settled { line, tag }) => (line, tag),
             // Some clients acknowledge what needs no acknowledgement.
-            Some(Name::Unsettled) => return Ok(()),
+            Some(Name::Unsettled) => return Ok(Handled::Done),
             None => return unknown(),
         };
         // A subscription that has ended: what was unsettled has gone back, and the word about it comes too late.
         let Some(subscription) = front.subscriptions.get(line) else {
-            return Ok(());
+            return Ok(Handled::Done);
         };
         if tag > subscription.tag_last {
             return unknown();
@@ -110,7 +111,14 @@ impl StompFront {
         links.mark(Mark::KernelSettle);
         match settled {
             // Settled before, or its queue is gone: nothing is left to be said.
-            Settled::Known | Settled::Unknown => Ok(()),
+            Settled::Known | Settled::Unknown => Ok(Handled::Done),
+            Settled::InPart => {
+                if let Some(link) = links.get_mut(id) {
+                    // Others have their turn first.
+                    link.pause_until = Some(now);
+                }
+                Ok(Handled::Later)
+            }
         }
     }
 }

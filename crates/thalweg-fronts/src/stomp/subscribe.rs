@@ -331,7 +331,7 @@ impl StompFront {
         let is_shared = is_durable || wishes.name.is_some();
         let name = durable
             .or(wishes.name.map(String::from))
-            .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES));
+            .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES, kernel));
         let address = queue_address(&front.tenant, &name);
         let spec = QueueSpec {
             address: &address,
@@ -420,7 +420,7 @@ impl StompFront {
                 "the connection has as many temporary queues as it may have; use them again\n";
             return Err(Trouble::new("too many temporary queues", body));
         }
-        let name = front.new_name(TEMPORARY_QUEUES);
+        let name = front.new_name(TEMPORARY_QUEUES, kernel);
         let address = queue_address(&front.tenant, &name);
         let limits = Default::default();
         // It stays when its consumer goes: answers may still come.

@@ -58,7 +58,7 @@ fn guests_and_the_nameless_come_in_where_strangers_may() {
             response: response.to_vec(),
             ..Hello::default()
         });
-        assert!(world.asked.is_empty(), "{mechanism}");
+        assert!(world.bed.asked.is_empty(), "{mechanism}");
     }
 }
 
@@ -71,15 +71,14 @@ fn credentials_are_asked_about_and_input_waits_for_the_verdict() {
         ..Hello::default()
     };
     let who = world.try_connect(&hello);
-    let [(_, LoginAsk::Password { user, password, .. })] = &world.asked[..] else {
-        panic!("{:?}", world.asked)
+    let LoginAsk::Password { user, password, .. } = &world.bed.asked[0].ask else {
+        panic!("{:?}", world.bed.asked)
     };
     assert_eq!(
         (user.as_deref(), password.as_deref()),
         (Some("ada"), Some(&b"secret"[..]))
     );
     world.verdict(allowed("ada"));
-    world.go_on(who, &hello);
     assert_eq!(world.said(who).last(), Some(&Said::Opened));
 }
 
@@ -94,7 +93,6 @@ fn a_new_secret_is_taken_from_the_same_user_only() {
         };
         let who = world.try_connect(&hello);
         world.verdict(allowed("ada"));
-        world.go_on(who, &hello);
         world.said(who);
         world.says(who, |machine, up| {
             machine.update_secret(b"another", "renewed", up)
@@ -276,11 +274,11 @@ fn who_does_not_confirm_the_end_is_not_waited_for() {
     let link = world.link(who);
     assert!(
         world
-            .links
+            .links()
             .silence_max(link)
             .is_some_and(|span| span <= Span::from_secs(10))
     );
-    world.links.on_silence(link);
+    world.links().on_silence(link);
     world.read(who, true);
     assert!(world.is_closed(who));
 }
@@ -288,14 +286,12 @@ fn who_does_not_confirm_the_end_is_not_waited_for() {
 #[test]
 fn another_protocol_is_told_what_we_speak() {
     let mut world = World::new();
-    let front = thalweg_fronts::amqp::AmqpFront::new(Default::default(), 7, None);
-    let link = world
-        .links
-        .open(thalweg_fronts::Front::Amqp(Box::new(front)));
-    world
-        .links
-        .drive(link, b"AMQP\x00\x01\x00\x00", world.now, &mut world.kernel);
-    let link = world.links.get(link).expect("it is not removed yet");
+    let front = world.bed.amqp_front(None);
+    let who = world.bed.open(0, front, thalweg_testbed::Raw::default());
+    let header = b"AMQP\x00\x01\x00\x00";
+    world.bed.write(who, |_, up| up.extend_from_slice(header));
+    world.bed.feed(who, usize::MAX);
+    let link = world.bed.link(who).expect("it is not removed yet");
     assert_eq!(link.sendable(), b"AMQP\x00\x00\x09\x01");
     assert!(link.closing);
 }
@@ -308,15 +304,19 @@ fn heartbeats_are_sent_before_they_are_missed_and_missed_twice_before_it_ends() 
         ..Hello::default()
     });
     let link = world.link(who);
-    assert_eq!(world.links.idle_write(link), Some(Span::from_secs(5)));
-    assert_eq!(world.links.silence_max(link), Some(Span::from_secs(20)));
-    world.links.on_idle(link, world.now);
+    assert_eq!(world.links().idle_write(link), Some(Span::from_secs(5)));
+    assert_eq!(world.links().silence_max(link), Some(Span::from_secs(20)));
+    let now = world.bed.now;
+    world.links().on_idle(link, now);
     world.rest();
     assert_eq!(world.said(who), [Said::Heartbeat]);
     let calm = world.connect();
     let link = world.link(calm);
     assert_eq!(
-        (world.links.idle_write(link), world.links.silence_max(link)),
+        (
+            world.links().idle_write(link),
+            world.links().silence_max(link)
+        ),
         (None, None)
     );
 }
@@ -331,13 +331,13 @@ fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later()
             ..Hello::default()
         }),
     );
-    world.links.on_blocked(Some("the disk is full"));
+    world.links().on_blocked(Some("the disk is full"));
     world.rest();
     let blocked = Said::Blocked("the disk is full".into());
     assert_eq!(world.said(one), std::slice::from_ref(&blocked));
     let late = world.try_connect(&Hello::default());
     assert_eq!(world.said(late).last(), Some(&blocked));
-    world.links.on_blocked(None);
+    world.links().on_blocked(None);
     world.rest();
     assert_eq!(
         (world.said(one), world.said(late)),
@@ -354,7 +354,7 @@ fn a_new_secret_is_checked() {
         machine.update_secret(b"token", "it expires", up)
     });
     assert!(
-        matches!(&world.asked[..], [(_, LoginAsk::Password { password: Some(secret), .. })] if **secret == *b"token")
+        matches!(&world.bed.asked[0].ask, LoginAsk::Password { password: Some(secret), .. } if **secret == *b"token")
     );
     // It came in as nobody, and stays that.
     world.verdict(LoginAnswer::Allowed {

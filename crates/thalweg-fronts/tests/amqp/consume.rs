@@ -373,8 +373,7 @@ fn who_does_not_read_is_not_written_to_without_bound_and_gets_the_rest_later() {
     for _ in 0..100 {
         world.publish(one, "", "q", &body);
     }
-    let link = world.link(two);
-    let waiting = world.links.get(link).expect("it is there").waiting();
+    let waiting = world.bed.waiting(two);
     assert!(waiting < 100_000, "{waiting}");
     world.read(two, true);
     assert_eq!(world.got(two).len(), 100);
@@ -632,4 +631,32 @@ fn a_queue_that_another_protocol_made_is_declared_as_it_is() {
             consumers: 1
         }]
     );
+}
+
+#[test]
+fn what_one_call_cannot_do_is_answered_when_all_of_it_is_done() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 3_000);
+    // What is said behind it is heard behind it.
+    world.says(who, |machine, up| {
+        for queue in ["q", "q"] {
+            let purge = queue::Purge {
+                queue,
+                ..Default::default()
+            };
+            machine.method(1, &Method::QueuePurge(purge), up);
+        }
+    });
+    assert_eq!(world.said(who), [Said::Count(3_000), Said::Count(0)]);
+    fill(&mut world, who, "q", 3_000);
+    world.consume(who, "q", false);
+    assert_eq!(world.got(who).len(), 3_000);
+    world.ack(who, 0, true);
+    assert_eq!(world.kernel().totals().in_flight, 0);
+    fill(&mut world, who, "q", 3_000);
+    assert_eq!(world.got(who).len(), 3_000);
+    world.ack(who, 6_000, true);
+    assert_eq!(world.kernel().totals().in_flight, 0);
+    assert_eq!(world.said(who), []);
 }

@@ -156,6 +156,7 @@ fn mqtt_sees_what_it_has_words_for() {
             .map(|(name, value)| (name.into(), value.into()))
             .to_vec(),
         expiry_secs: Some(90),
+        ..Default::default()
     };
     assert_eq!(world.device_got(device), [expected]);
 }

@@ -96,14 +96,14 @@ fn a_confirm_waits_for_the_disk_if_the_message_is_to_be_kept() {
         },
     );
     world.confirm(who);
-    world.is_disk_working = false;
+    world.bed.is_disk_manual = true;
     let persistent = BasicProperties {
         delivery_mode: Some(2),
         ..BasicProperties::default()
     };
     world.publish_with(who, &publish("", "q"), &persistent, "kept");
     assert_eq!(world.said(who), []);
-    world.is_disk_working = true;
+    world.bed.is_disk_manual = false;
     world.rest();
     assert_eq!(
         world.said(who),
@@ -606,7 +606,7 @@ fn who_cannot_be_refused_waits_while_the_disk_is_full_however_its_message_came()
                 ..Default::default()
             },
         );
-        world.kernel.set_journal_full(true);
+        world.kernel().set_journal_full(true);
         let persistent = BasicProperties {
             delivery_mode: Some(2),
             ..BasicProperties::default()
@@ -625,7 +625,7 @@ fn who_cannot_be_refused_waits_while_the_disk_is_full_however_its_message_came()
         world.says(who, |_, up| up.extend_from_slice(second));
         world.wait(Span::from_millis(500));
         assert_eq!(world.get(other, "q"), None);
-        world.kernel.set_journal_full(false);
+        world.kernel().set_journal_full(false);
         world.wait(Span::from_millis(500));
         let texts: Vec<_> = std::iter::from_fn(|| world.get(other, "q"))
             .map(|got| got.text().to_owned())

@@ -451,7 +451,7 @@ impl Stage {
         self.links.take_dirty(&mut Vec::new());
         self.links.take_congested(&mut Vec::new());
         self.links.take_ended();
-        assert!(self.links.take_outbox().is_empty(), "there is one shard");
+        assert!(self.kernel.take_outbox().is_empty(), "there is one shard");
     }
 
     fn flush(&mut self, which: usize, count: usize) {

@@ -55,7 +55,7 @@ fn what_is_put_reaches_mqtt_as_reliable_as_it_was_sent() {
         world.says(sensor, line);
         let got = world.mqtt_message(app);
         assert_eq!(
-            (&*got.line(), got.qos, got.retain),
+            (&*got.line(), got.qos as u8, got.retain),
             ("plant/1.5/t : 21", qos, retain),
             "{line}"
         );
@@ -468,7 +468,7 @@ fn a_confirmable_put_is_answered_when_the_journal_says_so() {
         let (who, other) = (world.peer_on(0), world.peer_on(0));
         assert_eq!(world.asks(who, "CON PUT /ps/data/warm : x"), "ACK 2.01");
         assert_eq!(world.asks(who, "CON PUT /ps/data/a : 0"), "ACK 2.01");
-        world.is_disk_working = false;
+        world.bed.is_disk_manual = true;
         let id = world.says(who, "CON PUT /ps/data/a : 1");
         assert_eq!(world.lines(who), [""; 0], "nothing is safe yet");
         world.says_with(
@@ -518,7 +518,7 @@ fn an_answer_that_takes_too_long_is_acknowledged_and_comes_by_itself() {
     };
     let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
     let who = world.peer();
-    world.is_disk_working = false;
+    world.bed.is_disk_manual = true;
     world.says(who, "CON PUT /ps/data/a : 1");
     world.wait(Span::from_secs(2));
     assert_eq!(world.lines(who), ["ACK"]);
@@ -564,7 +564,7 @@ fn a_full_journal_is_said_with_a_time_to_come_back() {
     };
     let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
     let who = world.peer();
-    world.shards[0].kernel.set_journal_full(true);
+    world.bed.shards[0].kernel.set_journal_full(true);
     assert_eq!(
         world.asks(who, "CON PUT /ps/data/a : x"),
         "ACK 5.03 max-age=5"
@@ -574,7 +574,7 @@ fn a_full_journal_is_said_with_a_time_to_come_back() {
         "NON 2.04",
         "what may be lost goes on"
     );
-    world.shards[0].kernel.set_journal_full(false);
+    world.bed.shards[0].kernel.set_journal_full(false);
     assert_eq!(world.asks(who, "CON PUT /ps/data/a : x"), "ACK 2.01");
 }
 

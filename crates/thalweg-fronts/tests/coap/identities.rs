@@ -29,9 +29,9 @@ fn requests_wait_until_it_is_known_who_asks() {
     world.says(same, "CON GET /ps/data/a");
     assert_eq!((world.lines(who).len(), world.lines(same).len()), (0, 0));
     assert!(
-        matches!(&world.asked[..], [(_, _, LoginAsk::Proven { identity })] if **identity == *"sensor-1"),
+        matches!(&world.bed.asked[..], [thalweg_testbed::Asked { ask: LoginAsk::Proven { identity }, .. }] if **identity == *"sensor-1"),
         "asked once: {:?}",
-        world.asked
+        world.bed.asked
     );
     world.verdict(allowed("sensor-1", Access::ALL, None));
     assert_eq!(
@@ -39,7 +39,7 @@ fn requests_wait_until_it_is_known_who_asks() {
         (vec!["ACK 2.01".to_owned()], vec!["ACK 2.05 : 1".to_owned()])
     );
     assert_eq!(world.asks(same, "CON PUT /ps/data/a : 2"), "ACK 2.04");
-    assert!(world.asked.is_empty());
+    assert!(world.bed.asked.is_empty());
     assert_eq!(world.counts().identities, 1);
 }
 
@@ -68,24 +68,23 @@ fn strangers_stay_out_where_nobody_is_anonymous() {
     let who = world.peer();
     world.says(who, "CON GET /ps/data/a");
     assert!(matches!(
-        &world.asked[..],
-        [(
-            _,
-            _,
-            LoginAsk::Password {
+        &world.bed.asked[..],
+        [thalweg_testbed::Asked {
+            ask: LoginAsk::Password {
                 user: None,
                 password: None,
                 ..
-            }
-        )]
+            },
+            ..
+        }]
     ));
     world.verdict(LoginAnswer::Refused(LoginRefusal::NotAuthorized));
     assert_eq!(world.lines(who), ["ACK 4.01"]);
     assert_eq!(world.asks(who, "CON PUT /ps/data/a : x"), "ACK 4.01");
-    assert!(world.asked.is_empty(), "it is not asked again at once");
+    assert!(world.bed.asked.is_empty(), "it is not asked again at once");
     world.wait(Span::from_secs(11));
     world.says(who, "CON GET /ps/data/a");
-    assert_eq!((world.asked.len(), world.lines(who).len()), (1, 0));
+    assert_eq!((world.bed.asked.len(), world.lines(who).len()), (1, 0));
     world.verdict(LoginAnswer::Refused(LoginRefusal::Busy));
     assert_eq!(world.lines(who), ["ACK 5.03 max-age=1"]);
 }
@@ -96,7 +95,7 @@ fn a_session_that_is_ended_ends_its_observations_and_is_opened_again_by_the_next
     let (who, app) = (world.peer(), world.mqtt("app"));
     world.asks(who, "CON GET /ps/data/a observe=0");
     let mut clients = Vec::new();
-    world.shards[0].kernel.for_each_session(|session| {
+    world.bed.shards[0].kernel.for_each_session(|session| {
         if session.dialect == "CoAP" {
             clients.push(session.client.clone());
         }
@@ -104,8 +103,8 @@ fn a_session_that_is_ended_ends_its_observations_and_is_opened_again_by_the_next
     let [client] = &clients[..] else {
         panic!("{clients:?}")
     };
-    let now = world.now;
-    let shard = &mut world.shards[0];
+    let now = world.bed.now;
+    let shard = &mut world.bed.shards[0];
     assert!(
         shard
             .kernel
@@ -128,7 +127,7 @@ fn rights_that_end_end_observations() {
     let who = world.peer();
     world.asks(who, "CON GET /ps/data/a observe=0");
     let none = Rules::new(Vec::new(), Otherwise::Deny).expect("no filters");
-    let shard = &mut world.shards[0];
+    let shard = &mut world.bed.shards[0];
     shard
         .kernel
         .renew_access(|client, user| none.compile(client, user));
@@ -144,13 +143,13 @@ fn a_proof_that_ends_must_be_given_again() {
     let mut world = closed();
     let who = world.known_peer("sensor");
     world.says(who, "CON GET /ps/data/a observe=0");
-    let expires = world.now + Span::from_secs(100);
+    let expires = world.bed.now + Span::from_secs(100);
     world.verdict(allowed("sensor", Access::ALL, Some(expires)));
     assert_eq!(world.lines(who), ["ACK 2.05 observe"]);
     world.wait(Span::from_secs(140));
     assert_eq!(world.lines(who), ["CON 4.01"]);
     world.says(who, "CON GET /ps/data/a");
-    assert_eq!((world.asked.len(), world.lines(who).len()), (1, 0));
+    assert_eq!((world.bed.asked.len(), world.lines(who).len()), (1, 0));
 }
 
 #[test]
@@ -160,7 +159,7 @@ fn sessions_that_nobody_uses_are_closed() {
     for peer in [who, observer] {
         world.says(peer, "CON GET /ps/data/a observe=0");
     }
-    while !world.asked.is_empty() {
+    while !world.bed.asked.is_empty() {
         world.verdict(allowed("u", Access::ALL, None));
     }
     world.says_with(who, "CON GET /ps/data/a observe=1", 9000, &[0, 0, 101]);
@@ -173,7 +172,7 @@ fn sessions_that_nobody_uses_are_closed() {
     world.lines(observer);
     world.shut_down();
     let mut left = 0;
-    world.shards[0]
+    world.bed.shards[0]
         .kernel
         .for_each_session(|session| left += usize::from(session.dialect == "CoAP"));
     assert_eq!(left, 0);
@@ -197,7 +196,7 @@ fn what_a_peer_published_is_not_answered_to_whoever_has_its_address_next() {
     };
     let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
     let who = world.peer();
-    world.is_disk_working = false;
+    world.bed.is_disk_manual = true;
     world.says(who, "CON PUT /ps/data/a : 1");
     world.peer_gone(who);
     world.sync();

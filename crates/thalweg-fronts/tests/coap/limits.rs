@@ -1,6 +1,5 @@
 //! What peers cannot do, whatever they send: panic, grow without bound, disturb others.
 
-use crate::script;
 use crate::world::{Manner, World};
 use std::sync::Arc;
 use thalweg_coap::{ServerSettings, option};
@@ -72,7 +71,7 @@ fn damaged_datagrams_do_no_harm_and_good_ones_are_answered_afterwards() {
             let peer = peers[random.below(peers.len())];
             let line = LINES[random.below(LINES.len())];
             let id = 1 + random.below(40) as u16;
-            let mut datagram = script::request(line, id, &[random.below(4) as u8]);
+            let mut datagram = thalweg_testbed::coap::request(line, id, &[random.below(4) as u8]);
             for _ in 0..random.below(4) {
                 let at = random.below(datagram.len());
                 match random.below(4) {
@@ -136,7 +135,7 @@ fn who_waits_for_a_verdict_or_the_journal_is_bounded() {
     };
     let mut world = World::with(1, limits, settings, Some(Access::ALL));
     let who = world.peer();
-    world.is_disk_working = false;
+    world.bed.is_disk_manual = true;
     for _ in 0..5 {
         world.says(who, "CON PUT /ps/data/a : x");
     }
@@ -252,7 +251,7 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
                     );
                 }
                 2 => world.wait(Span::from_millis(random.below(3000) as u64)),
-                3 => world.is_disk_working = !world.is_disk_working,
+                3 => world.bed.is_disk_manual = !world.bed.is_disk_manual,
                 4..7 => {
                     last[at] = step.to_string();
                     let app = apps[random.below(3)];
@@ -268,7 +267,7 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
                 }
             }
         }
-        world.is_disk_working = true;
+        world.bed.is_disk_manual = false;
         for observer in &observers {
             world.set_manner(*observer, Manner::Polite);
         }

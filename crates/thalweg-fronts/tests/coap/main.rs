@@ -1,7 +1,6 @@
 //! What a broker must do for CoAP clients in one situation each, over front and kernel in memory.
 
 mod nonsense;
-mod script;
 mod stage;
 mod world;
 

@@ -2,7 +2,6 @@
 //! reading, vanish, come back, while time goes by. Used by the seeded tests and by `fuzz/fuzz_targets/coap_connection.rs` and
 //! `coap_datagrams.rs`.
 
-use crate::script;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::stream::encode;
@@ -12,6 +11,7 @@ use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginAsk, LoginRefu
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{CloseReason, Effects, Kernel, Limits, LinkId, ShardId};
 use thalweg_model::{Span, Time};
+use thalweg_testbed::coap as script;
 
 /// The largest body, and with its head the largest message that is taken.
 const BODY_BYTES_MAX: usize = 1024;
@@ -280,7 +280,7 @@ impl Stage {
         self.links.take_dirty(&mut Vec::new());
         self.links.take_congested(&mut Vec::new());
         self.links.take_ended();
-        assert!(self.links.take_outbox().is_empty(), "there is one shard");
+        assert!(self.kernel.take_outbox().is_empty(), "there is one shard");
     }
 
     fn flush(&mut self, which: usize, count: usize) {
@@ -323,7 +323,7 @@ impl Stage {
     }
 
     fn sync(&mut self) {
-        while let Some(batch) = self.links.take_batch(Vec::new()) {
+        while let Some(batch) = self.kernel.take_batch(Vec::new()) {
             self.links.complete(batch.number);
             self.gather();
         }

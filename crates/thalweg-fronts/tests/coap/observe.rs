@@ -1,6 +1,6 @@
 //! Observe: who watches an address is told what becomes of it. RFC 7641
 
-use crate::script::Heard;
+use crate::world::Heard;
 use crate::world::{Manner, World};
 use thalweg_coap::{Kind, option};
 use thalweg_fronts::coap::{CoapSettings, Notify};

@@ -12,12 +12,13 @@ use thalweg_mqtt::QoS;
 /// Somebody declares a queue, on the shard of queues.
 fn declare(world: &mut World, address: &str) {
     let at = world
+        .bed
         .shards
         .iter()
         .position(|shard| shard.kernel.has_queues())
         .expect("some shard has the queues");
-    let now = world.now;
-    let shard = &mut world.shards[at];
+    let now = world.bed.now;
+    let shard = &mut world.bed.shards[at];
     let link = LinkId(9999);
     let open = OpenSession {
         client: "operator",

@@ -14,7 +14,7 @@ fn an_mqtt_client_answers_where_it_is_asked_to() {
         world.says(asker, "CON POST /rpc/calc/add?h.k=v ct=0 : 1 2");
         let got = world.mqtt_message(server);
         assert_eq!(
-            (&*got.line(), got.qos, got.content_type.as_deref()),
+            (&*got.line(), got.qos as u8, got.content_type.as_deref()),
             ("calc/add : 1 2", 1, Some("text/plain;charset=utf-8"))
         );
         assert_eq!(got.user, [("k".to_owned(), "v".to_owned())]);
@@ -132,6 +132,35 @@ fn made_up_answers_reach_nobody() {
     );
     assert_eq!(world.lines(asker), [""; 0]);
     world.mqtt_says(server, &topic, "yes", QoS::AtLeastOnce, false);
+    assert_eq!(world.lines(asker), ["CON 2.05 : yes"]);
+}
+
+#[test]
+fn who_answers_one_call_cannot_answer_another() {
+    let mut world = World::shards(1);
+    let (asker, server, other) = (world.peer(), world.mqtt("server"), world.mqtt("other"));
+    world.mqtt_subscribe(server, "s");
+    world.mqtt_subscribe(other, "t");
+    world.says(asker, "CON POST /rpc/s : one");
+    world.says(asker, "CON POST /rpc/t : two");
+    world.lines(asker);
+    let own = world.mqtt_message(server).response_topic.expect("where to");
+    let theirs = world.mqtt_message(other).response_topic.expect("where to");
+    let calls_of = |topic: &str| topic.rsplit('/').next().map(|it| it.replace('-', " "));
+    let (own_call, call) = (calls_of(&own), calls_of(&theirs));
+    let number = |call: &Option<String>, at: usize| {
+        let call = call.as_deref().expect("a call");
+        call.split(' ').nth(at).map(str::to_owned)
+    };
+    let (one, two) = (number(&own_call, 1).expect("a number"), number(&call, 1));
+    assert_eq!(two, {
+        let next = u64::from_str_radix(&one, 16).expect("hexadecimal") + 1;
+        Some(format!("{next:x}"))
+    });
+    let guessed = own.replacen(&one, &two.expect("a number"), 1);
+    world.mqtt_says(server, &guessed, "no", QoS::AtLeastOnce, false);
+    assert_eq!(world.lines(asker), [""; 0]);
+    world.mqtt_says(other, &theirs, "yes", QoS::AtLeastOnce, false);
     assert_eq!(world.lines(asker), ["CON 2.05 : yes"]);
 }
 

@@ -72,7 +72,7 @@ fn journaled() -> Limits {
 fn an_answer_waits_for_the_journal_and_only_that_answer() {
     let mut stage = Stage::with(1, journaled(), CoapSettings::default());
     let who = stage.connects();
-    stage.is_disk_working = false;
+    stage.bed.is_disk_manual = true;
     stage.says(who, "PUT /ps/data/a : 1");
     stage.says(who, "GET /ps/data/a");
     let ping = stage.pings(who, true);
@@ -161,23 +161,23 @@ fn answers_do_not_pile_up_for_who_does_not_read() {
 fn nothing_is_read_while_too_much_waits_and_reading_goes_on_afterwards() {
     let mut stage = Stage::with(1, journaled(), CoapSettings::default());
     let who = stage.connects();
-    stage.is_disk_working = false;
+    stage.bed.is_disk_manual = true;
     for _ in 0..1500 {
         stage.says(who, "PUT /ps/data/a : 1");
     }
     assert!(stage.unread(who) > 0);
     assert_eq!(stage.lines(who), [""; 0]);
-    stage.is_disk_working = true;
+    stage.bed.is_disk_manual = false;
     stage.sync();
     stage.rest();
     assert_eq!(stage.lines(who).len(), 1500);
     assert_eq!(stage.unread(who), 0);
     // The same where no answer shows that there is room again.
-    stage.is_disk_working = false;
+    stage.bed.is_disk_manual = true;
     for _ in 0..1500 {
         stage.says(who, "PUT /ps/data/a no-response=26 : 1");
     }
-    stage.is_disk_working = true;
+    stage.bed.is_disk_manual = false;
     stage.sync();
     stage.rest();
     assert_eq!((stage.lines(who).len(), stage.unread(who)), (0, 0));
@@ -301,7 +301,7 @@ fn who_takes_small_messages_gets_values_in_blocks_of_several_units() {
 fn release_is_answered_to_the_last_request_and_then_the_connection_ends() {
     let mut stage = Stage::with(1, journaled(), CoapSettings::default());
     let who = stage.connects();
-    stage.is_disk_working = false;
+    stage.bed.is_disk_manual = true;
     stage.says(who, "PUT /ps/data/a : 1");
     stage.signals(who, Code::RELEASE);
     stage.says(who, "GET /ps/data/a");
@@ -357,22 +357,21 @@ fn who_must_say_who_it_is_waits_for_the_verdict() {
     let who = stage.opens(None);
     stage.says_csm(who, StreamSettings::default());
     assert!(
-        stage.is_connected(who) && stage.asked.is_empty(),
+        stage.is_connected(who) && stage.bed.asked.is_empty(),
         "nobody has asked for anything yet"
     );
     stage.says(who, "PUT /ps/data/a : 1");
     stage.says(who, "GET /ps/data/a");
     assert!(matches!(
-        &stage.asked[..],
-        [(
-            _,
-            _,
-            LoginAsk::Password {
+        &stage.bed.asked[..],
+        [thalweg_testbed::Asked {
+            ask: LoginAsk::Password {
                 user: None,
                 password: None,
                 ..
-            }
-        )]
+            },
+            ..
+        }]
     ));
     assert!(stage.holds_input(who) && stage.lines(who).is_empty());
     stage.verdict(LoginAnswer::Allowed {

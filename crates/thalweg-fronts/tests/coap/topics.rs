@@ -1,6 +1,6 @@
 //! `/ps`, `/ps/<id>` and `/.well-known/core`: topics of the pubsub draft.
 
-use crate::script::Heard;
+use crate::world::Heard;
 use crate::world::{Who, World};
 use thalweg_coap::Code;
 use thalweg_coap::pubsub::{CONTENT_FORMAT, Configuration};
@@ -491,7 +491,7 @@ fn who_observes_an_address_before_it_is_a_topic_is_counted() {
 fn a_topic_ends_when_its_time_is_over() {
     let mut world = World::shards(2);
     let (who, observer) = (world.peer(), world.peer());
-    let end = world.now.nanos() / 1_000_000_000 + 60;
+    let end = world.bed.now.nanos() / 1_000_000_000 + 60;
     let path = make(&mut world, who, &topic("a", [(5, Field::Date(end))]));
     world.asks(who, "CON PUT /ps/data/a : 1");
     world.asks(observer, "CON GET /ps/data/a observe=0");
@@ -534,7 +534,7 @@ fn a_half_created_topic_that_is_deleted_and_one_elsewhere_are_just_gone() {
 fn the_broker_says_what_it_has() {
     let mut world = World::shards(2);
     let who = world.peer();
-    let all = "</ps>;rt=\"core.ps core.ps.coll\";ct=40,</ps/data>;rt=\"thalweg.data x-stamps\";ct=40,</q>;rt=\"thalweg.queues\",\
+    let all = "</ps>;rt=\"core.ps core.ps.coll\";ct=40,</ps/data>;rt=\"thalweg.data x-stamps x-after\";ct=40,</q>;rt=\"thalweg.queues\",\
         </rpc>;rt=\"thalweg.rpc\"";
     let path = make(&mut world, who, &topic("a", [(3, Field::Number(50))]));
     for (query, links) in [
@@ -662,8 +662,8 @@ fn the_desk_survives_new_rules_and_operators() {
     let mut world = World::shards(2);
     let who = world.peer_on(0);
     let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("no filters");
-    let now = world.now;
-    for shard in &mut world.shards {
+    let now = world.bed.now;
+    for shard in &mut world.bed.shards {
         shard
             .kernel
             .renew_access(|client, user| nothing.compile(client, user));
@@ -683,7 +683,7 @@ fn the_desk_survives_new_rules_and_operators() {
         );
     }
     world.rest();
-    for shard in &mut world.shards {
+    for shard in &mut world.bed.shards {
         shard.kernel.renew_access(|_, _| Access::ALL);
     }
     let path = make(&mut world, who, &topic("a", [(3, Field::Number(50))]));

@@ -247,7 +247,7 @@ impl Stage {
         self.links.take_dirty(&mut Vec::new());
         self.links.take_congested(&mut Vec::new());
         self.links.take_ended();
-        for (shard, message) in self.links.take_outbox() {
+        for (shard, message) in self.kernel.take_outbox() {
             let question = match message {
                 ShardMessage::Interest { question, .. }
                 | ShardMessage::Membership { question, .. } => question,

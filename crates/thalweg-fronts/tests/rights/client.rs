@@ -57,7 +57,12 @@ pub enum Target {
     Queue(String),
     /// An exchange and a key of one word.
     Exchange(String, String),
+    /// One of these, named in a header of a message that is published elsewhere in the same exchange.
+    Copied(&'static str, Box<Target>),
 }
+
+/// What a message is published under that names its targets in a header.
+const COVER: &str = "cover.x";
 
 /// Where messages are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,14 +124,22 @@ impl Target {
             Target::Plain(address) | Target::Alias(address) => address.clone(),
             Target::Queue(name) => format!("$q/{name}"),
             Target::Exchange(name, key) => format!("$x/{name}/{key}"),
+            Target::Copied(_, to) => to.address(),
+        }
+    }
+
+    /// What is meant in the end, however it is named.
+    pub fn meant(&self) -> &Target {
+        match self {
+            Target::Copied(_, to) => to.meant(),
+            other => other,
         }
     }
 
     /// Whether clients of a protocol have words for it.
     pub fn can_be_said_in(&self, protocol: Protocol) -> bool {
         match (self, protocol) {
-            (Target::Alias(_), _) => protocol == Protocol::Amqp,
-            (Target::Exchange(..), Protocol::Coap) => false,
+            (Target::Alias(_) | Target::Copied(..), _) => protocol == Protocol::Amqp,
             _ => true,
         }
     }
@@ -317,6 +330,12 @@ impl Amqp {
                 } => {
                     self.held.push(deliver.delivery_tag);
                 }
+                ClientEvent::Content {
+                    method: Method::BasicGetOk(got),
+                    ..
+                } => {
+                    self.held.push(got.delivery_tag);
+                }
                 ClientEvent::Method {
                     method: Method::BasicCancel(cancel),
                     ..
@@ -374,14 +393,19 @@ impl World {
                 });
             }
             Protocol::Amqp => {
-                let (exchange, key) = match target {
+                let (exchange, mut key) = match target.meant() {
                     Target::Plain(address) => in_amqp(address),
                     Target::Alias(address) => (String::new(), format!("$a/{address}")),
                     Target::Queue(name) => (String::new(), name.clone()),
                     Target::Exchange(name, key) => (name.clone(), key.clone()),
+                    Target::Copied(..) => unreachable!("what is meant is no copy"),
                 };
                 let mut buffer = Vec::new();
                 let mut headers = TableWriter::new(&mut buffer);
+                if let Target::Copied(header, _) = target {
+                    headers.array(header, |keys| _ = keys.str(&key));
+                    key = COVER.into();
+                }
                 headers.str("match", "yes");
                 if retain {
                     headers.bool("x-retain", true);
@@ -412,6 +436,7 @@ impl World {
                     }
                     Target::Queue(name) => format!("/amq/queue/{name}"),
                     Target::Exchange(name, key) => format!("/exchange/{name}/{key}"),
+                    Target::Copied(..) => panic!("STOMP has no copies"),
                 };
                 self.says(who, |machine, up| {
                     let Machine::Stomp(side) = machine else {
@@ -445,6 +470,14 @@ impl World {
                 }
             },
         }
+    }
+
+    /// Publishes as a request, for whose answer a client of CoAP waits.
+    pub fn request(&mut self, who: Who, target: &Target, body: &str) {
+        // Answers can come back from all shards when the broker has seen a first request.
+        self.coap(who, Code::GET, "ps/data/nothing", "", false, "");
+        let path = format!("rpc/{}", target.address());
+        self.coap(who, Code::POST, &path, "", false, body);
     }
 
     fn coap(&mut self, who: Who, code: Code, path: &str, query: &str, observes: bool, body: &str) {
@@ -585,6 +618,32 @@ impl World {
         self.call(who, &Method::ExchangeBind(bind));
     }
 
+    /// A subscription of STOMP that binds a queue of that name.
+    pub fn stomp_bind(&mut self, who: Who, queue: &str, exchange: &str, key: &str) {
+        let headers = [
+            ("x-queue-name", queue),
+            ("durable", "false"),
+            ("auto-delete", "false"),
+            ("exclusive", "false"),
+            ("ack", "client"),
+        ];
+        self.stomp_subscribe(who, &format!("/exchange/{exchange}/{key}"), &headers);
+    }
+
+    /// Takes what waits in a queue, in whatever way the client's protocol has.
+    pub fn take(&mut self, who: Who, queue: &str) {
+        let how = match self.protocol(who) {
+            Protocol::Mqtt3 => Receiver::Mqtt3,
+            Protocol::Mqtt5 => Receiver::Mqtt5,
+            Protocol::Amqp => Receiver::AmqpGet,
+            Protocol::Stomp => Receiver::Stomp,
+            Protocol::Coap => Receiver::Coap,
+        };
+        let source = Source::Queue(format!("$q/{queue}"));
+        self.ask(who, how, &source, Asking::Exactly);
+        self.poll(who, how, &source, Asking::Exactly);
+    }
+
     /// Asks for what is published at a source, before it is or after.
     pub fn ask(&mut self, who: Who, how: Receiver, source: &Source, asking: Asking) {
         match source {
@@ -659,11 +718,11 @@ impl World {
     /// Asks once more, if that is how a receiver gets anything.
     pub fn poll(&mut self, who: Who, how: Receiver, source: &Source, asking: Asking) {
         match (how, source, asking) {
-            (Receiver::AmqpGet, Source::Queue(address), _) => self.get(who, name_of(address)),
+            (Receiver::AmqpGet, Source::Queue(address), _) => self.get(who, name_of(address), true),
             (Receiver::AmqpGet, Source::Address(address), Asking::LastValueOnly) => {
-                self.get(who, &format!("$last/{}", in_amqp(address).1));
+                self.get(who, &format!("$last/{}", in_amqp(address).1), true);
             }
-            (Receiver::AmqpGet, Source::Address(_), _) => self.get(who, ""),
+            (Receiver::AmqpGet, Source::Address(_), _) => self.get(who, "", true),
             (Receiver::Coap, Source::Queue(address), _) => {
                 self.coap(
                     who,
@@ -681,14 +740,8 @@ impl World {
         }
     }
 
-    fn get(&mut self, who: Who, queue: &str) {
-        self.call(
-            who,
-            &Method::BasicGet(basic::Get {
-                queue,
-                no_ack: true,
-            }),
-        );
+    pub fn get(&mut self, who: Who, queue: &str, no_ack: bool) {
+        self.call(who, &Method::BasicGet(basic::Get { queue, no_ack }));
     }
 }
 

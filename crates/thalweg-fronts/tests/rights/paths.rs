@@ -158,6 +158,35 @@ pub fn paths(builder: Builder) -> Vec<Path> {
                 queue(&begin),
             )
         });
+        let copied = |header, target| Target::Copied(header, Box::new(target));
+        paths.push(blank(
+            "plain, by CC",
+            copied("CC", plain()),
+            address(SECRET),
+        ));
+        paths.push(blank(
+            "through the default exchange, by BCC",
+            copied("BCC", Target::Alias(SECRET.into())),
+            address(SECRET),
+        ));
+        paths.push(Path {
+            steps: vec![make(Place::Begin, &begin)],
+            // A queue has a message under the address that its publisher named first.
+            judged: vec!["$q/cover.x".into()],
+            ..blank(
+                "queue by its name, by BCC",
+                copied("BCC", Target::Queue(begin.clone())),
+                queue(&begin),
+            )
+        });
+        paths.push(Path {
+            steps: vec![open(Place::Begin, &begin, "topic")],
+            ..blank(
+                "topic exchange, subscribed to, by CC",
+                copied("CC", Target::Exchange(begin.clone(), KEY.into())),
+                address(&at(&begin)),
+            )
+        });
         for (name, kind) in [
             ("topic exchange, subscribed to", "topic"),
             ("direct exchange, subscribed to", "direct"),
@@ -243,6 +272,20 @@ pub fn paths(builder: Builder) -> Vec<Path> {
             )
         });
     }
+    paths.push(Path {
+        steps: vec![
+            open(Place::Begin, &begin, "topic"),
+            make(Place::End, &end),
+            join(&begin, &end, KEY),
+        ],
+        judged: vec![format!("$x/{begin}/cover/x")],
+        led: vec![own(&end)],
+        ..blank(
+            "topic exchange, by BCC",
+            Target::Copied("BCC", Box::new(Target::Exchange(begin.clone(), KEY.into()))),
+            queue(&end),
+        )
+    });
     paths.push(Path {
         steps: vec![
             open(Place::Begin, &begin, "topic"),

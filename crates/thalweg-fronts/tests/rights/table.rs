@@ -29,6 +29,8 @@ enum Mode {
     Publish,
     Retain,
     Will,
+    /// A request over CoAP, answered by whoever receives it.
+    Request,
 }
 
 /// How and when a receiver asks.
@@ -40,6 +42,8 @@ enum Manner {
     Late(Asking),
     /// Another member or consumer has the message, and dies.
     HandOver,
+    /// Somebody has taken the message out of its queue, and gives it back.
+    Requeue,
     /// Its session is asleep when it is published.
     Resume,
     /// Its session has it in flight, unacknowledged, when the connection breaks.
@@ -59,6 +63,8 @@ enum Denial {
     OtherReceiver,
     /// The receiver is in another tenant, where it may do everything.
     ReceiverInTenant,
+    /// The receiver is another user than the one whose session it says is its own.
+    AnothersSession,
     /// What is published is in another tenant, and the receiver names it in full.
     PublisherInTenant,
     /// The publisher may not publish at the address.
@@ -88,6 +94,8 @@ struct Way<'a> {
     receiver: Receiver,
     manner: Manner,
     shards: u16,
+    /// Where all of it is; empty for the default tenant.
+    tenant: &'static str,
 }
 
 impl Way<'_> {
@@ -99,10 +107,13 @@ impl Way<'_> {
             receiver,
             manner,
             shards,
+            tenant,
         } = self;
         format!(
-            "{} by {:?}: {publisher:?} {mode:?} -> {receiver:?} {manner:?} on {shards}",
-            path.name, path.builder
+            "{} by {:?}: {publisher:?} {mode:?} -> {receiver:?} {manner:?} on {shards}{}{tenant}",
+            path.name,
+            path.builder,
+            if tenant.is_empty() { "" } else { " in " }
         )
     }
 }
@@ -183,22 +194,42 @@ fn is_run(way: &Way<'_>, denial: Denial, when: When) -> bool {
 /// Every way along a path that makes sense.
 fn ways(path: &Path) -> Vec<Way<'_>> {
     let mut ways = Vec::new();
-    for shards in [1, 3] {
+    for (shards, tenant) in [(1, ""), (3, ""), (1, BLUE), (3, BLUE)] {
         for publisher in PUBLISHERS {
             if !path.target.can_be_said_in(publisher)
                 || (path.name == "headers exchange" && !has_headers(publisher))
             {
                 continue;
             }
-            for mode in [Mode::Publish, Mode::Retain, Mode::Will] {
+            for mode in [Mode::Publish, Mode::Retain, Mode::Will, Mode::Request] {
                 let is_mqtt = matches!(publisher, Protocol::Mqtt3 | Protocol::Mqtt5);
+                // Clients of MQTT are all in the default tenant.
                 if (mode == Mode::Will && !is_mqtt)
                     || (mode == Mode::Retain && path.name != "plain")
+                    || (mode == Mode::Request && publisher != Protocol::Coap)
+                    || (is_mqtt && !tenant.is_empty())
+                    // CoAP names exchanges of the default tenant alone, and no queues of another in requests.
+                    || (publisher == Protocol::Coap
+                        && !tenant.is_empty()
+                        && match path.target {
+                            Target::Exchange(..) => true,
+                            Target::Queue(_) => mode == Mode::Request,
+                            _ => false,
+                        })
                 {
                     continue;
                 }
                 for receiver in Receiver::ALL {
+                    if receiver.protocol() <= Protocol::Mqtt5 && !tenant.is_empty() {
+                        continue;
+                    }
                     for manner in manners(&path.source, receiver, mode) {
+                        // Who holds what a group gives is a client of MQTT.
+                        let is_held =
+                            matches!(path.source, Source::Address(_)) && manner == Manner::HandOver;
+                        if is_held && !tenant.is_empty() {
+                            continue;
+                        }
                         // A queue is bound to a direct exchange by one key.
                         let binds = receiver.protocol() > Protocol::Mqtt5;
                         if path.name.starts_with("direct")
@@ -214,6 +245,7 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
                             receiver,
                             manner,
                             shards,
+                            tenant,
                         });
                     }
                 }
@@ -238,6 +270,7 @@ fn manners(source: &Source, receiver: Receiver, mode: Mode) -> Vec<Manner> {
             }
             manners.push(Manner::Late(Asking::Exactly));
             manners.push(Manner::HandOver);
+            manners.push(Manner::Requeue);
         }
         Source::Address(_) if mode == Mode::Retain => {
             if is_mqtt || receiver == Receiver::Coap {
@@ -281,6 +314,7 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
         publisher,
         receiver,
         manner,
+        tenant,
         ..
     } = way;
     let (is_mqtt, was_mqtt) = (
@@ -288,7 +322,7 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
         *publisher <= Protocol::Mqtt5,
     );
     let mut rows = Vec::new();
-    let waits = *manner != Manner::Window && !matches!(manner, Manner::Live(_));
+    let waits = !matches!(manner, Manner::Live(_));
     let mut whenever = |denial| {
         rows.push((denial, When::Always));
         rows.push((denial, When::BeforePublish));
@@ -313,15 +347,18 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
         if matches!(&path.source, Source::Queue(name) if name.starts_with("$q/theirs")) {
             whenever(Denial::TakeQueue);
         }
-        if matches!(path.target, Target::Exchange(..)) {
+        if matches!(path.target.meant(), Target::Exchange(..)) {
             whenever(Denial::ReadExchange);
         }
         whenever(Denial::OtherReceiver);
         if !is_mqtt {
             rows.push((Denial::ReceiverInTenant, When::Always));
         }
-        if !was_mqtt {
+        if !was_mqtt && tenant.is_empty() {
             rows.push((Denial::PublisherInTenant, When::Always));
+        }
+        if matches!(manner, Manner::Resume | Manner::Window) {
+            rows.push((Denial::AnothersSession, When::Always));
         }
     }
     if path.builder == Builder::Operator {
@@ -341,65 +378,61 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
     rows
 }
 
-fn all() -> Rules {
+pub fn all() -> Rules {
     Rules::allow_all()
 }
 
-fn all_but(denied: Vec<Rule>) -> Rules {
+pub fn all_but(denied: Vec<Rule>) -> Rules {
     Rules::new(denied, Otherwise::Allow).expect("filters")
 }
 
 /// Rights to everything of one's own, and to ask for what one likes, as with mosquitto.
-fn own() -> Rules {
-    let mut rules = vec![Rule::allow(Permission::Subscribe, "#")];
+pub fn own(tenant: &str) -> Rules {
+    let mut rules = vec![Rule::allow(Permission::Subscribe, &within(tenant, "#"))];
     for place in ["begin", "middle", "end", "out"] {
         for tree in ["$q", "$x"] {
-            rules.push(Rule::allow(
-                Permissions::ALL,
-                &format!("{tree}/mine-{place}"),
-            ));
-            rules.push(Rule::allow(
-                Permissions::ALL,
-                &format!("{tree}/mine-{place}/#"),
-            ));
+            for pattern in [
+                format!("{tree}/mine-{place}"),
+                format!("{tree}/mine-{place}/#"),
+            ] {
+                rules.push(Rule::allow(Permissions::ALL, &within(tenant, &pattern)));
+            }
         }
     }
     Rules::new(rules, Otherwise::Deny).expect("filters")
 }
 
 /// The rights that a denial leaves to Eve.
-fn rights(path: &Path, denial: Denial) -> Rules {
+fn rights(path: &Path, denial: Denial, tenant: &str) -> Rules {
+    let deny = |permissions: Permissions, pattern: &str| {
+        all_but(vec![Rule::deny(permissions, &within(tenant, pattern))])
+    };
     match denial {
-        Denial::ReceiveAddress(at) => {
-            all_but(vec![Rule::deny(Permission::Receive, &path.judged[at])])
-        }
+        Denial::ReceiveAddress(at) => deny(Permission::Receive.into(), &path.judged[at]),
         Denial::TakeQueue => {
             let Source::Queue(queue) = &path.source else {
                 panic!("no queue")
             };
-            all_but(vec![Rule::deny(Permission::Take, queue)])
+            deny(Permission::Take.into(), queue)
         }
         Denial::ReadExchange => {
-            let Target::Exchange(name, _) = &path.target else {
+            let Target::Exchange(name, _) = path.target.meant() else {
                 panic!("no exchange")
             };
-            let deny = |pattern: String| Rule::deny(Permissions::READ, &pattern);
+            let deny = |pattern: String| Rule::deny(Permissions::READ, &within(tenant, &pattern));
             all_but(vec![
                 deny(format!("$x/{name}")),
                 deny(format!("$x/{name}/#")),
             ])
         }
-        Denial::OtherReceiver | Denial::OtherPublisher => own(),
-        Denial::ReceiverInTenant | Denial::PublisherInTenant => all(),
-        Denial::PublishAddress => all_but(vec![Rule::deny(
-            Permission::Publish,
-            &path.target.address(),
-        )]),
+        Denial::OtherReceiver | Denial::OtherPublisher => own(tenant),
+        Denial::ReceiverInTenant | Denial::PublisherInTenant | Denial::AnothersSession => all(),
+        Denial::PublishAddress => deny(Permission::Publish.into(), &path.target.address()),
         // Who may declare a queue may also lead things to it.
         Denial::PublishLed(at) if path.led[at].starts_with("$q/") => {
-            all_but(vec![Rule::deny(Permissions::ALL, &path.led[at])])
+            deny(Permissions::ALL, &path.led[at])
         }
-        Denial::PublishLed(at) => all_but(vec![Rule::deny(Permission::Publish, &path.led[at])]),
+        Denial::PublishLed(at) => deny(Permission::Publish.into(), &path.led[at]),
     }
 }
 
@@ -412,6 +445,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         receiver: how,
         manner,
         shards,
+        tenant,
     } = *way;
     let mut world = World::new(shards);
     let at_queues = world.queue_shard();
@@ -429,10 +463,11 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
     } else {
         (OPERATOR, EVE)
     };
+    let other_tenant = if tenant.is_empty() { BLUE } else { "" };
     let (their_tenant, eves_tenant) = match denial {
-        Some(Denial::ReceiverInTenant) => ("", BLUE),
-        Some(Denial::PublisherInTenant) => (BLUE, ""),
-        _ => ("", ""),
+        Some(Denial::ReceiverInTenant) => (tenant, other_tenant),
+        Some(Denial::PublisherInTenant) => (other_tenant, tenant),
+        _ => (tenant, tenant),
     };
     let tenant_of = |user| {
         if user == EVE {
@@ -448,7 +483,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         if let Some((denial, at)) = denied
             && at == when
         {
-            world.set_rights(EVE, rights(path, denial));
+            world.set_rights(EVE, rights(path, denial, tenant));
         }
     };
     change(&mut world, When::Always);
@@ -489,7 +524,11 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         Some(Denial::PublisherInTenant) => in_full(&path.source),
         _ => path.source.clone(),
     };
-    let mut hello_of_receiver = hello(&world, how.protocol(), receives, receiver_at, "receiver");
+    let asks_first = match denial {
+        Some(Denial::AnothersSession) => OPERATOR,
+        _ => receives,
+    };
+    let mut hello_of_receiver = hello(&world, how.protocol(), asks_first, receiver_at, "receiver");
     if matches!(manner, Manner::Resume | Manner::Window) {
         hello_of_receiver.mqtt.is_kept = true;
         hello_of_receiver.mqtt.is_clean = how == Receiver::Mqtt5;
@@ -504,7 +543,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
     let mut other: Option<Who> = None;
     match manner {
         Manner::Live(asking) => asks_for(&mut world, asking),
-        Manner::Late(_) => {}
+        Manner::Late(_) | Manner::Requeue => {}
         Manner::HandOver => other = Some(holder(&mut world, operator, &path.source, receiver_at)),
         Manner::Resume => {
             asks_for(&mut world, Asking::Exactly);
@@ -529,8 +568,14 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         Push::Fill => world.publish(operator, &path.target, "another", false),
         Push::Reject => {
             world.consume(operator, &path.pushed_from, false);
-            world.reject_all(operator);
+            world.reject_all(operator, false);
         }
+    }
+    if let (Manner::Requeue, Source::Queue(address)) = (manner, &path.source) {
+        let hello = world.hello_like(operator);
+        let who = world.connect(hello);
+        world.get(who, address.strip_prefix("$q/").unwrap_or(address), false);
+        other = Some(who);
     }
     change(&mut world, When::AfterPublish);
     let mut asked = Asking::Exactly;
@@ -549,8 +594,19 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
             }
             world.lose(other);
         }
+        Manner::Requeue => {
+            asks_for(&mut world, asked);
+            let other = other.expect("it holds the message");
+            if denied.is_none() && !world.saw(other, BODY) {
+                return Err("nobody holds it".into());
+            }
+            world.reject_all(other, true);
+        }
         Manner::Resume | Manner::Window => {
             world.lose(receiver);
+            if denial == Some(Denial::AnothersSession) {
+                world.become_user(receiver, EVE);
+            }
             world.resume(receiver);
         }
     }
@@ -581,15 +637,22 @@ fn lay(world: &mut World, who: Who, step: &Step) {
     }
 }
 
+/// The canonical name of what has that name in the default tenant.
+pub fn within(tenant: &str, address: &str) -> String {
+    if tenant.is_empty() {
+        return address.into();
+    }
+    match address.split_at_checked(2) {
+        Some((tree @ ("$q" | "$x"), rest)) => format!("{tree}@{tenant}{rest}"),
+        _ => format!("$t@{tenant}/{address}"),
+    }
+}
+
 /// What another tenant has there, by its name in full.
 fn in_full(source: &Source) -> Source {
-    let full = |address: &str| match address.split_at_checked(2) {
-        Some((tree @ ("$q" | "$x"), rest)) => format!("{tree}@{BLUE}{rest}"),
-        _ => format!("$t@{BLUE}/{address}"),
-    };
     match source {
-        Source::Address(address) => Source::Address(full(address)),
-        Source::Queue(address) => Source::Queue(full(address)),
+        Source::Address(address) => Source::Address(within(BLUE, address)),
+        Source::Queue(address) => Source::Queue(within(BLUE, address)),
     }
 }
 
@@ -629,6 +692,9 @@ fn publish(world: &mut World, target: &Target, mode: Mode, mut hello: Hello) {
         world.lose(who);
     } else {
         let who = world.connect(hello);
-        world.publish(who, target, BODY, mode == Mode::Retain);
+        match mode {
+            Mode::Request => world.request(who, target, BODY),
+            _ => world.publish(who, target, BODY, mode == Mode::Retain),
+        }
     }
 }

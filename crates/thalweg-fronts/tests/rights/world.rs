@@ -327,8 +327,13 @@ impl World {
         &self.clients[who.0].refusals
     }
 
-    /// Deliveries that an AMQP client holds unsettled are rejected, for good.
-    pub fn reject_all(&mut self, who: Who) {
+    /// From now on it logs in as somebody else.
+    pub fn become_user(&mut self, who: Who, user: &'static str) {
+        self.clients[who.0].hello.user = user;
+    }
+
+    /// Deliveries that an AMQP client holds unsettled are rejected, for good or to be given to others.
+    pub fn reject_all(&mut self, who: Who, requeue: bool) {
         self.says(who, |machine, up| {
             let Machine::Amqp(amqp) = machine else {
                 panic!("only AMQP rejects here")
@@ -336,7 +341,7 @@ impl World {
             for delivery_tag in std::mem::take(&mut amqp.held) {
                 let reject = basic::Reject {
                     delivery_tag,
-                    requeue: false,
+                    requeue,
                 };
                 amqp.side
                     .method(1, &thalweg_amqp::Method::BasicReject(reject), up);
@@ -488,13 +493,13 @@ impl World {
             links.take_dirty(&mut Vec::new());
             links.take_congested(&mut Vec::new());
             links.take_ended();
-            links.take_fetches();
-            while let Some(batch) = links.take_batch(Vec::new()) {
+            kernel.take_fetches();
+            while let Some(batch) = kernel.take_batch(Vec::new()) {
                 kernel.on_written(batch.number, 0);
                 links.complete(batch.number);
                 happened = true;
             }
-            for (to, message) in links.take_outbox() {
+            for (to, message) in kernel.take_outbox() {
                 happened = true;
                 let Shard { kernel, links, .. } = &mut self.shards[usize::from(to.0)];
                 kernel.on_shard(ShardId(number as u16), message, self.now, links);

@@ -1,6 +1,5 @@
 //! What an answer waits for, and what comes back after a restart.
 
-use crate::disk::Loss;
 use crate::net::{Net, Packet};
 use crate::world::{Hello, Who, World, staying};
 use thalweg_fronts::LinksLimits;
@@ -8,6 +7,7 @@ use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_kernel::{DropReason, GroupStrategy, Limits, Safety};
 use thalweg_model::{Filter, Span};
 use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions, Version, WillOut};
+use thalweg_testbed::disk::Loss;
 
 fn world(shards: u16) -> World {
     World::with_journal(shards, Limits::default())

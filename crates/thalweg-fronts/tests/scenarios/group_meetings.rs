@@ -1,7 +1,6 @@
 //! Every strategy of a group with everything that may befall it at once: reliability, sessions that stay or do not, a
 //! member that crashes with what it holds, a process that ends with more or less of its journal written.
 
-use crate::disk::Loss;
 use crate::durability::assert_books_balance;
 use crate::net::{Got, Packet};
 use crate::world::{Hello, Who, World, staying};
@@ -9,6 +8,7 @@ use std::collections::BTreeMap;
 use thalweg_kernel::{GroupStrategy, Limits};
 use thalweg_model::Span;
 use thalweg_mqtt::QoS;
+use thalweg_testbed::disk::Loss;
 
 const MEMBERS: usize = 3;
 

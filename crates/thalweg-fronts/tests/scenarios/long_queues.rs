@@ -1,12 +1,12 @@
 //! Queues that are longer than memory: what waits on disk, how it comes back, and what becomes of it otherwise.
 
-use crate::disk::Loss;
 use crate::durability::{assert_books_balance, away, back, dropped, payloads};
 use crate::net::Packet;
 use crate::world::{Hello, Who, World, staying};
 use thalweg_kernel::{DropReason, Limits, Overflow};
 use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS, ReasonCode};
+use thalweg_testbed::disk::Loss;
 
 fn long_queue(limits: Limits) -> (World, Who) {
     let mut world = World::with_journal(

@@ -1,6 +1,5 @@
 //! A stage for plain scenarios: named clients that do one thing at a time, after which everything comes to rest.
 
-use crate::disk::Loss;
 use crate::net::{Got, Net, Packet};
 use std::collections::VecDeque;
 use thalweg_fronts::LinksLimits;
@@ -12,6 +11,7 @@ use thalweg_mqtt::{
     ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut,
     UnsubscribeOut, Version, WillOut,
 };
+use thalweg_testbed::disk::Loss;
 
 /// A client that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

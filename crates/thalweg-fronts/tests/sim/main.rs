@@ -7,22 +7,20 @@
 
 mod book;
 mod client;
-mod disk;
 mod net;
-mod random;
 
 use book::{Book, RETAINED_TOPICS, Serial};
 use client::{Client, Opening, PERSISTENT};
-use disk::Loss;
 use net::{Net, Packet, Shard};
-use random::Random;
 use std::collections::HashMap;
 use thalweg_fronts::LinksLimits;
 use thalweg_fronts::mqtt::MqttSettings;
-use thalweg_kernel::journal::State;
 use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow, Safety};
 use thalweg_model::{Span, Time};
 use thalweg_mqtt::{QoS, ServerLimits, Version};
+use thalweg_records::State;
+use thalweg_testbed::Random;
+use thalweg_testbed::disk::Loss;
 
 const RUNS: u64 = 400;
 const JOURNAL_RUNS: u64 = 450;
@@ -304,6 +302,7 @@ impl Simulation {
             }
         }
         self.watch();
+        self.net.recount();
     }
 
     /// The journal is too full for messages, or has room again.
@@ -777,7 +776,7 @@ impl Simulation {
 
 /// Sessions whose wills are overdue: they had a link, or had lost it, when the broker ended.
 fn wills_due(state: &State, now: Time) -> u64 {
-    let is_due = |session: &&thalweg_kernel::journal::StoredSession| {
+    let is_due = |session: &&thalweg_records::StoredSession| {
         session.will.as_ref().is_some_and(|will| {
             let had_link = session.expires_at == Time::NEVER;
             let end = if had_link {

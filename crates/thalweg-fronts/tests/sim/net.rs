@@ -1,47 +1,19 @@
 //! Shards, the queues between them and the byte streams to clients, all in memory and all in virtual time. Nothing moves
 //! by itself: whoever owns a [`Net`] says which bytes and which messages move next, and what of the journal is written.
 
-use crate::disk::{Commits, Disk, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::journal::State;
-use thalweg_kernel::{Draft, Fetch, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
+use thalweg_kernel::{
+    Draft, Fetch, Kernel, Limits, LinkId, Part, ShardId, ShardMessage, Totals, home,
+};
 use thalweg_model::{Filter, Message, Reliability, RetainOp, Time};
-use thalweg_mqtt::{ClientEvent, ClientSide, PeerFault, QoS, ReasonCode};
-
-/// Largest packet a simulated client takes.
-const PACKET_BYTES_MAX: u32 = 1 << 20;
-
-/// A packet of the server, taken apart and owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Packet {
-    ConnAck { present: bool, reason: ReasonCode },
-    Publish(Got),
-    PubAck { id: u16, reason: ReasonCode },
-    PubRec { id: u16, reason: ReasonCode },
-    PubRel { id: u16 },
-    PubComp { id: u16 },
-    SubAck { id: u16, codes: Vec<ReasonCode> },
-    UnsubAck { id: u16, codes: Vec<ReasonCode> },
-    PingResp,
-    Disconnect(ReasonCode),
-    Auth,
-}
-
-/// A received message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
-    pub topic: String,
-    pub payload: Vec<u8>,
-    pub qos: QoS,
-    pub retain: bool,
-    pub dup: bool,
-    pub id: u16,
-    pub expiry_secs: Option<u32>,
-}
+use thalweg_mqtt::{ClientSide, PeerFault};
+use thalweg_records::State;
+use thalweg_testbed::disk::{Commits, Disk, Loss};
+pub use thalweg_testbed::mqtt::{PACKET_BYTES_MAX, Packet, Received as Got};
 
 /// One kernel with its links.
 pub struct Shard {
@@ -176,7 +148,7 @@ impl Net {
         check(&state);
         self.nonce += 1;
         self.begin(shards, self.nonce);
-        for (number, part) in state.split(shards).into_iter().enumerate() {
+        for (number, part) in Part::split(state, shards).into_iter().enumerate() {
             let Shard { kernel, links, .. } = &mut self.shards[number];
             let (disk, unreadable) = (&self.disk, self.unreadable);
             let read = |place, len| {
@@ -270,12 +242,12 @@ impl Net {
     fn gather(&mut self, shard: usize) {
         let count = self.shards.len();
         let Shard {
-            links,
+            kernel,
             commits,
             fetches,
             ..
         } = &mut self.shards[shard];
-        let mail: Vec<_> = links
+        let mail: Vec<_> = kernel
             .take_outbox()
             .into_iter()
             .map(|(to, message)| {
@@ -287,7 +259,7 @@ impl Net {
                 (usize::from(to.0), message, number)
             })
             .collect();
-        fetches.extend(links.take_fetches());
+        fetches.extend(kernel.take_fetches());
         self.turns = self
             .turns
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -309,8 +281,10 @@ impl Net {
 
     /// Whether there was anything in it, or anybody waits for it.
     fn close_batch(&mut self, shard: usize) -> bool {
-        let Shard { links, commits, .. } = &mut self.shards[shard];
-        let batch = links.take_batch(Vec::new());
+        let Shard {
+            kernel, commits, ..
+        } = &mut self.shards[shard];
+        let batch = kernel.take_batch(Vec::new());
         let any = batch.is_some();
         if let Some(batch) = batch {
             commits.hand_over(shard, batch, &mut self.disk);
@@ -321,8 +295,10 @@ impl Net {
     /// Tells the shards what is written and safe by now.
     fn look_at_disk(&mut self) {
         for shard in 0..self.shards.len() {
-            let Shard { links, commits, .. } = &mut self.shards[shard];
-            let (gathering, nothing) = (links.batch_number(), links.batch_len() == 0);
+            let Shard {
+                kernel, commits, ..
+            } = &mut self.shards[shard];
+            let (gathering, nothing) = (kernel.batch_number(), kernel.batch_len() == 0);
             for (to, mail) in commits.look(shard, &self.disk, gathering, nothing) {
                 self.shards[to].commits.on_stored(shard, mail);
             }
@@ -342,7 +318,7 @@ impl Net {
             };
             if let Some(number) = completed {
                 links.complete(number);
-                links.tell_left(now, kernel);
+                kernel.batch_is_safe(number, now);
                 self.is_completed = true;
             }
         }
@@ -453,7 +429,7 @@ impl Net {
                 Ok(Some((consumed, event))) => {
                     pipe.tapped += consumed;
                     pipe.written += consumed;
-                    let packet = own(&event);
+                    let packet = Packet::of(&event);
                     pipe.tap.push(packet.clone());
                     pipe.under_way.push_back((pipe.written, packet));
                 }
@@ -556,7 +532,7 @@ impl Net {
         } = &mut self.shards[to];
         kernel.on_shard(ShardId(from as u16), message, self.now, links);
         if number != 0 {
-            commits.owe(links.batch_number(), from, number);
+            commits.owe(kernel.batch_number(), from, number);
         }
         self.gather(to);
         true
@@ -662,6 +638,13 @@ impl Net {
         }
     }
 
+    /// Counts the books of all shards anew.
+    pub fn recount(&self) {
+        for Shard { kernel, .. } in &self.shards {
+            kernel.recount().expect("the books are right");
+        }
+    }
+
     /// A sum over all shards.
     pub fn sum(&self, of: impl Fn(&Kernel) -> u64) -> u64 {
         self.shards.iter().map(|shard| of(&shard.kernel)).sum()
@@ -694,44 +677,5 @@ impl Net {
             ledger.delivered + ledger.expired + ledger.dropped_total()
         });
         (routed, done)
-    }
-}
-
-fn own(event: &ClientEvent<'_>) -> Packet {
-    match event {
-        ClientEvent::ConnAck(ack) => Packet::ConnAck {
-            present: ack.values.session_present,
-            reason: ack.values.reason,
-        },
-        ClientEvent::Publish(publish) => Packet::Publish(Got {
-            topic: publish.topic.as_str().to_owned(),
-            payload: publish.payload.to_vec(),
-            qos: publish.qos,
-            retain: publish.retain,
-            dup: publish.dup,
-            id: publish.id,
-            expiry_secs: publish.properties.message_expiry(),
-        }),
-        ClientEvent::PubAck(ack) => Packet::PubAck {
-            id: ack.id,
-            reason: ack.reason,
-        },
-        ClientEvent::PubRec(ack) => Packet::PubRec {
-            id: ack.id,
-            reason: ack.reason,
-        },
-        ClientEvent::PubRel(ack) => Packet::PubRel { id: ack.id },
-        ClientEvent::PubComp(ack) => Packet::PubComp { id: ack.id },
-        ClientEvent::SubAck(ack) => Packet::SubAck {
-            id: ack.id,
-            codes: ack.codes().collect(),
-        },
-        ClientEvent::UnsubAck(ack) => Packet::UnsubAck {
-            id: ack.id,
-            codes: ack.codes().collect(),
-        },
-        ClientEvent::PingResp => Packet::PingResp,
-        ClientEvent::Disconnect(disconnect) => Packet::Disconnect(disconnect.reason),
-        ClientEvent::Auth(_) => Packet::Auth,
     }
 }

@@ -98,7 +98,7 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
         b"SUBSCRIBE\nid:1\ndestination:/queue/q\nreceipt:early\n\n\0",
     );
     assert_eq!(world.heard(who), None);
-    let (_, LoginAsk::Password { user, password, .. }) = &world.asked[0] else {
+    let LoginAsk::Password { user, password, .. } = &world.bed.asked[0].ask else {
         panic!("a password")
     };
     assert_eq!(
@@ -125,7 +125,7 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
         ..Hello::default()
     });
     assert_eq!(
-        (world.heard(who), world.asked.len()),
+        (world.heard(who), world.bed.asked.len()),
         (None, 1),
         "nobody comes in unasked here"
     );

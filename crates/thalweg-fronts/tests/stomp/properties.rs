@@ -117,7 +117,7 @@ fn names_with_a_meaning_are_nobodys_property() {
             ("id", "y"),
         ],
     );
-    let (properties, ..) = world.mqtt_properties(device);
+    let properties = world.mqtt_last(device).user;
     assert_eq!(properties, [("colour".to_owned(), "blue".to_owned())]);
 }
 
@@ -214,7 +214,7 @@ fn activemq_has_its_own_names_for_times() {
     let mut world = World::with(1, Limits::default(), settings);
     let who = world.connect();
     world.listen(who, "1", "/queue/q");
-    let at = (world.now.nanos() / 1_000_000 + 5000).to_string();
+    let at = (world.bed.now.nanos() / 1_000_000 + 5000).to_string();
     world.send_headers(
         who,
         "/queue/q",
@@ -247,7 +247,7 @@ fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
     world.mqtt_subscribe(device, "a");
     let says = |world: &mut World, text: &str, stamp: &str| {
         world.send_headers(victim, "/topic/a", text, &[("x-stamp", stamp)]);
-        let of_device = world.mqtt_properties(device).0.to_vec();
+        let of_device = world.mqtt_last(device).user;
         (
             world
                 .messages(reader)

@@ -119,7 +119,7 @@ fn messages_expire_in_the_queue() {
     let mut world = World::new();
     let who = world.connect();
     world.send_headers(who, "/queue/q", "soon", &[("expiration", "1000")]);
-    let at = world.now.nanos() / 1_000_000 + 5000;
+    let at = world.bed.now.nanos() / 1_000_000 + 5000;
     world.send_headers(who, "/queue/q", "later", &[("expires", &at.to_string())]);
     world.send_headers(who, "/queue/q", "gone", &[("expires", "1")]);
     world.send_headers(who, "/queue/q", "never", &[("expires", "0")]);
@@ -285,7 +285,10 @@ fn a_requester_of_mqtt_is_answered() {
         world.mqtt_messages(device),
         [("answers/7".to_owned(), b"!".to_vec())]
     );
-    assert_eq!(world.mqtt_properties(device).2, Some(&[0xFF, 0][..]));
+    assert_eq!(
+        world.mqtt_last(device).correlation.as_deref(),
+        Some(&[0xFF, 0][..])
+    );
 }
 
 #[test]
@@ -359,7 +362,7 @@ fn a_receipt_waits_until_the_message_is_safe() {
     let mut world = World::with(1, limits, StompSettings::default());
     let who = world.connect();
     world.send(who, "/queue/q", "the queue is there now");
-    world.is_disk_working = false;
+    world.bed.is_disk_manual = true;
     let send = SendOut {
         destination: "/queue/q",
         receipt: Some("safe"),

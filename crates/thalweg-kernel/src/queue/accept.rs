@@ -188,7 +188,7 @@ impl Kernel {
         self.spread_beyond(&route, message, cause, now, fx);
         if !self.pending_references.is_empty() {
             // Under its own address, so it is another message to the journal.
-            self.persist_kept(message, false, cause.safety, fx);
+            self.persist_kept(message, false, cause.safety);
         }
         (self.pending_references, self.pending_safety) = others;
         route.wants_more_than_queues()
@@ -262,14 +262,19 @@ impl Kernel {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }
-        match self.make_room(index, message, now, fx) {
+        match self.make_room(index, message, now) {
             Room::Made => {}
             Room::NotForThis => return false,
-            Room::Refused => return true,
+            Room::Refused => {
+                self.note_waiting_in_queue(index, now);
+                return true;
+            }
         }
         self.tell_groups_of_arrival(index, now);
         if self.goes_deep(index, message) {
-            return self.accept_deep(index, item);
+            self.accept_deep(index, item);
+            self.note_waiting_in_queue(index, now);
+            return false;
         }
         if serial != 0 {
             self.pending_references
@@ -280,6 +285,10 @@ impl Kernel {
             return false;
         };
         queue.insert(item);
+        self.note_waiting_in_queue(index, now);
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
         let (has_groups, is_behind) = (
             !queue.groups.is_empty(),
             queue.ready > 1 && !queue.consumers.is_empty(),
@@ -297,12 +306,12 @@ impl Kernel {
     }
 
     /// Whether a message that comes now would wait in memory.
-    pub(crate) fn queue_must_wait(&self, index: u32, may_go_to_disk: bool) -> bool {
+    pub(crate) fn queue_must_wait(&self, index: u32, address: &str, may_go_to_disk: bool) -> bool {
         let Some(queue) = self.queue(index) else {
             return false;
         };
         let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
-        !to_disk && (queue.ready > 0 || !self.has_taker_now(index))
+        !to_disk && (queue.ready > 0 || !self.has_taker_now(index, address))
     }
 
     /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
@@ -321,7 +330,7 @@ impl Kernel {
     }
 
     /// Puts a message behind those on disk; it is refused never.
-    fn accept_deep(&mut self, index: u32, mut item: Item) -> bool {
+    fn accept_deep(&mut self, index: u32, mut item: Item) {
         if item.serial == 0 {
             // In its place in line it can only be as safe as its neighbours.
             item.serial = self.next_serial();
@@ -341,17 +350,10 @@ impl Kernel {
         if has_groups {
             self.queues_to_pump.push(index);
         }
-        false
     }
 
     /// Makes room for one more.
-    fn make_room<E: Effects>(
-        &mut self,
-        index: u32,
-        message: &Message,
-        now: Time,
-        fx: &mut E,
-    ) -> Room {
+    fn make_room(&mut self, index: u32, message: &Message, now: Time) -> Room {
         let (messages_max, bytes_max) = (
             self.limits.named_queue_messages_max,
             self.limits.named_queue_bytes_max,
@@ -386,7 +388,7 @@ impl Kernel {
             {
                 self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
-                self.give_up(index, oldest, DeathReason::Overflow, now, fx);
+                self.give_up(index, oldest, DeathReason::Overflow, now);
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
@@ -408,7 +410,7 @@ impl Kernel {
     }
 
     /// What came back may have filled a queue that gives its oldest up.
-    pub(super) fn trim<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+    pub(super) fn trim(&mut self, index: u32, now: Time) {
         loop {
             let Some(queue) = self.queue_mut(index) else {
                 return;
@@ -426,7 +428,7 @@ impl Kernel {
             };
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
-            self.give_up(index, oldest, DeathReason::Overflow, now, fx);
+            self.give_up(index, oldest, DeathReason::Overflow, now);
         }
     }
 
@@ -459,14 +461,6 @@ impl Kernel {
         !self.dead_letters.is_empty()
             || !self.queues_to_pump.is_empty()
             || (!self.dead_letters_kept.is_empty() && !self.puts_burial_off)
-    }
-
-    /// Whether a session may be given a message.
-    #[inline]
-    pub(super) fn may_receive(&self, id: SessionId, message: &Message) -> bool {
-        self.sessions
-            .get(id)
-            .is_some_and(|session| session.access.may_receive(message))
     }
 }
 

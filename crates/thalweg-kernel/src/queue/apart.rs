@@ -8,7 +8,7 @@ use super::declare::may_use;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
-use crate::effects::{Effects, Taken};
+use crate::effects::{Answer, Effects, Taken};
 use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
 use crate::shards::{Asker, ShardMessage};
@@ -24,6 +24,12 @@ pub(crate) struct TakenApart {
     due: Time,
 }
 
+impl TakenApart {
+    pub(super) fn bytes(&self) -> usize {
+        self.item.message.bytes()
+    }
+}
+
 /// How it ended that somebody had a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakenEnd {
@@ -34,7 +40,7 @@ pub enum TakenEnd {
 }
 
 /// What was asked for.
-type Answer = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
+type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 
 /// Messages that somebody may not have are passed over; how many before a queue is said to have nothing for him.
 pub(super) const LOOKED_AT_MAX: usize = 128;
@@ -65,7 +71,7 @@ impl Kernel {
             match self.sessions.get(id) {
                 Some(session) if session.access.allows(Permission::Take, queue) => {
                     let (queue, access) = (queue.into(), session.access.clone());
-                    fx.send(
+                    self.outbox.send(
                         home(HOME, self.shards),
                         ShardMessage::TakeApart {
                             asker,
@@ -134,10 +140,10 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         if self.has_queues() {
-            self.make_queue_for(self.shard, asker, queue, now, fx)?;
-            fx.queue_made(link, ticket, Ok(()));
+            self.make_queue_for(self.shard, asker, queue, now)?;
+            fx.answer(link, ticket, Answer::QueueMade(Ok(())));
         } else {
-            fx.send(
+            self.outbox.send(
                 home(HOME, self.shards),
                 ShardMessage::MakeQueue {
                     asker,
@@ -148,16 +154,15 @@ impl Kernel {
         Ok(())
     }
 
-    pub(crate) fn make_queue_for<E: Effects>(
+    pub(crate) fn make_queue_for(
         &mut self,
         from: ShardId,
         asker: Asker,
         queue: &str,
         now: Time,
-        fx: &mut E,
     ) -> Result<(), Refusal> {
         let Some(index) = self.find_queue(queue) else {
-            return self.add_plain_queue(queue, fx);
+            return self.add_plain_queue(queue);
         };
         let own_shard = self.shard;
         let Some(known) = self.queue_mut(index) else {
@@ -182,7 +187,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if self.is_there(&asker) {
-            fx.queue_made(asker.link, asker.ticket, made);
+            fx.answer(asker.link, asker.ticket, Answer::QueueMade(made));
         }
     }
 
@@ -196,7 +201,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(taken) = self.serve_taker(from, asker, access, &queue, now, fx) {
-            fx.send(
+            self.outbox.send(
                 from,
                 ShardMessage::TakenApart {
                     asker,
@@ -219,7 +224,7 @@ impl Kernel {
         address: &str,
         now: Time,
         fx: &mut E,
-    ) -> Option<Answer> {
+    ) -> Option<Found> {
         let Some(index) = self.find_queue(address) else {
             return Some(Err(Refusal::NoQueue));
         };
@@ -247,7 +252,7 @@ impl Kernel {
                     break Some(Ok(None));
                 }
                 let asked = super::depth::Asked::Apart(from, asker, access.clone());
-                break if self.asks_deep(index, asked, fx) {
+                break if self.asks_deep(index, asked) {
                     None
                 } else {
                     Some(Ok(None))
@@ -256,9 +261,9 @@ impl Kernel {
             let (number, left) = (queue.number, queue.ready as u64);
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            self.refill_queue(index, fx);
+            self.refill_queue(index);
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now, fx);
+                self.give_up(index, item, DeathReason::Expired, now);
                 continue;
             }
             if !access.may_receive(&item.message) {
@@ -323,7 +328,7 @@ impl Kernel {
         if from == self.shard {
             self.on_taken_apart(asker, address.into(), taken, now, fx);
         } else {
-            fx.send(
+            self.outbox.send(
                 from,
                 ShardMessage::TakenApart {
                     asker,
@@ -334,12 +339,23 @@ impl Kernel {
         }
     }
 
+    /// Whether a session may be given a message of a queue that may be on another shard.
+    fn may_have_of(&self, id: SessionId, queue: &str, message: &Message) -> bool {
+        match self.find_queue(queue) {
+            Some(index) => self.may_have(id, index, message),
+            None => self.sessions.get(id).is_some_and(|session| {
+                session.access.allows(Permission::Take, queue)
+                    && session.access.may_receive(message)
+            }),
+        }
+    }
+
     /// The answer is with the one who asked.
     pub(crate) fn on_taken_apart<E: Effects>(
         &mut self,
         asker: Asker,
         queue: Box<str>,
-        taken: Answer,
+        taken: Found,
         now: Time,
         fx: &mut E,
     ) {
@@ -347,28 +363,25 @@ impl Kernel {
         let (link, ticket) = (asker.link, asker.ticket);
         match taken {
             Ok(Some((id, ..))) if !is_there => self.end_taken(id, TakenEnd::NotGiven, now, fx),
-            Ok(Some((id, message, ..))) if !self.may_receive(asker.session, &message) => {
+            Ok(Some((id, message, ..))) if !self.may_have_of(asker.session, &queue, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, TakenEnd::NotGiven, now, fx);
                 if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx)
                 {
-                    fx.taken(link, ticket, Err(refusal));
+                    fx.answer(link, ticket, Answer::Taken(Err(refusal)));
                 }
             }
             Ok(Some((id, message, deliveries, left))) => {
-                fx.taken(
-                    link,
-                    ticket,
-                    Ok(Some(Taken {
-                        id,
-                        message: &message,
-                        deliveries,
-                        left,
-                    })),
-                );
+                let taken = Taken {
+                    id,
+                    message: &message,
+                    deliveries,
+                    left,
+                };
+                fx.answer(link, ticket, Answer::Taken(Ok(Some(taken))));
             }
-            Ok(None) if is_there => fx.taken(link, ticket, Ok(None)),
-            Err(refusal) if is_there => fx.taken(link, ticket, Err(refusal)),
+            Ok(None) if is_there => fx.answer(link, ticket, Answer::Taken(Ok(None))),
+            Err(refusal) if is_there => fx.answer(link, ticket, Answer::Taken(Err(refusal))),
             Ok(None) | Err(_) => {}
         }
     }
@@ -382,7 +395,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if !self.has_queues() {
-            return fx.send(
+            return self.outbox.send(
                 home(HOME, self.shards),
                 ShardMessage::SettleTaken { taken, end },
             );
@@ -402,7 +415,7 @@ impl Kernel {
             .is_some_and(|queue| queue.number == number);
         match (end, is_there) {
             (TakenEnd::Settled(verdict), true) => {
-                self.judge_of_queue(NOBODY, index, item, verdict, now, fx)
+                self.judge_of_queue(NOBODY, index, item, verdict, now)
             }
             (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => {
                 self.book_had(NOBODY, &item)

@@ -121,21 +121,13 @@ impl Kernel {
             return Err(Refusal::Full);
         }
         let number = if durable { self.next_number() } else { 0 };
-        let index = self.add_binding(
-            spec.exchange,
-            kind,
-            to,
-            spec.key,
-            spec.arguments,
-            number,
-            fx,
-        );
+        let index = self.add_binding(spec.exchange, kind, to, spec.key, spec.arguments, number);
         self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
-            self.persist_binding(index, safety, fx);
+            self.persist_binding(index, safety);
             if let Some(link) = link {
-                fx.hold(link);
+                fx.hold(link, self.journal.awaited());
             }
         }
         Ok(())
@@ -156,7 +148,7 @@ impl Kernel {
                 self.binding(index)
                     .is_some_and(|binding| binding.number != 0),
             ) {
-                fx.hold(link);
+                fx.hold(link, self.journal.awaited());
             }
             self.end_binding(index, fx);
         }
@@ -252,8 +244,9 @@ impl Kernel {
         self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
-            self.persist_binding(index, safety, fx);
-            link.into_iter().for_each(|link| fx.hold(link));
+            self.persist_binding(index, safety);
+            link.into_iter()
+                .for_each(|link| fx.hold(link, self.journal.awaited()));
         }
     }
 
@@ -305,7 +298,7 @@ impl Kernel {
     }
 
     #[allow(clippy::too_many_arguments)] // What a binding is made of.
-    pub(super) fn add_binding<E: Effects>(
+    pub(super) fn add_binding(
         &mut self,
         exchange: &str,
         kind: ExchangeKind,
@@ -313,7 +306,6 @@ impl Kernel {
         key: &str,
         arguments: &[(Box<str>, PropertyValue)],
         number: u64,
-        fx: &mut E,
     ) -> u32 {
         let (filter, pattern) = filter_of(exchange, kind, key);
         let compares = kind == ExchangeKind::Headers;
@@ -372,9 +364,9 @@ impl Kernel {
                 }
             }
         }
-        self.add_sink(&filter, SinkKind::Binding, index, fx);
+        self.add_sink(&filter, SinkKind::Binding, index);
         if let Some(second) = second_filter_of(exchange, key) {
-            self.add_sink(&second, SinkKind::Binding, index, fx);
+            self.add_sink(&second, SinkKind::Binding, index);
         }
         self.topology_changed();
         index
@@ -408,11 +400,11 @@ impl Kernel {
                 self.binding_by_terms.remove(&terms);
             }
         }
-        self.remove_sink(&binding.filter, SinkKind::Binding, index, fx);
+        self.remove_sink(&binding.filter, SinkKind::Binding, index);
         if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {
-            self.remove_sink(&second, SinkKind::Binding, index, fx);
+            self.remove_sink(&second, SinkKind::Binding, index);
         }
-        self.persist_ended(binding.number, fx);
+        self.persist_ended(binding.number);
         match &binding.to {
             To::Queue(queue) => {
                 if let Some(queue) = self.queue_mut(*queue) {
@@ -435,13 +427,7 @@ impl Kernel {
     }
 
     /// Puts a queue or binding into the route table.
-    pub(super) fn add_sink<E: Effects>(
-        &mut self,
-        filter: &str,
-        kind: SinkKind,
-        target: u32,
-        fx: &mut E,
-    ) {
+    pub(super) fn add_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
         let first_here = !self.is_wanted_here(filter);
         self.routes.insert(
             filter,
@@ -455,7 +441,7 @@ impl Kernel {
         );
         if first_here {
             let question = 0; // Nobody waits: what is declared here is published to from here, or soon.
-            self.tell_shards(fx, |_| ShardMessage::Interest {
+            self.tell_shards(|_| ShardMessage::Interest {
                 filter: filter.into(),
                 wanted: true,
                 question,
@@ -463,17 +449,11 @@ impl Kernel {
         }
     }
 
-    pub(super) fn remove_sink<E: Effects>(
-        &mut self,
-        filter: &str,
-        kind: SinkKind,
-        target: u32,
-        fx: &mut E,
-    ) {
+    pub(super) fn remove_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
         self.routes
             .remove(filter, |sink| sink.kind == kind && sink.target == target);
         if !self.is_wanted_here(filter) {
-            self.tell_shards(fx, |_| ShardMessage::Interest {
+            self.tell_shards(|_| ShardMessage::Interest {
                 filter: filter.into(),
                 wanted: false,
                 question: 0,

@@ -32,7 +32,7 @@ impl Kernel {
             return Err(Refusal::Invalid("this line has such a consumer"));
         }
         let source = match spec.source.strip_prefix(GROUP_PREFIX) {
-            Some(group) => self.join_group_as_consumer(id, group, spec, fx)?,
+            Some(group) => self.join_group_as_consumer(id, group, spec)?,
             None => self.attach_to_queue(id, spec)?,
         };
         let consumer = LineConsumer {
@@ -83,12 +83,11 @@ impl Kernel {
         Ok(Source::Queue(index, queue.number))
     }
 
-    fn join_group_as_consumer<E: Effects>(
+    fn join_group_as_consumer(
         &mut self,
         id: SessionId,
         group: &str,
         spec: &ConsumeSpec<'_>,
-        fx: &mut E,
     ) -> Result<Source, Refusal> {
         let Some((name, filter)) = group.split_once('/') else {
             return Err(Refusal::Invalid("a group has a name and a filter"));
@@ -133,8 +132,8 @@ impl Kernel {
                 line,
             });
         }
-        self.tell_seats(index, id, fx);
-        self.tell_membership(index, 0, fx);
+        self.tell_seats(index, id);
+        self.tell_membership(index, 0);
         Ok(Source::Group(index, made))
     }
 
@@ -205,12 +204,12 @@ impl Kernel {
             return;
         }
         queue.used = now;
-        self.settle_deliveries(index, fx);
+        self.settle_deliveries(index);
         let Some(queue) = self.queue_mut(index) else {
             return;
         };
         if queue.auto_delete && queue.had_consumer {
-            self.end_queue(index, fx);
+            self.end_queue(index, now, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
             self.timers
                 .set(now + idle, SessionId(index), TimerKind::QueueIdle);
@@ -332,15 +331,15 @@ impl Kernel {
                 let left = queue.ready as u64;
                 let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
                 break self
-                    .asks_deep(index, Asked::Line(id, line, settles), fx)
+                    .asks_deep(index, Asked::Line(id, line, settles))
                     .then_some(left);
             };
             let left = queue.ready as u64;
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            self.refill_queue(index, fx);
+            self.refill_queue(index);
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now, fx);
+                self.give_up(index, item, DeathReason::Expired, now);
                 continue;
             }
             if !self.may_have(id, index, &item.message) {
@@ -380,14 +379,14 @@ impl Kernel {
             return;
         };
         // Nothing more for those who leave.
-        for consumer in std::mem::take(&mut of.consumers) {
-            self.detach_quietly(id, line, &consumer);
-            self.leaving.push((id, line, consumer));
+        let leaving = std::mem::take(&mut of.consumers);
+        for consumer in &leaving {
+            self.detach_quietly(id, line, consumer);
         }
         self.unsettle_line(id, line);
         self.recover_line(id, line, now, fx);
-        while let Some((id, line, consumer)) = self.leaving.pop() {
-            self.detach(id, line, &consumer, now, fx);
+        for consumer in leaving.iter().rev() {
+            self.detach(id, line, consumer, now, fx);
         }
         if let Some(lines) = self.lines_mut(id) {
             lines.lines.retain(|known| known.number != line);
@@ -425,13 +424,14 @@ impl Kernel {
             self.abort(id, transaction, now, fx);
         }
         // All consumers first: what one line gives back must not go to another that ends, too.
+        let mut leaving = Vec::new();
         for number in &numbers {
             let Some(of) = self.line_mut(id, *number) else {
                 continue;
             };
             for consumer in std::mem::take(&mut of.consumers) {
                 self.detach_quietly(id, *number, &consumer);
-                self.leaving.push((id, *number, consumer));
+                leaving.push((*number, consumer));
             }
         }
         // What all of them have comes back before anybody is given any of it: its order goes across lines.
@@ -441,7 +441,7 @@ impl Kernel {
             .flatten()
             .collect();
         self.judge_all(id, 0, taken, Verdict::Requeue, now, fx);
-        while let Some((id, line, consumer)) = self.leaving.pop() {
+        while let Some((line, consumer)) = leaving.pop() {
             self.detach(id, line, &consumer, now, fx);
         }
         let own = self
@@ -453,7 +453,7 @@ impl Kernel {
                 .queue(queue)
                 .is_some_and(|queue| queue.owner == Some(id))
             {
-                self.end_queue(queue, fx);
+                self.end_queue(queue, now, fx);
             }
         }
     }

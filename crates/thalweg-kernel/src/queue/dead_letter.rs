@@ -20,6 +20,12 @@ pub(crate) struct GivenUp {
     original: Original,
 }
 
+impl GivenUp {
+    pub(super) fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
+}
+
 /// Where a message stood before it became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Original {
@@ -46,14 +52,7 @@ impl Burials {
 
 impl Kernel {
     /// A queue does not keep an item any longer.
-    pub(super) fn give_up<E: Effects>(
-        &mut self,
-        index: u32,
-        item: Item,
-        why: DeathReason,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(super) fn give_up(&mut self, index: u32, item: Item, why: DeathReason, now: Time) {
         let address = item.message.address();
         match why {
             DeathReason::Expired => self.book_expired(None, address),
@@ -62,18 +61,11 @@ impl Kernel {
                 self.book_drop(None, address, DropReason::QueueFull)
             }
         }
-        self.leave_to_die(index, &item, why, now, fx);
+        self.leave_to_die(index, &item, why, now);
     }
 
     /// An item becomes a dead letter, or is forgotten at once if its queue has no place for those.
-    pub(super) fn leave_to_die<E: Effects>(
-        &mut self,
-        index: u32,
-        item: &Item,
-        why: DeathReason,
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub(super) fn leave_to_die(&mut self, index: u32, item: &Item, why: DeathReason, now: Time) {
         let journal = self.queue(index).map_or(0, super::Queue::journal_number);
         let serial = if journal == 0 { 0 } else { item.serial };
         let original = Original::Kept {
@@ -81,7 +73,7 @@ impl Kernel {
             serial,
         };
         if !self.note_dead_letter(index, item.message.clone(), why, original, now) {
-            self.forget_item(journal, item, false, fx);
+            self.forget_item(journal, item, false);
         }
     }
 
@@ -219,7 +211,7 @@ impl Kernel {
         if let Original::Kept { queue, serial } = original
             && serial != 0
         {
-            fx.forget(queue, serial, 0);
+            self.journal.forget(queue, serial, 0);
         }
         true
     }

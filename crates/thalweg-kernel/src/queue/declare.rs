@@ -2,14 +2,12 @@
 
 use super::Queue;
 use super::exchange::{subtree, write_address};
-use super::line::Source;
 use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::SessionId;
-use crate::ledger::DropReason;
 use crate::memory::{Kept, queue_cost};
 use crate::route_cache::SinkKind;
 use crate::timers::TimerKind;
@@ -79,14 +77,13 @@ impl Kernel {
             owner,
             spec.limits.clone(),
             now,
-            fx,
         );
         self.set_queues_maker(index, made_by);
         if durable && self.limits.journal {
             let safety = self.session_safety(id);
-            self.persist_queue(index, safety, fx);
+            self.persist_queue(index, safety);
             if let Some(link) = link {
-                fx.hold(link);
+                fx.hold(link, self.journal.awaited());
             }
         }
         if owner.is_some()
@@ -127,8 +124,9 @@ impl Kernel {
         self.set_queues_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
-            self.persist_queue(index, safety, fx);
-            link.into_iter().for_each(|link| fx.hold(link));
+            self.persist_queue(index, safety);
+            link.into_iter()
+                .for_each(|link| fx.hold(link, self.journal.awaited()));
         }
     }
 
@@ -147,7 +145,7 @@ impl Kernel {
     }
 
     #[allow(clippy::too_many_arguments)] // What a queue is made of.
-    pub(super) fn add_queue<E: Effects>(
+    pub(super) fn add_queue(
         &mut self,
         address: &str,
         number: u64,
@@ -156,7 +154,6 @@ impl Kernel {
         owner: Option<SessionId>,
         limits: QueueLimits,
         now: Time,
-        fx: &mut E,
     ) -> u32 {
         let address: Arc<str> = address.into();
         let lanes = (0..=limits.priority_max).map(|_| VecDeque::new()).collect();
@@ -189,6 +186,7 @@ impl Kernel {
             used: now,
             came: 0,
             went: 0,
+            pace: None,
         };
         let index = match self.queues_free.pop() {
             Some(index) => {
@@ -202,8 +200,8 @@ impl Kernel {
         };
         self.queue_by_address.insert(address.clone(), index);
         self.memory.entered(Kept::Topology, queue_cost(&address));
-        self.add_sink(&address, SinkKind::Queue, index, fx);
-        self.link_groups_again(&address, fx);
+        self.add_sink(&address, SinkKind::Queue, index);
+        self.link_groups_again(&address);
         index
     }
 
@@ -237,7 +235,7 @@ impl Kernel {
         address: &str,
         if_unused: bool,
         if_empty: bool,
-        _: Time,
+        now: Time,
         fx: &mut E,
     ) -> Result<u64, Refusal> {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
@@ -253,94 +251,10 @@ impl Kernel {
         if queue.durable
             && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
         {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
-        self.end_queue(index, fx);
+        self.end_queue(index, now, fx);
         Ok(messages)
-    }
-
-    /// Drops all that waits in a queue; how many messages that were.
-    pub fn purge_queue<E: Effects>(
-        &mut self,
-        id: SessionId,
-        address: &str,
-        _: Time,
-        fx: &mut E,
-    ) -> Result<u64, Refusal> {
-        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_configure_queue(id, index)?;
-        let mut count = 0;
-        if let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) {
-            count += self.drop_depth(&mut queue, DropReason::Purged, true, fx);
-            self.queues[index as usize] = Some(queue);
-        }
-        while let Some(item) = self.queue_mut(index).and_then(Queue::pop) {
-            count += 1;
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            self.book_drop(None, item.message.address(), DropReason::Purged);
-            let journal = self.queue(index).map_or(0, Queue::journal_number);
-            self.forget_item(journal, &item, false, fx);
-        }
-        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
-            // What was purged must not be there again after the answer.
-            if count > 0 {
-                fx.demand(self.session_safety(id));
-            }
-            fx.hold(link);
-        }
-        Ok(count)
-    }
-
-    /// A queue is gone: its messages, its bindings, its consumers, who are told.
-    pub(super) fn end_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else {
-            return;
-        };
-        self.queue_by_address.remove(&queue.address);
-        self.memory.left(
-            Kept::Topology,
-            queue_cost(&queue.address) + queue.made_by.bytes(),
-        );
-        self.remove_sink(&queue.address, SinkKind::Queue, index, fx);
-        for binding in std::mem::take(&mut queue.bindings) {
-            self.end_binding(binding, fx);
-        }
-        self.bury_soon(queue.journal_number());
-        self.drop_depth(&mut queue, DropReason::QueueEnded, false, fx);
-        while let Some(item) = queue.pop() {
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            self.book_drop(None, item.message.address(), DropReason::QueueEnded);
-        }
-        self.persist_ended(queue.journal_number(), fx);
-        for group in std::mem::take(&mut queue.groups) {
-            self.group_lost_queue(group, fx);
-        }
-        for consumer in std::mem::take(&mut queue.consumers) {
-            let source = Source::Queue(index, queue.number);
-            if let Some(line) = self.line_mut(consumer.session, consumer.line) {
-                line.consumers
-                    .retain(|known| known.number != consumer.number || known.source != source);
-            }
-            if let Some(link) = self
-                .sessions
-                .get(consumer.session)
-                .and_then(|session| session.link)
-            {
-                fx.consumer_ended(link, consumer.line, consumer.number);
-            }
-        }
-        if let Some(owner) = queue.owner
-            && let Some(lines) = self
-                .sessions
-                .get_mut(owner)
-                .and_then(|session| session.lines.as_deref_mut())
-        {
-            lines.own_queues.retain(|own| *own != index);
-        }
-        self.queues_free.push(index);
-        self.topology_changed();
     }
 
     /// The timer of queues that end when nobody uses them.
@@ -356,7 +270,7 @@ impl Kernel {
         }
         let due = queue.used + idle;
         if due <= now {
-            self.end_queue(index, fx);
+            self.end_queue(index, now, fx);
         } else {
             self.timers.set(due, SessionId(index), TimerKind::QueueIdle);
         }

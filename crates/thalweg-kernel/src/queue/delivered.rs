@@ -9,11 +9,20 @@
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
+use crate::group::Group;
 use crate::ids::SessionId;
-use crate::journal::Record;
+use thalweg_records::Record;
 
 /// Messages for which it is raised at once, at the most.
 const AHEAD_MAX: u64 = 1024;
+
+/// What of a group may have been delivered to members that end with their links.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivered {
+    /// The highest serial of it, and how far that is raised ahead.
+    pub(crate) to: u64,
+    ahead: u64,
+}
 
 impl Kernel {
     /// A message that waited is about to be delivered; what its receiver is sent waits until that is written down. A receiver
@@ -53,17 +62,45 @@ impl Kernel {
             None => u64::MAX,
         };
         queue.delivered_ahead = (queue.delivered_ahead * 2 + 1).min(AHEAD_MAX);
-        self.persist_queue(index, safety, fx);
+        self.persist_queue(index, safety);
         if let Some(link) = to
             .and_then(|id| self.sessions.get(id))
             .and_then(|session| session.link)
         {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
+        }
+    }
+
+    /// The same of a message that waited in a group without a queue, for a member that ends with its link: the message stays
+    /// the group's, as it is written down.
+    #[inline]
+    pub(crate) fn note_group_delivery<E: Effects>(
+        &mut self,
+        index: u32,
+        serial: u64,
+        to: SessionId,
+        fx: &mut E,
+    ) {
+        let (step, safety) = (u64::from(self.shards), self.limits.safety);
+        let is_new = |group: &&mut Group| {
+            group.number != 0 && group.feed.is_none() && serial > group.delivered.to
+        };
+        let Some(group) = self.group_mut(index).filter(is_new) else {
+            return;
+        };
+        let Delivered { to: up_to, ahead } = &mut group.delivered;
+        *up_to = serial + *ahead * step;
+        *ahead = (*ahead * 2 + 1).min(AHEAD_MAX);
+        let (queue, serial) = (group.number, *up_to);
+        self.journal
+            .persist(&Record::Delivered { queue, serial }, safety);
+        if let Some(link) = self.sessions.get(to).and_then(|session| session.link) {
+            fx.hold(link, self.journal.awaited());
         }
     }
 
     /// If a queue has no consumer and no unsettled delivery, what is written down of its deliveries becomes exact.
-    pub(super) fn settle_deliveries<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(super) fn settle_deliveries(&mut self, index: u32) {
         let Some(queue) = self.queue(index) else {
             return;
         };
@@ -89,13 +126,13 @@ impl Kernel {
                     redelivered: true,
                     grant: None,
                 };
-                fx.persist(&moved, Safety::Lazy);
+                self.journal.persist(&moved, Safety::Lazy);
             }
         }
         if let Some(queue) = self.queue_mut(index) {
             (queue.delivered_to, queue.delivered_ahead, queue.left) = (to, 0, last);
         }
-        self.persist_queue(index, Safety::Lazy, fx);
+        self.persist_queue(index, Safety::Lazy);
     }
 }
 

@@ -7,15 +7,15 @@
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
-use crate::effects::{Effects, Fetch, Holder, Spot};
+use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
 use crate::ids::{SessionId, ShardId};
-use crate::journal::{Record, Stored, Waiting};
 use crate::ledger::DropReason;
 use crate::session::Pressure;
 use crate::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::{Record, Stored, Waiting};
 
 /// Messages fetched at once, at the most.
 const FETCH_MAX: usize = 512;
@@ -67,7 +67,18 @@ impl Depth {
         )
     }
 
-    fn len(&self) -> usize {
+    /// Memory that it takes, counted from what is there.
+    pub(super) fn recount(&self) -> usize {
+        let on_disk = self.fetching.len() + self.stored.len();
+        let fresh = self.fresh.iter().map(|(item, _)| item.message.bytes());
+        on_disk * size_of::<Stored>() + fresh.sum::<usize>()
+    }
+
+    pub(super) fn take_asked(&mut self) -> VecDeque<Asked> {
+        std::mem::take(&mut self.asked)
+    }
+
+    pub(super) fn len(&self) -> usize {
         self.fetching.len() + self.stored.len() + self.fresh.len()
     }
 }
@@ -182,7 +193,7 @@ impl Kernel {
     }
 
     /// Brings more of a queue into memory if there is room.
-    pub(super) fn refill_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(super) fn refill_queue(&mut self, index: u32) {
         let question = u64::from(self.next_question());
         let Some(queue) = self.queue_mut(index) else {
             return;
@@ -217,7 +228,7 @@ impl Kernel {
             depth.fetching.push_back(stored);
         }
         depth.question = question;
-        fx.fetch(Fetch {
+        self.fetches.push(Fetch {
             holder: Holder::Queue(index),
             question,
             places,
@@ -263,7 +274,7 @@ impl Kernel {
             self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
             let Some(message) = message else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(
+                self.journal.persist(
                     &Record::Removed {
                         queue: journal,
                         serial: stored.serial,
@@ -293,8 +304,8 @@ impl Kernel {
     // --- one message at a time
 
     /// Whether somebody who asks for one message has to wait for it, because it is on disk.
-    pub(super) fn asks_deep<E: Effects>(&mut self, index: u32, asked: Asked, fx: &mut E) -> bool {
-        self.refill_queue(index, fx);
+    pub(super) fn asks_deep(&mut self, index: u32, asked: Asked) -> bool {
+        self.refill_queue(index);
         let Some(queue) = self.queue_mut(index) else {
             return false;
         };
@@ -319,75 +330,96 @@ impl Kernel {
             .as_deref_mut()
             .map(|depth| std::mem::take(&mut depth.asked))
             .unwrap_or_default();
+        self.serve(&address, asked, now, fx);
+    }
+
+    /// Tries again for those who asked for one message each.
+    pub(super) fn serve<E: Effects>(
+        &mut self,
+        address: &str,
+        asked: VecDeque<Asked>,
+        now: Time,
+        fx: &mut E,
+    ) {
         for asked in asked {
             let (id, line, settles) = match asked {
                 Asked::Line(id, line, settles) => (id, line, settles),
                 Asked::Apart(from, asker, access) => {
-                    self.serve_taker_again(from, asker, &access, &address, now, fx);
+                    self.serve_taker_again(from, asker, &access, address, now, fx);
                     continue;
                 }
             };
-            let taken = self.take_one(id, line, &address, settles, now, fx);
+            let taken = self.take_one(id, line, address, settles, now, fx);
             if !matches!(taken, Ok(Some(_)))
                 && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
             {
                 // It has expired meanwhile.
-                fx.consumer_ended(link, line, 0);
+                fx.consumer_ended(link, line, ConsumerEnd::NothingCame);
             }
         }
     }
 
     // --- the end of a queue, and of all that waits
 
-    /// Drops all that is on disk; how many messages. With `is_told`, the journal hears of each.
-    pub(super) fn drop_depth<E: Effects>(
+    /// Drops of what is on disk, the first first, `most` messages or few more; how many. Who asked for one message and will
+    /// not get any of these is served again.
+    pub(super) fn drop_from_depth<E: Effects>(
         &mut self,
-        queue: &mut Queue,
+        index: u32,
+        most: usize,
         reason: DropReason,
-        is_told: bool,
+        now: Time,
         fx: &mut E,
-    ) -> u64 {
-        let Some(depth) = queue.depth.take() else {
+    ) -> usize {
+        let Some(queue) = self.queue_mut(index) else {
             return 0;
         };
         let journal = queue.journal_number();
-        let count = depth.len();
+        let Some(depth) = queue.depth.as_deref_mut() else {
+            return 0;
+        };
+        // What is being fetched goes whole: what comes is not known any more then.
+        depth.question = 0;
+        let mut on_disk: Vec<Stored> = std::mem::take(&mut depth.fetching).into();
+        while on_disk.len() < most
+            && let Some(stored) = depth.stored.pop_front()
+        {
+            on_disk.push(stored);
+        }
+        let in_memory = depth.fresh.len().min(most.saturating_sub(on_disk.len()));
+        let fresh: Vec<Item> = depth
+            .fresh
+            .drain(..in_memory)
+            .map(|(item, _)| item)
+            .collect();
+        let count = on_disk.len() + fresh.len();
+        depth.first_order += count as i64;
+        let asked = depth.take_asked();
+        if depth.len() == 0 {
+            queue.depth = None;
+        }
+        let address = queue.address.clone();
         queue.ready -= count;
-        let Depth {
-            fetching,
-            stored,
-            fresh,
-            ..
-        } = *depth;
-        let on_disk = fetching.len() + stored.len();
-        let in_memory: usize = fresh.iter().map(|(item, _)| item.message.bytes()).sum();
+        let bytes = on_disk
+            .iter()
+            .map(|stored| u64::from(stored.len))
+            .sum::<u64>();
+        let payloads = fresh.iter().map(|item| item.message.payload().len() as u64);
+        queue.ready_bytes = queue
+            .ready_bytes
+            .saturating_sub(bytes + payloads.sum::<u64>());
+        let memory = fresh.iter().map(|item| item.message.bytes()).sum::<usize>();
         self.bytes_held = self
             .bytes_held
-            .saturating_sub(on_disk * size_of::<Stored>() + in_memory);
+            .saturating_sub(on_disk.len() * size_of::<Stored>() + memory);
         self.waiting -= count;
         self.ledger.drop_many(reason, count);
-        let serials = fetching
-            .iter()
-            .map(|it| it.serial)
-            .chain(stored.iter().map(|it| it.serial));
-        for serial in serials.chain(fresh.iter().map(|(item, _)| item.serial)) {
-            if is_told {
-                fx.persist(
-                    &Record::Removed {
-                        queue: journal,
-                        serial,
-                    },
-                    Safety::Lazy,
-                );
-            }
+        let serials = on_disk.iter().map(|stored| stored.serial);
+        for serial in serials.chain(fresh.iter().map(|item| item.serial)) {
+            self.journal.forget(journal, serial, 0);
         }
-        queue.ready_bytes = queue
-            .lanes
-            .iter()
-            .flatten()
-            .map(|item| item.message.payload().len() as u64)
-            .sum();
-        count as u64
+        self.serve(&address, asked, now, fx);
+        count
     }
 
     /// What an earlier run left in a queue stays on disk, if the queue is one of those.

@@ -40,7 +40,7 @@ impl Kernel {
             }
             let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else {
                 // The rest is on disk.
-                self.refill_queue(index, fx);
+                self.refill_queue(index);
                 if self.queue(index).is_some_and(|queue| queue.depth.is_none()) {
                     continue;
                 }
@@ -66,10 +66,10 @@ impl Kernel {
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if self.queue(index).is_some_and(|queue| queue.depth.is_some()) {
-                self.refill_queue(index, fx);
+                self.refill_queue(index);
             }
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now, fx);
+                self.give_up(index, item, DeathReason::Expired, now);
                 continue;
             }
             let back = match taker {
@@ -223,14 +223,30 @@ impl Kernel {
         Some((taker, (at + 1) % count))
     }
 
-    /// Whether somebody could take a message right now.
-    pub(super) fn has_taker_now(&self, index: u32) -> bool {
+    /// Whether somebody could take a message right now that was published at this address.
+    pub(super) fn has_taker_now(&self, index: u32, address: &str) -> bool {
         let Some(queue) = self.queue(index) else {
             return false;
         };
         queue.consumers.iter().any(|consumer| {
             self.consumer_can_take(consumer.session, consumer.line, consumer.number)
-        }) || !queue.groups.is_empty()
+                && self.may_have_at(consumer.session, index, address)
+        }) || queue
+            .groups
+            .iter()
+            .any(|group| self.has_member_allowed_at(*group, address))
+    }
+
+    /// The same as [`Kernel::may_have`] of a message that has not been led on yet.
+    fn may_have_at(&self, id: SessionId, index: u32, address: &str) -> bool {
+        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else {
+            return false;
+        };
+        let may = |permission, target| session.access.allows(permission, target);
+        match queue.owner == Some(id) {
+            true => *queue.address == *address || may(Permission::Receive, address),
+            false => may(Permission::Take, &queue.address) && may(Permission::Receive, address),
+        }
     }
 
     fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
@@ -280,22 +296,16 @@ impl Kernel {
                 if let Some(queue) = self.queue_mut(index) {
                     queue.went += 1;
                 }
-                self.forget_item(journal, &item, fresh, fx);
+                self.forget_item(journal, &item, fresh);
                 Ok(false)
             }
         }
     }
 
     /// An item is done with: so its entry in the journal is, if it has one already.
-    pub(super) fn forget_item<E: Effects>(
-        &mut self,
-        journal: u64,
-        item: &Item,
-        fresh: bool,
-        fx: &mut E,
-    ) {
+    pub(super) fn forget_item(&mut self, journal: u64, item: &Item, fresh: bool) {
         if journal != 0 && item.serial != 0 && !fresh {
-            fx.forget(journal, item.serial, 0);
+            self.journal.forget(journal, item.serial, 0);
         }
     }
 
@@ -451,14 +461,13 @@ impl Kernel {
     }
 
     /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
-    pub(crate) fn return_to_queue<E: Effects>(
+    pub(crate) fn return_to_queue(
         &mut self,
         index: u32,
         message: Message,
         serial: u64,
         deliveries: u8,
         now: Time,
-        fx: &mut E,
     ) {
         let max = self
             .queue(index)
@@ -468,7 +477,7 @@ impl Kernel {
             return;
         };
         if is_too_often {
-            return self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
+            return self.give_up(index, item, DeathReason::DeliveryLimit, now);
         }
         self.put_back(index, item);
         self.queues_to_pump.push(index);
@@ -565,7 +574,7 @@ impl Kernel {
             queue.forget_ready(&item);
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            self.give_up(index, item, DeathReason::Expired, now, fx);
+            self.give_up(index, item, DeathReason::Expired, now);
         }
         if left == 0
             && let Some(queue) = self.queue_mut(index)

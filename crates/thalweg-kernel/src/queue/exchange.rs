@@ -288,12 +288,12 @@ impl Kernel {
         };
         if number != 0 {
             let safety = self.session_safety(id);
-            self.persist_exchange(spec.address, &exchange, safety, fx);
+            self.persist_exchange(spec.address, &exchange, safety);
             if let Some(link) = link {
-                fx.hold(link);
+                fx.hold(link, self.journal.awaited());
             }
         }
-        self.add_exchange(spec.address, exchange, fx);
+        self.add_exchange(spec.address, exchange);
         self.topology_changed();
         Ok(())
     }
@@ -325,22 +325,18 @@ impl Kernel {
         exchange.made_by = made_by;
         if exchange.number != 0 {
             let safety = self.session_safety(id);
-            self.persist_exchange(spec.address, &exchange, safety, fx);
-            link.into_iter().for_each(|link| fx.hold(link));
+            self.persist_exchange(spec.address, &exchange, safety);
+            link.into_iter()
+                .for_each(|link| fx.hold(link, self.journal.awaited()));
         }
         self.exchanges.insert(spec.address.into(), exchange);
         self.topology_changed();
     }
 
     /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.
-    pub(super) fn add_exchange<E: Effects>(
-        &mut self,
-        address: &str,
-        exchange: Exchange,
-        fx: &mut E,
-    ) {
+    pub(super) fn add_exchange(&mut self, address: &str, exchange: Exchange) {
         if exchange.alternate.is_some() {
-            self.add_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
+            self.add_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
         self.memory.entered(Kept::Topology, exchange.cost(address));
         self.exchanges.insert(address.into(), exchange);
@@ -373,7 +369,7 @@ impl Kernel {
             return Err(Refusal::InUse);
         }
         if let (Some(link), true) = (session.link, exchange.number != 0) {
-            fx.hold(link);
+            fx.hold(link, self.journal.awaited());
         }
         self.end_exchange(address, fx);
         Ok(())
@@ -385,12 +381,12 @@ impl Kernel {
         };
         self.memory.left(Kept::Topology, exchange.cost(address));
         if exchange.alternate.is_some() {
-            self.remove_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
+            self.remove_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
         for binding in exchange.bindings.into_iter().chain(exchange.incoming) {
             self.end_binding(binding, fx);
         }
-        self.persist_ended(exchange.number, fx);
+        self.persist_ended(exchange.number);
         self.topology_changed();
     }
 

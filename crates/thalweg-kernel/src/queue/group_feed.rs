@@ -3,20 +3,20 @@
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
-use crate::balance::Parcel;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::given_back::BackId;
 use crate::group::{Group, LineMember, Waiting};
 use crate::group_home::is_away;
 use crate::ids::SessionId;
-use crate::journal::{Record, Stored, StoredGroup};
 use crate::ledger::DropReason;
 use crate::memory::queue_cost;
 use crate::ordered::LOOK_ANEW;
 use crate::seats::Chosen;
 use crate::{Kernel, home};
+use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::{Record, Stored, StoredGroup};
 
 impl Group {
     /// Forgets a member that is a consumer of a line.
@@ -36,21 +36,17 @@ impl Kernel {
     // --- a group takes from a queue
 
     /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
-    pub(crate) fn ensure_queue<E: Effects>(&mut self, address: &str, fx: &mut E) {
+    pub(crate) fn ensure_queue(&mut self, address: &str) {
         let is_here = home(HOME, self.shards) == self.shard;
         if !is_here || !is_queue_address(address) || self.find_queue(address).is_some() {
             return;
         }
         // Who cannot have it made will find that there is none.
-        let _ = self.add_plain_queue(address, fx);
+        let _ = self.add_plain_queue(address);
     }
 
     /// Makes a queue that outlives the broker and has no terms.
-    pub(super) fn add_plain_queue<E: Effects>(
-        &mut self,
-        address: &str,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
+    pub(super) fn add_plain_queue(&mut self, address: &str) -> Result<(), Refusal> {
         if self.queue_by_address.len() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
         }
@@ -69,10 +65,9 @@ impl Kernel {
             None,
             QueueLimits::default(),
             Time::ZERO,
-            fx,
         );
         if self.limits.journal {
-            self.persist_queue(index, self.limits.safety, fx);
+            self.persist_queue(index, self.limits.safety);
         }
         self.topology_changed();
         Ok(())
@@ -114,7 +109,7 @@ impl Kernel {
     }
 
     /// Groups that took from a queue of that address before it ended take from the new one, too.
-    pub(super) fn link_groups_again<E: Effects>(&mut self, address: &str, fx: &mut E) {
+    pub(super) fn link_groups_again(&mut self, address: &str) {
         for index in 0..self.groups.len() as u32 {
             if !self
                 .group_mut(index)
@@ -124,18 +119,18 @@ impl Kernel {
             }
             let before = self.group_number(index);
             self.link_group_to_queue(index, address);
-            self.persist_ended(before, fx);
+            self.persist_ended(before);
         }
     }
 
     /// Its queue is gone: what members have is theirs alone.
-    pub(super) fn group_lost_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(super) fn group_lost_queue(&mut self, index: u32) {
         let Some(group) = self.group_mut(index) else {
             return;
         };
         group.feed = None;
         group.number = 0;
-        self.end_leavers(index, fx);
+        self.end_leavers(index);
         let Some(group) = self.group_mut(index) else {
             return;
         };
@@ -161,13 +156,12 @@ impl Kernel {
     }
 
     /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
-    pub(crate) fn return_from_elsewhere<E: Effects>(
+    pub(crate) fn return_from_elsewhere(
         &mut self,
         index: u32,
         message: &Message,
         deliveries: u8,
         now: Time,
-        fx: &mut E,
     ) {
         self.book_routed(None, message.address());
         let number = self.queue(index).map_or(0, super::Queue::journal_number);
@@ -179,23 +173,22 @@ impl Kernel {
                 ..Pending::new(number, serial, message.reliability(), 0)
             };
             self.pending_references.push(pending);
-            self.persist_kept(message, false, self.limits.safety, fx);
+            self.persist_kept(message, false, self.limits.safety);
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.
         match deliveries {
             0 => self.let_wait_again(index, message.clone(), serial, 1),
-            _ => self.return_to_queue(index, message.clone(), serial, deliveries, now, fx),
+            _ => self.return_to_queue(index, message.clone(), serial, deliveries, now),
         }
     }
 
     /// What an earlier run left with members of another shard is the queue's again. False if there is no such queue.
-    pub(crate) fn restore_into_queue<E: Effects>(
+    pub(crate) fn restore_into_queue(
         &mut self,
         number: u64,
         stored: &StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
-        fx: &mut E,
     ) -> bool {
         let Some(index) = self.find_queue(&stored.filter) else {
             return false;
@@ -213,7 +206,7 @@ impl Kernel {
             };
             self.book_restored(message.address());
             if to != 0 {
-                fx.persist(
+                self.journal.persist(
                     &Record::Moved {
                         from: number,
                         serial,
@@ -227,7 +220,7 @@ impl Kernel {
             }
             self.let_wait_again(index, message, if to == 0 { 0 } else { serial }, 1);
         }
-        self.persist_ended(number, fx);
+        self.persist_ended(number);
         true
     }
 
@@ -300,7 +293,6 @@ impl Kernel {
                 member.session,
                 Waiting::new(message, serial, deliveries, now),
                 now,
-                fx,
             );
             return true;
         }
@@ -351,8 +343,10 @@ impl Kernel {
             Err(_) => true,
         };
         if serial != 0 {
-            self.pending_references
-                .push(Pending::new(number, serial, message.reliability(), 0));
+            self.pending_references.push(Pending {
+                handed: !waiting,
+                ..Pending::new(number, serial, message.reliability(), 0)
+            });
         }
         if waiting {
             self.wait_in_group(
@@ -392,6 +386,7 @@ impl Kernel {
             ..Item::of_group(message, serial, deliveries)
         };
         let source = self.source_of(index);
+        self.note_group_delivery(index, serial, id, fx);
         match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
                 (parcel.tag, parcel.settles) = (tag, true);
@@ -402,7 +397,7 @@ impl Kernel {
                 self.group_line_sent(index, id, to, &parcel, now);
                 self.order_settled(index, (id, to.line, to.consumer), &item.message);
                 self.forget_given_back(index, back);
-                self.persist_group_removed(index, item.serial, fx);
+                self.persist_group_removed(index, item.serial);
                 None
             }
             Err(item) => Some(Waiting {
@@ -440,7 +435,7 @@ impl Kernel {
     /// A consumer has left a group.
     pub(super) fn group_lost_member<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         self.seat_if_stale(index, now);
-        self.tell_membership(index, 0, fx);
+        self.tell_membership(index, 0);
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index, now, fx);
     }

@@ -26,6 +26,8 @@ pub(super) struct Line {
     pub(super) tag_last: u64,
     /// By rising tag.
     pub(super) unsettled: VecDeque<Unsettled>,
+    /// All were to be settled, up to this tag, and are not yet; 0 if that is not so.
+    pub(super) settling: u64,
     pub(super) consumers: Vec<LineConsumer>,
     /// The consumer that was served last.
     pub(super) served_last: u32,
@@ -110,6 +112,7 @@ impl Lines {
                     in_flight: 0,
                     tag_last: 0,
                     unsettled: VecDeque::new(),
+                    settling: 0,
                     consumers: Vec::new(),
                     served_last: 0,
                     takes_blindly: false,
@@ -181,6 +184,12 @@ impl Line {
         self.consumers
             .iter_mut()
             .find(|consumer| consumer.number == number)
+    }
+
+    pub(super) fn is_unsettled(&self, tag: u64) -> bool {
+        self.unsettled
+            .binary_search_by_key(&tag, |unsettled| unsettled.tag)
+            .is_ok()
     }
 
     /// Takes one out of the list of what is not settled, wherever it is.

@@ -16,12 +16,14 @@ mod declare;
 mod delivered;
 mod depth;
 mod dispatch;
+mod ending;
 mod exchange;
 mod group_feed;
 mod line;
 mod maker;
 mod pass;
 mod recall;
+mod recount;
 mod spec;
 mod transaction;
 mod verdict;
@@ -33,10 +35,13 @@ pub(crate) use apart::TakenApart;
 pub use apart::TakenEnd;
 pub(crate) use binding::{Binding, ByTerms};
 pub(crate) use dead_letter::GivenUp;
+pub(crate) use delivered::Delivered;
+pub use ending::Purged;
 pub(crate) use exchange::Exchange;
-pub(crate) use line::{LineConsumer, Lines};
+pub(crate) use line::Lines;
 pub(crate) use maker::MadeBy;
 pub(crate) use recall::Recalling;
+pub use recall::Wanted;
 pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
     QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, exchange_address, queue_address,
@@ -47,10 +52,11 @@ pub(crate) use written::StoredTerms;
 
 use crate::given_back::BackId;
 use crate::ids::SessionId;
+use crate::pace::{Pace, eighths};
 use crate::{Kernel, home};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use thalweg_model::{Message, Time};
+use thalweg_model::{Message, Span, Time};
 
 /// A queue.
 pub(crate) struct Queue {
@@ -96,6 +102,8 @@ pub(crate) struct Queue {
     delivered_to: u64,
     delivered_ahead: u64,
     left: u64,
+    /// Once publishers have waited for it.
+    pace: Option<Box<Pace>>,
     /// The earliest time a timer is set for.
     expiry_timer: Time,
     /// When somebody last did something with it.
@@ -120,6 +128,9 @@ pub(crate) struct Item {
     /// Of a group: under which it is known who gave it back.
     back: BackId,
 }
+
+// Each message that waits in a queue has one.
+const _: () = assert!(size_of::<Item>() <= 40);
 
 /// Somebody who takes from a queue. Its credit is with its line.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +163,22 @@ impl Kernel {
         self.queue(index).map_or(0, |queue| queue.ready)
     }
 
+    /// Whether somebody is there to take from a queue.
+    pub(crate) fn is_taken_from(&self, index: u32) -> bool {
+        let is_there = |group: &u32| {
+            self.groups
+                .get(*group as usize)
+                .and_then(Option::as_ref)
+                .is_some_and(|group| {
+                    group
+                        .everybody()
+                        .any(|member| self.member_is_there(member.session))
+                })
+        };
+        self.queue(index)
+            .is_some_and(|queue| !queue.consumers.is_empty() || queue.groups.iter().any(is_there))
+    }
+
     /// The queue of an address.
     pub(crate) fn find_queue(&self, address: &str) -> Option<u32> {
         self.queue_by_address.get(address).copied()
@@ -179,6 +206,18 @@ impl Queue {
         usize::from(message.priority().min(self.limits.priority_max))
     }
 
+    /// How many eighths are filled of what the broker lets wait in it.
+    pub(crate) fn eighths(&self, messages_max: u64, bytes_max: u64) -> u32 {
+        let of_messages = eighths(self.ready, messages_max as usize);
+        of_messages.max(eighths(self.ready_bytes as usize, bytes_max as usize))
+    }
+
+    /// See [`Pace::pause`].
+    pub(crate) fn pause(&mut self, eighths: u32, patience: Span, now: Time) -> Option<Time> {
+        let pace = self.pace.get_or_insert_default();
+        pace.pause(self.went, eighths, patience, now)
+    }
+
     /// Puts an item where its order says.
     fn insert(&mut self, item: Item) {
         let lane = self.lane_of(&item.message);
@@ -196,6 +235,11 @@ impl Queue {
             let at = lane.partition_point(|other| other.order < item.order);
             lane.insert(at, item);
         }
+    }
+
+    /// Memory that all takes that waits here.
+    fn memory_held(&self) -> usize {
+        self.memory + self.depth.as_deref().map_or(0, depth::Depth::recount)
     }
 
     /// Takes the next: the oldest of the highest priority.

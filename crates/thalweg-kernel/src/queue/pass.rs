@@ -20,10 +20,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let is_durable = self.queue(index).is_some_and(|queue| queue.durable);
-        let is_written =
-            self.limits.journal && is_durable && draft.reliability > Reliability::AtMostOnce;
-        let serial = if is_written { self.next_serial() } else { 0 };
+        let may_be_written = self.limits.journal && draft.reliability > Reliability::AtMostOnce;
+        let serial = if may_be_written {
+            self.next_serial()
+        } else {
+            0
+        };
         let made_by = publisher
             .and_then(|id| self.sessions.get(id))
             .map_or(0, |session| session.uid);
@@ -53,7 +55,7 @@ impl Kernel {
         else {
             return false;
         };
-        let line_has_credit = line.has_credit();
+        let (line_has_credit, tag) = (line.has_credit(), line.tag_last + 1);
         let Some(consumer) = line.consumer_mut(to.number) else {
             return false;
         };
@@ -71,7 +73,6 @@ impl Kernel {
             .message_ttl
             .map_or(expires, |ttl| expires.min(now + ttl));
         let kept = settles.then(|| draft.keep(made_by, now));
-        let tag = line.tag_last + 1;
         let handover = Handover {
             line: to.line,
             consumer: to.number,
@@ -94,6 +95,7 @@ impl Kernel {
             // The long way finds the same and knows what to do then.
             Sent::TooLarge => return false,
         }
+        consumer.in_flight += u32::from(settles);
         line.tag_last = tag;
         queue.order_last += 1;
         queue.came += 1;
@@ -108,12 +110,10 @@ impl Kernel {
         };
         queue.unsettled += 1;
         line.in_flight += 1;
-        if let Some(consumer) = line.consumer_mut(to.number) {
-            consumer.in_flight += 1;
-        }
         self.unsettled += 1;
         self.bytes_held += message.bytes();
         let source = Source::Queue(index, queue.number);
+        let serial = if queue.durable { serial } else { 0 };
         let item = Item {
             message,
             order: queue.order_last,

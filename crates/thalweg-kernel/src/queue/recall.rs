@@ -3,7 +3,7 @@
 use super::binding::{filter_of, pattern_matches};
 use super::spec::{ExchangeKind, Refusal};
 use crate::Kernel;
-use crate::access::Permission;
+use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
@@ -11,8 +11,16 @@ use crate::shards::ShardMessage;
 use std::collections::VecDeque;
 use thalweg_model::{Filter, Message, Time};
 
-/// A filter of the route table, and what is really wanted if that is less.
-type Wanted = (Box<str>, Option<Box<str>>);
+/// Which last values are wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// A filter of the route table.
+    filter: Box<str>,
+    /// What is really wanted, if that is less.
+    pattern: Option<Box<str>>,
+    /// What the session that asked for them may have.
+    access: Access,
+}
 
 /// Last values that a queue here is still to be given.
 pub(crate) struct Recalling {
@@ -28,7 +36,7 @@ const RECALLS_MAX: usize = 1024;
 const STEPS_PER_TURN: usize = 4;
 
 impl Kernel {
-    /// Puts the last values of all addresses that a key of an exchange wants into a queue, as if they were published now to
+    /// Puts the last values of all addresses that a key of an exchange wants, and that the session may receive, into a queue, as if they were published now to
     /// that queue alone. A few come at once, the others in [`Kernel::work`], and those whose home is another shard when that
     /// has found them.
     pub fn recall<E: Effects>(
@@ -41,7 +49,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
-        self.may_use_queue(id, index)?;
+        self.may_configure_queue(id, index)?;
         let (kind, _) = self.exchange_kind(exchange).ok_or(Refusal::NoExchange)?;
         if kind == ExchangeKind::Headers {
             return Err(Refusal::Invalid(
@@ -55,7 +63,11 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         let number = self.queue(index).map_or(0, |queue| queue.number);
-        let wanted: Wanted = (filter.into(), pattern.map(Into::into));
+        let wanted = Wanted {
+            filter: filter.into(),
+            pattern: pattern.map(Into::into),
+            access: session.access.clone(),
+        };
         let known = self
             .recalls
             .iter_mut()
@@ -73,7 +85,7 @@ impl Kernel {
                 cursor,
             });
         }
-        self.tell_shards(fx, |_| ShardMessage::Recall {
+        self.tell_shards(|_| ShardMessage::Recall {
             queue: (index, number),
             wanted: wanted.clone(),
             cursor: ScanCursor::default(),
@@ -109,16 +121,18 @@ impl Kernel {
     /// Some of this shard's last values, and whether they are the last.
     fn look_for(
         &self,
-        (filter, pattern): &Wanted,
+        wanted: &Wanted,
         cursor: &mut ScanCursor,
         now: Time,
     ) -> (Vec<Message>, bool) {
         let mut found = VecDeque::new();
-        let done = self.look(filter, cursor, now, &mut found);
+        let done = self.look(&wanted.filter, cursor, now, &mut found);
         let is_meant = |message: &Message| {
-            pattern
+            wanted
+                .pattern
                 .as_deref()
                 .is_none_or(|it| pattern_matches(it, message.address()))
+                && wanted.access.may_receive(message)
         };
         (found.into_iter().filter(is_meant).collect(), done)
     }
@@ -133,7 +147,7 @@ impl Kernel {
         for message in messages {
             self.accept(index, &message, now, fx);
             if !self.pending_references.is_empty() {
-                self.persist_kept(&message, false, self.limits.safety, fx);
+                self.persist_kept(&message, false, self.limits.safety);
             }
         }
         if self.has_queue_work() {
@@ -142,14 +156,13 @@ impl Kernel {
     }
 
     /// Another shard wants last values for a queue of its own.
-    pub(crate) fn on_recall<E: Effects>(
+    pub(crate) fn on_recall(
         &mut self,
         from: ShardId,
         queue: (u32, u64),
         wanted: Wanted,
         mut cursor: ScanCursor,
         now: Time,
-        fx: &mut E,
     ) {
         let (messages, done) = self.look_for(&wanted, &mut cursor, now);
         let more = (!done).then(|| {
@@ -159,7 +172,7 @@ impl Kernel {
                 cursor,
             })
         });
-        fx.send(
+        self.outbox.send(
             from,
             ShardMessage::Recalled {
                 queue,
@@ -184,7 +197,7 @@ impl Kernel {
         }
         self.accept_last_values(index, messages, now, fx);
         if let Some(more) = more {
-            fx.send(from, *more);
+            self.outbox.send(from, *more);
         }
     }
 }

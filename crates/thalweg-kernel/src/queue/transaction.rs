@@ -186,8 +186,8 @@ impl Kernel {
             self.sessions.get(id).and_then(|session| session.link),
         ) {
             // What was settled must not come again after the answer.
-            fx.demand(self.session_safety(id));
-            fx.hold(link);
+            self.journal.demand(self.session_safety(id));
+            fx.hold(link, self.journal.awaited());
         }
         Some(outcomes)
     }

@@ -13,6 +13,9 @@ use crate::settle::Settled;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
 
+/// How many messages one call settles at the most, if they do not go back.
+const SETTLED_PER_CALL: usize = 1024;
+
 pub(super) type Taken = SmallVec<[Unsettled; 1]>;
 type Sources = SmallVec<[Source; 4]>;
 
@@ -32,11 +35,37 @@ impl Kernel {
         if !multiple {
             return self.settle_one(id, line, tag, verdict, now, fx);
         }
+        // What goes back goes back at once, in its order; nothing is written down of it.
+        let (tag, settled) = match verdict {
+            Verdict::Requeue => (tag, Settled::Known),
+            Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tag),
+        };
         let Some(taken) = self.take_unsettled(id, line, tag, multiple) else {
             return Settled::Unknown;
         };
         self.judge_all(id, line, taken, verdict, now, fx);
-        Settled::Known
+        settled
+    }
+
+    /// Up to which tag of those up to `tag` one call settles, and whether those are all.
+    fn settled_at_once(&mut self, id: SessionId, number: u16, tag: u64) -> (u64, Settled) {
+        let Some(line) = self.line_mut(id, number) else {
+            return (tag, Settled::Known);
+        };
+        let settling = std::mem::take(&mut line.settling);
+        let last = match (tag, line.unsettled.back()) {
+            (0, Some(_)) if settling != 0 => settling,
+            (0, Some(newest)) => newest.tag,
+            _ => tag,
+        };
+        match line.unsettled.get(SETTLED_PER_CALL - 1) {
+            // One that is not there is found to be unknown.
+            Some(most) if most.tag < last && line.is_unsettled(last) => {
+                line.settling = last;
+                (most.tag, Settled::InPart)
+            }
+            _ => (last, Settled::Known),
+        }
     }
 
     /// Most settle one message after the other, and the oldest first.
@@ -61,7 +90,7 @@ impl Kernel {
         }
         line.give_credit_back(unsettled.consumer);
         let (source, has_common_credit) = (unsettled.source, line.credit > 0);
-        self.judge(id, number, unsettled, verdict, now, fx);
+        self.judge(id, number, unsettled, verdict, now);
         if has_common_credit {
             self.pump_after(id, number, SmallVec::from_slice(&[source]), now, fx);
         } else {
@@ -133,7 +162,7 @@ impl Kernel {
             if !sources.contains(&unsettled.source) {
                 sources.push(unsettled.source);
             }
-            self.judge(id, line, unsettled, verdict, now, fx);
+            self.judge(id, line, unsettled, verdict, now);
         }
         self.pump_after(id, line, sources, now, fx);
         if self.has_queue_work() {
@@ -186,14 +215,13 @@ impl Kernel {
     }
 
     /// One message that was taken out of its line's list.
-    pub(super) fn judge<E: Effects>(
+    pub(super) fn judge(
         &mut self,
         id: SessionId,
         line: u16,
         unsettled: Unsettled,
         verdict: Verdict,
         now: Time,
-        fx: &mut E,
     ) {
         let Unsettled {
             tag,
@@ -209,7 +237,7 @@ impl Kernel {
                     .queue(index)
                     .is_some_and(|queue| queue.number == number);
                 if is_there {
-                    self.judge_of_queue(id, index, item, verdict, now, fx);
+                    self.judge_of_queue(id, index, item, verdict, now);
                 } else if verdict == Verdict::Requeue {
                     self.hand_back(Some(id));
                     self.book_drop(None, item.message.address(), DropReason::QueueEnded);
@@ -245,7 +273,7 @@ impl Kernel {
                             if !self.is_owned_elsewhere(index) {
                                 self.forget_given_back(index, item.back);
                             }
-                            self.persist_group_removed(index, item.serial, fx);
+                            self.persist_group_removed(index, item.serial);
                         }
                     }
                 }
@@ -261,14 +289,13 @@ impl Kernel {
             .is_some_and(|group| group.made == made)
     }
 
-    pub(super) fn judge_of_queue<E: Effects>(
+    pub(super) fn judge_of_queue(
         &mut self,
         id: SessionId,
         index: u32,
         mut item: Item,
         verdict: Verdict,
         now: Time,
-        fx: &mut E,
     ) {
         let Some(queue) = self.queue_mut(index) else {
             return;
@@ -279,7 +306,7 @@ impl Kernel {
             Verdict::Accept => {
                 queue.went += 1;
                 self.book_had(id, &item);
-                self.forget_item(journal, &item, false, fx);
+                self.forget_item(journal, &item, false);
             }
             Verdict::Requeue => {
                 item.deliveries = item.deliveries.saturating_add(1);
@@ -289,17 +316,17 @@ impl Kernel {
                     .is_some_and(|max| item.deliveries > max);
                 self.hand_back(Some(id));
                 if too_often {
-                    self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
+                    self.give_up(index, item, DeathReason::DeliveryLimit, now);
                 } else {
                     self.put_back(index, item);
-                    self.trim(index, now, fx);
+                    self.trim(index, now);
                 }
-                self.settle_deliveries(index, fx);
+                self.settle_deliveries(index);
             }
             Verdict::Reject => {
                 queue.went += 1;
                 self.book_had(id, &item);
-                self.leave_to_die(index, &item, DeathReason::Rejected, now, fx);
+                self.leave_to_die(index, &item, DeathReason::Rejected, now);
             }
         }
     }

@@ -11,12 +11,12 @@ use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
-use crate::effects::{Effects, Safety};
-use crate::journal::{Record, Stored, StoredGroup, Waiting};
+use crate::effects::Safety;
 use crate::ledger::DropReason;
 use std::fmt::Write;
 use thalweg_model::syntax::ONE_LINE;
 use thalweg_model::{Message, PropertyValue, Span, Time};
+use thalweg_records::{Record, Stored, StoredGroup, Waiting};
 
 const QUEUE: &str = "/queue";
 const EXCHANGE: &str = "/exchange";
@@ -77,12 +77,12 @@ fn each_line(text: &str, mut f: impl FnMut(&str, String)) {
 }
 
 impl Kernel {
-    pub(super) fn persist_queue<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
+    pub(super) fn persist_queue(&mut self, index: u32, safety: Safety) {
         let Some(queue) = self.queue(index) else {
             return;
         };
         let terms = queue_terms(queue);
-        fx.persist(
+        self.journal.persist(
             &Record::Group {
                 queue: queue.number,
                 name: QUEUE,
@@ -92,13 +92,7 @@ impl Kernel {
         );
     }
 
-    pub(super) fn persist_exchange<E: Effects>(
-        &mut self,
-        address: &str,
-        exchange: &Exchange,
-        safety: Safety,
-        fx: &mut E,
-    ) {
+    pub(super) fn persist_exchange(&mut self, address: &str, exchange: &Exchange, safety: Safety) {
         let mut lines = Lines::default();
         lines.add("address", address);
         lines.add_number("kind", exchange.kind as u8);
@@ -108,7 +102,7 @@ impl Kernel {
             lines.add("alternate", alternate);
         }
         exchange.made_by.write(&mut lines);
-        fx.persist(
+        self.journal.persist(
             &Record::Group {
                 queue: exchange.number,
                 name: EXCHANGE,
@@ -118,7 +112,7 @@ impl Kernel {
         );
     }
 
-    pub(super) fn persist_binding<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
+    pub(super) fn persist_binding(&mut self, index: u32, safety: Safety) {
         let Some(binding) = self.binding(index) else {
             return;
         };
@@ -149,7 +143,7 @@ impl Kernel {
                 }
             }
         }
-        fx.persist(
+        self.journal.persist(
             &Record::Group {
                 queue: binding.number,
                 name: BINDING,
@@ -160,48 +154,45 @@ impl Kernel {
     }
 
     /// One of them is gone, and what it held.
-    pub(super) fn persist_ended<E: Effects>(&mut self, number: u64, fx: &mut E) {
+    pub(super) fn persist_ended(&mut self, number: u64) {
         if number != 0 {
             let safety = self.limits.safety;
-            fx.persist(&Record::GroupEnded { queue: number }, safety);
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, safety);
         }
     }
 
     // --- a new process
 
     /// Takes up what an earlier run left of a queue, exchange or binding.
-    pub(crate) fn restore_terms<E: Effects>(
+    pub(crate) fn restore_terms(
         &mut self,
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
-        fx: &mut E,
     ) {
         match StoredTerms::of(&stored) {
-            Some(StoredTerms::Exchange) => {
-                self.restore_exchange(number, &stored.filter, access, fx)
-            }
-            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, access, now, fx),
+            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, access),
+            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, access, now),
             Some(StoredTerms::Binding)
                 if self
-                    .restore_binding(number, &stored.filter, access, fx)
+                    .restore_binding(number, &stored.filter, access)
                     .is_none() =>
             {
                 // One of its ends is gone; the record that says so was lost with the machine.
-                self.persist_ended(number, fx);
+                self.persist_ended(number);
             }
             Some(StoredTerms::Binding) | None => {}
         }
     }
 
-    fn restore_exchange<E: Effects>(
+    fn restore_exchange(
         &mut self,
         number: u64,
         text: &str,
         access: &dyn Fn(&str, Option<&str>) -> Access,
-        fx: &mut E,
     ) {
         let mut made_by = StoredMaker::default();
         let mut exchange = Exchange {
@@ -218,23 +209,22 @@ impl Kernel {
             _ => made_by.read(name, &value),
         });
         exchange.made_by = made_by.compile(access);
-        self.add_exchange(&address, exchange, fx);
+        self.add_exchange(&address, exchange);
     }
 
-    fn restore_queue<E: Effects>(
+    fn restore_queue(
         &mut self,
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
-        fx: &mut E,
     ) {
         let (address, auto_delete, limits, delivered_to, made_by) =
             read_queue_terms(&stored.filter);
         let ttl = limits.message_ttl;
         let idle = limits.idle_expiry;
-        let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
+        let index = self.add_queue(&address, number, true, auto_delete, None, limits, now);
         self.set_queues_maker(index, made_by.compile(access));
         self.ledger.restored += stored.waiting.len() as u64;
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
@@ -248,7 +238,7 @@ impl Kernel {
             } else {
                 (queue.left, 0)
             };
-            self.persist_queue(index, Safety::Lazy, fx);
+            self.persist_queue(index, Safety::Lazy);
         }
         let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
             Ok(()) => return self.after_restore(index, idle, now),
@@ -264,7 +254,7 @@ impl Kernel {
         {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                fx.persist(
+                self.journal.persist(
                     &Record::Removed {
                         queue: number,
                         serial,
@@ -308,12 +298,11 @@ impl Kernel {
         self.watch_expiry(index);
     }
 
-    fn restore_binding<E: Effects>(
+    fn restore_binding(
         &mut self,
         number: u64,
         text: &str,
         access: &dyn Fn(&str, Option<&str>) -> Access,
-        fx: &mut E,
     ) -> Option<()> {
         let mut made_by = StoredMaker::default();
         let (mut exchange, mut key, mut to_queue, mut to_exchange) =
@@ -350,7 +339,7 @@ impl Kernel {
             (None, None) => return None,
         };
         let (kind, _) = self.exchange_kind(&exchange)?;
-        let index = self.add_binding(&exchange, kind, to, &key, &arguments, number, fx);
+        let index = self.add_binding(&exchange, kind, to, &key, &arguments, number);
         self.set_bindings_maker(index, made_by.compile(access));
         Some(())
     }

@@ -49,9 +49,7 @@ fn without_rights_every_verb_is_denied() {
     );
     assert_eq!(world.take(client, "q", true), Err(denied));
     assert_eq!(world.delete_queue(client, "q"), Err(denied));
-    let purged = world.run(0, |kernel, out, now| {
-        kernel.purge_queue(client.session, &q("q"), now, out)
-    });
+    let purged = world.purge(client, "q");
     assert_eq!(purged, Err(denied));
     assert_eq!(
         world.declare_exchange(client, "new", &exchange_spec(ExchangeKind::Direct)),
@@ -258,9 +256,7 @@ fn reading_one_queue_opens_no_other_and_ends_none() {
     );
     assert_eq!(world.unbind(client, "e", "q", "#"), Err(Refusal::Denied));
     for name in ["q", "mine"] {
-        let purged = world.run(0, |kernel, out, now| {
-            kernel.purge_queue(client.session, &q(name), now, out)
-        });
+        let purged = world.purge(client, name);
         assert_eq!(purged, Err(Refusal::Denied), "{name}");
         assert_eq!(
             world.delete_queue(client, name),

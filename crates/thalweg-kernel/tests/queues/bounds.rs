@@ -2,7 +2,7 @@
 
 use crate::world::{Taking, Terms, Who, World, firm, q, to_queue, x};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, Verdict, Will};
+use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Settled, Verdict, Will};
 use thalweg_model::{Reliability, RetainOp, Span};
 
 /// More than one call does.
@@ -54,6 +54,17 @@ fn work(world: &mut World) {
     world.kernels[0].work(now, &mut world.out);
 }
 
+/// Rejects what a consumer has, as much of it as one call does, without anything else that would follow.
+fn reject_some(world: &mut World, client: Who) -> Settled {
+    let (id, now, out) = (client.session, world.now, &mut world.out);
+    world.kernels[0].settle_line(id, 1, 0, true, Verdict::Reject, now, out)
+}
+
+fn reject_all(world: &mut World, client: Who) {
+    while reject_some(world, client) == Settled::InPart {}
+    world.write();
+}
+
 #[test]
 fn messages_that_expire_together_go_their_way_bit_by_bit_and_in_order() {
     let mut world = World::new();
@@ -80,23 +91,15 @@ fn many_that_are_rejected_together_go_their_way_bit_by_bit_and_none_is_lost_at_a
         let mut world = World::new();
         let client = filled(&mut world);
         world.consume(client, "in", 1, Taking::default());
-        let now = world.now;
-        world.kernels[0].settle_line(
-            client.session,
-            1,
-            0,
-            true,
-            Verdict::Reject,
-            now,
-            &mut world.out,
-        );
-        world.write();
-        assert_eq!(world.waits("dead"), PER_CALL);
-        assert!(world.kernels[0].has_work());
-        let mut calls = 0;
-        while calls < ends_after && world.kernels[0].has_work() {
-            work(&mut world);
+        let (mut settled, mut calls) = (Settled::InPart, 0);
+        while calls < ends_after && (settled == Settled::InPart || world.kernels[0].has_work()) {
+            let before = world.waits("dead");
+            match settled {
+                Settled::InPart => settled = reject_some(&mut world, client),
+                _ => work(&mut world),
+            }
             world.write();
+            assert!(world.waits("dead") - before <= PER_CALL);
             calls += 1;
         }
         if ends_after == usize::MAX {
@@ -122,17 +125,7 @@ fn what_waits_to_be_buried_waits_while_the_journal_is_behind() {
     let client = filled(&mut world);
     world.consume(client, "in", 1, Taking::default());
     world.kernels[0].set_journal_behind(true);
-    let now = world.now;
-    world.kernels[0].settle_line(
-        client.session,
-        1,
-        0,
-        true,
-        Verdict::Reject,
-        now,
-        &mut world.out,
-    );
-    world.write();
+    reject_all(&mut world, client);
     assert_eq!(
         (world.waits("dead"), world.kernels[0].has_work()),
         (0, false)
@@ -170,17 +163,7 @@ fn a_queue_that_ends_takes_none_of_those_along_that_have_died_in_it() {
     let mut world = World::new();
     let client = filled(&mut world);
     world.consume(client, "in", 1, Taking::default());
-    let now = world.now;
-    world.kernels[0].settle_line(
-        client.session,
-        1,
-        0,
-        true,
-        Verdict::Reject,
-        now,
-        &mut world.out,
-    );
-    world.write();
+    reject_all(&mut world, client);
     world.delete_queue(client, "in").expect("it may");
     world.check();
     world.restart();
@@ -242,4 +225,141 @@ fn long_messages_that_expire_together_are_bounded_by_their_bytes() {
     let most = go_on(&mut world, on_timeout);
     assert!((1..=6).contains(&most), "{most} MiB in one call");
     assert_eq!(world.waits("dead"), 20);
+}
+
+/// A queue with so many messages, of which all but a few may be on disk.
+fn full(is_long: bool) -> (World, Who) {
+    let mut world = match is_long {
+        true => World::without_prefixes(
+            1,
+            Limits {
+                named_queue_memory_bytes_max: 3000,
+                ..Limits::default()
+            },
+        ),
+        false => World::new(),
+    };
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    for number in 0..MANY {
+        world.put(client, "q", &number.to_string());
+    }
+    (world, client)
+}
+
+#[test]
+fn a_purge_goes_on_bit_by_bit_and_is_answered_when_nothing_of_it_can_come_back() {
+    for is_long in [false, true] {
+        let (mut world, client) = full(is_long);
+        world.was_held(client);
+        let (mut left, mut calls) = (None, 0);
+        loop {
+            let before = world.waits("q");
+            let purged = world.purge_some(client, "q", left).expect("it may");
+            calls += 1;
+            assert!(purged.count > 0 && purged.count <= PER_CALL as u64);
+            assert_eq!(world.waits("q"), before - purged.count as usize);
+            assert_eq!(world.waits("q") as u64, purged.left);
+            assert_eq!(world.entries_written(), world.waits("q"), "{is_long}");
+            let is_done = purged.left == 0;
+            assert_eq!(
+                world.was_held(client),
+                is_done,
+                "the answer is held, and last"
+            );
+            if is_done {
+                break;
+            }
+            left = Some(purged.left);
+        }
+        assert_eq!(calls, MANY.div_ceil(PER_CALL));
+        assert_eq!(world.dropped(DropReason::Purged), MANY as u64);
+        assert_eq!(world.kernels[0].bytes_held(), 0);
+        world.restart();
+        assert_eq!(world.waits("q"), 0, "{is_long}");
+    }
+}
+
+#[test]
+fn a_purge_that_a_crash_cuts_off_has_dropped_the_oldest_and_nothing_else() {
+    for is_long in [false, true] {
+        for calls in 1..=2 {
+            let (mut world, client) = full(is_long);
+            let mut left = None;
+            for _ in 0..calls {
+                left = Some(world.purge_some(client, "q", left).expect("it may").left);
+            }
+            world.restart();
+            let (rest, gone) = (world.drain_texts("q"), calls * PER_CALL);
+            let expected: Vec<_> = (gone..MANY).map(|number| number.to_string()).collect();
+            assert!(rest == expected, "{is_long}: {} are left", rest.len());
+        }
+    }
+}
+
+#[test]
+fn a_purge_ends_however_fast_new_messages_come() {
+    let (mut world, client) = full(false);
+    let (mut left, mut calls) = (None, 0);
+    while left != Some(0) {
+        let purged = world.purge_some(client, "q", left).expect("it may");
+        left = Some(purged.left);
+        calls += 1;
+        (0..PER_CALL).for_each(|_| assert_ne!(world.put(client, "q", "new"), Outcome::Full));
+    }
+    assert_eq!(calls, MANY.div_ceil(PER_CALL));
+    assert_eq!(world.dropped(DropReason::Purged), MANY as u64);
+}
+
+#[test]
+fn many_that_are_settled_together_are_settled_bit_by_bit_and_no_newer_ones() {
+    for (verdict, tag) in [
+        (Verdict::Accept, 0),
+        (Verdict::Reject, 0),
+        (Verdict::Accept, MANY as u64),
+        (Verdict::Reject, MANY as u64),
+    ] {
+        let (mut world, client) = full(false);
+        world.consume(client, "q", 1, Taking::default());
+        assert_eq!(world.kernels[0].totals().in_flight, MANY);
+        let mut calls = 1;
+        while world.settle(client, 1, tag, true, verdict) == Settled::InPart {
+            // It is given to the consumer at once; who settles all has not seen it.
+            world.put(client, "q", "new");
+            let settled = calls * PER_CALL;
+            assert_eq!(world.kernels[0].totals().in_flight, MANY - settled + calls);
+            assert_eq!(world.entries_written(), MANY - settled + calls);
+            calls += 1;
+        }
+        assert_eq!(calls, MANY.div_ceil(PER_CALL), "{verdict:?} {tag}");
+        assert_eq!(world.kernels[0].totals().in_flight, calls - 1);
+        assert_eq!(world.settle(client, 1, 0, true, verdict), Settled::Known);
+        assert_eq!(world.kernels[0].totals().in_flight, 0);
+    }
+}
+
+#[test]
+fn a_queue_that_ends_is_gone_at_once_and_its_memory_bit_by_bit() {
+    for is_long in [false, true] {
+        let (mut world, client) = full(is_long);
+        let (id, now, out) = (client.session, world.now, &mut world.out);
+        let deleted = world.kernels[0].delete_queue(id, &q("q"), false, false, now, out);
+        assert_eq!(deleted, Ok(MANY as u64));
+        world.write();
+        world.check();
+        assert_eq!(world.dropped(DropReason::QueueEnded), MANY as u64);
+        assert_eq!((world.entries_written(), world.groups_written()), (0, 0));
+        assert_eq!(world.kernels[0].bytes_held(), 0);
+        assert_eq!(world.kernels[0].totals().waiting, 0);
+        let mut calls = 0;
+        while world.kernels[0].has_work() {
+            work(&mut world);
+            calls += 1;
+        }
+        if !is_long {
+            assert!(calls >= MANY / PER_CALL, "{calls} calls");
+        }
+        world.restart();
+        assert!(world.view("q").is_none());
+    }
 }

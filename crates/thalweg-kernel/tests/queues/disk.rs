@@ -1,7 +1,7 @@
 //! What kernels have written down.
 
-use thalweg_kernel::journal::{Record, State, message_at};
 use thalweg_model::Message;
+use thalweg_records::{Record, State, message_at};
 
 /// What was written, in frames at rising places.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Receivers that are full or fill: nothing that was accepted is lost, and what nobody has room for is refused.
 
-use crate::world::{Who, World, firm};
+use crate::world::{Taking, Terms, Who, World, firm, q};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Overflow, Published};
 use thalweg_model::{Reliability, RetainOp, Span};
@@ -196,4 +196,128 @@ fn nobody_waits_for_a_receiver_that_is_away() {
     let publisher = world.connect("p");
     add(&mut world, Receiver::Away, "r");
     assert!((0..2 * ROOM).all(|_| publish(&mut world, publisher, "x").pause_until.is_none()));
+}
+
+/// A receiver of `t` on a shard that takes messages one at a time, at its own speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Slow {
+    Session,
+    Member,
+    Consumer,
+}
+
+/// How many each kind of receiver may hold where publishers are to keep pace with it.
+const DEPTH: usize = 400;
+/// What a client sends at once before it reads an answer, and the broker reads before it does something else.
+const BURST: usize = 20;
+
+/// Publishers of `t`, each with a burst ready at any moment, and a receiver that takes a message every so often; the queue
+/// is filled to `filled` before. Returns how many were published in ten seconds, and how many were dropped or refused.
+fn keep_pace(
+    shards: u16,
+    receiver: Slow,
+    every: Span,
+    filled: usize,
+    publishers: usize,
+) -> (usize, u64) {
+    let limits = Limits {
+        queue_messages_max: DEPTH,
+        group_messages_max: DEPTH,
+        named_queue_messages_max: DEPTH as u64,
+        ..Limits::default()
+    };
+    let mut world = World::with(shards, limits);
+    let home = world.home();
+    let elsewhere = (home + usize::from(shards) - 1) % usize::from(shards);
+    let connect = |world: &mut World, shard: usize| {
+        let name = world.name_on(shard);
+        world.connect_with(shard, &name, Access::ALL, Span::ZERO)
+    };
+    let taker = connect(&mut world, home);
+    let address = match receiver {
+        Slow::Session => {
+            world.subscribe(taker, "t", None, Reliability::AtLeastOnce);
+            "t".into()
+        }
+        Slow::Member => {
+            world.subscribe(taker, "t", Some("g"), Reliability::AtLeastOnce);
+            "t".into()
+        }
+        Slow::Consumer => {
+            world.queue(taker, "q", &Terms::durable());
+            world.consume(taker, "q", 1, Taking::credit(1));
+            q("q")
+        }
+    };
+    let publishers: Vec<Who> = (0..publishers)
+        .map(|_| connect(&mut world, elsewhere))
+        .collect();
+    if receiver != Slow::Consumer {
+        world.set_room(taker, 0);
+    }
+    for _ in 0..filled {
+        world.publish(publishers[0], firm(&address, "early"));
+    }
+    let (end, mut next_take) = (world.now + Span::from_secs(10), world.now);
+    let mut ready_at = vec![world.now; publishers.len()];
+    let mut published = 0;
+    // Who is not slowed at all need not be watched to the end.
+    while world.now < end && published < 10_000 {
+        if next_take <= world.now {
+            next_take = world.now + every;
+            if receiver != Slow::Consumer {
+                world.make_room(taker, 1);
+            }
+            for got in world.got(taker) {
+                match receiver {
+                    Slow::Consumer => world.ack(taker, got.tag),
+                    _ => drop(world.settle_delivery(taker, got.tag)),
+                }
+            }
+        }
+        for (who, ready) in publishers.iter().zip(&mut ready_at) {
+            if *ready > world.now {
+                continue;
+            }
+            // What it has sent is read in one go until it is told to wait; mail from other shards comes after that.
+            world.is_slow = shards > 1;
+            for _ in 0..BURST {
+                let done = world.run(who.shard, |kernel, out, now| {
+                    kernel.publish(who.session, firm(&address, "x"), now, out)
+                });
+                published += 1;
+                if let Some(until) = done.pause_until {
+                    *ready = until;
+                    break;
+                }
+            }
+            world.is_slow = false;
+            world.deliver_mails();
+        }
+        world.wait(Span::from_millis(1));
+    }
+    (published, world.dropped(DropReason::QueueFull))
+}
+
+#[test]
+fn publishers_keep_pace_with_a_slow_receiver_on_whatever_shard_it_is() {
+    for shards in [1, 3] {
+        for receiver in [Slow::Session, Slow::Member, Slow::Consumer] {
+            // 20 and 100 messages a second; an empty queue, and one that is nearly full.
+            for (every, takes) in [(Span::from_millis(50), 200), (Span::from_millis(10), 1_000)] {
+                for (filled, publishers) in [(0, 1), (DEPTH * 15 / 16, 1), (0, 8)] {
+                    let (published, lost) = keep_pace(shards, receiver, every, filled, publishers);
+                    let what = format!(
+                        "{receiver:?} of {takes} in 10 s, {shards} shards, {filled} before, {publishers} publishers"
+                    );
+                    println!("{what}: {published} published, {lost} lost");
+                    assert_eq!(lost, 0, "{what}");
+                    // As many as were taken, and what filled the queue; a queue that was too full is given time to drain.
+                    let least = takes / 2 - takes / 10;
+                    let most = takes + takes / 5 + DEPTH - filled;
+                    assert!((least..=most).contains(&published), "{what}: {published}");
+                }
+            }
+        }
+    }
 }

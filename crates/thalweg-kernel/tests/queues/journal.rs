@@ -141,142 +141,6 @@ fn persistent_messages_come_back_in_order_and_what_was_settled_does_not() {
     assert_eq!(world.entries_written(), 0);
 }
 
-/// What a queue has after a start: texts, and whether each comes flagged.
-fn flags(world: &mut World, queue: &str) -> Vec<(String, bool)> {
-    let client = world.connect("reader");
-    world.consume(client, queue, 1, Taking::default());
-    let got = world
-        .got(client)
-        .into_iter()
-        .map(|got| (got.text, got.deliveries > 0))
-        .collect();
-    world.lose(client);
-    got
-}
-
-fn expected(texts: std::ops::Range<u32>, flagged: &[u32]) -> Vec<(String, bool)> {
-    texts
-        .map(|number| (number.to_string(), flagged.contains(&number)))
-        .collect()
-}
-
-#[test]
-fn a_start_flags_what_was_delivered_and_nothing_else() {
-    for (credit, orderly) in [(2, true), (40, true), (3, false), (40, false)] {
-        let mut world = World::new();
-        let client = world.connect("c");
-        world.queue(client, "q", &Terms::durable());
-        for number in 0..100 {
-            world.put(client, "q", &number.to_string());
-        }
-        let consumer = world.connect("consumer");
-        world.was_held(consumer);
-        world.consume(consumer, "q", 1, Taking::credit(credit));
-        assert_eq!(world.got(consumer).len(), credit as usize);
-        assert!(
-            world.was_held(consumer),
-            "it has nothing before that is written down"
-        );
-        if orderly {
-            world.lose(consumer);
-        }
-        // Twice, so that what was known is not forgotten.
-        world.restart();
-        world.restart();
-        let got = flags(&mut world, "q");
-        let flagged: Vec<u32> = (0..100).filter(|at| got[*at as usize].1).collect();
-        assert_eq!(got, expected(0..100, &flagged), "all of them, in order");
-        let most = if orderly { credit } else { 2 * credit };
-        assert!(
-            flagged.starts_with(&(0..credit).collect::<Vec<_>>()),
-            "{credit} were delivered: {flagged:?}"
-        );
-        assert!(
-            flagged.len() <= most as usize,
-            "{credit} were delivered, orderly {orderly}: {flagged:?}"
-        );
-    }
-}
-
-#[test]
-fn a_message_that_was_delivered_as_it_came_is_flagged_and_what_waits_behind_it_is_not() {
-    for orderly in [true, false] {
-        let mut world = World::new();
-        let client = world.connect("c");
-        world.queue(client, "q", &Terms::durable());
-        let consumer = world.connect("consumer");
-        world.consume(consumer, "q", 1, Taking::credit(1));
-        world.was_held(consumer);
-        for number in 0..3 {
-            world.put(client, "q", &number.to_string());
-        }
-        assert!(
-            !world.was_held(consumer),
-            "nothing is written down before it leaves"
-        );
-        if orderly {
-            world.lose(consumer);
-        }
-        world.restart();
-        assert_eq!(flags(&mut world, "q"), expected(0..3, &[0]));
-    }
-}
-
-#[test]
-fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
-    let mut world = World::new();
-    let client = world.connect("c");
-    world.queue(
-        client,
-        "q",
-        &Terms::durable().with(|limits| limits.priority_max = 9),
-    );
-    for number in 0..6_u32 {
-        let address = q("q");
-        let priority = u8::from(number % 2 == 1);
-        world.publish(
-            client,
-            Draft {
-                priority,
-                ..firm(&address, &number.to_string())
-            },
-        );
-    }
-    let consumer = world.connect("consumer");
-    world.consume(consumer, "q", 1, Taking::credit(2));
-    assert_eq!(world.texts(consumer), ["1", "3"]);
-    world.lose(consumer);
-    world.restart();
-    let mut got = flags(&mut world, "q");
-    got.sort();
-    assert_eq!(got, expected(0..6, &[1, 3]));
-    world.restart();
-    assert!(
-        flags(&mut world, "q").iter().all(|(_, flagged)| *flagged),
-        "all have been delivered now"
-    );
-}
-
-/// Who takes apart is not made to wait for the mark of its queue, so the mark of the life before must do.
-#[test]
-fn what_was_taken_apart_just_before_a_kill_comes_flagged() {
-    let mut world = World::new();
-    let client = world.connect("c");
-    world.queue(client, "q", &Terms::durable());
-    world.put(client, "q", "0");
-    assert!(world.take_apart(client, "q").expect("it may").is_some());
-    world.restart();
-    let client = world.connect("c");
-    world.put(client, "q", "1");
-    let before = world.disk.frames();
-    for _ in 0..2 {
-        assert!(world.take_apart(client, "q").expect("it may").is_some());
-    }
-    world.disk.cut(before);
-    world.restart();
-    assert_eq!(flags(&mut world, "q"), expected(0..2, &[0, 1]));
-}
-
 #[test]
 fn a_publish_is_held_back_until_it_is_written_down() {
     let mut world = World::new();
@@ -377,11 +241,7 @@ fn what_was_deleted_stays_so() {
             kernel.delete_exchange(client.session, &x("a"), false, out)
         })
         .expect("it may");
-    world
-        .run(0, |kernel, out, now| {
-            kernel.purge_queue(client.session, &q("b"), now, out)
-        })
-        .expect("it may");
+    world.purge(client, "b").expect("it may");
     world.restart();
     let client = world.connect("c");
     assert!(world.view("a").is_none());
@@ -680,9 +540,7 @@ fn a_long_queue_is_purged_and_deleted_whole() {
         }
         match round {
             0 => {
-                let purged = world.run(0, |kernel, out, now| {
-                    kernel.purge_queue(client.session, &q("q"), now, out)
-                });
+                let purged = world.purge(client, "q");
                 assert_eq!(purged, Ok(300));
                 world.put(client, "q", "after");
                 assert_eq!(world.drain_texts("q"), ["after"]);

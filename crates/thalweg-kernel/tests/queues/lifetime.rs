@@ -195,9 +195,7 @@ fn an_exclusive_queue_is_its_sessions_alone_and_ends_with_it() {
         Err(Refusal::Locked)
     );
     assert_eq!(world.delete_queue(other, "q"), Err(Refusal::Locked));
-    let purged = world.run(0, |kernel, out, now| {
-        kernel.purge_queue(other.session, &q("q"), now, out)
-    });
+    let purged = world.purge(other, "q");
     assert_eq!(purged, Err(Refusal::Locked));
     assert_eq!(
         world.put(other, "q", "m"),
@@ -300,9 +298,7 @@ fn what_is_purged_is_gone_and_what_is_unsettled_stays() {
     }
     world.take(client, "q", true).expect("it may");
     world.was_held(client);
-    let purged = world.run(0, |kernel, out, now| {
-        kernel.purge_queue(client.session, &q("q"), now, out)
-    });
+    let purged = world.purge(client, "q");
     assert_eq!(purged, Ok(4));
     assert!(world.was_held(client), "the answer waits for the journal");
     assert_eq!((world.waits("q"), world.entries_written()), (0, 1));

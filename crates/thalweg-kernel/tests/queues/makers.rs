@@ -3,9 +3,9 @@
 use crate::world::{Terms, Who, World, exchange_spec, firm, headers, text, to_queue, x};
 use thalweg_kernel::access::Permission::{Configure, Publish, Receive, Subscribe};
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Outcome, Refusal};
 use thalweg_model::{Reliability, Span};
+use thalweg_records::Record;
 
 /// What a client called `maker` makes that leads from `from/…` to the queue `end`, which is somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,18 +3,18 @@
 pub use crate::dice::Dice;
 use crate::disk::Disk;
 use crate::slow_mail::SlowMail;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft,
-    Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel,
-    LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, QueueLimits, QueueSpec,
-    QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
-    ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Will, Wish,
-    exchange_address, home, queue_address,
+    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, ConsumerEnd, DeadLetter, Delivery,
+    Draft, Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel,
+    LastValueWish, Ledger, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged,
+    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Sent, SessionId, Settled, Settlement,
+    ShardId, ShardMessage, Subscribed, Tag, TakenId, Ticket, Verdict, Will, Wish, exchange_address,
+    home, queue_address,
 };
-use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Death, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
 /// What came to a link.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,13 +57,14 @@ struct Link {
     ends_lines: bool,
     lines_ended: Vec<u16>,
     closed: Option<CloseReason>,
-    answers: Vec<Answer>,
+    /// What became of subscriptions, the first filter of each.
+    subscribed: Vec<Subscribed>,
     taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
     made: VecDeque<(Ticket, Result<(), Refusal>)>,
     /// What it is sent waits for the journal.
     held: bool,
-    /// How much had been persisted and mailed during the command when that was said.
-    held_at: (usize, usize),
+    /// For which batch, when that was said last.
+    held_in: u64,
     /// Messages larger than this are refused.
     bytes_max: usize,
 }
@@ -96,11 +97,8 @@ pub struct Out {
     links: Vec<Link>,
     pub mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
     pub fetches: Vec<(u16, Fetch)>,
-    batch: Vec<u8>,
-    /// The number of the batch.
-    number: u64,
-    /// How much the last command had persisted and mailed at its end.
-    ended_at: (usize, usize),
+    /// The batch that the last command has written to.
+    batch_last: u64,
     order: u64,
 }
 
@@ -133,24 +131,30 @@ impl Effects for Out {
 
     fn release(&mut self, _: LinkId, _: Tag) {}
 
-    fn answer(&mut self, link: LinkId, _: Ticket, answer: &Answer) {
-        self.link(link).answers.push(answer.clone());
+    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: Answer<'_>) {
+        let link = self.link(link);
+        match answer {
+            Answer::Subscribed(outcomes) => link.subscribed.push(outcomes[0]),
+            Answer::Taken(taken) => {
+                let taken = taken.map(|taken| {
+                    taken.map(|taken| Apart {
+                        id: taken.id,
+                        text: String::from_utf8_lossy(taken.message.payload()).into_owned(),
+                        deliveries: taken.deliveries,
+                        left: taken.left,
+                    })
+                });
+                link.taken.push_back((ticket, taken));
+            }
+            Answer::QueueMade(made) => link.made.push_back((ticket, made)),
+            Answer::Unsubscribed(_) | Answer::Value(_) | Answer::Values { .. } => {}
+        }
     }
+
+    fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
         self.link(link).closed = Some(why);
-    }
-
-    fn end_line(&mut self, link: LinkId, line: u16) -> bool {
-        let link = self.link(link);
-        if link.ends_lines {
-            link.lines_ended.push(line);
-        }
-        link.ends_lines
-    }
-
-    fn send(&mut self, shard: ShardId, message: ShardMessage) {
-        self.mails.push_back((ShardId(self.shard), shard, message));
     }
 
     fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
@@ -176,65 +180,20 @@ impl Effects for Out {
         self.link(link).take(got)
     }
 
-    fn consumer_ended(&mut self, link: LinkId, line: u16, consumer: u32) {
-        self.link(link).ended.push((line, consumer));
-    }
-
-    fn persist(&mut self, record: &Record<'_>, _: Safety) -> Spot {
-        let offset = self.batch.len() as u32;
-        record.encode(&mut self.batch);
-        Spot {
-            batch: self.number,
-            offset,
-            len: self.batch.len() as u32 - offset,
-        }
-    }
-
-    fn pin(&mut self) {}
-
-    fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
-        let record = if tag == 0 {
-            Record::Removed { queue, serial }
-        } else {
-            Record::Settled { queue, tag }
-        };
-        record.encode(&mut self.batch);
-    }
-
-    fn hold(&mut self, link: LinkId) {
-        let at = (self.batch.len(), self.mails.len());
+    fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool {
         let link = self.link(link);
-        (link.held, link.held_at) = (true, at);
+        match ended {
+            ConsumerEnd::QueueGone(consumer) => link.ended.push((line, consumer)),
+            ConsumerEnd::NothingCame => link.ended.push((line, 0)),
+            ConsumerEnd::Stalled if link.ends_lines => link.lines_ended.push(line),
+            ConsumerEnd::Stalled => return false,
+        }
+        true
     }
 
-    fn fetch(&mut self, fetch: Fetch) {
-        self.fetches.push((self.shard, fetch));
-    }
-
-    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
-
-    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
-
-    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
-
-    fn value_changed(&mut self, _: LinkId, _: u64) {}
-
-    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
-
-    fn taken(&mut self, link: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) {
-        let taken = taken.map(|taken| {
-            taken.map(|taken| Apart {
-                id: taken.id,
-                text: String::from_utf8_lossy(taken.message.payload()).into_owned(),
-                deliveries: taken.deliveries,
-                left: taken.left,
-            })
-        });
-        self.link(link).taken.push_back((ticket, taken));
-    }
-
-    fn queue_made(&mut self, link: LinkId, ticket: Ticket, made: Result<(), Refusal>) {
-        self.link(link).made.push_back((ticket, made));
+    fn hold(&mut self, link: LinkId, batch: u64) {
+        let link = self.link(link);
+        (link.held, link.held_in) = (true, batch);
     }
 }
 
@@ -261,6 +220,7 @@ pub struct World {
     pub out: Out,
     pub disk: Disk,
     clients: u32,
+    checks: Cell<u32>,
 }
 
 /// A queue's terms beside its name.
@@ -457,6 +417,7 @@ impl World {
             out: Out::default(),
             disk: Disk::default(),
             clients: 0,
+            checks: Cell::new(0),
         }
     }
 
@@ -472,20 +433,29 @@ impl World {
     pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
         self.out.shard = shard as u16;
         let result = f(&mut self.kernels[shard], &mut self.out, self.now);
-        self.out.ended_at = (self.out.batch.len(), self.out.mails.len());
+        self.out.batch_last = self.kernels[shard].batch_number();
         self.write();
         self.deliver_mails();
         self.check();
         result
     }
 
+    /// Takes what the shard has for others than its peers, records first.
     pub fn write(&mut self) {
-        let batch = std::mem::take(&mut self.out.batch);
-        if !batch.is_empty() {
-            let place = self.disk.write(batch);
-            self.kernels[usize::from(self.out.shard)].on_written(self.out.number, place);
-            self.out.number += 1;
+        let from = ShardId(self.out.shard);
+        let kernel = &mut self.kernels[usize::from(from.0)];
+        if let Some(batch) = kernel.take_batch(Vec::new())
+            && !batch.bytes.is_empty()
+        {
+            let place = self.disk.write(batch.bytes);
+            kernel.on_written(batch.number, place);
         }
+        let mails = kernel.take_outbox().into_iter();
+        self.out
+            .mails
+            .extend(mails.map(|(to, mail)| (from, to, mail)));
+        let fetches = kernel.take_fetches().into_iter();
+        (self.out.fetches).extend(fetches.map(|fetch| (from.0, fetch)));
     }
 
     /// What every command must leave behind.
@@ -513,6 +483,11 @@ impl World {
             "copies: {waiting} wait, {in_flight} unsettled"
         );
         for kernel in &self.kernels {
+            // Long queues are not counted after every command: that takes a minute and a half.
+            self.checks.set(self.checks.get() + 1);
+            if waiting + in_flight < 100 || self.checks.get().is_multiple_of(50) {
+                kernel.recount().expect("the books are right");
+            }
             let ledger = kernel.ledger();
             let published = ledger.received + ledger.own;
             let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
@@ -621,11 +596,11 @@ impl World {
             ends_lines: false,
             lines_ended: Vec::new(),
             closed: None,
-            answers: Vec::new(),
+            subscribed: Vec::new(),
             taken: VecDeque::new(),
             made: VecDeque::new(),
             held: false,
-            held_at: (0, 0),
+            held_in: 0,
             bytes_max: usize::MAX,
         });
         LinkId(self.out.links.len() as u32 - 1)
@@ -657,10 +632,8 @@ impl World {
         self.run(who.shard, |kernel, out, now| {
             kernel.subscribe(who.session, 1, &[wish], now, out)
         });
-        match self.out.link(who.link).answers.pop() {
-            Some(Answer::Subscribed(outcomes)) => outcomes[0],
-            other => panic!("{other:?} instead of an answer"),
-        }
+        let answer = self.out.link(who.link).subscribed.pop();
+        answer.expect("every subscribe is answered")
     }
 
     /// Settles what came through a subscription.
@@ -822,6 +795,29 @@ impl World {
         self.run(who.shard, |kernel, out, now| {
             kernel.delete_queue(who.session, &q(name), false, false, now, out)
         })
+    }
+
+    /// One call of a purge, of which an earlier one left so many.
+    pub fn purge_some(
+        &mut self,
+        who: Who,
+        name: &str,
+        left: Option<u64>,
+    ) -> Result<Purged, Refusal> {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.purge_queue(who.session, &q(name), left, now, out)
+        })
+    }
+
+    /// All of a purge; how many messages.
+    pub fn purge(&mut self, who: Who, name: &str) -> Result<u64, Refusal> {
+        let mut purged = self.purge_some(who, name, None)?;
+        let mut count = purged.count;
+        while purged.left > 0 {
+            purged = self.purge_some(who, name, Some(purged.left))?;
+            count += purged.count;
+        }
+        Ok(count)
     }
 
     // --- messages
@@ -1032,8 +1028,8 @@ impl World {
 
     /// Whether it waits for all that the last command has persisted and sent to other shards.
     pub fn was_held_behind_all(&mut self, who: Who) -> bool {
-        let ended_at = self.out.ended_at;
-        self.was_held(who) && self.out.link(who.link).held_at == ended_at
+        let batch = self.out.batch_last;
+        self.was_held(who) && self.out.link(who.link).held_in == batch
     }
 
     /// How many more messages an output takes.
@@ -1082,7 +1078,7 @@ impl World {
             link.closed = Some(CloseReason::ShuttingDown);
         }
         self.kernels = kernels(&self.limits, shards);
-        let parts = self.disk.fold().split(shards);
+        let parts = Part::split(self.disk.fold(), shards);
         for (shard, part) in parts.into_iter().enumerate() {
             self.out.shard = shard as u16;
             let (disk, kernel) = (&self.disk, &mut self.kernels[shard]);
@@ -1093,8 +1089,8 @@ impl World {
                 self.now,
                 &mut self.out,
             );
+            self.write();
         }
-        self.write();
         self.deliver_mails();
         self.check();
         self.wait(Span::ZERO);

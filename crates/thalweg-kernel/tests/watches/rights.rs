@@ -1,6 +1,6 @@
 //! Who may watch and read.
 
-use crate::world::{Event, World, retained};
+use crate::world::{Event, World, address_at, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_kernel::{
     BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, QueueLimits,
@@ -243,4 +243,40 @@ fn a_value_is_read_only_by_those_who_may_receive_from_where_it_began() {
             assert_eq!(world.read(other, "kept"), Some(Some("hidden".into())));
         }
     }
+}
+
+#[test]
+fn an_answer_under_way_is_judged_by_the_rights_of_its_arrival() {
+    let addresses = [1, 2].map(|shard| address_at(shard, 3));
+    let mut world = World::new(3);
+    let (reader, writer) = (world.connect(0), world.connect(0));
+    for address in &addresses {
+        world.publish(writer, retained(address, "1"));
+    }
+    world.mail_is_slow = true;
+    world.run(0, |kernel, out, now| {
+        assert!(kernel.list_last_values(reader.session, reader.link, 8, "a/+", 9, now, out));
+        assert!(kernel.read_last_value(reader.session, reader.link, 9, &addresses[0], now, out));
+    });
+    while let Some(shard) = world.kernels.iter().position(Kernel::has_work) {
+        world.run(shard, |kernel, out, now| kernel.work(now, out));
+    }
+    // One shard has answered of the list; the other has been asked.
+    for way in [(0, 1), (0, 1), (0, 2), (1, 0)] {
+        world.deliver_mail(way);
+    }
+    assert_eq!(world.events(reader), []);
+    let rules = access(vec![
+        Rule::allow(Permissions::ALL, "a/+"),
+        Rule::deny(Permission::Receive, &addresses[0]),
+    ]);
+    world.run(0, |kernel, _, _| {
+        kernel.set_access(reader.session, rules);
+    });
+    world.deliver_mails();
+    let listed = vec![format!("{}=1", addresses[1])];
+    assert_eq!(
+        world.events(reader),
+        [Event::Read(9, None), Event::Listed(8, listed, true)]
+    );
 }

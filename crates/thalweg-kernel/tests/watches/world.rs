@@ -3,12 +3,11 @@
 pub use crate::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, Change, CloseReason, Closing, Delivery, Draft, DropReason, Effects, Fetch, Grants,
-    Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
-    Refusal, Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
-    WatchId, WatchRefused, Wish, home,
+    Answer, Change, CloseReason, Closing, ConsumerEnd, Delivery, Draft, DropReason, Effects,
+    Grants, Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, Observed,
+    OpenSession, Outcome, Sent, SessionId, ShardId, ShardMessage, Tag, Ticket, WatchEnd, WatchId,
+    WatchRefused, Wish, home,
 };
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -28,9 +27,7 @@ pub enum Event {
 /// What kernels ask for.
 #[derive(Default)]
 pub struct Out {
-    shard: u16,
     links: Vec<VecDeque<Event>>,
-    mails: BTreeMap<(u16, u16), VecDeque<ShardMessage>>,
     /// Links whose subscriptions were answered.
     answered: Vec<LinkId>,
 }
@@ -54,70 +51,40 @@ impl Effects for Out {
 
     fn release(&mut self, _: LinkId, _: Tag) {}
 
-    fn answer(&mut self, link: LinkId, _: Ticket, _: &Answer) {
-        self.answered.push(link);
+    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: Answer<'_>) {
+        match answer {
+            Answer::Value(value) => self.tell(link, Event::Read(ticket, value.map(text))),
+            Answer::Values { values, complete } => {
+                let shown = values
+                    .iter()
+                    .map(|value| format!("{}={}", value.address(), text(value)))
+                    .collect();
+                self.tell(link, Event::Listed(ticket, shown, complete));
+            }
+            _ => self.answered.push(link),
+        }
+    }
+
+    fn observe(&mut self, link: LinkId, cookie: u64, observed: Observed<'_>) {
+        let event = match observed {
+            Observed::Ready(value) => Event::Ready(cookie, value.map(text)),
+            Observed::Changed => Event::Changed(cookie),
+            Observed::Ended(why) => Event::Ended(cookie, why),
+        };
+        self.tell(link, event);
     }
 
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
-
-    fn send(&mut self, shard: ShardId, message: ShardMessage) {
-        self.mails
-            .entry((self.shard, shard.0))
-            .or_default()
-            .push_back(message);
-    }
 
     fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
         Sent::Gone
     }
 
-    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
-
-    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
-        Spot::default()
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
+        false
     }
 
-    fn pin(&mut self) {}
-
-    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
-
-    fn hold(&mut self, _: LinkId) {}
-
-    fn fetch(&mut self, _: Fetch) {}
-
-    fn last_value_read(&mut self, link: LinkId, ticket: Ticket, value: Option<&Message>) {
-        self.tell(link, Event::Read(ticket, value.map(text)));
-    }
-
-    fn last_values_listed(
-        &mut self,
-        link: LinkId,
-        ticket: Ticket,
-        values: Vec<Message>,
-        complete: bool,
-    ) {
-        let shown = values
-            .iter()
-            .map(|value| format!("{}={}", value.address(), text(value)))
-            .collect();
-        self.tell(link, Event::Listed(ticket, shown, complete));
-    }
-
-    fn watch_ready(&mut self, link: LinkId, cookie: u64, value: Option<&Message>) {
-        self.tell(link, Event::Ready(cookie, value.map(text)));
-    }
-
-    fn value_changed(&mut self, link: LinkId, cookie: u64) {
-        self.tell(link, Event::Changed(cookie));
-    }
-
-    fn watch_ended(&mut self, link: LinkId, cookie: u64, why: WatchEnd) {
-        self.tell(link, Event::Ended(cookie, why));
-    }
-
-    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
-
-    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
+    fn hold(&mut self, _: LinkId, _: u64) {}
 }
 
 /// Somebody with a session.
@@ -145,6 +112,7 @@ pub struct World {
     /// All happens in one moment.
     pub clock_stands: bool,
     out: Out,
+    mails: BTreeMap<(u16, u16), VecDeque<ShardMessage>>,
     cookies: u64,
 }
 
@@ -198,6 +166,7 @@ impl World {
             mail_is_slow: false,
             clock_stands: false,
             out: Out::default(),
+            mails: BTreeMap::new(),
             cookies: 0,
         }
     }
@@ -205,8 +174,8 @@ impl World {
     /// Does something on a shard, and all that follows from it unless mail is slow; then the books must balance.
     pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
         self.tick();
-        self.out.shard = shard as u16;
         let result = f(&mut self.kernels[shard], &mut self.out, self.now);
+        self.gather(shard as u16);
         if !self.mail_is_slow {
             self.deliver_mails();
         }
@@ -223,8 +192,7 @@ impl World {
 
     /// Pairs of shards between which something is under way.
     pub fn ways(&self) -> Vec<(u16, u16)> {
-        self.out
-            .mails
+        self.mails
             .iter()
             .filter(|(_, mails)| !mails.is_empty())
             .map(|(way, _)| *way)
@@ -233,12 +201,20 @@ impl World {
 
     /// Delivers the oldest mail between two shards.
     pub fn deliver_mail(&mut self, way: (u16, u16)) {
-        let Some(mail) = self.out.mails.get_mut(&way).and_then(VecDeque::pop_front) else {
+        let Some(mail) = self.mails.get_mut(&way).and_then(VecDeque::pop_front) else {
             return;
         };
         self.tick();
-        self.out.shard = way.1;
         self.kernels[usize::from(way.1)].on_shard(ShardId(way.0), mail, self.now, &mut self.out);
+        self.gather(way.1);
+    }
+
+    /// Takes what a shard has for others.
+    fn gather(&mut self, shard: u16) {
+        for (to, mail) in self.kernels[usize::from(shard)].take_outbox() {
+            let way = (shard, to.0);
+            self.mails.entry(way).or_default().push_back(mail);
+        }
     }
 
     /// Delivers all mail.
@@ -250,6 +226,9 @@ impl World {
 
     /// What every command must leave behind.
     pub fn check(&self) {
+        for kernel in &self.kernels {
+            kernel.recount().expect("the books are right");
+        }
         let sum = |of: fn(&Ledger) -> u64| {
             self.kernels
                 .iter()
@@ -494,8 +473,8 @@ impl World {
     }
 
     pub fn unwatch(&mut self, watch: Watch) {
-        self.run(watch.who.shard, |kernel, out, now| {
-            kernel.unwatch(watch.id, now, out)
+        self.run(watch.who.shard, |kernel, _, now| {
+            kernel.unwatch(watch.id, now)
         });
     }
 
@@ -534,7 +513,7 @@ impl World {
     }
 
     pub fn keep_last(&mut self, shard: usize, address: &str, keep: bool) -> bool {
-        self.run(shard, |kernel, out, _| kernel.keep_last(address, keep, out))
+        self.run(shard, |kernel, _, _| kernel.keep_last(address, keep))
     }
 
     // --- time

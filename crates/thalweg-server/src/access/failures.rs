@@ -1,7 +1,7 @@
 //! What failed log-ins are remembered for: a growing pause before the next attempt, and how often they are logged.
 
 use super::fair_queue::Asker;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,15 @@ pub(super) struct Failures {
     old: HashMap<Key, Record>,
     young_since: Option<Instant>,
     lines: Lines,
+    welcome: Welcome,
+}
+
+/// Users who have shown a right password, each in its network. They need not suffer from what others of their network do.
+/// Bounded: two generations, the older of which is forgotten when the younger is full.
+#[derive(Default)]
+struct Welcome {
+    young: HashSet<Asker>,
+    old: HashSet<Asker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,8 +61,10 @@ impl Failures {
         self.lines.line(failures, now)
     }
 
-    /// A right password ends the pause of its user in its network; the network's stays, for a guesser may have one too.
+    /// A right password ends the pause of its user in its network, and from then on the network's is none of this user's;
+    /// for others it stays, for a guesser may have a password, too.
     pub(super) fn forgive(&mut self, asker: Asker) {
+        self.welcome.add(asker);
         self.young.remove(&Key::Asker(asker));
         self.old.remove(&Key::Asker(asker));
     }
@@ -66,12 +77,19 @@ impl Failures {
     /// When the next attempt may be judged; `None` is now.
     pub(super) fn held_until(&self, asker: Asker, now: Instant) -> Option<Instant> {
         let both = [Key::Asker(asker), Key::Network(asker.network)];
+        let count = if self.is_welcome(asker) { 1 } else { 2 };
         let until = both
             .iter()
+            .take(count)
             .filter_map(|key| self.record(key))
             .map(|record| record.held_until)
             .max();
         until.filter(|until| *until > now)
+    }
+
+    /// Whether this user has shown a right password in this network before.
+    pub(super) fn is_welcome(&self, asker: Asker) -> bool {
+        self.welcome.young.contains(&asker) || self.welcome.old.contains(&asker)
     }
 
     /// Whether this user has to wait, whatever holds for its network.
@@ -107,6 +125,18 @@ impl Failures {
             },
         );
         count
+    }
+}
+
+impl Welcome {
+    fn add(&mut self, asker: Asker) {
+        if self.young.contains(&asker) {
+            return;
+        }
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(asker);
     }
 }
 
@@ -230,6 +260,27 @@ mod tests {
             Some(1),
             "forgotten"
         );
+    }
+
+    #[test]
+    fn who_has_shown_a_right_password_does_not_wait_for_its_network() {
+        let (mut failures, now) = (Failures::default(), Instant::now());
+        failures.forgive(asker(1, 1));
+        for user in 100..200 {
+            failures.note(asker(1, user), now);
+        }
+        assert!(failures.is_welcome(asker(1, 1)));
+        assert_eq!(failures.held_until(asker(1, 1), now), None);
+        assert!(failures.held_until(asker(1, 2), now).is_some());
+        assert!(!failures.is_welcome(asker(2, 1)), "the user elsewhere");
+        // Its own failures count as everybody's do.
+        (0..4).for_each(|_| _ = failures.note(asker(1, 1), now));
+        assert!(failures.held_until(asker(1, 1), now).is_some());
+        for user in 0..100_000 {
+            failures.forgive(asker(3, user));
+        }
+        let welcome = &failures.welcome;
+        assert!(welcome.young.len() <= GENERATION_MAX && welcome.old.len() <= GENERATION_MAX);
     }
 
     #[test]

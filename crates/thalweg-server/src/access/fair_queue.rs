@@ -72,13 +72,15 @@ impl<T> FairQueue<T> {
         self.count
     }
 
-    /// Appends a request of `bytes` bytes; returns those that lost their place to it. Drops requests of the same user for
+    /// Appends a request of `bytes` bytes; returns those that lost their place to it. A user who is `welcome` and has none
+    /// waiting comes before the others of its network. Drops requests of the same user for
     /// which `is_dead` holds, now and then: they may be behind one that is held.
     pub(super) fn push(
         &mut self,
         asker: Asker,
         bytes: usize,
         value: T,
+        welcome: bool,
         is_dead: impl Fn(&T) -> bool,
     ) -> Vec<T> {
         let mut lost = Vec::new();
@@ -92,6 +94,10 @@ impl<T> FairQueue<T> {
         let line = lane.users.entry(asker.user).or_default();
         line.push_back(Item { value, bytes });
         lane.turns.resize(asker.user, line.len() - 1, line.len());
+        if welcome && line.len() == 1 {
+            // The last turn became the first.
+            lane.turns.order.rotate_right(1);
+        }
         lane.count += 1;
         self.turns.resize(asker.network, lane.count - 1, lane.count);
         self.count += 1;
@@ -304,7 +310,7 @@ mod tests {
     fn fill(queue: &mut FairQueue<&'static str>, asks: &[(u8, u64, &'static str)]) {
         for (network, user, value) in asks {
             assert_eq!(
-                queue.push(asker(*network, *user), 1, value, |_| false),
+                queue.push(asker(*network, *user), 1, value, false, |_| false),
                 [""; 0]
             );
         }
@@ -330,15 +336,28 @@ mod tests {
     }
 
     #[test]
+    fn who_is_welcome_comes_before_the_others_of_its_network_and_of_no_other() {
+        let mut queue = queue(100, 100);
+        fill(&mut queue, &[(1, 1, "a"), (1, 2, "b"), (2, 1, "c")]);
+        for value in ["d1", "d2"] {
+            assert_eq!(queue.push(asker(1, 3), 1, value, true, |_| false), [""; 0]);
+        }
+        assert_eq!(all(&mut queue), ["d1", "c", "a", "b", "d2"]);
+    }
+
+    #[test]
     fn a_full_queue_loses_the_oldest_of_who_has_most() {
         let mut queue = queue(4, 100);
         fill(
             &mut queue,
             &[(1, 1, "a1"), (1, 1, "a2"), (1, 2, "b1"), (2, 1, "c1")],
         );
-        assert_eq!(queue.push(asker(3, 1), 1, "newcomer", |_| false), ["a1"]);
         assert_eq!(
-            queue.push(asker(1, 1), 1, "a3", |_| false),
+            queue.push(asker(3, 1), 1, "newcomer", false, |_| false),
+            ["a1"]
+        );
+        assert_eq!(
+            queue.push(asker(1, 1), 1, "a3", false, |_| false),
             ["b1"],
             "of users with as many, one"
         );
@@ -348,11 +367,11 @@ mod tests {
     #[test]
     fn bytes_are_bounded_too() {
         let mut queue = queue(100, 10);
-        assert_eq!(queue.push(asker(1, 1), 6, "a", |_| false), [""; 0]);
-        assert_eq!(queue.push(asker(2, 1), 4, "b", |_| false), [""; 0]);
-        assert_eq!(queue.push(asker(3, 1), 9, "c", |_| false).len(), 2);
+        assert_eq!(queue.push(asker(1, 1), 6, "a", false, |_| false), [""; 0]);
+        assert_eq!(queue.push(asker(2, 1), 4, "b", false, |_| false), [""; 0]);
+        assert_eq!(queue.push(asker(3, 1), 9, "c", false, |_| false).len(), 2);
         assert_eq!(
-            queue.push(asker(3, 1), 50, "larger than all", |_| false),
+            queue.push(asker(3, 1), 50, "larger than all", false, |_| false),
             ["c"]
         );
         assert_eq!(all(&mut queue), ["larger than all"]);
@@ -387,7 +406,11 @@ mod tests {
         let mut queue = queue(50, 1_000);
         fill(&mut queue, &[(2, 1, "good")]);
         let lost: usize = (0..1_000)
-            .map(|user| queue.push(asker(1, user), 1, "flood", |_| false).len())
+            .map(|user| {
+                queue
+                    .push(asker(1, user), 1, "flood", false, |_| false)
+                    .len()
+            })
             .sum();
         assert_eq!((lost, queue.len()), (951, 50));
         assert_eq!(
@@ -400,9 +423,9 @@ mod tests {
     fn what_nobody_waits_for_goes_though_it_is_behind_what_is_held() {
         let mut queue = queue(1_000, 1_000);
         let is_dead = |value: &&str| *value == "gone";
-        queue.push(asker(1, 1), 1, "held", is_dead);
+        queue.push(asker(1, 1), 1, "held", false, is_dead);
         for _ in 0..500 {
-            queue.push(asker(1, 1), 1, "gone", is_dead);
+            queue.push(asker(1, 1), 1, "gone", false, is_dead);
         }
         assert!(queue.len() < 2 * CLEAR_UP_MIN, "{}", queue.len());
         assert_eq!(
@@ -413,7 +436,7 @@ mod tests {
             count: 100,
             bytes: 100,
         });
-        (0..=CLEAR_UP_MIN).for_each(|_| _ = dead.push(asker(1, 1), 1, "gone", is_dead));
+        (0..=CLEAR_UP_MIN).for_each(|_| _ = dead.push(asker(1, 1), 1, "gone", false, is_dead));
         assert_eq!(
             (
                 dead.len(),

@@ -134,6 +134,7 @@ impl VaultPool {
                 return Some(Err(shutting_down()));
             }
             let is_dead = |waiting: &Waiting| waiting.abandoned.load(Ordering::Relaxed);
+            let welcome = state.failures.is_welcome(asker);
             state.queue.push(
                 asker,
                 bytes,
@@ -142,6 +143,7 @@ impl VaultPool {
                     abandoned,
                     reply,
                 },
+                welcome,
                 is_dead,
             )
         };

@@ -42,7 +42,7 @@ impl Default for AccessSettings {
             client_ids: ClientIds::Any,
             token: None,
             scram_secret: None,
-            verdict_ttl: Duration::from_secs(10),
+            verdict_ttl: Duration::from_secs(600),
             verdict_count_limit: 4096,
         }
     }

@@ -1,4 +1,4 @@
-//! Remembers for some seconds which passwords were right and which were wrong.
+//! Remembers for some time which passwords were right and which were wrong.
 //!
 //! After a power cut ten thousand devices come back with the same few credentials; hashing each time would take
 //! minutes. Kept are keyed hashes of user and password, never the password; right and wrong are bounded apart, so that

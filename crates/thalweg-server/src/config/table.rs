@@ -217,9 +217,10 @@ keys! {
          filters are refused all the same: those that lie wholly under a `deny` line, and those of a `$` tree \
          (`$SYS/#`) of which no `read` line speaks.";
     broker access.verdict_ttl: Duration { min: Span::ZERO, max: Span::from_secs(86_400), step: NANO },
-        default "10s", Now;
+        default "10m", Now;
         "How long the verdict on a password is remembered, so that a storm of reconnects does not pay for hashing \
-         each time. 0s remembers none.";
+         each time, and who comes back comes in at once while others guess. A reload that changes the rules or the \
+         passwords forgets all. 0s remembers none.";
     broker access.scram: Flag, default "true", NewConnections;
         "Whether MQTT 5 clients may log in with SCRAM-SHA-256, where the password never crosses the network. Needs \
          SCRAM entries in `access.password_file`; without them it has no effect.";
@@ -309,9 +310,9 @@ keys! {
          journal. The smaller of both counts.";
     broker queue.publisher_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: NANO },
         default "10s", Now;
-        "How long publishers of QoS 1 and 2 are slowed for a connected client, or a shared subscription, whose queue is more \
-         than half full and that takes nothing meanwhile. They wait 2 ms with each message then, and four times as long for \
-         each further eighth. 0s waits for nobody.";
+        "How long publishers of QoS 1 and 2 are slowed for a connected client, a shared subscription or a queue with a name \
+         that is more than half full and from which nothing is taken meanwhile. They are as slow as it is: see operating.md. \
+         0s waits for nobody.";
     broker queue.overflow: Word(Overflow::WORDS), default "drop-newest", Now;
         "What a full queue does with the next message: drop the one that has waited longest, drop the new one, or \
          drop it and disconnect the receiver. Each drop is counted with its reason. A new one of QoS 1 or 2 that nobody \
@@ -602,7 +603,8 @@ keys! {
          be (RFC 9175). Longer answers go in small blocks until it has. With DTLS there is no limit.";
     broker coap.echo: Word(CoapEcho::WORDS), default "auto", Now;
         "Whether a peer that wants to observe must show by Echo (RFC 9175) that it is where it seems to be: never, \
-         always, or while more than half of `coap.peers_max` is taken.";
+         always, or while more than half of `coap.peers_max` is taken. Unless never, \
+         so must who sends more than half of the bodies in blocks that it may send at once.";
     broker coap.duplicates_max: Count { min: 1, max: 100_000_000 }, default "524288", Now;
         "Answers remembered on each listener, so that a repeated request is not carried out twice. When reached, the \
          oldest are forgotten and counted; otherwise each is kept for 247 seconds.";

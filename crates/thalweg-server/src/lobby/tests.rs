@@ -206,7 +206,7 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
     let files = TlsClientFiles {
         ca: Some(authority.file.clone()),
         identity,
-        insecure: false,
+        ..TlsClientFiles::default()
     };
     let tls = TlsConnector::new(&files)
         .unwrap()
@@ -415,7 +415,7 @@ fn tls_bench(
     let files = TlsClientFiles {
         ca: Some(authority.file.clone()),
         identity: None,
-        insecure: false,
+        ..TlsClientFiles::default()
     };
     (
         bench(ListenerSpec { tls, ..spec }, settings),

@@ -41,7 +41,13 @@ impl Shard {
 
     /// Closes connections of the network that holds most until a quarter of the share is free. The shard with most begins.
     pub(super) fn bound_buffers(&mut self) {
-        let (own, max) = (self.connections.buffered(), self.settings.buffers_max);
+        let max = self.settings.buffers_max;
+        if self.connections.buffered() + self.buffered_elsewhere <= max {
+            return;
+        }
+        // Those whose peers have taken everything are nobody's fault.
+        self.slim();
+        let own = self.connections.buffered();
         if own + self.buffered_elsewhere <= max {
             return;
         }

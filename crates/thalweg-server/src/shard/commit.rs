@@ -10,8 +10,7 @@ use super::{Mailbox, Shard, ToShard};
 use crate::journal::Journal;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_fronts::Batch;
-use thalweg_kernel::{Safety, ShardId};
+use thalweg_kernel::{Batch, Safety, ShardId};
 use thalweg_model::{Span, Time};
 use thalweg_store::committer::{CommitterHandle, Submission, Sync};
 
@@ -247,10 +246,10 @@ impl Shard {
     /// Hands what was persisted to the committer, unless it should gather more: while others are under way, and while
     /// there is more to read, for as long as the last sync took. What is settled meanwhile is not written.
     pub(super) fn end_batch(&mut self, was_idle: bool) {
-        if self.links.is_batch_large() {
+        if self.kernel.is_batch_large() {
             return self.close_batch();
         }
-        if !self.links.has_batch() || self.commits.should_gather() {
+        if !self.kernel.has_batch() || self.commits.should_gather() {
             return;
         }
         let since = *self.commits.gathering_since.get_or_insert(self.now);
@@ -261,18 +260,19 @@ impl Shard {
 
     /// Whether a batch will be handed over in the next turn, unless there is more to read.
     pub(super) fn is_batch_due(&self) -> bool {
-        self.links.has_batch() && !self.commits.should_gather()
+        self.kernel.has_batch() && !self.commits.should_gather()
     }
 
     /// Hands what was persisted to the committer.
     pub(super) fn close_batch(&mut self) {
         self.commits.gathering_since = None;
         // The first of them takes all that the last waits for along: they are complete in their order.
-        while let Some(full) = self.links.take_full_batch() {
+        while let Some(full) = self.kernel.take_full_batch() {
+            self.links.follow_full_batch(full.number);
             self.commits.hand_over(self.id, full, self.now);
         }
         let spare = self.commits.spare.pop().unwrap_or_default();
-        match self.links.take_batch(spare) {
+        match self.kernel.take_batch(spare) {
             Some(batch) => self.commits.hand_over(self.id, batch, self.now),
             // Nobody waits for what was sent away either.
             None => self.commits.needs.clear(),
@@ -281,14 +281,14 @@ impl Shard {
 
     /// The same if a lot has gathered.
     pub(super) fn close_large_batch(&mut self) {
-        if self.links.is_batch_large() {
+        if self.kernel.is_batch_large() {
             self.close_batch();
         }
     }
 
     /// The same, and what goes to other shards with it.
     pub(super) fn relieve_batch(&mut self) {
-        if self.links.is_batch_large() {
+        if self.kernel.is_batch_large() {
             self.carry_out();
             self.close_large_batch();
         }
@@ -334,10 +334,11 @@ impl Shard {
         self.commits.progress();
         if self.commits.completed > before {
             self.links.complete(self.commits.completed);
-            self.links.tell_left(crate::clock::now(), &mut self.kernel);
+            self.kernel
+                .batch_is_safe(self.commits.completed, crate::clock::now());
         }
         let safe = self.commits.safe;
-        let all_is_safe = self.commits.last_number() <= safe && self.links.batch_len() == 0;
+        let all_is_safe = self.commits.last_number() <= safe && self.kernel.batch_len() == 0;
         while let Some(&(batch, shard, mail)) = self.commits.owed.front()
             && (batch <= safe || all_is_safe)
         {
@@ -350,7 +351,7 @@ impl Shard {
 
     /// Has messages fetched that queues want back.
     pub(super) fn fetch(&mut self) {
-        let fetches = self.links.take_fetches();
+        let fetches = self.kernel.take_fetches();
         if let Some((journal, _)) = &self.commits.journal {
             let mailbox: &Mailbox = &self.shards[usize::from(self.id.0)];
             for fetch in fetches {

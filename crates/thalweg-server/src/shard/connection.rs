@@ -126,7 +126,8 @@ impl Connections {
         let Some(connection) = self.get_mut(id) else {
             return;
         };
-        let bytes = connection.tail.len() + connection.wire.len() + in_link;
+        let in_transport = connection.transport.buffered();
+        let bytes = connection.tail.len() + connection.wire.len() + in_transport + in_link;
         let before = std::mem::replace(&mut connection.buffered, bytes);
         self.buffered = self.buffered + bytes - before;
     }

@@ -14,7 +14,7 @@ impl Shard {
     /// Carries out everything that has gathered.
     pub(super) fn carry_out(&mut self) {
         loop {
-            let outbox = self.links.take_outbox();
+            let outbox = self.kernel.take_outbox();
             let ended = self.links.take_ended();
             let logins = self.links.take_logins();
             if outbox.is_empty() && ended.is_empty() && logins.is_empty() {

@@ -146,8 +146,8 @@ impl Shard {
         let count = shards.len() as u16;
         let mut kernel = Kernel::new(settings.kernel.clone(), id, count, seed);
         kernel.set_stamp_key(stamp_key);
-        let mut links = Links::new(settings.links);
-        links.set_batch_bytes_max(settings.frame_bytes_max);
+        kernel.set_batch_bytes_max(settings.frame_bytes_max);
+        let links = Links::new(settings.links);
         Shard {
             id,
             kernel,
@@ -346,7 +346,7 @@ impl Shard {
                 }
                 self.weigh();
                 if number != 0 {
-                    self.commits.owe(from, number, self.links.batch_number());
+                    self.commits.owe(from, number, self.kernel.batch_number());
                 }
             }
             ToShard::Stored(by, mail) => self.on_stored(by, mail),
@@ -642,7 +642,7 @@ impl Shard {
     }
 
     /// Gives large unused output buffers back.
-    fn slim(&mut self) {
+    pub(super) fn slim(&mut self) {
         for id in std::mem::take(&mut self.fat) {
             let Some(connection) = self.connections.get_mut(id) else {
                 continue;

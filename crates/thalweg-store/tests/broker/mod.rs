@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_kernel::journal::{
+use thalweg_model::{Reliability, RetainOp, Span, Time};
+use thalweg_records::{
     BodyRecord, MessageRecord, Record, Reference, SessionRecord, State, message_at,
 };
-use thalweg_model::{Reliability, RetainOp, Span, Time};
 use thalweg_store::sim::Random;
 use thalweg_store::{Archive, Batch, Disk, Inventory, Journal, Log, Place};
 

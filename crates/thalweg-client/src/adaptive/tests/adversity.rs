@@ -75,6 +75,35 @@ impl Feed {
     }
 }
 
+/// What other messages of a stream have lost, and what was repeated or went in blocks over datagrams, is no round trip: a
+/// lane whose waits follow the round trip looked as slow as a stream that stalls (L2 of the audit: 264 ms for 77).
+#[test]
+fn waits_for_what_was_lost_are_no_round_trips() {
+    let of = |lanes: &[usize]| {
+        let mut chooser = chooser(Objective::Latency, Constraints::default());
+        for second in 1..60 {
+            chooser.decide(at(second));
+            let reading = NetworkReading {
+                round_trip: Span::from_millis(50),
+                sent_segments: 4 * second,
+                ..NetworkReading::default()
+            };
+            chooser.network(0, &reading, at(second));
+            for &lane in lanes {
+                let latency = Span::from_millis(400);
+                chooser.settled(lane, latency, &Settled::Acknowledged, at(second));
+                if lane == 1 {
+                    chooser.round_trip(lane, Span::from_millis(50), at(second));
+                    chooser.settled(lane, latency, &Settled::Acknowledged, at(second));
+                }
+            }
+        }
+        [0, 1].map(|lane| chooser.round_trip_ms(&chooser.lanes[lane], at(60)).value)
+    };
+    assert_eq!(of(&[0]), [50.0, 50.0]);
+    assert_eq!(of(&[1]), [50.0, 50.0]);
+}
+
 #[test]
 fn a_lane_that_is_not_in_use_does_not_stay_as_good_as_it_was() {
     let mut chooser = chooser(Objective::Latency, Constraints::default());

@@ -99,6 +99,8 @@ pub(super) struct Network {
     topics: BTreeMap<u32, VecDeque<usize>>,
     pub(super) confirmable: u64,
     pub(super) retransmissions: u64,
+    /// Round trips of exchanges that were answered before they were repeated, not told yet.
+    pub(super) round_trips: Vec<Micros>,
 }
 
 /// One end of a TCP connection.
@@ -145,8 +147,11 @@ struct Exchange {
     request_bytes: u64,
     answer_bytes: u64,
     first_wait: Micros,
+    began: Micros,
     attempt: u32,
     is_over: bool,
+    /// Nothing of the message was sent yet.
+    is_first: bool,
     blocks_left: u32,
     payload_left: u64,
 }
@@ -183,6 +188,7 @@ impl Network {
             topics: BTreeMap::new(),
             confirmable: 0,
             retransmissions: 0,
+            round_trips: Vec::new(),
         }
     }
 
@@ -214,8 +220,10 @@ impl Network {
             request_bytes: 0,
             answer_bytes: 50 + if blocks > 1 { 3 } else { 0 },
             first_wait: 0,
+            began: 0,
             attempt: 0,
             is_over: false,
+            is_first: true,
             blocks_left: blocks,
             payload_left: payload,
         });
@@ -573,9 +581,9 @@ impl Network {
         let it = &mut self.exchanges[exchange];
         let payload = it.payload_left.min(BLOCK);
         it.request_bytes = payload + COAP_OVERHEAD + 42 + if it.answer_bytes > 50 { 3 } else { 0 };
-        (it.first_wait, it.attempt) = (wait, 0);
-        let message = it.message;
-        if self.fates[message].given == self.fates[message].published {
+        (it.first_wait, it.attempt, it.began) = (wait, 0, self.now);
+        let (message, is_first) = (it.message, std::mem::take(&mut it.is_first));
+        if is_first {
             self.fates[message].given = self.now;
         }
         self.confirmable += 1;
@@ -604,6 +612,9 @@ impl Network {
         let it = &mut self.exchanges[exchange];
         if it.is_over {
             return;
+        }
+        if it.attempt == 0 {
+            self.round_trips.push(self.now - it.began);
         }
         it.blocks_left -= 1;
         it.payload_left -= it.payload_left.min(BLOCK);

@@ -7,6 +7,7 @@ use super::network::{CoapTimers, Micros, Network, SECOND};
 use crate::transport::{Counters, Settled};
 
 const LOSSES: [f64; 5] = [0.0, 0.2, 0.05, 0.25, 0.0];
+const A_FIFTH: [f64; 5] = [0.2; 5];
 const STEP: Micros = 120 * SECOND;
 
 #[derive(Clone, Copy)]
@@ -32,6 +33,7 @@ pub(super) struct Course {
     pub(super) rate_per_s: u64,
     pub(super) topics: u32,
     pub(super) timers: CoapTimers,
+    pub(super) losses: [f64; 5],
 }
 
 pub(super) fn time(at: Micros) -> Time {
@@ -61,6 +63,9 @@ pub(super) fn report(chooser: &mut Chooser, network: &mut Network) {
             &Settled::Acknowledged,
             now,
         );
+    }
+    for span in std::mem::take(&mut network.round_trips) {
+        chooser.round_trip(1, Span::from_nanos(span * 1000), now);
     }
     let counters = Counters {
         confirmable: network.confirmable,
@@ -122,7 +127,7 @@ pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut wire_before = network.wire;
     let mut bounds = Vec::new();
-    for (step, loss) in LOSSES.into_iter().enumerate() {
+    for (step, loss) in course.losses.into_iter().enumerate() {
         network.loss = loss;
         let begin = step as u64 * STEP;
         let first = network.fates.len();
@@ -255,11 +260,48 @@ fn courses(timers: CoapTimers) -> impl Iterator<Item = Course> {
         rate_per_s: 2,
         topics: 40,
         timers,
+        losses: LOSSES,
     };
     [2000, 600, 60]
         .into_iter()
         .flat_map(|payload| [(payload, 0), (payload, 25_000)])
         .map(of)
+}
+
+/// 20 % loss from the first message on: the median of five runs, each against the better fixed protocol. For large messages
+/// over 150 ms it is told and not judged: the simulated TCP is much quicker there than the kernel's that the calibration has
+/// measured at 100 ms (306 ms against 435 ms).
+#[test]
+fn regret_is_small_at_a_loss_of_a_fifth() {
+    for (payload, delay) in [(60, 25_000), (60, 75_000), (2000, 25_000), (2000, 75_000)] {
+        let course = Course {
+            payload,
+            delay,
+            rate_per_s: 2,
+            topics: 40,
+            timers: CoapTimers::Measured,
+            losses: A_FIFTH,
+        };
+        let mean = |policy, seed| run(policy, &course, seed).latency_ms.iter().sum::<f64>() / 5.0;
+        let mut fixed = [0.0, 0.0];
+        let mut adaptive = Vec::new();
+        for seed in 1..=SEEDS {
+            for (lane, sum) in fixed.iter_mut().enumerate() {
+                *sum += mean(Policy::Fixed(lane), seed) / SEEDS as f64;
+            }
+            adaptive.push(mean(Policy::Adaptive(Objective::Latency), seed));
+        }
+        adaptive.sort_by(f64::total_cmp);
+        let regret = adaptive[adaptive.len() / 2] / fixed[0].min(fixed[1]) - 1.0;
+        let told = format!(
+            "{payload} B, {} ms round trip: regret {:.1} %, mqtt and coap {fixed:.0?}, adaptive {adaptive:.0?}",
+            delay / 500,
+            regret * 100.0
+        );
+        println!("{told}");
+        let is_judged = payload < 1000 || delay < 75_000;
+        assert!(regret <= 0.15 || !is_judged, "{told}");
+    }
 }
 
 #[test]
@@ -291,6 +333,7 @@ fn a_run_repeats_by_its_seed() {
         rate_per_s: 2,
         topics: 40,
         timers: CoapTimers::Measured,
+        losses: LOSSES,
     };
     let one = run(Policy::Adaptive(Objective::Bytes), &course, 7);
     let two = run(Policy::Adaptive(Objective::Bytes), &course, 7);

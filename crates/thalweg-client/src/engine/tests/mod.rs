@@ -3,6 +3,7 @@
 mod broker;
 mod dice;
 mod seeds;
+mod settling;
 mod stories;
 mod transport;
 mod wire;

@@ -22,6 +22,7 @@ pub struct Kind {
     pub reliability_max: Reliability,
     pub wildcards: bool,
     pub keeps_all: bool,
+    pub settles: bool,
     /// Messages under way that the peer allows.
     pub window: usize,
     /// The peer does not let us in, for good.
@@ -36,6 +37,7 @@ impl Kind {
         reliability_max: Reliability::ExactlyOnce,
         wildcards: true,
         keeps_all: true,
+        settles: true,
         window: 20,
         refuses: false,
     };
@@ -46,6 +48,7 @@ impl Kind {
         reliability_max: Reliability::AtLeastOnce,
         wildcards: false,
         keeps_all: false,
+        settles: false,
         window: 8,
         refuses: false,
     };
@@ -207,7 +210,10 @@ impl Transport for SimTransport {
             carries_stamps: self.kind.stamps,
             wildcards: self.kind.wildcards,
             keeps_all: self.kind.keeps_all,
+            settles: self.kind.settles,
+            wills: false,
             keeps_order: !self.kind.is_datagram,
+            publishes_in_order: !self.kind.is_datagram,
             properties: true,
             lifespan: true,
             priority: true,

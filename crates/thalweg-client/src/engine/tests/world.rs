@@ -245,6 +245,24 @@ impl World {
             reliability,
             last_values: true,
             keeps_all: true,
+            settle_by_hand: false,
+        };
+        self.engine.subscribe(&wish, self.now);
+        self.standing.insert(subscription, false);
+        self.drive();
+    }
+
+    /// A subscription whose messages the handle settles itself.
+    pub fn subscribe_by_hand(&mut self, name: u32, filter: &str) {
+        let subscription = SubscriptionId(name);
+        let wish = Wish {
+            subscription,
+            way: 0,
+            filter,
+            reliability: Reliability::AtLeastOnce,
+            last_values: false,
+            keeps_all: true,
+            settle_by_hand: true,
         };
         self.engine.subscribe(&wish, self.now);
         self.standing.insert(subscription, false);

@@ -223,7 +223,8 @@ fn receivers_that_do_not_read_stay_within_their_share() {
     let mut sender = Talker::tcp(address).named("flood sender");
     let (until, mut sent) = (Instant::now() + duration(), 0);
     let text = "x".repeat(10_000);
-    while Instant::now() < until || sent < 400 {
+    // The system keeps up to 4 MiB for each before the broker has to.
+    while Instant::now() < until || sent < 2_000 {
         let topic = if sent % 2 == 0 { "flood" } else { "flood/not" };
         assert_eq!(sender.publish(topic, &text, 1) & 0x80, 0);
         sent += 1;
@@ -231,5 +232,5 @@ fn receivers_that_do_not_read_stay_within_their_share() {
     let closed = victim.figure("thalweg_shard_buffers_closed_total");
     println!("{sent} messages, {closed} of {} closed", deaf.len());
     assert!(closed > 0 && closed <= deaf.len() as u64);
-    victim.assert_bounded("receivers that do not read", GROWTH_MAX / 2 * 3);
+    victim.assert_bounded("receivers that do not read", GROWTH_MAX);
 }

@@ -499,8 +499,9 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     scene.settle();
     acknowledge(&greedy, &mut codes);
     println!("500 calls of one peer: answers {codes:?}");
+    // A peer may have 256 requests open; what is beyond is refused.
     assert!(
-        codes.get("5.03").is_some_and(|count| *count >= 400),
+        codes.get("5.03").is_some_and(|count| *count >= 200),
         "{codes:?}"
     );
     scene.assert_unharmed("a greedy peer", 32 << 10);

@@ -179,7 +179,9 @@ fn a_directory_that_cannot_be_written_is_refused_by_name() {
     let disk = match Disk::memory(home.folder().join("ro"), 8) {
         Ok(disk) => disk,
         Err(why) => {
-            return println!("SKIPPED a_directory_that_cannot…: nothing can be mounted here: {why}");
+            return println!(
+                "SKIPPED a_directory_that_cannot…: nothing can be mounted here: {why}"
+            );
         }
     };
     disk.read_only().expect("what was mounted can be remounted");

@@ -80,6 +80,11 @@ impl Home {
         self
     }
 
+    /// Whether this was set.
+    pub fn has(&self, set: &str) -> bool {
+        self.sets.iter().any(|it| it == set)
+    }
+
     /// A setting that gives way to those there are.
     pub fn set_before(mut self, set: &str) -> Self {
         self.sets.insert(0, set.to_owned());

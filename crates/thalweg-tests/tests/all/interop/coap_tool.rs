@@ -427,8 +427,9 @@ fn bodies_of_one_peer_in_parallel_arrive_over_a_network_with_delay() {
     );
 }
 
-/// Bodies of two blocks by our own client, 25 ms each way: 20 of each topic, one after the other for their order, each two
-/// round trips, so 2 s at the least. How long it takes is told and not judged: this machine may be busy.
+/// Bodies of two blocks by our own client, 25 ms each way: 20 of each topic, several at a time, which the broker takes in
+/// order. How long it takes is told and not judged: this machine may be busy. In virtual time it is: `thalweg-client`,
+/// `coap::tests::order`.
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn two_hundred_bodies_of_our_client_arrive_over_a_network_with_delay() {

@@ -9,6 +9,9 @@ use crate::crash::trail::Trail;
 /// Stories of one kind that are told; the rest is counted.
 const STORIES_MAX: usize = 12;
 
+/// A member whose session ends with its connection.
+pub const PASSES: &str = "passes";
+
 /// What a publisher sends with one quality of service.
 pub struct Stream {
     pub topic: &'static str,
@@ -52,6 +55,8 @@ pub struct Book {
     /// Repeats that were not called so, and that the broker made by itself: in a later life than before, for what it sent
     /// in the moments before a kill is not on the disk yet.
     pub unflagged: u64,
+    /// What such a member had is not among these: nothing leaves for it before that is written down.
+    pub knows_who_passes: bool,
     /// Connections of members that the broker ended with "Quota exceeded".
     pub evictions: u64,
     pub resets: u64,
@@ -67,6 +72,7 @@ impl Book {
             deliveries: 0,
             repeats: 0,
             unflagged: 0,
+            knows_who_passes: false,
             evictions: 0,
             resets: 0,
         }
@@ -178,10 +184,10 @@ impl Book {
         // Two attempts of a publisher at QoS 1 are two messages to the broker.
         if before.iter().any(|(_, of, _)| *of == attempt) && !dup {
             self.unflagged += 1;
-            if before
-                .iter()
-                .any(|(_, of, at)| (*of, *at) == (attempt, life))
-            {
+            let knows_who_passes = self.knows_who_passes;
+            if before.iter().any(|(who, of, at)| {
+                *of == attempt && (*at == life || (knows_who_passes && *who == PASSES))
+            }) {
                 self.breach(
                     "repeat unmarked",
                     format!("{about} came to {who} after {before:?}"),

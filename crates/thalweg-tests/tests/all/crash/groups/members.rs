@@ -25,14 +25,19 @@ pub enum Habit {
     Freezes,
     /// Its connection is reset, often while it has something unsettled.
     Resets,
+    /// Its session ends with its connection.
+    Passes,
 }
 
 /// A connection to the broker of this life, with the session kept; `None` while there is none.
 pub fn connect(world: &World, who: &str) -> Option<(Line, bool, u32)> {
-    let life = world.life();
     let expiry = property::four(property::SESSION_EXPIRY, SESSION_EXPIRY);
-    let connect = Connect::new(V5, who).clean(false).with(expiry);
-    match Line::open(world.mqtt, &connect) {
+    open(world, &Connect::new(V5, who).clean(false).with(expiry))
+}
+
+fn open(world: &World, connect: &Connect) -> Option<(Line, bool, u32)> {
+    let life = world.life();
+    match Line::open(world.mqtt, connect) {
         // One that began before a broker's end and was finished by the next has no life.
         Some((line, present)) if world.life() == life => Some((line, present, life)),
         _ => {
@@ -49,10 +54,16 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
     let mut was_greeted = false;
     let mut is_subscribed = false;
     while !world.is_over() {
-        let Some((mut line, present, life)) = connect(world, who) else {
+        let opened = match habit {
+            Habit::Passes => open(world, &Connect::new(V5, who).clean(true)),
+            _ => connect(world, who),
+        };
+        let Some((mut line, present, life)) = opened else {
             continue;
         };
-        if was_greeted && !present {
+        if habit == Habit::Passes {
+            is_subscribed = false;
+        } else if was_greeted && !present {
             world
                 .book()
                 .breach("session lost", format!("{who} had a session"));
@@ -65,7 +76,9 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
             if !is_subscribed {
                 continue;
             }
-            world.joined();
+            if habit != Habit::Passes {
+                world.joined();
+            }
         }
         // Once in a life of a few seconds, or twice.
         let accident = Instant::now() + Duration::from_secs_f64(luck.between((0.3, 2.0)));

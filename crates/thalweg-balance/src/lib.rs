@@ -1,0 +1,357 @@
+//! Which member of a group gets its next message, and when.
+//!
+//! *Knows:* places (members by number), sizes, moments, acknowledgements and reports. *Must never know:* a session, a
+//! message, a queue. A group tells what happens and asks. Time is a parameter. What peers say is checked in `report`;
+//! numbers inside are finite.
+//!
+//! `strategy` has the names. `turns` are strategies that need no estimate, `score` is the thesis's. `adaptive` is ours:
+//! messages stay in the group's queue until the member that will finish first is about to be free; `member` says when
+//! that is, from `service` (how long messages take), `residual` (how long one that has begun still takes), `reporting`
+//! and `work` (what is left at members that do not acknowledge), `parallel` (several handlers, declared or not),
+//! `handshake` (exactly-once messages: the step in which a member works, and what the journal takes). `rank`
+//! keeps members in the order of their speed and `fewest` in that of their unsettled deliveries, so that a choice looks
+//! at few.
+#![forbid(unsafe_code)]
+
+mod adaptive;
+mod fewest;
+mod handshake;
+mod member;
+mod parallel;
+mod rank;
+mod report;
+mod reporting;
+mod residual;
+mod score;
+mod service;
+mod strategy;
+mod turns;
+mod work;
+
+pub use report::LoadReport;
+pub use strategy::GroupStrategy;
+
+use adaptive::Adaptive;
+use score::Score;
+use thalweg_model::{Span, Time};
+use turns::Turns;
+
+/// Messages of a group's queue that are looked at when its head must wait for a member.
+pub const LOOK_AHEAD: usize = 64;
+
+/// A member of a group, as its balancer numbers it; used again after the member has left.
+pub type Place = u32;
+
+/// What is known of a member when it joins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Unsettled deliveries it allows.
+    pub window_max: u32,
+    /// Whether deliveries to it are settled.
+    pub settles: bool,
+    /// Whether it settles a delivery when it is done with it, or as soon as it has it, as it says; else that is found out.
+    pub when_done: Option<bool>,
+    /// Its part in the weighted strategy.
+    pub weight: u16,
+    /// Handlers that work side by side, as it says.
+    pub concurrency: u16,
+    /// How often it is to report.
+    pub report_every: Span,
+    /// It is not overdue before it has been silent for so long.
+    pub patience: Span,
+    /// The network's part of a round trip; zero if unknown.
+    pub round_trip: Span,
+    /// How much that varies.
+    pub jitter: Span,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Terms {
+            window_max: u32::MAX,
+            settles: true,
+            when_done: None,
+            weight: 1,
+            concurrency: 1,
+            report_every: Span::from_secs(60),
+            patience: Span::ZERO,
+            round_trip: Span::ZERO,
+            jitter: Span::ZERO,
+        }
+    }
+}
+
+/// The message at the head of a group's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// Messages in the queue, this one among them.
+    pub queued: usize,
+    /// Its size in bytes.
+    pub size: u32,
+    /// What a strategy that binds messages to members goes by.
+    pub turn: u64,
+    /// A random number.
+    pub random: u64,
+    /// Once sent it can never go to another member.
+    pub once: bool,
+    /// It has been with a member that did not settle it.
+    pub again: bool,
+}
+
+/// A message that went to a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel {
+    /// What it is acknowledged by.
+    pub tag: u64,
+    /// Its size in bytes.
+    pub size: u32,
+    /// Whether it is acknowledged.
+    pub settles: bool,
+    /// Whether another member had it before.
+    pub again: bool,
+}
+
+/// What to do with the head of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It goes to this member.
+    Send(Place),
+    /// It waits for a better member; ask again when something happens, or at this time.
+    Hold(Time),
+    /// Nobody can have it; ask again when something happens.
+    Nobody,
+}
+
+/// How a member is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// By its acknowledgements, which come when it is done.
+    Acknowledges,
+    /// By its reports.
+    Reports,
+    /// Not at all.
+    Silent,
+}
+
+/// A member as operators see it.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberView {
+    /// How it is seen.
+    pub signal: Signal,
+    /// What a message takes there.
+    pub service: Span,
+    /// Deliveries that are not settled.
+    pub unsettled: usize,
+    /// It gets nothing for now.
+    pub suspended: bool,
+    /// The network's part, there and back; zero if unknown.
+    pub round_trip: Span,
+}
+
+/// Where an exactly-once message stands between being sent and being acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It has left: until then it waited for the journal.
+    Left,
+    /// The member has recorded it.
+    Recorded,
+    /// The release has left: until then it waited for the journal.
+    Released,
+}
+
+/// A group's choice of members. What happens must be told in the order of time.
+pub struct Balancer(Kind);
+
+enum Kind {
+    Turns(Turns),
+    Score(Score),
+    Adaptive(Box<Adaptive>),
+}
+
+impl Balancer {
+    /// One without members.
+    pub fn new(strategy: GroupStrategy) -> Self {
+        Balancer(match strategy {
+            GroupStrategy::Score => Kind::Score(Score::default()),
+            GroupStrategy::Adaptive => Kind::Adaptive(Box::default()),
+            plain => Kind::Turns(Turns::new(plain)),
+        })
+    }
+
+    /// A member comes.
+    pub fn join(&mut self, terms: Terms, now: Time) -> Place {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.join(terms),
+            Kind::Score(score) => score.join(now),
+            Kind::Adaptive(adaptive) => adaptive.join(terms, now),
+        }
+    }
+
+    /// A member's terms are others now. What was measured of the network stays.
+    pub fn retune(&mut self, place: Place, terms: Terms, now: Time) {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.retune(place, terms),
+            Kind::Score(_) => {}
+            Kind::Adaptive(adaptive) => adaptive.retune(place, terms, now),
+        }
+    }
+
+    /// A member is gone, or has a new link: whatever was known of it is forgotten.
+    pub fn leave(&mut self, place: Place) {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.leave(place),
+            Kind::Score(score) => score.leave(place),
+            Kind::Adaptive(adaptive) => adaptive.leave(place),
+        }
+    }
+
+    /// A message came into the group.
+    #[inline]
+    pub fn arrived(&mut self, now: Time) {
+        if let Kind::Adaptive(adaptive) = &mut self.0 {
+            adaptive.arrived(now);
+        }
+    }
+
+    /// A message went to a member.
+    pub fn sent(&mut self, place: Place, parcel: &Parcel, now: Time) {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.sent(place, parcel.settles),
+            Kind::Score(score) => score.sent(place, now),
+            Kind::Adaptive(adaptive) => adaptive.sent(place, parcel, now),
+        }
+    }
+
+    /// A member has acknowledged what was sent under that tag. False if it is not known.
+    pub fn acknowledged(&mut self, place: Place, tag: u64, now: Time) -> bool {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.settled(place),
+            Kind::Score(_) => true,
+            Kind::Adaptive(adaptive) => adaptive.acknowledged(place, tag, now),
+        }
+    }
+
+    /// An exactly-once message that was sent under that tag has come so far. True if its member may have the next one.
+    pub fn stepped(&mut self, place: Place, tag: u64, step: Step, now: Time) -> bool {
+        match &mut self.0 {
+            Kind::Adaptive(adaptive) => adaptive.stepped(place, tag, step, now),
+            _ => false,
+        }
+    }
+
+    /// What was sent under that tag came back unsettled, or went elsewhere.
+    pub fn taken_back(&mut self, place: Place, tag: u64, now: Time) {
+        match &mut self.0 {
+            Kind::Turns(turns) => {
+                turns.settled(place);
+            }
+            Kind::Score(_) => {}
+            Kind::Adaptive(adaptive) => adaptive.taken_back(place, tag, now),
+        }
+    }
+
+    /// A member has said how it is. False if that cannot be true and is ignored.
+    pub fn reported(&mut self, place: Place, report: &LoadReport, now: Time) -> bool {
+        let Some(report) = report.credible() else {
+            return false;
+        };
+        match &mut self.0 {
+            Kind::Turns(_) => true,
+            Kind::Score(score) => score.reported(place, report, now),
+            Kind::Adaptive(adaptive) => adaptive.reported(place, report, now),
+        }
+    }
+
+    /// Whether a member's output takes no more for now, or it has no link.
+    pub fn blocked(&mut self, place: Place, blocked: bool) {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.blocked(place, blocked),
+            Kind::Score(score) => score.blocked(place, blocked),
+            Kind::Adaptive(adaptive) => adaptive.blocked(place, blocked),
+        }
+    }
+
+    /// What the network takes for a round trip to a member, as measured beside the messages.
+    pub fn round_trip(&mut self, place: Place, least: Span, jitter: Span) {
+        if let Kind::Adaptive(adaptive) = &mut self.0 {
+            adaptive.round_trip(place, least, jitter);
+        }
+    }
+
+    /// Whose turn it is, if the members are known by nothing but what was sent to them and none has anything to settle:
+    /// the same that [`Balancer::choose`] would choose if it may.
+    #[inline]
+    pub fn next_in_turn(&self) -> Option<Place> {
+        match &self.0 {
+            Kind::Adaptive(adaptive) => adaptive.next_in_turn(),
+            _ => None,
+        }
+    }
+
+    /// A message that came just now and is not settled went to the member whose turn it was: the same as
+    /// [`Balancer::arrived`] and [`Balancer::sent`].
+    #[inline]
+    pub fn took_turn(&mut self, place: Place, size: u32, now: Time) {
+        if let Kind::Adaptive(adaptive) = &mut self.0 {
+            adaptive.took_turn(place, size, now);
+        }
+    }
+
+    /// Who gets the head of the queue. `may` says whether a member can have this message at all.
+    pub fn choose(&mut self, head: &Head, now: Time, may: &mut dyn FnMut(Place) -> bool) -> Choice {
+        match &mut self.0 {
+            Kind::Turns(turns) => turns.choose(head, may),
+            Kind::Score(score) => score.choose(now, may),
+            Kind::Adaptive(adaptive) => adaptive.choose(head, now, may),
+        }
+    }
+
+    /// Whether this member, to which order binds the message, can have it now.
+    pub fn has_room(&mut self, place: Place, head: &Head, now: Time) -> bool {
+        match &mut self.0 {
+            Kind::Turns(_) | Kind::Score(_) => true,
+            Kind::Adaptive(adaptive) => adaptive.has_room(place, head, now),
+        }
+    }
+
+    /// Members that have been silent for so long that what they hold should go to others.
+    pub fn overdue(&mut self, now: Time, found: &mut Vec<Place>) {
+        if let Kind::Adaptive(adaptive) = &mut self.0 {
+            adaptive.overdue(now, found);
+        }
+    }
+
+    /// Whether anybody has something that is not settled.
+    pub fn has_unsettled(&self) -> bool {
+        match &self.0 {
+            Kind::Adaptive(adaptive) => adaptive.has_unsettled(),
+            _ => false,
+        }
+    }
+
+    /// A member that has just joined was silent before: it gets nothing before that time, and then one message at a time
+    /// until it acknowledges one.
+    pub fn on_trial(&mut self, place: Place, until: Time) {
+        if let Kind::Adaptive(adaptive) = &mut self.0 {
+            adaptive.on_trial(place, until);
+        }
+    }
+
+    /// How a member is seen; nothing if the strategy does not look.
+    pub fn view(&self, place: Place, now: Time) -> Option<MemberView> {
+        match &self.0 {
+            Kind::Adaptive(adaptive) => adaptive.view(place, now),
+            _ => None,
+        }
+    }
+}
+
+/// Seconds since the start of the clock.
+fn seconds(time: Time) -> f64 {
+    time.nanos() as f64 * 1e-9
+}
+
+/// Seconds of a span; very long ones are cut.
+fn length(span: Span) -> f64 {
+    (span.nanos() as f64 * 1e-9).min(1e6)
+}

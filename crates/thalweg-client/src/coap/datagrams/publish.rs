@@ -1,0 +1,231 @@
+//! Publishes: how they are sent, how many are under way, and in which order a server takes them.
+//!
+//! A server that announces [`option::AFTER_ANNOUNCEMENT`] takes the messages of a topic in the order in which they were sent,
+//! so several of a topic may be under way, and the number of all follows the network as TCP's window does. To others one
+//! message of a topic goes at a time, and NSTART in all.
+
+use std::hash::BuildHasher;
+
+use thalweg_coap::{RequestId, RequestOut, RequestRefused};
+use thalweg_model::{Span, Time};
+
+use super::{Coap, LEAST_WAIT, Purpose, UNANSWERED_MAX};
+use crate::coap::words::{Resource, StampBytes};
+use crate::transport::{Departure, Outbound, Output, Refusal};
+
+/// How many publishes may be under way: NSTART, until the server says that it keeps their order. Then it is more to begin with,
+/// one more for each answer, and half as many when something had to be repeated, but never fewer than NSTART. RFC 5681 §3.1,
+/// RFC 7252 §4.7
+#[derive(Debug)]
+pub(super) struct Window {
+    size: usize,
+    least: usize,
+    /// Answers and repetitions so far.
+    seen: (u64, u64),
+    /// A repetition before then is of the same loss as the last one.
+    cut_until: Time,
+}
+
+/// How many there are to begin with, in percent of NSTART: 40, with blocks of 1 KiB nearly three times what TCP begins with
+/// (RFC 6928).
+const BEGIN_PERCENT: usize = 250;
+
+/// Our server takes 255 bodies of a peer at a time.
+const WINDOW_MAX: usize = 250;
+
+/// Payloads under way beyond NSTART, in bytes: a server gives one peer a quarter of its room for bodies in blocks.
+const BODIES_BYTES_MAX: usize = 1 << 20;
+
+/// After a silence of so long the network may be another. RFC 5681 §4.1
+const WINDOW_LASTS: Span = Span::from_secs(1);
+
+impl Window {
+    pub(super) fn new(nstart: u8) -> Self {
+        let least = usize::from(nstart.max(1));
+        Window {
+            size: least,
+            least,
+            seen: (0, 0),
+            cut_until: Time::ZERO,
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The server keeps their order. Who wants one at a time (RFC 7252's NSTART) has that.
+    pub(super) fn open(&mut self) {
+        if self.least > 1 {
+            self.size =
+                (self.least * BEGIN_PERCENT / 100).clamp(self.least, WINDOW_MAX.max(self.least));
+        }
+    }
+
+    /// So much was answered and repeated until now. `is_full`: more would have been sent, had there been room.
+    fn note(&mut self, answered: u64, repeated: u64, is_full: bool, now: Time) {
+        let (before, again) = std::mem::replace(&mut self.seen, (answered, repeated));
+        if repeated > again {
+            if now >= self.cut_until {
+                self.size = (self.size / 2).max(self.least);
+                self.cut_until = now + LEAST_WAIT;
+            }
+        } else if is_full && self.least > 1 {
+            let more = usize::try_from(answered.saturating_sub(before)).unwrap_or(0);
+            self.size = (self.size + more).min(WINDOW_MAX.max(self.least));
+        }
+    }
+}
+
+impl Coap {
+    /// Begins with a network of which nothing is known.
+    pub(super) fn open_window(&mut self, now: Time) {
+        self.window = Window::new(self.settings.nstart);
+        self.adapt_window(now);
+        if self.keeps_order {
+            self.window.open();
+            self.adapt_window(now);
+        }
+    }
+
+    /// Lets the number of messages under way follow what was answered and repeated.
+    pub(super) fn adapt_window(&mut self, now: Time) {
+        if !self.keeps_order {
+            return;
+        }
+        let (answered, repeated) = (self.side.answered(), self.side.retransmissions());
+        self.window.note(answered, repeated, self.was_full, now);
+        self.side
+            .set_nstart(u8::try_from(self.window.size()).unwrap_or(u8::MAX));
+    }
+
+    /// What messages of one topic have in common.
+    pub(super) fn topic(&self, address: &str) -> u64 {
+        self.last.hasher().hash_one(address)
+    }
+
+    /// A request is over.
+    pub(super) fn has_ended(&mut self, request: RequestId, purpose: Purpose) {
+        if let Purpose::Publish { topic, bytes, .. } | Purpose::Unawaited { topic, bytes } = purpose
+        {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            if self.last.get(&topic) == Some(&request) {
+                self.last.remove(&topic);
+            }
+        }
+    }
+
+    /// A publish that is not answered.
+    pub(super) fn tell(
+        &mut self,
+        message: &Outbound<'_>,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
+        let (topic, bytes) = (self.topic(message.address), message.payload.len());
+        // It must not overtake what may still be repeated.
+        if self.last.contains_key(&topic) {
+            return self.put(message, Purpose::Unawaited { topic, bytes }, now, out);
+        }
+        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
+        let payload = if message.retain == crate::Retain::Clear {
+            &[][..]
+        } else {
+            message.payload
+        };
+        let said =
+            self.wording
+                .publish(message, Resource::Data, true, false, &stamp, &self.settings);
+        let (code, options) = said?;
+        let told = self.side.tell(
+            self.peer,
+            code,
+            options.as_slice(),
+            payload,
+            now,
+            &mut out.bytes,
+        );
+        let is_told = match told {
+            Ok(()) => true,
+            Err(RequestRefused::TooLarge) => {
+                return self.put(message, Purpose::Unawaited { topic, bytes }, now, out);
+            }
+            Err(_) => false,
+        };
+        out.end_datagram();
+        if self.ping.is_none()
+            && (!is_told || self.side.unanswered(self.peer) >= UNANSWERED_MAX / 2)
+        {
+            self.ask_whether_there(now, out);
+        }
+        if !is_told {
+            self.was_full = true;
+            return Err(Refusal::Window);
+        }
+        Ok(Departure::Gone)
+    }
+
+    /// A publish that is acknowledged.
+    pub(super) fn put(
+        &mut self,
+        message: &Outbound<'_>,
+        purpose: Purpose,
+        now: Time,
+        out: &mut Output,
+    ) -> Result<Departure, Refusal> {
+        if self.in_flight == 0 && now.since(self.heard) > WINDOW_LASTS {
+            self.open_window(now);
+        }
+        let is_too_much = self.in_flight >= usize::from(self.settings.nstart)
+            && self.bytes + message.payload.len() > BODIES_BYTES_MAX;
+        if self.in_flight >= self.window.size() || is_too_much {
+            self.was_full = true;
+            return Err(Refusal::Window);
+        }
+        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
+        let payload = if message.retain == crate::Retain::Clear {
+            &[][..]
+        } else {
+            message.payload
+        };
+        let mut wording = std::mem::take(&mut self.wording);
+        let result = match wording.publish(
+            message,
+            Resource::Data,
+            false,
+            false,
+            &stamp,
+            &self.settings,
+        ) {
+            Ok((code, options)) => {
+                let options = options.as_slice();
+                let request = RequestOut {
+                    code,
+                    confirmable: true,
+                    options,
+                    payload,
+                    observe: false,
+                };
+                self.request(&request, purpose, now)
+            }
+            Err(refusal) => Err(refusal),
+        };
+        self.wording = wording;
+        self.was_full |= result == Err(Refusal::Window);
+        let request = result?;
+        self.in_flight += 1;
+        self.bytes += message.payload.len();
+        if let (true, Purpose::Publish { topic, .. } | Purpose::Unawaited { topic, .. }) =
+            (self.keeps_order, purpose)
+        {
+            self.last.insert(topic, request);
+        }
+        self.flush(out);
+        Ok(if matches!(purpose, Purpose::Unawaited { .. }) {
+            Departure::Gone
+        } else {
+            Departure::Awaited
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Several messages of a topic under way, taken in order.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// A body: which message it is, then the same byte.
+fn payload(id: u64, bytes: usize) -> Vec<u8> {
+    let mut payload = id.to_be_bytes().to_vec();
+    payload.resize(bytes.max(8), id as u8);
+    payload
+}
+
+/// What an engine does: gives messages in order as long as there is room, and those again that were put off or of which
+/// nothing is known. Message `id` goes to topic `id % topics`. Returns how long it took.
+fn publish_all(world: &mut World, count: u64, topics: u64, bytes: impl Fn(u64) -> usize) -> Span {
+    let since = world.now;
+    let mut waiting: BTreeSet<u64> = (1..=count).collect();
+    let mut settled = 0;
+    while settled < count {
+        while let Some(id) = waiting.first().copied() {
+            let (topic, payload) = (format!("bodies/{}", id % topics), payload(id, bytes(id)));
+            let sent = Outbound {
+                stamp: stamped(id),
+                ..message(id, &topic, &payload)
+            };
+            match world.publish(0, &sent) {
+                Ok(_) => drop(waiting.pop_first()),
+                Err(Refusal::Window) => break,
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        assert!(
+            world.run(Span::from_secs(300), |world| !world.heard[0]
+                .told
+                .is_empty()),
+            "{settled} of {count}: {:?}",
+            world.fault
+        );
+        for told in world.heard[0].take() {
+            match told {
+                Told::Settled(_, Settled::Acknowledged) => settled += 1,
+                Told::Settled(id, Settled::Unknown | Settled::Refused(Refusal::Busy(_))) => {
+                    waiting.insert(id);
+                }
+                Told::Room | Told::Pressed => {}
+                told => panic!("{told:?}"),
+            }
+        }
+    }
+    world.now.since(since)
+}
+
+/// Whether the broker has each message once and whole, and those of each topic in order.
+fn check(world: &World, count: u64, bytes: impl Fn(u64) -> usize) {
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for (topic, body) in &world.broker.book.published {
+        let id = u64::from_be_bytes(body[..8].try_into().expect("eight bytes"));
+        assert_eq!(*body, payload(id, bytes(id)), "the body of {id}");
+        assert!(ids.insert(id), "{id} twice");
+        let before = last.insert(topic, id);
+        assert!(before.is_none_or(|before| before < id), "{before:?}, {id}");
+    }
+    assert!(ids.into_iter().eq(1..=count));
+}
+
+/// The bar: MQTT takes 105 ms for it, two round trips and the machine's work.
+#[test]
+fn two_hundred_bodies_of_ten_topics_take_few_round_trips() {
+    let mut world = World::up(31, 0, vec![settings()]);
+    world.delay = Span::from_millis(25);
+    let took = publish_all(&mut world, 200, 10, |_| 2000);
+    check(&world, 200, |_| 2000);
+    println!("{} ms", took.nanos() / 1_000_000);
+    assert!(took <= Span::from_millis(200), "{took:?}");
+    assert_eq!(world.lanes[0].counters().retransmissions, 0);
+}
+
+#[test]
+fn messages_of_a_topic_stay_in_order_whatever_is_lost() {
+    let bytes = |id: u64| (id * 977 % 3000) as usize;
+    for (seed, lost) in [(32, 10), (33, 100), (34, 250)] {
+        let mut world = World::up(seed, lost, vec![settings()]);
+        let took = publish_all(&mut world, 1000, 7, bytes);
+        check(&world, 1000, bytes);
+        let counters = world.lanes[0].counters();
+        println!(
+            "{lost} of 1,000 lost: {} ms, {counters:?}",
+            took.nanos() / 1_000_000
+        );
+    }
+}
+
+/// What is put off goes again before those that came after it.
+#[test]
+fn a_server_that_is_busy_takes_messages_in_order_afterwards() {
+    let mut world = World::up(35, 0, vec![settings()]);
+    for id in 1..=8 {
+        if id == 3 {
+            // Those before it have arrived.
+            world.run(Span::from_millis(11), |_| false);
+            world.broker.book.verdict = Some((Code::SERVICE_UNAVAILABLE, 0));
+        }
+        world
+            .publish(0, &message(id, "a", &payload(id, 8)))
+            .expect("there is room");
+        if id == 3 {
+            // It has arrived when the next one leaves.
+            world.run(Span::from_millis(11), |_| false);
+            world.broker.book.verdict = None;
+        }
+    }
+    world.rest();
+    let told = world.heard[0].take();
+    let put_off: Vec<u64> = told
+        .iter()
+        .filter_map(|told| match told {
+            Told::Settled(id, Settled::Refused(Refusal::Busy(_))) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(put_off, [3, 4, 5, 6, 7, 8], "{told:?}");
+    assert_eq!(world.broker.book.published.len(), 2);
+}
+
+/// To a server that does not say that it keeps their order, one message of a topic goes at a time.
+#[test]
+fn a_server_that_announces_nothing_is_not_asked_to_keep_an_order() {
+    let mut world = World::new(36, 0, vec![settings()]);
+    world.broker.book.announces = false;
+    world.open();
+    assert!(!world.lanes[0].capabilities().publishes_in_order);
+    let mut world = World::up(37, 0, vec![settings()]);
+    assert!(world.lanes[0].capabilities().publishes_in_order);
+    let window = (1..100)
+        .take_while(|id| world.publish(0, &message(*id, "a", b"x")).is_ok())
+        .count();
+    assert_eq!(window, 40, "it begins small");
+}

@@ -1,0 +1,34 @@
+//! Messages that handles settle themselves.
+
+use thalweg_model::Span;
+
+use super::transport::Kind;
+use super::world::{World, settings};
+use crate::transport::SubscriptionId;
+
+#[test]
+fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
+    let mut world = World::new(1, &[Kind::DATAGRAMS], settings());
+    world.subscribe_by_hand(1, "t/a");
+    world.run(Span::from_secs(2));
+    assert!(!world.standing[&SubscriptionId(1)]);
+    let refused = world
+        .notices
+        .iter()
+        .find(|words| words.starts_with("subscribed 1"));
+    assert!(
+        refused.is_some_and(|words| words.contains("the application settles")),
+        "{refused:?}"
+    );
+    // With a lane that can, that one is taken, whoever publishes.
+    let mut world = World::new(1, &[Kind::DATAGRAMS, Kind::STREAM], settings());
+    world.prefer(0);
+    world.subscribe_by_hand(1, "t/a");
+    world.run(Span::from_secs(5));
+    assert!(world.standing[&SubscriptionId(1)]);
+    let at = |lane: usize| {
+        let status = world.engine.lane_status(lane).expect("a lane");
+        (status.publishes, status.subscriptions)
+    };
+    assert_eq!((at(0), at(1)), ((true, 0), (false, 1)));
+}

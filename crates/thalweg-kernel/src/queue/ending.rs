@@ -1,0 +1,158 @@
+//! A queue loses all it has: it is purged, or ends. So much of that at once that nobody else waits long for it.
+
+use super::Queue;
+use super::line::Source;
+use crate::Kernel;
+use crate::effects::{ConsumerEnd, Effects};
+use crate::ids::SessionId;
+use crate::ledger::DropReason;
+use crate::memory::{Kept, queue_cost};
+use crate::queue::Refusal;
+use crate::route_cache::SinkKind;
+use std::collections::VecDeque;
+use thalweg_model::Time;
+
+/// How many messages one call drops, or gives the memory back of.
+const DROPPED_PER_CALL: usize = 1024;
+
+/// How far a purge has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// How many messages this call has dropped.
+    pub count: u64,
+    /// How many there are to drop yet: until there are none, nobody may be told that it is done.
+    pub left: u64,
+}
+
+impl Kernel {
+    /// Drops what waits in a queue, or so much of it that others need not wait long. `left` is what an earlier call had to
+    /// leave of the same purge, if there was one.
+    pub fn purge_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        address: &str,
+        left: Option<u64>,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Purged, Refusal> {
+        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+        self.may_configure_queue(id, index)?;
+        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        let journal = queue.journal_number();
+        // What comes while it goes on need not be dropped, or it might go on for ever.
+        let all = left.unwrap_or(u64::MAX).min(queue.ready as u64);
+        let most = (DROPPED_PER_CALL as u64).min(all) as usize;
+        let mut count = 0;
+        while count < most
+            && let Some(item) = self.queue_mut(index).and_then(Queue::pop)
+        {
+            count += 1;
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.book_drop(None, item.message.address(), DropReason::Purged);
+            self.forget_item(journal, &item, false);
+        }
+        if count < most {
+            count += self.drop_from_depth(index, most - count, DropReason::Purged, now, fx);
+        }
+        let dropped_some = count > 0 || left.is_some();
+        let left = all.saturating_sub(count as u64);
+        if left == 0
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+        {
+            // What was purged must not be there again after the answer.
+            if dropped_some {
+                self.journal.demand(self.session_safety(id));
+            }
+            fx.hold(link, self.journal.awaited());
+        }
+        Ok(Purged {
+            count: count as u64,
+            left,
+        })
+    }
+
+    /// A queue is gone: its messages, its bindings, its consumers, who are told.
+    pub(super) fn end_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else {
+            return;
+        };
+        self.queue_by_address.remove(&queue.address);
+        self.memory.left(
+            Kept::Topology,
+            queue_cost(&queue.address) + queue.made_by.bytes(),
+        );
+        self.remove_sink(&queue.address, SinkKind::Queue, index);
+        for binding in std::mem::take(&mut queue.bindings) {
+            self.end_binding(binding, fx);
+        }
+        self.bury_soon(queue.journal_number());
+        self.book_ended(&queue);
+        self.persist_ended(queue.journal_number());
+        for group in std::mem::take(&mut queue.groups) {
+            self.group_lost_queue(group);
+        }
+        for consumer in std::mem::take(&mut queue.consumers) {
+            let source = Source::Queue(index, queue.number);
+            if let Some(line) = self.line_mut(consumer.session, consumer.line) {
+                line.consumers
+                    .retain(|known| known.number != consumer.number || known.source != source);
+            }
+            if let Some(link) = self
+                .sessions
+                .get(consumer.session)
+                .and_then(|session| session.link)
+            {
+                let ended = ConsumerEnd::QueueGone(consumer.number);
+                fx.consumer_ended(link, consumer.line, ended);
+            }
+        }
+        if let Some(owner) = queue.owner
+            && let Some(lines) = self
+                .sessions
+                .get_mut(owner)
+                .and_then(|session| session.lines.as_deref_mut())
+        {
+            lines.own_queues.retain(|own| *own != index);
+        }
+        self.queues_free.push(index);
+        if let Some(depth) = queue.depth.as_deref_mut() {
+            let asked = depth.take_asked();
+            self.serve(&queue.address, asked, now, fx);
+        }
+        if queue.ready > 0 {
+            self.queues_ended.push_back(queue);
+        }
+        self.topology_changed();
+    }
+
+    /// What waited in a queue that ends is dropped, though its memory is given back later.
+    fn book_ended(&mut self, queue: &Queue) {
+        self.waiting -= queue.ready;
+        self.bytes_held = self.bytes_held.saturating_sub(queue.memory_held());
+        if self.accounts.are_kept() {
+            for item in queue.lanes.iter().flatten() {
+                self.book_drop(None, item.message.address(), DropReason::QueueEnded);
+            }
+        } else {
+            self.ledger.drop_many(DropReason::QueueEnded, queue.ready);
+        }
+    }
+
+    /// Gives back memory of queues that have ended.
+    pub(crate) fn clear_ended(&mut self) {
+        let mut left = DROPPED_PER_CALL;
+        while let Some(queue) = self.queues_ended.front_mut() {
+            for lane in &mut queue.lanes {
+                let some = left.min(lane.len());
+                lane.drain(..some);
+                left -= some;
+            }
+            if left == 0 {
+                return;
+            }
+            self.queues_ended.pop_front();
+        }
+        self.queues_ended = VecDeque::new();
+    }
+}

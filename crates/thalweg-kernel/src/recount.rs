@@ -1,0 +1,123 @@
+//! Counts what a kernel holds from what is there, so that tests can compare the books with it after each step.
+
+use crate::Kernel;
+use crate::group::Group;
+use crate::session::Session;
+use crate::watch::WatchState;
+use crate::window::SlotState;
+use std::ops::AddAssign;
+
+/// Copies of messages, and the memory that they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) waiting: usize,
+    /// Sent and not settled.
+    pub(crate) in_flight: usize,
+    pub(crate) bytes: usize,
+}
+
+impl AddAssign for Held {
+    fn add_assign(&mut self, other: Held) {
+        self.waiting += other.waiting;
+        self.in_flight += other.in_flight;
+        self.bytes += other.bytes;
+    }
+}
+
+/// An error that says what differs.
+pub(crate) fn same(what: &str, booked: usize, counted: usize) -> Result<(), String> {
+    if booked == counted {
+        Ok(())
+    } else {
+        Err(format!("{what}: {booked} are booked, {counted} are there"))
+    }
+}
+
+impl Session {
+    fn recount(&self) -> Result<Held, String> {
+        let in_memory: usize = self.waiting.iter().map(|entry| entry.message.bytes()).sum();
+        let (memory, bytes) = self.disk.as_ref().map_or((0, 0), |disk| disk.recount());
+        same("bytes that wait", self.waiting_bytes, in_memory + bytes)?;
+        same("memory", self.memory_held(), in_memory + memory)?;
+        let mut held = self
+            .lines
+            .as_ref()
+            .map_or(Held::default(), |lines| lines.recount());
+        held += Held {
+            waiting: self.waiting_len(),
+            in_flight: 0,
+            bytes: in_memory + memory,
+        };
+        for slot in self.window.iter() {
+            if let SlotState::ExpectSettle(entry) = &slot.state {
+                held.in_flight += 1;
+                held.bytes += entry.message.bytes();
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Group {
+    fn recount(&self) -> Result<Held, String> {
+        let bytes = self.waiting.iter().map(|copy| copy.message.bytes()).sum();
+        same("bytes that wait", self.waiting_bytes, bytes)?;
+        Ok(Held {
+            waiting: self.waiting.len(),
+            in_flight: 0,
+            bytes,
+        })
+    }
+}
+
+impl Kernel {
+    /// Counts anew, message by message, what the kernel holds, and compares it with the books; the error names the first
+    /// difference. For tests: it looks at everything there is.
+    pub fn recount(&self) -> Result<(), String> {
+        let mut held = self.recount_queues()?;
+        let (mut subscriptions, mut online) = (0, 0);
+        for (_, session) in self.sessions.iter() {
+            held += session
+                .recount()
+                .map_err(|why| format!("session {}: {why}", session.client))?;
+            subscriptions += session.subscriptions.len();
+            online += usize::from(session.link.is_some());
+        }
+        for group in self.groups.iter().flatten() {
+            held += group
+                .recount()
+                .map_err(|why| format!("group {}: {why}", group.key))?;
+        }
+        let mut watches = 0;
+        for (_, watcher) in self.watches.watchers.iter() {
+            watches += 1;
+            match &watcher.waiting {
+                Some(waiting) => {
+                    held.waiting += waiting.len();
+                    held.bytes += waiting.iter().map(|message| message.bytes()).sum::<usize>();
+                }
+                None => held.waiting += usize::from(watcher.state == WatchState::ExpectTake),
+            }
+        }
+        let cells = self.watches.cells.iter().map(|(_, cell)| cell.bytes());
+        same("copies that wait", self.waiting, held.waiting)?;
+        same("copies in flight", self.unsettled, held.in_flight)?;
+        same("bytes of copies", self.bytes_held, held.bytes)?;
+        same("sessions online", self.online, online)?;
+        same("subscriptions", self.subscriptions, subscriptions)?;
+        same("watches", self.watches.count, watches)?;
+        same(
+            "bytes of watched values",
+            self.watches.value_bytes,
+            cells.sum(),
+        )?;
+        for (what, values) in [("last", &self.last_values), ("kept", &self.kept_values)] {
+            same(
+                &format!("bytes of {what} values"),
+                values.bytes(),
+                values.recount(),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! What comes flagged after a start: what had been delivered, and nothing else.
+
+use crate::world::{Taking, Terms, Who, World, firm, q};
+use thalweg_kernel::Draft;
+use thalweg_kernel::access::Access;
+use thalweg_model::{Reliability, Span};
+
+/// What a queue has after a start: texts, and whether each comes flagged.
+fn flags(world: &mut World, queue: &str) -> Vec<(String, bool)> {
+    let client = world.connect("reader");
+    world.consume(client, queue, 1, Taking::default());
+    let got = world
+        .got(client)
+        .into_iter()
+        .map(|got| (got.text, got.deliveries > 0))
+        .collect();
+    world.lose(client);
+    got
+}
+
+fn expected(texts: std::ops::Range<u32>, flagged: &[u32]) -> Vec<(String, bool)> {
+    texts
+        .map(|number| (number.to_string(), flagged.contains(&number)))
+        .collect()
+}
+
+#[test]
+fn a_start_flags_what_was_delivered_and_nothing_else() {
+    for (credit, orderly) in [(2, true), (40, true), (3, false), (40, false)] {
+        let mut world = World::new();
+        let client = world.connect("c");
+        world.queue(client, "q", &Terms::durable());
+        for number in 0..100 {
+            world.put(client, "q", &number.to_string());
+        }
+        let consumer = world.connect("consumer");
+        world.was_held(consumer);
+        world.consume(consumer, "q", 1, Taking::credit(credit));
+        assert_eq!(world.got(consumer).len(), credit as usize);
+        assert!(
+            world.was_held(consumer),
+            "it has nothing before that is written down"
+        );
+        if orderly {
+            world.lose(consumer);
+        }
+        // Twice, so that what was known is not forgotten.
+        world.restart();
+        world.restart();
+        let got = flags(&mut world, "q");
+        let flagged: Vec<u32> = (0..100).filter(|at| got[*at as usize].1).collect();
+        assert_eq!(got, expected(0..100, &flagged), "all of them, in order");
+        let most = if orderly { credit } else { 2 * credit };
+        assert!(
+            flagged.starts_with(&(0..credit).collect::<Vec<_>>()),
+            "{credit} were delivered: {flagged:?}"
+        );
+        assert!(
+            flagged.len() <= most as usize,
+            "{credit} were delivered, orderly {orderly}: {flagged:?}"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_was_delivered_as_it_came_is_flagged_and_what_waits_behind_it_is_not() {
+    for orderly in [true, false] {
+        let mut world = World::new();
+        let client = world.connect("c");
+        world.queue(client, "q", &Terms::durable());
+        let consumer = world.connect("consumer");
+        world.consume(consumer, "q", 1, Taking::credit(1));
+        world.was_held(consumer);
+        for number in 0..3 {
+            world.put(client, "q", &number.to_string());
+        }
+        assert!(
+            !world.was_held(consumer),
+            "nothing is written down before it leaves"
+        );
+        if orderly {
+            world.lose(consumer);
+        }
+        world.restart();
+        assert_eq!(flags(&mut world, "q"), expected(0..3, &[0]));
+    }
+}
+
+#[test]
+fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.priority_max = 9),
+    );
+    for number in 0..6_u32 {
+        let address = q("q");
+        let priority = u8::from(number % 2 == 1);
+        world.publish(
+            client,
+            Draft {
+                priority,
+                ..firm(&address, &number.to_string())
+            },
+        );
+    }
+    let consumer = world.connect("consumer");
+    world.consume(consumer, "q", 1, Taking::credit(2));
+    assert_eq!(world.texts(consumer), ["1", "3"]);
+    world.lose(consumer);
+    world.restart();
+    let mut got = flags(&mut world, "q");
+    got.sort();
+    assert_eq!(got, expected(0..6, &[1, 3]));
+    world.restart();
+    assert!(
+        flags(&mut world, "q").iter().all(|(_, flagged)| *flagged),
+        "all have been delivered now"
+    );
+}
+
+/// Who takes apart is not made to wait for the mark of its queue, so the mark of the life before must do.
+#[test]
+fn what_was_taken_apart_just_before_a_kill_comes_flagged() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    world.put(client, "q", "0");
+    assert!(world.take_apart(client, "q").expect("it may").is_some());
+    world.restart();
+    let client = world.connect("c");
+    world.put(client, "q", "1");
+    let before = world.disk.frames();
+    for _ in 0..2 {
+        assert!(world.take_apart(client, "q").expect("it may").is_some());
+    }
+    world.disk.cut(before);
+    world.restart();
+    assert_eq!(flags(&mut world, "q"), expected(0..2, &[0, 1]));
+}
+
+/// A member of the group `g` of `t` that ends with its link: a session, or a consumer of a line.
+fn passing_member(world: &mut World, name: &str, is_line: bool) -> Who {
+    let member = world.connect(name);
+    if is_line {
+        world
+            .consume_from(member, "$g/g/t", 1, Taking::credit(1))
+            .expect("it may");
+    } else {
+        world.subscribe(member, "t", Some("g"), Reliability::AtLeastOnce);
+    }
+    member
+}
+
+/// Takes and settles what comes to such a member, `most` messages at the most: texts, and whether each came flagged.
+fn take_some(world: &mut World, member: Who, is_line: bool, most: usize) -> Vec<(String, bool)> {
+    let mut all = Vec::new();
+    while all.len() < most {
+        // Its work; the group may put the next one off until then.
+        world.wait(Span::from_millis(10));
+        let got = world.got(member);
+        if got.is_empty() {
+            break;
+        }
+        for got in got {
+            all.push((got.text, got.deliveries > 0));
+            if is_line {
+                world.ack(member, got.tag);
+            } else {
+                world.settle_delivery(member, got.tag);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn a_start_flags_what_a_passing_member_of_a_group_had_and_nothing_else() {
+    for is_line in [false, true] {
+        for settled in [0, 1, 5, 20] {
+            let mut world = World::new();
+            let publisher = world.connect("publisher");
+            // A group is kept for members that stay.
+            let keeper = world.connect_with(0, "keeper", Access::ALL, Span::from_secs(3_600));
+            world.subscribe(keeper, "t", Some("g"), Reliability::AtLeastOnce);
+            world.lose(keeper);
+            let member = passing_member(&mut world, "member", is_line);
+            for number in 0..50 {
+                world.publish(publisher, firm("t", &number.to_string()));
+            }
+            let done = take_some(&mut world, member, is_line, settled).len();
+            world.wait(Span::from_millis(10));
+            let had = world.texts(member);
+            assert!(!had.is_empty(), "it has one that it has not settled");
+            // Twice, so that what was known is not forgotten.
+            world.restart();
+            world.restart();
+            let other = passing_member(&mut world, "other", is_line);
+            let got = take_some(&mut world, other, is_line, usize::MAX);
+            let what = format!("lines {is_line}, {done} settled: {got:?}");
+            assert_eq!(got.len(), 50 - done, "{what}");
+            let flagged: Vec<&String> = got.iter().filter(|it| it.1).map(|it| &it.0).collect();
+            assert!(
+                had.iter().all(|text| flagged.contains(&text)),
+                "{had:?} had left; {what}"
+            );
+            // As many again as were delivered may have been, for all that is written down.
+            let most = if done == 0 {
+                had.len()
+            } else {
+                done + 2 * had.len()
+            };
+            assert!(flagged.len() <= most, "{had:?} had left; {what}");
+        }
+    }
+}

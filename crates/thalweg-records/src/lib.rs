@@ -1,0 +1,33 @@
+//! What of the kernel's state outlives the process, as records: each says what has changed.
+//!
+//! *Knows:* sessions, queues, last values. *Must never know:* a file, a frame, a disk. The kernel hands records to
+//! `Effects::persist`; whoever keeps them folds them into a [`State`], from which kernels
+//! are restored (`Kernel::restore`).
+//!
+//! A durable queue has a number that is never used again: a session's, or a group's. What waits in it or is in flight
+//! is an *entry*, named by the queue's number and a *serial* that rises over the life of the journal, so that the order
+//! of serials is the order of arrival. An entry that was sent has a tag, too.
+#![forbid(unsafe_code)]
+
+mod codec;
+mod decode;
+mod encode;
+mod fold;
+mod record;
+mod sequences;
+mod state;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use decode::message_at;
+pub use fold::{Contradiction, StateFault};
+pub use record::{
+    BodyRecord, Message as MessageRecord, Record, RecordFault, Reference, SessionRecord,
+    SubscriptionRecord, WillRecord,
+};
+pub use sequences::{Known, Sequences};
+pub use state::{
+    Counts, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
+};
+pub use waiting::Waiting;

@@ -1,0 +1,808 @@
+//! Shards, the mail between them and the connections to clients. See [`Testbed`].
+
+use crate::client::{Client, Who};
+use crate::coap::Peer;
+use crate::disk::{Commits, Disk, Loss};
+use crate::random::Random;
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use thalweg_fronts::amqp::AmqpSettings;
+use thalweg_fronts::coap::{CoapFront, CoapSettings};
+use thalweg_fronts::mqtt::MqttSettings;
+use thalweg_fronts::stomp::StompSettings;
+use thalweg_fronts::{Front, Link, Links, LinksLimits, LoginAnswer, LoginAsk, Stopped};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Fetch, Kernel, Limits, LinkId, Part, ShardId, ShardMessage, home};
+use thalweg_model::{Message, Span, Time};
+use thalweg_records::State;
+
+/// When a testbed begins: 2026, so that moments can be told from lengths of time.
+pub const START: Time = Time::from_secs(1_795_000_000);
+
+/// What a client may do, by client identifier and user.
+pub type AccessOf = Box<dyn Fn(&str, Option<&str>) -> Access>;
+
+/// What a broker is configured with.
+#[derive(Clone)]
+pub struct Settings {
+    pub shards: u16,
+    pub limits: Limits,
+    pub outputs: LinksLimits,
+    pub mqtt: Arc<MqttSettings>,
+    pub amqp: Arc<AmqpSettings>,
+    pub stomp: Arc<StompSettings>,
+    /// One datagram socket each, on every shard.
+    pub coap: Vec<Arc<CoapSettings>>,
+    /// Of connections.
+    pub coap_stream: Arc<CoapSettings>,
+    /// What strangers may do over CoAP datagrams.
+    pub coap_anonymous: Option<Access>,
+    /// Of the kernels' random numbers.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            shards: 1,
+            limits: Limits::default(),
+            outputs: LinksLimits::default(),
+            mqtt: Arc::default(),
+            amqp: Arc::default(),
+            stomp: Arc::default(),
+            coap: Vec::new(),
+            coap_stream: Arc::default(),
+            coap_anonymous: Some(Access::ALL),
+            seed: 7,
+        }
+    }
+}
+
+/// In which order messages between shards arrive; between the same two shards always in the order in which they were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailOrder {
+    /// All of one sender and receiver, then the next two.
+    Fifo,
+    /// As a seed says.
+    Seeded(Random),
+    /// Only when [`Testbed::carry`] is called.
+    Held,
+}
+
+/// A kernel with its connections.
+pub struct Shard {
+    pub kernel: Kernel,
+    pub links: Links,
+    /// CoAP's datagram sockets, in the order of [`Settings::coap`].
+    pub sockets: Vec<LinkId>,
+    pipes: HashMap<LinkId, usize>,
+    commits: Commits,
+    fetches: VecDeque<Fetch>,
+}
+
+/// A question about who a client is.
+#[derive(Debug)]
+pub struct Asked {
+    pub shard: usize,
+    pub link: LinkId,
+    pub ask: LoginAsk,
+}
+
+/// A connection and the client at its end.
+struct Pipe {
+    shard: usize,
+    link: Option<LinkId>,
+    /// Written by the client, not consumed by the broker.
+    up: Vec<u8>,
+    /// Arrived at the client, not read by it.
+    down: Vec<u8>,
+    /// The client does not read.
+    is_stalled: bool,
+    client: Option<Box<dyn Client>>,
+}
+
+/// A broker in memory and its clients.
+///
+/// A client does one thing at a time; [`rest`](Testbed::rest) then moves everything until nothing moves, so what has not
+/// arrived by then never will. After each rest the books of all kernels are compared with what is there.
+pub struct Testbed {
+    pub now: Time,
+    pub shards: Vec<Shard>,
+    pub settings: Settings,
+    /// Who asked to be let in and was not answered; nobody if [`Testbed::set_access`] answers.
+    pub asked: Vec<Asked>,
+    pub disk: Disk,
+    /// Batches are written and synced only when that is asked for.
+    pub is_disk_manual: bool,
+    /// Publishers that were told to pause go on at once.
+    pub skips_pauses: bool,
+    /// Connections that the broker has ended stay until [`Testbed::lose`].
+    pub keeps_ended: bool,
+    /// So many bytes at the most are shown to the broker at a time.
+    pub piece_max: usize,
+    pub mail_order: MailOrder,
+    /// Time that passes when a client does something.
+    pub step: Span,
+    pipes: Vec<Pipe>,
+    pub(crate) peers: Vec<Peer>,
+    /// From each shard to each other: messages, and the number of those that are to be confirmed.
+    mail: Vec<VecDeque<(ShardMessage, u64)>>,
+    access: Option<AccessOf>,
+    nonce: u64,
+    /// A batch has become complete, and output may leave.
+    is_completed: bool,
+}
+
+impl Testbed {
+    pub fn new(settings: Settings) -> Self {
+        let mut bed = Testbed::before_start(settings);
+        bed.run_for(Span::ZERO);
+        bed
+    }
+
+    /// A broker in which nothing has happened: no front has begun.
+    pub fn before_start(settings: Settings) -> Self {
+        let mut bed = Testbed {
+            now: START,
+            shards: Vec::new(),
+            settings,
+            asked: Vec::new(),
+            disk: Disk::default(),
+            is_disk_manual: false,
+            skips_pauses: false,
+            keeps_ended: false,
+            piece_max: usize::MAX,
+            mail_order: MailOrder::Fifo,
+            step: Span::from_nanos(1000),
+            pipes: Vec::new(),
+            peers: Vec::new(),
+            mail: Vec::new(),
+            access: None,
+            nonce: 1,
+            is_completed: false,
+        };
+        bed.begin();
+        bed
+    }
+
+    /// Starts a process.
+    fn begin(&mut self) {
+        let Settings {
+            shards,
+            limits,
+            outputs,
+            coap,
+            coap_anonymous,
+            seed,
+            ..
+        } = &self.settings;
+        let count = usize::from(*shards);
+        let shard = |number: u16| {
+            let mut links = Links::new(*outputs);
+            let nonce = 0xC0A9 + self.nonce - 1 + u64::from(number);
+            let socket = |settings: &Arc<CoapSettings>| {
+                let front = CoapFront::new(settings.clone(), nonce, coap_anonymous.clone());
+                links.open(Front::CoapDatagrams(Box::new(front)))
+            };
+            let sockets = coap.iter().map(socket).collect();
+            let seed = seed.wrapping_add(self.nonce - 1 + u64::from(number));
+            Shard {
+                kernel: Kernel::new(limits.clone(), ShardId(number), *shards, seed),
+                links,
+                sockets,
+                pipes: HashMap::new(),
+                commits: Commits::new(count, &self.disk),
+                fetches: VecDeque::new(),
+            }
+        };
+        self.shards = (0..*shards).map(shard).collect();
+        self.mail = (0..count * count).map(|_| VecDeque::new()).collect();
+    }
+
+    // --- who may do what
+
+    /// Answers every login from now on, and gives all sessions that are there the rights that these rules say.
+    pub fn set_access(&mut self, access: AccessOf) {
+        for Shard { kernel, .. } in &mut self.shards {
+            kernel.renew_access(|client, user| access(client, user));
+        }
+        self.access = Some(access);
+        self.rest();
+    }
+
+    /// Answers the oldest question about who a client is.
+    pub fn answer_login(&mut self, answer: LoginAnswer) {
+        let asked = self.asked.remove(0);
+        self.admit(asked, answer);
+        self.rest();
+    }
+
+    fn admit(&mut self, asked: Asked, answer: LoginAnswer) {
+        let Asked { shard, link, ask } = asked;
+        let Shard { kernel, links, .. } = &mut self.shards[shard];
+        match ask {
+            LoginAsk::Proven { identity } => {
+                links.on_proven(link, &identity, answer, self.now, kernel)
+            }
+            _ => links.on_login(link, answer, self.now, kernel),
+        }
+    }
+
+    /// Passwords are not looked at: clients are who they say they are.
+    fn answer_of(access: &AccessOf, ask: &LoginAsk) -> LoginAnswer {
+        let (client, user) = match ask {
+            LoginAsk::Password { client, user, .. } => (&**client, user.as_deref()),
+            LoginAsk::Proven { identity } => ("", Some(&**identity)),
+            other => panic!("nobody proves it like this here: {other:?}"),
+        };
+        LoginAnswer::Allowed {
+            user: user.map(Into::into),
+            access: access(client, user),
+            expires: None,
+            data: None,
+        }
+    }
+
+    // --- places
+
+    /// The shard where a client's session or an address's last value is.
+    pub fn home_of(&self, name: &str) -> usize {
+        usize::from(home(name, self.shards.len() as u16).0)
+    }
+
+    /// A name that is at home on a shard.
+    pub fn name_on(&self, stem: &str, shard: usize) -> String {
+        let mut names = (0..).map(|number| format!("{stem}-{number}"));
+        names
+            .find(|name| self.home_of(name) == shard)
+            .expect("some name has that home")
+    }
+
+    /// The shard of all queues.
+    pub fn queue_shard(&self) -> usize {
+        self.shards
+            .iter()
+            .position(|shard| shard.kernel.has_queues())
+            .expect("one has them")
+    }
+
+    // --- connections
+
+    /// Opens a connection on a shard.
+    pub fn open<C: Client>(&mut self, shard: usize, front: Front, client: C) -> Who<C> {
+        let link = self.shards[shard].links.open(front);
+        let number = self.pipes.len();
+        self.shards[shard].pipes.insert(link, number);
+        self.pipes.push(Pipe {
+            shard,
+            link: Some(link),
+            up: Vec::new(),
+            down: Vec::new(),
+            is_stalled: false,
+            client: Some(Box::new(client)),
+        });
+        Who::new(number)
+    }
+
+    /// Connects again after the connection broke, with a client that knows nothing of it.
+    pub fn reopen<C: Client>(&mut self, who: Who<C>, shard: usize, front: Front, client: C) {
+        assert!(self.is_closed(who), "{who:?} is connected");
+        let link = self.shards[shard].links.open(front);
+        self.shards[shard].pipes.insert(link, who.pipe);
+        let pipe = &mut self.pipes[who.pipe];
+        (pipe.shard, pipe.link) = (shard, Some(link));
+        (pipe.up, pipe.down) = (Vec::new(), Vec::new());
+        pipe.client = Some(Box::new(client));
+    }
+
+    pub(crate) fn next_nonce(&mut self) -> u64 {
+        self.nonce += 1;
+        self.nonce
+    }
+
+    pub fn client<C: Client>(&mut self, who: Who<C>) -> &mut C {
+        self.client_and_output(who).0
+    }
+
+    fn client_and_output<C: Client>(&mut self, who: Who<C>) -> (&mut C, &mut Vec<u8>) {
+        let pipe = &mut self.pipes[who.pipe];
+        let client: &mut dyn Any = pipe.client.as_deref_mut().expect("it is there");
+        (
+            client.downcast_mut().expect("a Who is made with it"),
+            &mut pipe.up,
+        )
+    }
+
+    /// Lets a client write, and does not wait for anything.
+    pub fn write<C: Client, R>(
+        &mut self,
+        who: Who<C>,
+        write: impl FnOnce(&mut C, &mut Vec<u8>) -> R,
+    ) -> R {
+        let (client, up) = self.client_and_output(who);
+        write(client, up)
+    }
+
+    /// Lets a client write, and everything come to rest.
+    pub fn says<C: Client, R>(
+        &mut self,
+        who: Who<C>,
+        write: impl FnOnce(&mut C, &mut Vec<u8>) -> R,
+    ) -> R {
+        self.now += self.step;
+        let result = self.write(who, write);
+        self.rest();
+        result
+    }
+
+    /// Whether the broker has closed the connection, or the client has.
+    pub fn is_closed<C>(&self, who: Who<C>) -> bool {
+        self.pipes[who.pipe].link.is_none()
+    }
+
+    pub fn shard_of<C>(&self, who: Who<C>) -> usize {
+        self.pipes[who.pipe].shard
+    }
+
+    /// The name of a connection that is open.
+    pub fn link_id<C>(&self, who: Who<C>) -> LinkId {
+        self.pipes[who.pipe].link.expect("it is open")
+    }
+
+    /// A connection that is open.
+    pub fn link<C>(&self, who: Who<C>) -> Option<&Link> {
+        let Pipe { shard, link, .. } = &self.pipes[who.pipe];
+        self.shards[*shard].links.get((*link)?)
+    }
+
+    /// Bytes that wait for a client.
+    pub fn waiting<C>(&self, who: Who<C>) -> usize {
+        self.link(who).map_or(0, |link| link.waiting())
+    }
+
+    /// Bytes of a client that the broker has not consumed.
+    pub fn unread<C>(&self, who: Who<C>) -> usize {
+        self.pipes[who.pipe].up.len()
+    }
+
+    /// Stops or starts to read.
+    pub fn set_reading<C>(&mut self, who: Who<C>, reads: bool) {
+        self.pipes[who.pipe].is_stalled = !reads;
+        self.rest();
+    }
+
+    /// The connection breaks.
+    pub fn lose<C>(&mut self, who: Who<C>) {
+        self.close(who.pipe);
+        self.rest();
+    }
+
+    fn close(&mut self, number: usize) {
+        let pipe = &mut self.pipes[number];
+        let Some(link) = pipe.link.take() else { return };
+        pipe.up.clear();
+        let Shard {
+            kernel,
+            links,
+            pipes,
+            ..
+        } = &mut self.shards[pipe.shard];
+        pipes.remove(&link);
+        links.close(link, kernel, self.now);
+        let shard = pipe.shard;
+        self.gather(shard);
+    }
+
+    // --- what moves
+
+    /// At most `count` bytes of a client arrive. Whether the broker consumed any.
+    pub fn feed<C>(&mut self, who: Who<C>, count: usize) -> bool {
+        self.feed_pipe(who.pipe, count)
+    }
+
+    fn feed_pipe(&mut self, number: usize, count: usize) -> bool {
+        let now = self.now;
+        let pipe = &mut self.pipes[number];
+        let Some(id) = pipe.link else { return false };
+        let shard = pipe.shard;
+        let links = &mut self.shards[shard].links;
+        if let Some(link) = links.get_mut(id)
+            && link
+                .pause_until
+                .is_some_and(|until| until <= now || self.skips_pauses)
+        {
+            link.pause_until = None;
+        }
+        let mut up = std::mem::take(&mut pipe.up);
+        let (mut used, mut shown) = (0, 0);
+        // As in the server: who has said nothing is not asked.
+        while shown < up.len().min(count) {
+            shown = shown
+                .saturating_add(self.piece_max)
+                .min(up.len())
+                .min(count);
+            loop {
+                let Shard { kernel, links, .. } = &mut self.shards[shard];
+                let driven = links.drive(id, &up[used..shown], now, kernel);
+                used += driven.consumed;
+                self.gather(shard);
+                if driven.stopped != Stopped::FlushFirst || self.pipes[number].link.is_none() {
+                    break;
+                }
+            }
+            if self.pipes[number].link.is_none() {
+                return true;
+            }
+        }
+        up.drain(..used);
+        self.pipes[number].up = up;
+        // What is done with in part goes on at once.
+        let link = self.shards[shard].links.get(id);
+        let goes_on = link.and_then(|link| link.pause_until);
+        used > 0 || goes_on.is_some_and(|until| until <= now)
+    }
+
+    /// At most `count` bytes reach a client, which does not look at them. Whether anything happened.
+    pub fn flush<C>(&mut self, who: Who<C>, count: usize) -> bool {
+        self.flush_pipe(who.pipe, count)
+    }
+
+    fn flush_pipe(&mut self, number: usize, count: usize) -> bool {
+        let now = self.now;
+        let Pipe {
+            shard,
+            link: Some(id),
+            down,
+            is_stalled: false,
+            ..
+        } = &mut self.pipes[number]
+        else {
+            return false;
+        };
+        let (id, shard) = (*id, *shard);
+        let Shard { kernel, links, .. } = &mut self.shards[shard];
+        let Some(link) = links.get_mut(id) else {
+            return false;
+        };
+        let count = count.min(link.sendable().len());
+        down.extend_from_slice(&link.sendable()[..count]);
+        link.advance(count);
+        let waiting = link.waiting();
+        if waiting == 0 && link.closing && !self.keeps_ended {
+            self.close(number);
+            return true;
+        }
+        if waiting <= link.output_high() / 2 {
+            links.on_drained(id, now, kernel);
+        }
+        self.gather(shard);
+        count > 0
+    }
+
+    /// A client reads what has arrived. Whether it did anything.
+    fn look(&mut self, number: usize) -> bool {
+        let pipe = &mut self.pipes[number];
+        let before = (pipe.up.len(), pipe.down.len());
+        if pipe.down.is_empty() {
+            return false;
+        }
+        if let Some(client) = &mut pipe.client {
+            client.receive(&mut pipe.down, &mut pipe.up);
+        }
+        (pipe.up.len(), pipe.down.len()) != before
+    }
+
+    /// Takes what a shard wants done.
+    pub(crate) fn gather(&mut self, shard: usize) {
+        let count = self.shards.len();
+        let Shard {
+            kernel,
+            links,
+            commits,
+            fetches,
+            ..
+        } = &mut self.shards[shard];
+        let mail: Vec<_> = kernel
+            .take_outbox()
+            .into_iter()
+            .map(|(to, message)| {
+                let to = usize::from(to.0);
+                let number = if message.is_reliable() {
+                    commits.number_mail(to)
+                } else {
+                    0
+                };
+                (to, message, number)
+            })
+            .collect();
+        fetches.extend(kernel.take_fetches());
+        links.take_dirty(&mut Vec::new());
+        links.take_congested(&mut Vec::new());
+        links.take_ended();
+        let logins = links.take_logins();
+        self.asked.extend(
+            logins
+                .into_iter()
+                .map(|(link, ask)| Asked { shard, link, ask }),
+        );
+        // What is mailed is written first.
+        if !mail.is_empty() {
+            self.close_batch(shard);
+        }
+        for (to, message, number) in mail {
+            self.mail[shard * count + to].push_back((message, number));
+        }
+        self.look_at_disk();
+    }
+
+    /// The oldest message from one shard to another arrives. Whether there was one.
+    pub fn carry(&mut self, from: usize, to: usize) -> bool {
+        let count = self.shards.len();
+        let Some((message, number)) = self.mail[from * count + to].pop_front() else {
+            return false;
+        };
+        let Shard {
+            kernel,
+            links,
+            commits,
+            ..
+        } = &mut self.shards[to];
+        kernel.on_shard(ShardId(from as u16), message, self.now, links);
+        if number != 0 {
+            commits.owe(kernel.batch_number(), from, number);
+        }
+        self.gather(to);
+        true
+    }
+
+    fn carry_all(&mut self) -> bool {
+        let (count, mut happened) = (self.shards.len(), false);
+        loop {
+            let full = (0..self.mail.len()).filter(|pair| !self.mail[*pair].is_empty());
+            let pair = match &mut self.mail_order {
+                MailOrder::Fifo => full.min(),
+                MailOrder::Held => None,
+                MailOrder::Seeded(random) => {
+                    let full: Vec<usize> = full.collect();
+                    (!full.is_empty()).then(|| *random.pick(&full))
+                }
+            };
+            let Some(pair) = pair else { return happened };
+            happened |= self.carry(pair / count, pair % count);
+        }
+    }
+
+    /// Whether a message is between two shards.
+    pub fn is_anything_between_shards(&self) -> bool {
+        self.mail.iter().any(|mail| !mail.is_empty())
+    }
+
+    /// A shard does what is due, and what it had put off. Whether anything happened.
+    fn tick(&mut self, shard: usize) -> bool {
+        let now = self.now;
+        let Shard { kernel, links, .. } = &mut self.shards[shard];
+        let mut happened = kernel.has_work() | links.has_work();
+        if kernel.poll_timeout() <= now {
+            kernel.on_timeout(now, links);
+            happened = true;
+        }
+        kernel.work(now, links);
+        links.work(now, kernel);
+        self.gather(shard);
+        if let Some(access) = self.access.take() {
+            for asked in std::mem::take(&mut self.asked) {
+                let answer = Self::answer_of(&access, &asked.ask);
+                self.admit(asked, answer);
+                happened = true;
+            }
+            self.access = Some(access);
+        }
+        happened
+    }
+
+    /// Moves everything until nothing moves, in no time.
+    pub fn rest(&mut self) {
+        for _ in 0..1_000_000 {
+            let mut happened = false;
+            for pipe in 0..self.pipes.len() {
+                happened |= self.feed_pipe(pipe, usize::MAX);
+                happened |= self.flush_pipe(pipe, usize::MAX);
+                happened |= self.look(pipe);
+            }
+            happened |= self.carry_all();
+            for shard in 0..self.shards.len() {
+                happened |= self.tick(shard);
+                happened |= !self.is_disk_manual && self.fetch(shard);
+            }
+            happened |= self.exchange_datagrams();
+            happened |= !self.is_disk_manual && self.write_all();
+            happened |= std::mem::take(&mut self.is_completed);
+            happened |= self.mail_order != MailOrder::Held && self.is_anything_between_shards();
+            if !happened {
+                return self.check();
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// Compares the books of all kernels with what is there.
+    #[track_caller]
+    pub fn check(&self) {
+        for (number, Shard { kernel, .. }) in self.shards.iter().enumerate() {
+            if let Err(why) = kernel.recount() {
+                panic!("the books of shard {number} are wrong: {why}");
+            }
+            let (ledger, totals) = (kernel.ledger(), kernel.totals());
+            let came = ledger.routed + ledger.restored;
+            let gone = ledger.delivered + ledger.expired + ledger.dropped_total();
+            let open = (totals.waiting + totals.in_flight) as u64;
+            assert_eq!(
+                came.wrapping_sub(gone),
+                open,
+                "the books of shard {number} do not balance: {ledger:?}"
+            );
+        }
+    }
+
+    // --- time
+
+    /// Time goes by in one leap.
+    pub fn wait(&mut self, span: Span) {
+        self.now += span;
+        self.rest();
+    }
+
+    /// Time goes by from one deadline to the next.
+    pub fn run_for(&mut self, span: Span) {
+        let end = self.now + span;
+        for _ in 0..1_000_000 {
+            let kernels = self.shards.iter().map(|shard| shard.kernel.poll_timeout());
+            let links = self.timed_links();
+            let links = links.map(|(shard, link)| self.shards[shard].links.datagram_timeout(link));
+            let next = kernels.chain(links).min().unwrap_or(Time::NEVER);
+            self.now = next.min(end).max(self.now);
+            for (shard, link) in self.timed_links().collect::<Vec<_>>() {
+                let Shard { kernel, links, .. } = &mut self.shards[shard];
+                if links.datagram_timeout(link) <= self.now {
+                    links.on_datagram_timeout(link, self.now, kernel);
+                }
+            }
+            self.rest();
+            if self.now >= end {
+                return;
+            }
+        }
+        panic!("timers never rest");
+    }
+
+    /// CoAP's sockets, and all connections.
+    fn timed_links(&self) -> impl Iterator<Item = (usize, LinkId)> {
+        let sockets =
+            self.shards.iter().enumerate().flat_map(|(number, shard)| {
+                shard.sockets.iter().map(move |socket| (number, *socket))
+            });
+        let pipes = self.pipes.iter();
+        sockets.chain(pipes.filter_map(|pipe| Some((pipe.shard, pipe.link?))))
+    }
+
+    // --- the journal
+
+    /// Whether there was anything in the batch, or anybody waits for it.
+    fn close_batch(&mut self, shard: usize) -> bool {
+        let Shard {
+            kernel, commits, ..
+        } = &mut self.shards[shard];
+        let batch = kernel.take_batch(Vec::new());
+        let any = batch.is_some();
+        if let Some(batch) = batch {
+            commits.hand_over(shard, batch, &mut self.disk);
+        }
+        any
+    }
+
+    /// Says to the shards what is written and safe by now.
+    fn look_at_disk(&mut self) {
+        for shard in 0..self.shards.len() {
+            let Shard {
+                kernel, commits, ..
+            } = &mut self.shards[shard];
+            let (gathering, nothing) = (kernel.batch_number(), kernel.batch_len() == 0);
+            for (to, mail) in commits.look(shard, &self.disk, gathering, nothing) {
+                self.shards[to].commits.on_stored(shard, mail);
+            }
+        }
+        let now = self.now;
+        for Shard {
+            links,
+            commits,
+            kernel,
+            ..
+        } in &mut self.shards
+        {
+            if let Some(number) = commits.complete() {
+                links.complete(number);
+                kernel.batch_is_safe(number, now);
+                self.is_completed = true;
+            }
+        }
+    }
+
+    /// Writes up to `count` batches. Whether there were any.
+    pub fn write_batches(&mut self, count: usize) -> bool {
+        let mut any = false;
+        for _ in 0..count {
+            let Some((shard, number, place)) = self.disk.write() else {
+                break;
+            };
+            self.shards[shard].kernel.on_written(number, place);
+            any = true;
+        }
+        self.look_at_disk();
+        any
+    }
+
+    /// Everything that was persisted is written and durable. Whether anything was not.
+    pub fn write_all(&mut self) -> bool {
+        let mut any = false;
+        for shard in 0..self.shards.len() {
+            any |= self.close_batch(shard);
+        }
+        any |= self.write_batches(usize::MAX) | self.disk.sync();
+        self.look_at_disk();
+        any
+    }
+
+    /// Brings a shard the messages that it asked for first. Whether it asked for any.
+    pub fn fetch(&mut self, shard: usize) -> bool {
+        let Some(fetch) = self.shards[shard].fetches.pop_front() else {
+            return false;
+        };
+        let read = |(place, len): &(u64, u32)| self.disk.read(*place, *len);
+        let messages: Vec<Option<Message>> = fetch.places.iter().map(read).collect();
+        let Shard { kernel, links, .. } = &mut self.shards[shard];
+        kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, links);
+        self.gather(shard);
+        true
+    }
+
+    /// The process ends, and another one with so many shards takes up what the journal has; all clients are disconnected.
+    /// `check` sees what that is.
+    pub fn crash(&mut self, loss: Loss, shards: u16, check: impl FnOnce(&State)) {
+        for pipe in &mut self.pipes {
+            pipe.link = None;
+            pipe.up.clear();
+            pipe.down.clear();
+        }
+        self.asked.clear();
+        let state = self.disk.crash(loss);
+        check(&state);
+        self.nonce += 1;
+        self.settings.shards = shards;
+        self.begin();
+        let access = |client: &str, user: Option<&str>| match &self.access {
+            Some(access) => access(client, user),
+            None => Access::ALL,
+        };
+        for (part, shard) in Part::split(state, shards).into_iter().zip(&mut self.shards) {
+            let disk = &self.disk;
+            let read = |place, len| disk.read(place, len);
+            let Shard { kernel, links, .. } = shard;
+            kernel.restore(part, &mut { read }, &access, self.now, links);
+        }
+        for shard in 0..self.shards.len() {
+            self.gather(shard);
+        }
+        self.run_for(Span::ZERO);
+    }
+
+    /// Ends the process and starts it anew; nothing that was written is lost.
+    pub fn restart(&mut self) {
+        self.crash(Loss::Process, self.settings.shards, |_| ());
+    }
+
+    /// A sum over all shards.
+    pub fn sum(&self, of: impl Fn(&Kernel) -> u64) -> u64 {
+        self.shards.iter().map(|shard| of(&shard.kernel)).sum()
+    }
+}

@@ -1,0 +1,10 @@
+//! What every protocol must do, whatever its frames look like: each test runs over all of them. A front that is added adds
+//! itself to [`peer::Protocol`] and must then pass.
+
+mod access;
+mod bytes;
+mod credit;
+mod memory;
+mod names;
+mod peer;
+mod settlement;

@@ -1,0 +1,617 @@
+//! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_amqp::methods::{basic, queue};
+use thalweg_amqp::{BasicProperties, ContentHeader, Method};
+use thalweg_coap::stream::StreamSettings;
+use thalweg_kernel::Limits;
+use thalweg_kernel::access::{Access, Otherwise, Rules};
+use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH, Syntax, read_level};
+use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions, Version};
+use thalweg_stomp::{AckMode, Destination, HeaderWriter, SendOut, SubscribeOut};
+use thalweg_testbed::amqp::Amqp;
+use thalweg_testbed::coap::{CoapStream, Heard, Manner, PeerId};
+use thalweg_testbed::mqtt::Mqtt;
+use thalweg_testbed::stomp::Stomp;
+use thalweg_testbed::{Settings, Testbed, Who, amqp, mqtt, stomp};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Mqtt3,
+    Mqtt5,
+    Amqp,
+    Stomp,
+    Coap,
+    CoapStream,
+}
+
+impl Protocol {
+    pub const ALL: [Protocol; 6] = [
+        Protocol::Mqtt3,
+        Protocol::Mqtt5,
+        Protocol::Amqp,
+        Protocol::Stomp,
+        Protocol::Coap,
+        Protocol::CoapStream,
+    ];
+    /// Those with consumers; peers of CoAP take one message at a time.
+    pub const CONSUMERS: [Protocol; 4] = [
+        Protocol::Mqtt3,
+        Protocol::Mqtt5,
+        Protocol::Amqp,
+        Protocol::Stomp,
+    ];
+
+    /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
+    pub fn marks_redeliveries(self) -> bool {
+        !matches!(self, Protocol::Coap | Protocol::CoapStream)
+    }
+
+    /// Whether it has words for a queue. STOMP undoes `%2F` in names and nothing else, as RabbitMQ does.
+    pub fn can_name_queue(self, name: &str) -> bool {
+        self != Protocol::Stomp || !name.contains("%2F")
+    }
+}
+
+/// Where something is published or asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// A plain address, in the canonical rendering.
+    Address(&'a str),
+    /// A queue that exists, by its name.
+    Queue(&'a str),
+}
+
+impl Place<'_> {
+    /// An address as one publishes to it in this syntax.
+    fn key(address: &str, syntax: Syntax) -> String {
+        let mut key = String::new();
+        syntax.write_address(address, &mut key);
+        key
+    }
+
+    /// An address as one asks for it in this syntax: what would be a wildcard is written otherwise.
+    fn pattern(address: &str, syntax: Syntax) -> String {
+        let mut pattern = String::new();
+        syntax.write_filter(address, &mut pattern);
+        pattern
+    }
+
+    fn topic(self) -> String {
+        match self {
+            Place::Address(address) => address.to_owned(),
+            Place::Queue(name) => thalweg_kernel::queue_address("", name).to_string(),
+        }
+    }
+
+    /// A destination of STOMP, of which only the name of a topic depends on what is done with it.
+    fn destination(self, name: fn(&str, Syntax) -> String) -> String {
+        match self {
+            Place::Address(address) => {
+                Destination::Topic(&name(address, DOTTED_WITHOUT_SLASH)).to_string()
+            }
+            Place::Queue(name) => Destination::AmqQueue(name.into()).to_string(),
+        }
+    }
+
+    /// The path of a resource, every byte of its levels as `%HH`.
+    fn path(self) -> String {
+        let mut path = String::new();
+        let mut level = |bytes: &[u8]| {
+            path.push('/');
+            path.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+        };
+        match self {
+            Place::Address(address) => {
+                level(b"ps");
+                level(b"data");
+                for part in address.split('/') {
+                    level(read_level(part).as_bytes());
+                }
+            }
+            Place::Queue(name) => {
+                level(b"q");
+                level(name.as_bytes());
+            }
+        }
+        path
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Mqtt(Who<Mqtt>),
+    Amqp(Who<Amqp>),
+    Stomp(Who<Stomp>),
+    Coap(PeerId),
+    CoapStream(Who<CoapStream>),
+}
+
+/// A client of some protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub protocol: Protocol,
+    /// What it may have in flight.
+    window: u16,
+    end: End,
+}
+
+/// A message as it arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    pub body: String,
+    /// The address that it says it was published to, in the canonical rendering, where its protocol says that.
+    pub address: Option<String>,
+    pub redelivered: bool,
+    handle: Handle,
+}
+
+/// What acknowledges a message.
+#[derive(Clone, Debug, PartialEq)]
+enum Handle {
+    Mqtt(mqtt::Received),
+    Amqp(u64),
+    Stomp(Box<stomp::Got>),
+    /// It was acknowledged when it arrived.
+    None,
+}
+
+/// A broker, and what its users may do.
+pub struct Stage {
+    pub bed: Testbed,
+    rights: Rc<RefCell<BTreeMap<String, Rules>>>,
+    names: u32,
+}
+
+/// Rights to everything.
+pub fn everything() -> Rules {
+    Rules::new(Vec::new(), Otherwise::Allow).expect("no rules")
+}
+
+impl Stage {
+    pub fn new(shards: u16) -> Stage {
+        Stage::with(Settings {
+            shards,
+            ..Settings::default()
+        })
+    }
+
+    pub fn limited(limits: Limits) -> Stage {
+        Stage::with(Settings {
+            limits,
+            ..Settings::default()
+        })
+    }
+
+    pub fn with(settings: Settings) -> Stage {
+        let mut bed = Testbed::new(Settings {
+            coap: vec![Arc::default()],
+            coap_anonymous: None,
+            ..settings
+        });
+        let rights: Rc<RefCell<BTreeMap<String, Rules>>> = Rc::default();
+        let known = rights.clone();
+        bed.set_access(Box::new(move |client, user| {
+            let known = known.borrow();
+            match known.get(user.unwrap_or_default()) {
+                Some(rules) => rules.compile(client, user),
+                None => Access::ALL,
+            }
+        }));
+        Stage {
+            bed,
+            rights,
+            names: 0,
+        }
+    }
+
+    /// Sets what a user may do, also for its sessions, as a reload of the rules does. Connections of CoAP are nobody's here:
+    /// for them the user is "".
+    pub fn set_rights(&mut self, user: &str, rules: Rules) {
+        self.rights.borrow_mut().insert(user.to_owned(), rules);
+        let known = self.rights.clone();
+        self.bed.set_access(Box::new(move |client, user| {
+            let known = known.borrow();
+            match known.get(user.unwrap_or_default()) {
+                Some(rules) => rules.compile(client, user),
+                None => Access::ALL,
+            }
+        }));
+    }
+
+    /// Connects a client of its own name.
+    pub fn connect(&mut self, protocol: Protocol, user: &str) -> Peer {
+        self.names += 1;
+        let name = format!("client-{}", self.names);
+        self.connect_as(protocol, user, &name, u16::MAX)
+    }
+
+    /// Connects a client that may have so much in flight. The name is that of MQTT's session and of CoAP's identity.
+    pub fn connect_as(&mut self, protocol: Protocol, user: &str, name: &str, window: u16) -> Peer {
+        let end = match protocol {
+            Protocol::Mqtt3 | Protocol::Mqtt5 => {
+                let is_5 = protocol == Protocol::Mqtt5;
+                let connect = ConnectOut {
+                    version: if is_5 { Version::V5 } else { Version::V311 },
+                    client_id: name,
+                    clean_start: false,
+                    session_expiry: if is_5 { 3600 } else { 0 },
+                    receive_max: window,
+                    username: Some(user),
+                    password: Some(b"x"),
+                    ..ConnectOut::default()
+                };
+                let who = self.bed.open_mqtt(&connect, None);
+                self.bed.client(who).acknowledges = false;
+                End::Mqtt(who)
+            }
+            Protocol::Amqp => {
+                let hello = amqp::Hello {
+                    response: format!("\0{user}\0x").into_bytes(),
+                    channel: 1,
+                    ..amqp::Hello::default()
+                };
+                let who = self.bed.open_amqp(&hello, None);
+                self.bed.rest();
+                let qos = basic::Qos {
+                    prefetch_count: if window == u16::MAX { 0 } else { window },
+                    ..Default::default()
+                };
+                let qos = Method::BasicQos(qos);
+                self.bed
+                    .says(who, |client, up| client.side.method(1, &qos, up));
+                End::Amqp(who)
+            }
+            Protocol::Stomp => {
+                let connect = thalweg_stomp::ConnectOut {
+                    login: Some(user),
+                    passcode: Some("x"),
+                    ..Default::default()
+                };
+                End::Stomp(self.bed.open_stomp(&connect, None))
+            }
+            Protocol::Coap => {
+                let shard = self.bed.home_of(name);
+                let peer = self.bed.peer(shard, 0);
+                self.bed.set_identity(peer, user);
+                End::Coap(peer)
+            }
+            Protocol::CoapStream => {
+                let shard = self.bed.home_of(name);
+                let rights = self.rights.borrow().get("").cloned();
+                let access = rights.map_or(Access::ALL, |rules| rules.compile("", None));
+                let who = self.bed.open_coap(shard, Some(access));
+                let settings = StreamSettings::default();
+                self.bed.says(who, |client, up| client.csm(settings, up));
+                End::CoapStream(who)
+            }
+        };
+        self.bed.rest();
+        Peer {
+            protocol,
+            window,
+            end,
+        }
+    }
+
+    /// Declares a queue, as an operator would.
+    pub fn declare(&mut self, name: &str) {
+        let operator = self.connect(Protocol::Amqp, "operator");
+        let End::Amqp(who) = operator.end else {
+            unreachable!("it was asked for")
+        };
+        let declare = Method::QueueDeclare(queue::Declare {
+            queue: name,
+            durable: true,
+            ..Default::default()
+        });
+        self.bed
+            .says(who, |client, up| client.side.method(1, &declare, up));
+        let said: Vec<_> = self.bed.client(who).said.drain(..).collect();
+        assert!(
+            matches!(said.last(), Some(amqp::Said::Declared { .. })),
+            "{said:?}"
+        );
+        self.lose(operator);
+    }
+
+    pub fn publish(&mut self, peer: Peer, place: Place<'_>, body: &str) {
+        match peer.end {
+            End::Mqtt(who) => {
+                let publish = PublishOut {
+                    topic: &place.topic(),
+                    payload: body.as_bytes(),
+                    qos: QoS::AtLeastOnce,
+                    ..PublishOut::default()
+                };
+                if !self.bed.client(who).side.is_connected() {
+                    return;
+                }
+                self.bed
+                    .says(who, |client, up| client.publish(&publish, up));
+            }
+            End::Amqp(who) => {
+                let key = match place {
+                    Place::Address(address) => Place::key(address, DOTTED),
+                    Place::Queue(name) => name.to_owned(),
+                };
+                let publish = basic::Publish {
+                    exchange: match place {
+                        Place::Address(_) => "amq.topic",
+                        Place::Queue(_) => "",
+                    },
+                    routing_key: &key,
+                    ..Default::default()
+                };
+                let properties = BasicProperties {
+                    delivery_mode: Some(2),
+                    ..Default::default()
+                };
+                let header = ContentHeader::Properties(&properties);
+                self.bed.says(who, |client, up| {
+                    client
+                        .side
+                        .publish(1, &publish, header, body.as_bytes(), up)
+                        .expect("it fits");
+                });
+            }
+            End::Stomp(who) => {
+                let send = SendOut {
+                    destination: &place.destination(Place::key),
+                    body: body.as_bytes(),
+                    ..Default::default()
+                };
+                self.bed.says(who, |client, up| {
+                    let persistent = |w: &mut HeaderWriter<'_>| {
+                        w.put("persistent", "true");
+                    };
+                    client.side.send(&send, persistent, up)
+                });
+            }
+            End::Coap(_) | End::CoapStream(_) => {
+                self.request(peer, "POST", place, "", body);
+            }
+        }
+    }
+
+    fn request(&mut self, peer: Peer, method: &str, place: Place<'_>, options: &str, body: &str) {
+        let line = format!("{method} {}{options} : {body}", place.path());
+        match peer.end {
+            End::Coap(peer) => {
+                self.bed.request(peer, &format!("CON {line}"));
+            }
+            End::CoapStream(who) => self.bed.says(who, |client, up| {
+                let request = client.request(&line);
+                up.extend(request);
+            }),
+            _ => panic!("{peer:?} does not speak CoAP"),
+        }
+    }
+
+    /// Asks for whatever is published at an address from now on, or for messages of a queue, to be acknowledged one by one.
+    /// A peer of CoAP takes one message out of a queue.
+    pub fn ask(&mut self, peer: Peer, place: Place<'_>) {
+        match (peer.end, place) {
+            (End::Mqtt(who), _) => {
+                let filter = match place {
+                    Place::Address(address) => address.to_owned(),
+                    Place::Queue(_) => format!("$share/group/{}", place.topic()),
+                };
+                let options = SubscribeOptions {
+                    qos: QoS::AtLeastOnce,
+                    ..SubscribeOptions::default()
+                };
+                self.bed.mqtt_subscribe(who, &filter, options);
+            }
+            (End::Amqp(who), _) => {
+                let queue = match place {
+                    Place::Queue(name) => name,
+                    Place::Address(address) => {
+                        let declare = queue::Declare {
+                            exclusive: true,
+                            ..Default::default()
+                        };
+                        let key = Place::pattern(address, DOTTED);
+                        let bind = queue::Bind {
+                            exchange: "amq.topic",
+                            routing_key: &key,
+                            ..Default::default()
+                        };
+                        let methods = [Method::QueueDeclare(declare), Method::QueueBind(bind)];
+                        for method in methods {
+                            self.bed
+                                .says(who, |client, up| client.side.method(1, &method, up));
+                        }
+                        ""
+                    }
+                };
+                let consume = Method::BasicConsume(basic::Consume {
+                    queue,
+                    ..Default::default()
+                });
+                self.bed
+                    .says(who, |client, up| client.side.method(1, &consume, up));
+            }
+            (End::Stomp(who), _) => {
+                let prefetch = peer.window.to_string();
+                let destination = place.destination(Place::pattern);
+                let subscribe = SubscribeOut {
+                    id: Some(&destination),
+                    destination: &destination,
+                    ack: AckMode::ClientIndividual,
+                    headers: &[("prefetch-count", &prefetch)],
+                    ..Default::default()
+                };
+                self.bed
+                    .says(who, |client, up| client.side.subscribe(&subscribe, up));
+            }
+            (_, Place::Address(_)) => self.request(peer, "GET", place, " observe=0", ""),
+            (_, Place::Queue(_)) => self.request(peer, "GET", place, "", ""),
+        }
+    }
+
+    /// Messages that arrived since this was last asked.
+    pub fn received(&mut self, peer: Peer) -> Vec<Delivery> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match peer.end {
+            End::Mqtt(who) => {
+                let got = self.bed.mqtt_got(who).into_iter();
+                got.map(|got| Delivery {
+                    body: text(&got.payload),
+                    address: Some(got.topic.clone()),
+                    redelivered: got.dup,
+                    handle: Handle::Mqtt(got),
+                })
+                .collect()
+            }
+            End::Amqp(who) => {
+                let got = self.bed.client(who).got.drain(..);
+                got.map(|got| {
+                    let address = match &*got.exchange {
+                        "" => thalweg_kernel::queue_address("", &got.key).to_string(),
+                        _ => {
+                            let mut address = String::new();
+                            DOTTED.read_address(&got.key, &mut address);
+                            address
+                        }
+                    };
+                    Delivery {
+                        body: text(&got.body),
+                        address: Some(address),
+                        redelivered: got.redelivered,
+                        handle: Handle::Amqp(got.tag),
+                    }
+                })
+                .collect()
+            }
+            End::Stomp(who) => {
+                let got = self.bed.client(who).got.drain(..);
+                got.map(|got| {
+                    let parsed = Destination::parse(&got.destination, Default::default());
+                    let address = match parsed.expect("a destination") {
+                        Destination::Topic(topic) => {
+                            let mut address = String::new();
+                            // Who asked for one topic is told what it asked for.
+                            if got.subscription.as_ref() == Some(&got.destination) {
+                                DOTTED_WITHOUT_SLASH.read_filter(topic, &mut address);
+                            } else {
+                                DOTTED_WITHOUT_SLASH.read_address(topic, &mut address);
+                            }
+                            address
+                        }
+                        Destination::Queue(name) | Destination::AmqQueue(name) => {
+                            thalweg_kernel::queue_address("", &name).to_string()
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    Delivery {
+                        body: text(&got.body),
+                        address: Some(address),
+                        redelivered: got.redelivered,
+                        handle: Handle::Stomp(Box::new(got)),
+                    }
+                })
+                .collect()
+            }
+            End::Coap(peer) => coap_deliveries(self.bed.heard(peer)),
+            End::CoapStream(who) => coap_deliveries(self.bed.client(who).heard()),
+        }
+    }
+
+    pub fn bodies(&mut self, peer: Peer) -> Vec<String> {
+        let received = self.received(peer).into_iter();
+        received.map(|delivery| delivery.body).collect()
+    }
+
+    pub fn acknowledge(&mut self, peer: Peer, delivery: &Delivery) {
+        match (peer.end, &delivery.handle) {
+            (End::Mqtt(who), Handle::Mqtt(received)) => {
+                self.bed
+                    .says(who, |client, up| client.acknowledge(received, up));
+            }
+            (End::Amqp(who), Handle::Amqp(tag)) => {
+                self.bed
+                    .says(who, |client, up| client.side.ack(1, *tag, false, up));
+            }
+            (End::Stomp(who), Handle::Stomp(got)) => {
+                self.bed
+                    .says(who, |client, up| client.side.ack(&got.ack_in(None), up));
+            }
+            (_, Handle::None) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// From now on it does not even acknowledge that a message has arrived.
+    pub fn fall_silent(&mut self, peer: Peer) {
+        match peer.end {
+            End::Mqtt(who) => self.bed.set_reading(who, false),
+            End::Amqp(who) => self.bed.set_reading(who, false),
+            End::Stomp(who) => self.bed.set_reading(who, false),
+            End::Coap(peer) => self.bed.set_manner(peer, Manner::Silent),
+            End::CoapStream(who) => self.bed.set_reading(who, false),
+        }
+    }
+
+    /// Reads what has waited.
+    pub fn read_again(&mut self, peer: Peer) {
+        match peer.end {
+            End::Mqtt(who) => self.bed.set_reading(who, true),
+            End::Amqp(who) => self.bed.set_reading(who, true),
+            End::Stomp(who) => self.bed.set_reading(who, true),
+            End::Coap(peer) => self.bed.set_manner(peer, Manner::Polite),
+            End::CoapStream(who) => self.bed.set_reading(who, true),
+        }
+    }
+
+    /// The connection breaks. Who has none is not heard of until the broker gives up.
+    pub fn lose(&mut self, peer: Peer) {
+        match peer.end {
+            End::Mqtt(who) => self.bed.lose(who),
+            End::Amqp(who) => self.bed.lose(who),
+            End::Stomp(who) => self.bed.lose(who),
+            End::CoapStream(who) => self.bed.lose(who),
+            End::Coap(peer) => {
+                self.bed.set_manner(peer, Manner::Silent);
+                self.bed.run_for(thalweg_model::Span::from_secs(300));
+            }
+        }
+    }
+
+    pub fn is_closed(&self, peer: Peer) -> bool {
+        match peer.end {
+            End::Mqtt(who) => self.bed.is_closed(who),
+            End::Amqp(who) => self.bed.is_closed(who),
+            End::Stomp(who) => self.bed.is_closed(who),
+            End::CoapStream(who) => self.bed.is_closed(who),
+            End::Coap(_) => false,
+        }
+    }
+
+    /// Bytes that are written for it and have not left.
+    pub fn waiting(&self, peer: Peer) -> usize {
+        match peer.end {
+            End::Mqtt(who) => self.bed.waiting(who),
+            End::Amqp(who) => self.bed.waiting(who),
+            End::Stomp(who) => self.bed.waiting(who),
+            End::CoapStream(who) => self.bed.waiting(who),
+            End::Coap(_) => 0,
+        }
+    }
+}
+
+/// Responses with content, as far as they have any.
+fn coap_deliveries(heard: Vec<Heard>) -> Vec<Delivery> {
+    let content = |heard: Heard| {
+        (heard.code == thalweg_coap::Code::CONTENT && !heard.payload.is_empty()).then(|| Delivery {
+            body: String::from_utf8_lossy(&heard.payload).into_owned(),
+            address: None,
+            redelivered: false,
+            handle: Handle::None,
+        })
+    };
+    heard.into_iter().filter_map(content).collect()
+}
