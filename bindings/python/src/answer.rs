@@ -19,6 +19,8 @@ pub enum Answer {
     Message(Option<Message>),
     /// A change, if there will be one.
     Presence(Option<Presence>),
+    /// Events, in order; none if there will be no more.
+    Events(Option<Vec<thalweg_client::Event>>),
     /// A subscription that stands.
     Subscription(Subscription),
     /// One to who comes and goes.
@@ -32,6 +34,7 @@ impl Answer {
             Answer::Done => Ok(py.None()),
             Answer::Truth(truth) => truth.into_py_any(py),
             Answer::Success(success) => word(success).into_py_any(py),
+            Answer::Events(events) => crate::events::into_python(py, events),
             Answer::Message(None) | Answer::Presence(None) => Ok(py.None()),
             Answer::Message(Some(message)) => fields(py, &message),
             Answer::Presence(Some(change)) => {

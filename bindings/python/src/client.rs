@@ -9,12 +9,14 @@ use pyo3::types::PyDict;
 use thalweg_client::spool::WhenFull;
 use thalweg_client::{
     BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, Reliability,
-    Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused,
+    Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused, Will,
 };
 
 use crate::answer::{Answer, word};
 use crate::errors::{ThalwegError, raised};
+use crate::events::EventQueue;
 use crate::pending::Pending;
+use crate::process::Own;
 
 /// How a message goes, in the order of `thalweg._settings.options`.
 type How = (
@@ -31,7 +33,7 @@ type How = (
 
 /// A client of one or more brokers.
 #[pyclass(frozen)]
-pub struct Client(thalweg_client::Client);
+pub struct Client(Own<thalweg_client::Client>);
 
 #[pymethods]
 impl Client {
@@ -86,6 +88,7 @@ impl Client {
                 _ => return Err(PyTypeError::new_err("certificate and key go together")),
             },
             insecure: get(settings, "insecure")?,
+            authorities: get(settings, "authorities")?,
         });
         if let Some(name) = get::<Option<String>>(settings, "psk_identity")? {
             builder = builder.psk(
@@ -93,10 +96,23 @@ impl Client {
                 get::<Option<Vec<u8>>>(settings, "psk_key")?.unwrap_or_default(),
             );
         }
+        if let Some((address, payload, reliability, retain)) =
+            get::<Option<(String, Vec<u8>, u8, bool)>>(settings, "will")?
+        {
+            builder = builder.will(Will {
+                address,
+                payload,
+                reliability: class(reliability)?,
+                retain,
+            });
+        }
         if let Some((min, max)) = get::<Option<(f64, f64)>>(settings, "backoff")? {
             builder = builder.backoff(seconds(min)?, seconds(max)?);
         }
-        Ok(Client(builder.connect().map_err(|error| raised(&error))?))
+        let events = settings_item(settings, "events")?;
+        builder = builder.events(events.cast::<EventQueue>()?.get().inner()?);
+        let client = builder.connect().map_err(|error| raised(&error))?;
+        Ok(Client(Own::new(client)))
     }
 
     fn publish_message(
@@ -108,27 +124,30 @@ impl Client {
     ) -> PyResult<u64> {
         let ticket = self
             .0
+            .get()?
             .publish_message(message, destination, topic, &options(how)?);
         ticket
             .map(|ticket| ticket.0)
             .map_err(|error| raised(&error))
     }
 
-    fn is_publish_success(&self, ticket: u64) -> &'static str {
-        word(self.0.is_publish_success(Ticket(ticket)))
+    fn is_publish_success(&self, ticket: u64) -> PyResult<&'static str> {
+        Ok(word(self.0.get()?.is_publish_success(Ticket(ticket))))
     }
 
-    fn why_failed(&self, ticket: u64) -> Option<String> {
-        self.0.why_failed(Ticket(ticket))
+    fn why_failed(&self, ticket: u64) -> PyResult<Option<String>> {
+        Ok(self.0.get()?.why_failed(Ticket(ticket)))
     }
 
-    fn outcome(&self, ticket: u64) -> Pending {
-        let client = self.0.clone();
-        Pending::new(async move { Ok(Answer::Success(client.outcome(Ticket(ticket)).await)) })
+    fn outcome(&self, ticket: u64) -> PyResult<Pending> {
+        let client = self.0.get()?.clone();
+        Ok(Pending::new(async move {
+            Ok(Answer::Success(client.outcome(Ticket(ticket)).await))
+        }))
     }
 
     fn publish(&self, topic: String, payload: Vec<u8>, how: How) -> PyResult<Pending> {
-        let (client, options) = (self.0.clone(), options(how)?);
+        let (client, options) = (self.0.get()?.clone(), options(how)?);
         Ok(Pending::new(async move {
             client
                 .publish(&topic, &payload, &options)
@@ -143,13 +162,14 @@ impl Client {
         reliability: u8,
         last_values: bool,
         keeps_all: bool,
+        settle_by_hand: bool,
     ) -> PyResult<Pending> {
-        let client = self.0.clone();
+        let client = self.0.get()?.clone();
         let options = SubscribeOptions {
             reliability: class(reliability)?,
             last_values,
             keeps_all,
-            ..Default::default()
+            settle_by_hand,
         };
         Ok(Pending::new(async move {
             client
@@ -166,7 +186,7 @@ impl Client {
         how: How,
         timeout: f64,
     ) -> PyResult<Pending> {
-        let (client, options, timeout) = (self.0.clone(), options(how)?, seconds(timeout)?);
+        let (client, options, timeout) = (self.0.get()?.clone(), options(how)?, seconds(timeout)?);
         Ok(Pending::new(async move {
             client
                 .request(&topic, &payload, &options, timeout)
@@ -175,40 +195,46 @@ impl Client {
         }))
     }
 
-    fn last_value(&self, topic: String) -> Pending {
-        let client = self.0.clone();
-        Pending::new(async move { client.last_value(&topic).await.map(Answer::Message) })
+    fn last_value(&self, topic: String) -> PyResult<Pending> {
+        let client = self.0.get()?.clone();
+        Ok(Pending::new(async move {
+            client.last_value(&topic).await.map(Answer::Message)
+        }))
     }
 
-    fn presence(&self, client_id: String) -> Pending {
-        let client = self.0.clone();
-        Pending::new(async move {
+    fn presence(&self, client_id: String) -> PyResult<Pending> {
+        let client = self.0.get()?.clone();
+        Ok(Pending::new(async move {
             client
                 .presence(&client_id)
                 .await
                 .map(|subscription| Answer::PresenceSubscription(subscription.into()))
-        })
+        }))
     }
 
-    fn is_stored(&self, ticket: u64) -> bool {
-        self.0.is_stored(Ticket(ticket))
+    fn is_stored(&self, ticket: u64) -> PyResult<bool> {
+        Ok(self.0.get()?.is_stored(Ticket(ticket)))
     }
 
-    fn stored(&self, ticket: u64) -> Pending {
-        let client = self.0.clone();
-        Pending::new(async move { client.stored(Ticket(ticket)).await.map(|()| Answer::Done) })
+    fn stored(&self, ticket: u64) -> PyResult<Pending> {
+        let client = self.0.get()?.clone();
+        Ok(Pending::new(async move {
+            client.stored(Ticket(ticket)).await.map(|()| Answer::Done)
+        }))
     }
 
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
+        let client = self.0.get()?;
         let words = py
-            .detach(|| self.0.explain())
+            .detach(|| client.explain())
             .map_err(|error| raised(&error))?;
         Ok(words.to_string())
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let client = self.0.get()?;
         let status = py
-            .detach(|| self.0.status())
+            .detach(|| client.status())
             .map_err(|error| raised(&error))?;
         let mut lanes = Vec::with_capacity(status.lanes.len());
         for lane in &status.lanes {
@@ -248,6 +274,7 @@ impl Client {
             ("repeated", counted.repeated),
             ("received", counted.received),
             ("duplicates", counted.duplicates),
+            ("receive_dropped", counted.receive_dropped),
             ("switches", counted.switches),
         ] {
             counts.set_item(name, count)?;
@@ -263,7 +290,10 @@ impl Client {
     }
 
     fn flush(&self, timeout: Option<f64>) -> PyResult<Pending> {
-        let (client, timeout) = (self.0.clone(), timeout.map_or(Ok(Duration::MAX), seconds)?);
+        let (client, timeout) = (
+            self.0.get()?.clone(),
+            timeout.map_or(Ok(Duration::MAX), seconds)?,
+        );
         Ok(Pending::new(async move {
             match client.flush(timeout).await {
                 Ok(()) => Ok(Answer::Truth(true)),
@@ -274,7 +304,7 @@ impl Client {
     }
 
     fn close(&self, timeout: f64) -> PyResult<Pending> {
-        let (client, timeout) = (self.0.clone(), seconds(timeout)?);
+        let (client, timeout) = (self.0.get()?.clone(), seconds(timeout)?);
         Ok(Pending::new(async move {
             match client.close(timeout).await {
                 Ok(()) => Ok(Answer::Truth(true)),

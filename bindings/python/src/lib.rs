@@ -6,7 +6,9 @@ mod answer;
 mod bell;
 mod client;
 mod errors;
+mod events;
 mod pending;
+mod process;
 mod subscription;
 
 use answer::Answer;
@@ -24,7 +26,11 @@ mod _thalweg {
     #[pymodule_export]
     use crate::errors::{BufferFull, Closed, Refused, ThalwegError, TimedOut};
     #[pymodule_export]
+    use crate::events::EventQueue;
+    #[pymodule_export]
     use crate::pending::Pending;
+    #[pymodule_export]
+    use crate::process::forked;
     #[pymodule_export]
     use crate::subscription::{PresenceSubscription, Subscription};
 

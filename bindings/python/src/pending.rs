@@ -11,27 +11,29 @@ use pyo3::prelude::*;
 
 use crate::bell::Bell;
 use crate::errors::{TimedOut, raised};
+use crate::process::Own;
 use crate::{Answer, ClientError};
 
 type Coming = Pin<Box<dyn Future<Output = Result<Answer, ClientError>> + Send>>;
 
 /// An answer that is on its way.
 #[pyclass(frozen)]
-pub struct Pending(Mutex<Option<Coming>>);
+pub struct Pending(Own<Mutex<Option<Coming>>>);
 
 impl Pending {
     pub fn new(
         coming: impl Future<Output = Result<Answer, ClientError>> + Send + 'static,
     ) -> Pending {
-        Pending(Mutex::new(Some(Box::pin(coming))))
+        Pending(Own::new(Mutex::new(Some(Box::pin(coming)))))
     }
 
-    fn coming(&self) -> MutexGuard<'_, Option<Coming>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn coming(&self) -> PyResult<MutexGuard<'_, Option<Coming>>> {
+        let coming = self.0.get()?;
+        Ok(coming.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn look(&self, waker: &Waker) -> PyResult<Poll<Result<Answer, ClientError>>> {
-        let mut coming = self.coming();
+        let mut coming = self.coming()?;
         let Some(future) = coming.as_mut() else {
             return Err(PyRuntimeError::new_err(
                 "this was answered already, or given up",
@@ -66,7 +68,7 @@ impl Pending {
                 until.saturating_duration_since(Instant::now()).min(GLANCE)
             });
             if left.is_zero() {
-                *self.coming() = None;
+                *self.coming()? = None;
                 let seconds = timeout.unwrap_or_default();
                 return Err(TimedOut::new_err(format!("nothing after {seconds} s")));
             }
@@ -86,8 +88,9 @@ impl Pending {
     }
 
     /// Nobody wants to know any more.
-    fn cancel(&self) {
-        *self.coming() = None;
+    fn cancel(&self) -> PyResult<()> {
+        *self.coming()? = None;
+        Ok(())
     }
 }
 

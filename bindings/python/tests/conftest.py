@@ -22,6 +22,8 @@ class Broker:
     ports: dict[str, int]
     folder: Path
     process: subprocess.Popen | None = None
+    more: tuple[str, ...] = ()
+    """Further settings, as NAME=VALUE."""
 
     def url(self, protocol: str) -> str:
         return f"{protocol}://127.0.0.1:{self.ports[protocol]}"
@@ -36,6 +38,8 @@ class Broker:
         for protocol, listener in names.items():
             command += ["--set", f"listeners.{listener}.bind=127.0.0.1:{self.ports[protocol]}"]
         command += ["--set", f"admin.bind=127.0.0.1:{self.ports['admin']}", "--set", "shards=1", "--set", "presence.enabled=true"]
+        for setting in self.more:
+            command += ["--set", setting]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for line in self.process.stderr:
             if " ready" in line:

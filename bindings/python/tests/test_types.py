@@ -8,6 +8,8 @@ import sys
 import pytest
 
 RIGHT = """
+import ssl
+
 import thalweg
 from thalweg import aio
 
@@ -17,6 +19,17 @@ def main() -> None:
         outcome: thalweg.Success = client.outcome(ticket, timeout=1)
         why: str | None = client.why_failed(ticket)
         print(outcome, why)
+
+def called(lost: thalweg.Lost) -> None:
+    print(lost.place, lost.why)
+
+def more(context: ssl.SSLContext) -> None:
+    will = thalweg.Will("gone", "pump", retain=True)
+    client = thalweg.connect("mqtts://h", will=will, on_lost=called, on_outcome=lambda it: print(it.why), ssl_context=context)
+    jobs = client.subscribe("jobs", settle_by_hand=True)
+    jobs.settle()
+    granted: thalweg.Reliability = jobs.granted
+    print(granted)
 
 async def same() -> None:
     async with aio.connect("mqtt://127.0.0.1", via="mqtt") as client:
@@ -29,6 +42,13 @@ WRONG = [
     'thalweg.connect("mqtt://h").publish("a", "b", prority=7)',
     'thalweg.connect("mqtt://h").publish("a", 5)',
     'thalweg.aio.connect("mqtt://h", sesion=5)',
+    'thalweg.connect("mqtt://h", on_lots=print)',
+    'thalweg.connect("mqtt://h", on_lost=5)',
+    'thalweg.connect("mqtt://h", on_lost=lambda lost: lost.reason)',
+    'thalweg.connect("mqtt://h", will="gone")',
+    'thalweg.connect("mqtt://h", ssl_context=True)',
+    'thalweg.connect("mqtt://h").subscribe("a", settle_by_hands=True)',
+    'thalweg.Will(topc="a")',
 ]
 
 
@@ -51,3 +71,9 @@ def test_what_is_misspelt_is_found(tmp_path):
     ran = check(tmp_path, program)
     errors = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error:" in line}
     assert errors == set(range(2, 2 + len(WRONG))), ran.stdout
+
+
+def test_the_package_itself_is_typed(tmp_path):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "-p", "thalweg"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout

@@ -12,15 +12,25 @@ Publish a reading and know that it arrived, whatever protocol carries it::
 With asyncio the same names are in :mod:`thalweg.aio`.
 """
 
+import os
+
+from . import _thalweg
 from ._thalweg import BufferFull, Closed, Refused, ThalwegError, TimedOut, __version__
-from ._words import Message, Presence, Reliability, Retain, Success
+from ._words import Connected, Lost, Message, Moved, Outcome, Presence, Reliability, Retain, Success, Will
 from .blocking import Client, PresenceSubscription, Subscription, connect
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_thalweg.forked)
 
 __all__ = [
     "BufferFull",
     "Client",
     "Closed",
+    "Connected",
+    "Lost",
     "Message",
+    "Moved",
+    "Outcome",
     "Presence",
     "PresenceSubscription",
     "Refused",
@@ -30,6 +40,7 @@ __all__ = [
     "Success",
     "ThalwegError",
     "TimedOut",
+    "Will",
     "__version__",
     "connect",
 ]

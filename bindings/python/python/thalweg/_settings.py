@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Optional, Sequence, Tuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
-from ._words import Reliability, Retain
+from ._tls import authorities_of
+from ._words import Connected, Lost, Moved, Outcome, Reliability, Retain, Will
+
+if TYPE_CHECKING:
+    import ssl
 
 Payload = Union[bytes, bytearray, memoryview, str]
 Properties = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
@@ -35,8 +39,14 @@ class Settings(TypedDict, total=False):
     insecure: bool
     psk_identity: Optional[str]
     psk_key: Optional[bytes]
+    ssl_context: Optional[ssl.SSLContext]
     mqtt_version: int
     backoff: Optional[Tuple[float, float]]
+    will: Optional[Will]
+    on_connected: Optional[Callable[[Connected], object]]
+    on_lost: Optional[Callable[[Lost], object]]
+    on_moved: Optional[Callable[[Moved], object]]
+    on_outcome: Optional[Callable[[Outcome], object]]
 
 
 class How(TypedDict, total=False):
@@ -74,8 +84,14 @@ DEFAULTS: dict[str, Any] = {
     "insecure": False,
     "psk_identity": None,
     "psk_key": None,
+    "ssl_context": None,
     "mqtt_version": 5,
     "backoff": None,
+    "will": None,
+    "on_connected": None,
+    "on_lost": None,
+    "on_moved": None,
+    "on_outcome": None,
 }
 
 
@@ -90,6 +106,19 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("buffer_folder", "calibration", "ca", "certificate", "key"):
         if all_of_them[name] is not None:
             all_of_them[name] = os.fspath(all_of_them[name])
+    all_of_them["authorities"] = []
+    context = all_of_them.pop("ssl_context")
+    if context is not None:
+        for name in ("ca", "insecure"):
+            if all_of_them[name]:
+                raise TypeError(f"ssl_context says what {name} says, too: give one of them")
+        all_of_them["authorities"] = authorities_of(context)
+        all_of_them["insecure"] = not all_of_them["authorities"]
+    will = all_of_them["will"]
+    if will is not None:
+        if not isinstance(will, Will):
+            raise TypeError(f"will is a thalweg.Will, not {type(will).__name__}")
+        all_of_them["will"] = (will.topic, payload_bytes(will.payload), int(Reliability(will.reliability)), bool(will.retain))
     return all_of_them
 
 
@@ -118,7 +147,18 @@ def options(
     correlation: Optional[bytes] = None,
     is_text: bool = False,
 ) -> tuple[Any, ...]:
-    """How a message goes, in the order in which the native part has it."""
+    """How a message goes, in the order in which the native part has it.
+
+    :param reliability: how surely it arrives.
+    :param retain: what it does to the topic's last value.
+    :param lifespan: seconds for which it is worth delivering, also while it waits here. Default: for ever.
+    :param priority: 0 to 9; higher goes first.
+    :param content_type: media type of the payload, such as ``application/json``.
+    :param properties: names and values of your own; pairs, if a name repeats.
+    :param reply_to: the topic where an answer goes.
+    :param correlation: what ties an answer to its request.
+    :param is_text: tells receivers that the payload is UTF-8 text.
+    """
     pairs = list(properties.items()) if isinstance(properties, Mapping) else list(properties or ())
     if not 0 <= priority <= 9:
         raise ValueError(f"priority is 0 to 9, not {priority}")

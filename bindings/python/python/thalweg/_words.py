@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Union
 
 
 class Reliability(enum.IntEnum):
@@ -60,6 +60,61 @@ class Message:
     properties: tuple[tuple[str, str], ...] = field(default=())
     reply_to: Optional[str] = None
     correlation: Optional[bytes] = None
+
+
+@dataclass(frozen=True)
+class Will:
+    """What the broker publishes for a client that vanishes; only MQTT carries it."""
+
+    topic: str
+    payload: Union[bytes, bytearray, memoryview, str] = b""
+    """At most 65,535 bytes; text goes as UTF-8."""
+    reliability: Reliability = Reliability.AT_LEAST_ONCE
+    retain: bool = False
+    """It becomes the topic's last value."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A broker accepted a connection: what ``on_connected`` is given."""
+
+    protocol: str
+    """``mqtt``, ``coap``, ``amqp`` or ``stomp``."""
+    place: str
+    """Host and port, or a path."""
+    session_present: bool
+    """The broker had kept our session."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A connection ended, and the client did not end it: what ``on_lost`` is given. It is made again."""
+
+    protocol: str
+    place: str
+    why: str
+    is_final: bool
+    """The broker does not want us as we are; the client tries again rarely."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Messages are published by another protocol or broker from now on: what ``on_moved`` is given."""
+
+    from_protocol: str
+    from_place: str
+    to_protocol: str
+    to_place: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a message: what ``on_outcome`` is given."""
+
+    ticket: int
+    success: Success
+    why: Optional[str]
+    """Why it failed, if it did."""
 
 
 @dataclass(frozen=True)

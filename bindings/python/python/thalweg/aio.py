@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Optional, Type
 
 from . import _thalweg
+from ._events import Callbacks
 from ._settings import How, Payload, Settings, options, payload_bytes, settings
 from ._words import Message, Presence, Reliability, Success
 
@@ -27,7 +28,8 @@ __all__ = ["Client", "PresenceSubscription", "Subscription", "connect"]
 
 
 def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
-    """A client of these brokers; parameters as in :func:`thalweg.connect`. To be called inside a running loop."""
+    """A client of these brokers; parameters as in :func:`thalweg.connect`. To be called inside a running loop, which calls the
+    callbacks: they are plain functions, and must not block. Callbacks that raise are logged."""
     return Client(*brokers, **given)
 
 
@@ -92,7 +94,20 @@ class Client:
     """A connection to brokers by whatever protocol; see :func:`thalweg.connect` for its parameters."""
 
     def __init__(self, *brokers: str, **given: Unpack[Settings]) -> None:
-        self._native = _thalweg.Client(list(brokers), settings(given))
+        checked = settings(given)
+        self._callbacks = Callbacks(checked)
+        self._native = _thalweg.Client(list(brokers), checked)
+        self._events: Optional[asyncio.Task[None]] = None
+        self._follow()
+
+    def _follow(self) -> None:
+        """Calls callbacks in the loop, if one runs."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self._events is None:
+            self._events = loop.create_task(_follow(self._callbacks))
 
     def publish_message(self, message: Payload, destination: str, topic: str, **how: Unpack[How]) -> int:
         """Hands a message over and returns its ticket. Never waits, so there is nothing to await."""
@@ -132,10 +147,11 @@ class Client:
         reliability: Reliability = Reliability.AT_LEAST_ONCE,
         last_values: bool = True,
         keeps_all: bool = True,
+        settle_by_hand: bool = False,
         timeout: Optional[float] = None,
     ) -> Subscription:
         """Wants what is published at the addresses of a filter; returns when a broker has agreed."""
-        pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all)
+        pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
         return Subscription(await _wait(pending, timeout))
 
     async def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
@@ -172,17 +188,26 @@ class Client:
     async def close(self, timeout: float = 5.0) -> bool:
         """Waits so long for what is on its way, then ends the connections; ``False`` if something was still on its way.
 
-        What is on disk stays there.
+        What is on disk stays there. Callbacks have been called when it returns.
         """
-        return bool(await _wait(self._native.close(timeout)))
+        is_done = bool(await _wait(self._native.close(timeout)))
+        if self._events is not None and self._events is not asyncio.current_task():
+            await asyncio.wait({self._events}, timeout=max(timeout, 0.0))
+        return is_done
 
     async def __aenter__(self) -> Client:
+        self._follow()
         return self
 
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         await self.close(5.0 if kind is None else 0.0)
+
+
+async def _follow(callbacks: Callbacks) -> None:
+    while (events := await _wait(callbacks.queue.next(), None)) is not None:
+        callbacks.tell(events)
 
 
 class _Receiver:
@@ -201,6 +226,21 @@ class Subscription(_Receiver):
         """The next message; ``None`` when the subscription has ended."""
         found = await _wait(self._native.next(), timeout)
         return None if found is None else Message(*found)
+
+    def settle(self) -> None:
+        """As :meth:`thalweg.Subscription.settle`."""
+        self._native.settle()
+
+    @property
+    def granted(self) -> Reliability:
+        """How surely messages come: what was wished, or less if the broker grants less."""
+        return Reliability(self._native.granted())
+
+    @property
+    def ended(self) -> Optional[str]:
+        """Why it has ended by itself; ``None`` if it has not, or was asked to."""
+        ended: Optional[str] = self._native.ended()
+        return ended
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while (message := await self.next()) is not None:

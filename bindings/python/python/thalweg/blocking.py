@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Type, TypeVar
 
 from . import _thalweg
+from ._events import Callbacks
 from ._settings import How, Payload, Settings, options, payload_bytes, settings
 from ._words import Message, Presence, Reliability, Success
 
@@ -21,19 +23,37 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
     :param via: ``auto`` (whichever protocol serves the objective best), or one of ``mqtt``, ``coap``, ``amqp``, ``stomp``.
     :param objective: ``latency``, ``bytes`` or ``energy``; or weights such as ``{"latency": 2, "bytes": 1}``.
     :param client_id: our name towards brokers. Default: they choose.
-    :param user: user name; ``password`` goes with it (text or bytes).
-    :param session: seconds that a broker keeps our subscriptions and their messages while we are away. Default: 0.
-    :param buffer_messages: how many messages may wait here; ``buffer_bytes`` how many bytes.
+    :param user: user name; so are those in a broker's URL.
+    :param password: of this user, text or bytes.
+    :param session: seconds that a broker keeps our subscriptions and their messages while we are away; needs ``client_id``.
+    :param buffer_messages: how many messages may wait here. Default: 100,000.
+    :param buffer_bytes: how many bytes may wait here. Default: 16 MiB.
     :param buffer_folder: keep what waits on disk in this folder, so that it survives ``kill -9`` and power loss.
     :param overflow: ``refuse`` (a publish raises :class:`BufferFull`) or ``drop-oldest``.
-    :param when_refused: what becomes of messages in memory when every broker refuses the log-in: ``wait``, or ``fail``.
     :param disk_full: ``refuse``, or ``memory``: goes on in memory when the disk is full or fails.
+    :param when_refused: what becomes of messages in memory when every broker refuses the log-in: ``wait``, or ``fail``.
     :param calibration: a ``calibration.json`` of the laboratory instead of the built-in one.
-    :param ca: authorities to trust, PEM. Default: the system's. ``certificate`` and ``key``: our own.
+    :param ca: file with the authorities to trust, PEM. Default: the system's.
+    :param certificate: file with our own certificate chain, PEM.
+    :param key: file with its key, PEM.
     :param insecure: do not check the broker's certificate: anybody can pretend to be it.
-    :param psk_identity: identity and ``psk_key`` (bytes) for DTLS with a pre-shared key.
-    :param mqtt_version: 5 or 4 (that is, 3.1.1).
-    :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again.
+    :param ssl_context: an :class:`ssl.SSLContext` in place of ``ca`` and ``insecure``: its authorities, and whether it checks, are
+        taken over; what cannot be taken over is a :class:`ValueError`. A client certificate cannot be read out of it: name
+        ``certificate`` and ``key``.
+    :param psk_identity: our name for DTLS with a pre-shared key (``coaps``).
+    :param psk_key: that key, bytes.
+    :param mqtt_version: 5, or 4 for MQTT 3.1.1.
+    :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again. Default: 0.2 and 30.
+    :param will: what brokers publish for us when we vanish; only MQTT carries it, other brokers beside it are refused.
+    :param on_connected: called with :class:`Connected` when a broker accepts a connection.
+    :param on_lost: called with :class:`Lost` when a connection ends and the client did not end it.
+    :param on_moved: called with :class:`Moved` when messages are published by another protocol or broker from now on.
+    :param on_outcome: called with :class:`Outcome` for every message that gets one before the client is closed.
+
+    Callbacks are called one after the other in a thread of their own, ``thalweg-events``. One that blocks delays the others
+    and the log, and never messages; 65,536 events wait, then the oldest is dropped and the log says how many were. One that
+    raises is logged, and the next is called. What happens is also logged by the logger ``thalweg``, without payloads,
+    user names and passwords.
     """
     return Client(*brokers, **given)
 
@@ -42,14 +62,16 @@ class Client:
     """A connection to brokers by whatever protocol; see :func:`connect` for its parameters."""
 
     def __init__(self, *brokers: str, **given: Unpack[Settings]) -> None:
-        self._native = _thalweg.Client(list(brokers), settings(given))
+        checked = settings(given)
+        self._callbacks = Callbacks(checked)
+        self._native = _thalweg.Client(list(brokers), checked)
+        self._events = self._callbacks.follow()
 
     def publish_message(self, message: Payload, destination: str, topic: str, **how: Unpack[How]) -> int:
         """Hands a message over and returns its ticket. Never waits.
 
         :param destination: a broker's URL, or ``""``: the client's brokers.
-        :param how: ``reliability``, ``retain``, ``lifespan`` (seconds), ``priority`` (0 to 9), ``content_type``,
-            ``properties``, ``reply_to``, ``correlation``, ``is_text``.
+        :param how: how it goes: see publish options.
         :raises BufferFull: nothing was taken.
         """
         return self._native.publish_message(payload_bytes(message), destination, topic, options(**how))
@@ -94,6 +116,7 @@ class Client:
         reliability: Reliability = Reliability.AT_LEAST_ONCE,
         last_values: bool = True,
         keeps_all: bool = True,
+        settle_by_hand: bool = False,
         timeout: Optional[float] = None,
     ) -> Subscription:
         """Wants what is published at the addresses of a filter (``+`` one level, ``#`` all that follow).
@@ -102,10 +125,13 @@ class Client:
 
         :param last_values: last values come first.
         :param keeps_all: every message is wanted; ``False`` allows protocols that skip to the newest state (CoAP).
+        :param settle_by_hand: a message counts as received when :meth:`Subscription.settle` says so, and not when it is read
+            from the subscription: a broker that keeps messages for us (``session``, or a queue ``$q/name``) brings them again
+            if this process ends before. Not at most once, and not over CoAP.
+        :raises Refused: the broker does not allow it, or no protocol that was named can do it.
         """
-        return Subscription(
-            self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all).wait(timeout)
-        )
+        pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
+        return Subscription(pending.wait(timeout))
 
     def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
         """Publishes a question and returns the answer.
@@ -144,9 +170,13 @@ class Client:
     def close(self, timeout: float = 5.0) -> bool:
         """Waits so long for what is on its way, then ends the connections; ``False`` if something was still on its way.
 
-        What is on disk stays there.
+        What is on disk stays there. Callbacks have been called when it returns, unless one of them blocks for longer than
+        ``timeout``, or calls this.
         """
-        return bool(self._native.close(timeout).wait(None))
+        is_done = bool(self._native.close(timeout).wait(None))
+        if threading.current_thread() is not self._events:
+            self._events.join(max(timeout, 0.0))
+        return is_done
 
     def __enter__(self) -> Client:
         return self
@@ -176,7 +206,8 @@ class _Receiver:
 
 
 class Subscription(_Receiver):
-    """Messages of a filter, in order. A message counts as received when it has been read from here."""
+    """Messages of a filter, in order. A message counts as received when it has been read from here; with ``settle_by_hand``,
+    when it is settled."""
 
     def next(self, timeout: Optional[float] = None) -> Optional[Message]:
         """The next message; ``None`` when the subscription has ended.
@@ -185,6 +216,25 @@ class Subscription(_Receiver):
         """
         found = self._native.next().wait(timeout)
         return None if found is None else Message(*found)
+
+    def settle(self) -> None:
+        """The message that was read longest ago and is not settled is done with: the broker may forget it.
+
+        Only with ``settle_by_hand``; otherwise it does nothing. To give messages back, end the subscription or the client
+        without settling them: a broker that keeps them brings them again.
+        """
+        self._native.settle()
+
+    @property
+    def granted(self) -> Reliability:
+        """How surely messages come: what was wished, or less if the broker grants less."""
+        return Reliability(self._native.granted())
+
+    @property
+    def ended(self) -> Optional[str]:
+        """Why it has ended by itself; ``None`` if it has not, or was asked to."""
+        ended: Optional[str] = self._native.ended()
+        return ended
 
     def __iter__(self) -> Iterator[Message]:
         while (message := self.next()) is not None:
