@@ -75,7 +75,7 @@ fn measure(filter: Option<&str>) -> Result<Counts, String> {
         "instructions",
         "--no-run",
         "--message-format",
-        "json",
+        "json-render-diagnostics",
     ];
     let messages = Program::cargo(build).stdout()?;
     let mut counts = Counts::new();
