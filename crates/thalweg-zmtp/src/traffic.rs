@@ -1,0 +1,253 @@
+//! What follows the handshake, the same for both ends: messages and commands.
+
+use crate::command::{self, CANCEL, PING, PONG, SUBSCRIBE};
+use crate::frame::{Head, MORE, put_head};
+use crate::{Limits, Message, PeerFault, Version};
+
+/// Octets that a context of PING or PONG may have.
+const CONTEXT_LEN_MAX: usize = 16;
+
+/// What a peer said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'b> {
+    /// A message.
+    Message(Message<'b>),
+    /// The peer wants messages that begin so. It counts: as many cancellations end it. [37#The_Publish-Subscribe_Pattern]
+    Subscribe(&'b [u8]),
+    /// The end of one subscription.
+    Cancel(&'b [u8]),
+    /// The peer wants a [`Traffic::pong`] with this context.
+    Ping {
+        /// Tenths of a second after which the peer wants to be thought dead if it has sent nothing more; 0: not at all.
+        ttl: u16,
+        /// At most 16 octets.
+        context: &'b [u8],
+    },
+    /// The answer to a PING of ours with this context.
+    Pong(&'b [u8]),
+    /// A command that RFC 37 does not define for these sockets; may be ignored.
+    Unknown {
+        /// Letters.
+        name: &'b [u8],
+        /// What is behind the name.
+        data: &'b [u8],
+    },
+}
+
+/// What could not be borrowed from the input.
+///
+/// The caller lends one to [`Traffic::handle_input`]. It need not be kept between calls; keeping it saves allocations.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    bytes: Vec<u8>,
+}
+
+/// One end of a connection after its handshake: bytes in, events out; verbs append bytes to the caller's buffer.
+#[derive(Debug)]
+pub struct Traffic {
+    command_bytes_max: u64,
+    message_bytes_max: u64,
+    version: Version,
+    /// Whether the peer is a SUB or XSUB.
+    peer_subscribes: bool,
+    /// Octets of the message at the start of the input whose frames have been looked at.
+    seen: usize,
+    /// Frames of an unfinished message, in front of a command that came between them.
+    partial: Vec<u8>,
+}
+
+impl Traffic {
+    pub(crate) fn new(limits: &Limits, version: Version, peer_subscribes: bool) -> Self {
+        Traffic {
+            command_bytes_max: limits.command_bytes_max,
+            message_bytes_max: limits.message_bytes_max,
+            version,
+            peer_subscribes,
+            seen: 0,
+            partial: Vec::new(),
+        }
+    }
+
+    /// The version that the connection speaks.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The next event out of `bytes`. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same bytes
+    /// and more, of which only the new frames are looked at. `Ok(Some((consumed, event)))`: the event borrows from
+    /// `bytes`, or from `gathered` if it could not. `Err`: close the connection.
+    ///
+    /// A message comes out when all its frames are there. [37#Messages]
+    #[inline]
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        gathered: &'b mut Gathered,
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        // Most messages are one short frame that is there as a whole.
+        if let [0, len, ..] = bytes
+            && let Some(raw) = bytes.get(..2 + usize::from(*len))
+            && self.is_plain(raw.len())
+        {
+            self.seen = 0;
+            return Ok(Some((raw.len(), Event::Message(Message::new(raw)))));
+        }
+        self.next_event(bytes, gathered)
+    }
+
+    /// Whether a single frame of so many octets is a message and nothing else.
+    #[inline]
+    fn is_plain(&self, len: usize) -> bool {
+        !self.peer_subscribes && self.partial.is_empty() && len as u64 <= self.message_bytes_max
+    }
+
+    fn next_event<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        gathered: &'b mut Gathered,
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        let mut at = self.seen.min(bytes.len());
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Some(head) = Head::decode(rest)? else {
+                self.seen = at;
+                return Ok(None);
+            };
+            if head.is_command() {
+                return self.command_at(at, head, bytes);
+            }
+            let message_len = (self.partial.len() + at) as u64 + head.frame_len();
+            if message_len > self.message_bytes_max {
+                return Err(PeerFault::MESSAGE_TOO_LARGE);
+            }
+            let end = at + head.frame_len() as usize;
+            if end > bytes.len() {
+                self.seen = at;
+                return Ok(None);
+            }
+            at = end;
+            if !head.has_more() {
+                break;
+            }
+        }
+        self.seen = 0;
+        let mut raw = bytes.get(..at).unwrap_or_default();
+        if !self.partial.is_empty() {
+            self.partial.extend_from_slice(raw);
+            std::mem::swap(&mut self.partial, &mut gathered.bytes);
+            self.partial.clear();
+            raw = &gathered.bytes;
+        }
+        Ok(Some((at, self.message(Message::new(raw))?)))
+    }
+
+    /// The command at `at`, before which the beginning of a message may lie: libzmq sends PING between frames, too.
+    fn command_at<'b>(
+        &mut self,
+        at: usize,
+        head: Head,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        if head.body_len > self.command_bytes_max {
+            return Err(PeerFault::COMMAND_TOO_LARGE);
+        }
+        let end = at + head.frame_len() as usize;
+        let (Some(before), Some(body)) = (bytes.get(..at), bytes.get(at + head.len..end)) else {
+            self.seen = at;
+            return Ok(None);
+        };
+        self.partial.extend_from_slice(before);
+        self.seen = 0;
+        Ok(Some((end, self.command(body)?)))
+    }
+
+    /// A message, or the subscription that it is: RFC 23 writes subscriptions so, and an XSUB of libzmq does it in 3.1, too,
+    /// when its user subscribes by sending.
+    fn message<'b>(&self, message: Message<'b>) -> Result<Event<'b>, PeerFault> {
+        if self.peer_subscribes && message.is_single() {
+            let event = match message.frames().next() {
+                Some([1, prefix @ ..]) => Event::Subscribe(prefix),
+                Some([0, prefix @ ..]) => Event::Cancel(prefix),
+                _ => return Ok(Event::Message(message)),
+            };
+            if message.raw().len() as u64 > self.command_bytes_max {
+                return Err(PeerFault::COMMAND_TOO_LARGE);
+            }
+            return Ok(event);
+        }
+        Ok(Event::Message(message))
+    }
+
+    fn command<'b>(&self, body: &'b [u8]) -> Result<Event<'b>, PeerFault> {
+        let (name, data) = command::split(body)?;
+        match name {
+            SUBSCRIBE | CANCEL if !self.peer_subscribes => Err(PeerFault::NOT_A_SUBSCRIBER),
+            SUBSCRIBE => Ok(Event::Subscribe(data)),
+            CANCEL => Ok(Event::Cancel(data)),
+            PING => match data.split_first_chunk() {
+                Some((ttl, context)) if context.len() <= CONTEXT_LEN_MAX => Ok(Event::Ping {
+                    ttl: u16::from_be_bytes(*ttl),
+                    context,
+                }),
+                _ => Err(PeerFault::PING),
+            },
+            PONG if data.len() > CONTEXT_LEN_MAX => Err(PeerFault::PONG),
+            PONG => Ok(Event::Pong(data)),
+            _ => Ok(Event::Unknown { name, data }),
+        }
+    }
+
+    /// Sends one frame of a message; `more` of the same message must follow before another message.
+    #[inline]
+    pub fn frame(&mut self, body: &[u8], more: bool, out: &mut Vec<u8>) {
+        put_head(u8::from(more) * MORE, body.len(), out);
+        out.extend_from_slice(body);
+    }
+
+    /// Sends a message as it came from another connection.
+    #[inline]
+    pub fn forward(&mut self, message: Message<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(message.raw());
+    }
+
+    /// Asks for messages that begin so.
+    pub fn subscribe(&mut self, prefix: &[u8], out: &mut Vec<u8>) {
+        match self.version {
+            Version::V30 => self.old_subscription(1, prefix, out),
+            Version::V31 => self.put_command(SUBSCRIBE, &[prefix], out),
+        }
+    }
+
+    /// Takes back one subscription.
+    pub fn cancel(&mut self, prefix: &[u8], out: &mut Vec<u8>) {
+        match self.version {
+            Version::V30 => self.old_subscription(0, prefix, out),
+            Version::V31 => self.put_command(CANCEL, &[prefix], out),
+        }
+    }
+
+    /// Asks for a sign of life; writes nothing to a 3.0 peer, which need not know the command. `ttl` is in tenths of a
+    /// second, 0 for none; a context has at most 16 octets, more are cut.
+    pub fn ping(&mut self, ttl: u16, context: &[u8], out: &mut Vec<u8>) {
+        if self.version == Version::V31 {
+            let context = context.get(..CONTEXT_LEN_MAX).unwrap_or(context);
+            self.put_command(PING, &[&ttl.to_be_bytes(), context], out);
+        }
+    }
+
+    /// Answers a PING with its context.
+    pub fn pong(&mut self, context: &[u8], out: &mut Vec<u8>) {
+        self.put_command(PONG, &[context], out);
+    }
+
+    /// `subscribe = %x00 short-size %d1 subscription`, and `%d0` to cancel. [23#The_Publish-Subscribe_Pattern]
+    fn old_subscription(&mut self, kind: u8, prefix: &[u8], out: &mut Vec<u8>) {
+        put_head(0, 1 + prefix.len(), out);
+        out.push(kind);
+        out.extend_from_slice(prefix);
+    }
+
+    fn put_command(&mut self, name: &[u8], data: &[&[u8]], out: &mut Vec<u8>) {
+        command::put(name, data, out);
+    }
+}
