@@ -66,13 +66,12 @@ impl World {
             (0, Some(exchange)) => self.server.respond_later(exchange, now, &mut self.out),
             (1, Some(exchange)) => self.server.ignore(exchange, now, &mut self.out),
             (2, Some(exchange)) => {
-                drop(
-                    self.server
-                        .respond_confirmed(exchange, 1, &response, now, &mut self.out),
-                )
+                let _ = self
+                    .server
+                    .respond_confirmed(exchange, 1, &response, now, &mut self.out);
             }
             (_, Some(exchange)) => {
-                drop(self.server.respond(exchange, &response, now, &mut self.out))
+                let _ = self.server.respond(exchange, &response, now, &mut self.out);
             }
             (0, None) => {
                 let relation = self.relations.pop();

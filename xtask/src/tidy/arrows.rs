@@ -150,6 +150,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         TESTBED,
         &[
             "thalweg-model",
+            "thalweg-wire",
             "WIRES",
             "thalweg-records",
             "thalweg-kernel",
