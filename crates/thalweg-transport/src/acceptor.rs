@@ -10,7 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
 use rustls::{Connection, ServerConfig, ServerConnection, SupportedProtocolVersion};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use super::TransportFault;
 use super::tls::{
@@ -43,7 +43,7 @@ pub enum TlsOldest {
 /// Where a TLS listener finds its certificate and what it asks of clients. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, followed by the intermediates.
+    /// The server's certificate, followed by the intermediates; without any, those in `client_ca` are taken.
     pub certificate: PathBuf,
     /// Its private key: PKCS#8, PKCS#1 or SEC1.
     pub key: PathBuf,
@@ -117,7 +117,7 @@ impl fmt::Debug for TlsAcceptor {
 }
 
 fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
-    let chain = read_certificates(&files.certificate)?;
+    let chain = server_chain(files)?;
     let key = read_key(&files.key)?;
     let versions: &[&SupportedProtocolVersion] = match files.oldest {
         TlsOldest::V12 => rustls::ALL_VERSIONS,
@@ -149,6 +149,49 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
     config.ticketer = rustls::crypto::ring::Ticketer::new()
         .map_err(|error| TlsFault::Setup(error.to_string()))?;
     Ok(config)
+}
+
+/// Reads the chain to show. If the certificate's file holds no intermediates, those in `client_ca` complete it, as OpenSSL does
+/// and as files of mosquitto's users rely on. The root stays away: a client that lacks it does not trust it.
+pub fn server_chain(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+    let mut chain = read_certificates(&files.certificate)?;
+    if let (1, Some(ca)) = (chain.len(), &files.client_ca) {
+        let mut known = read_certificates(ca)?;
+        while let Some(at) = known
+            .iter()
+            .position(|ca| issued(ca, &chain[chain.len() - 1]))
+        {
+            chain.push(known.swap_remove(at));
+        }
+    }
+    Ok(chain)
+}
+
+/// Whether an intermediate authority issued a certificate: by names, and by key identifiers where both have them.
+fn issued(authority: &CertificateDer<'_>, certificate: &CertificateDer<'_>) -> bool {
+    let (Ok((_, authority)), Ok((_, certificate))) = (
+        X509Certificate::from_der(authority),
+        X509Certificate::from_der(certificate),
+    ) else {
+        return false;
+    };
+    let key =
+        authority
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+                _ => None,
+            });
+    let signer =
+        certificate
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref()?.0.into(),
+                _ => None,
+            });
+    authority.subject().as_raw() == certificate.issuer().as_raw()
+        && authority.subject().as_raw() != authority.issuer().as_raw()
+        && (key.is_none() || signer.is_none() || key == signer)
 }
 
 /// What judges the certificates of clients; none when they are not asked for any.
@@ -222,3 +265,6 @@ pub fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<
     };
     name.filter(|name| !name.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,6 +75,23 @@ impl Authority {
         }
     }
 
+    /// An authority that this one vouches for, with its certificate and key in files of its own.
+    pub fn intermediate(&self, folder: &Folder, name: &str) -> Authority {
+        let mut params =
+            CertificateParams::new(Vec::new()).expect("what tests make themselves is right");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().expect("what tests make themselves is right");
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("what tests make themselves is right");
+        Authority {
+            file: folder.write(&format!("{name}.pem"), &certificate.pem()),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
     /// Writes `FILE.pem` and `FILE.key` for a common name (none if empty) and an alternative name.
     pub fn issue(
         &self,
@@ -86,6 +103,7 @@ impl Authority {
         let mut params = CertificateParams::new(vec![alternative.to_owned()])
             .expect("what tests make themselves is right");
         params.distinguished_name = rcgen::DistinguishedName::new();
+        params.use_authority_key_identifier_extension = true;
         if !common.is_empty() {
             params.distinguished_name.push(DnType::CommonName, common);
         }

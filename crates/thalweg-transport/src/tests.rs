@@ -8,7 +8,7 @@ use super::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, 
 use super::websocket::{WebSocketLayer, WebSocketSettings};
 use super::{Filtered, Transport, TransportFault};
 
-struct Pair {
+pub(crate) struct Pair {
     client: Box<Filtered>,
     server: Box<Filtered>,
     at_client: Vec<u8>,
@@ -72,7 +72,7 @@ impl Pair {
     }
 
     /// Both directions carry what they should, in order.
-    fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.client_says(b"to the ").unwrap();
         self.client_says(b"server").unwrap();
         let long: Vec<u8> = (0..100_000_u32).map(|n| n as u8).collect();
@@ -84,7 +84,7 @@ impl Pair {
     }
 }
 
-fn tls(acceptor: &TlsAcceptor, files: &TlsClientFiles) -> Pair {
+pub(crate) fn tls(acceptor: &TlsAcceptor, files: &TlsClientFiles) -> Pair {
     let connector = TlsConnector::new(files).unwrap();
     let client = Filtered::stack(Some(connector.connect("localhost").unwrap()), None);
     Pair::new(

@@ -13,7 +13,7 @@ use rustls::{Connection, HandshakeKind, RootCertStore};
 use super::TransportFault;
 #[cfg(feature = "server")]
 pub use super::acceptor::{
-    ClientCertificates, TlsAcceptor, TlsFiles, TlsOldest, client_verifier, name_in,
+    ClientCertificates, TlsAcceptor, TlsFiles, TlsOldest, client_verifier, name_in, server_chain,
 };
 
 /// One end of a TLS connection.

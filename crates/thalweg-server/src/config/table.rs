@@ -141,7 +141,7 @@ keys! {
         "PEM file with the private key of the certificate (PKCS#8, PKCS#1 or SEC1, not encrypted).";
     listener tls.client_ca: File, default "", NewConnections;
         "PEM file with the authorities that sign client certificates. Needed once `tls.client_certificate` is \
-         `optional` or `required`.";
+         `optional` or `required`. If `tls.certificate` has no intermediates, those in this file complete its chain.";
     listener tls.client_crl: File, default "", NewConnections;
         "PEM file with the revocation lists of those authorities. Not set: no certificate counts as revoked.";
     listener tls.client_certificate: Word(ClientCertificate::WORDS), default "none", NewConnections;

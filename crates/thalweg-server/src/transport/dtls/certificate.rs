@@ -12,7 +12,7 @@ use thalweg_dtls::{Agreement, Certificate, Exchange};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::super::tls::{ClientCertificates, NameFrom, TlsFault, TlsFiles, TlsOldest};
-use super::super::tls::{client_verifier, name_in, provider, read_certificates, read_key, words};
+use super::super::tls::{client_verifier, name_in, provider, read_key, server_chain, words};
 
 /// What a server needs for suites with certificates.
 pub(super) struct ServerCertificate {
@@ -40,7 +40,7 @@ impl ServerCertificate {
                 file: files.key.clone(),
                 reason: words(&error),
             })?;
-        let key = CertifiedKey::new(read_certificates(&files.certificate)?, signing);
+        let key = CertifiedKey::new(server_chain(files)?, signing);
         match key.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(rustls::Error::InconsistentKeys(_)) => {
