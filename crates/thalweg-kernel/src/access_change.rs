@@ -2,6 +2,7 @@
 
 use crate::Kernel;
 use crate::access::Access;
+use crate::books::Delta;
 use crate::effects::{CloseReason, Effects};
 use crate::ids::{SessionId, Tag};
 use crate::ledger::DropReason;
@@ -67,8 +68,7 @@ impl Kernel {
             else {
                 continue;
             };
-            self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-            self.unsettled -= 1;
+            self.books.settled(Delta::copy(entry.message.bytes()));
             if entry.group != NO_GROUP {
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));

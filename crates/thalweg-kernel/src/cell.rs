@@ -10,6 +10,7 @@
 //! older is in it. When all have answered, the last of those values and what came here meanwhile are all there is. What is
 //! still to come may be older than that value, and is recognised by its time of arrival in the broker (`unseen`).
 
+use crate::books::Delta;
 use crate::durable::shard_of;
 use crate::effects::{Effects, Observed};
 use crate::ids::{SessionId, ShardId};
@@ -327,7 +328,7 @@ impl Kernel {
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
         if let Some(first) = first {
-            let address = if self.accounts.are_kept() {
+            let address = if self.books.has_accounts() {
                 first.address()
             } else {
                 ""
@@ -433,8 +434,7 @@ impl Kernel {
             };
             let waiting = watcher.waiting.get_or_insert_default();
             waiting.push_back(message.clone());
-            self.bytes_held += bytes;
-            self.waiting += 1;
+            self.books.entered(Delta::copy(bytes));
             while let Some(waiting) = self
                 .watches
                 .watchers
@@ -443,21 +443,20 @@ impl Kernel {
                 && waiting.len() > max
                 && let Some(oldest) = waiting.pop_front()
             {
-                self.bytes_held = self.bytes_held.saturating_sub(oldest.bytes());
-                self.waiting -= 1;
+                self.books.left(Delta::copy(oldest.bytes()));
                 self.book_drop(Some(id), oldest.address(), why);
             }
         } else if is_first {
-            self.waiting += 1;
+            self.books.entered(Delta::copy(0));
         } else {
-            let address = if self.accounts.are_kept() {
+            let address = if self.books.has_accounts() {
                 message.address()
             } else {
                 ""
             };
             self.book_drop(Some(id), address, DropReason::Conflated);
         }
-        let address = if self.accounts.are_kept() {
+        let address = if self.books.has_accounts() {
             message.address()
         } else {
             ""

@@ -5,6 +5,7 @@
 //! order of the whole queue is: the session's `waiting`, then what is being fetched, then `stored`, then `fresh`.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::SessionId;
 use crate::ledger::{AccountPlace, DropReason};
@@ -211,15 +212,16 @@ impl Kernel {
                     break;
                 };
                 let in_memory = entry.message.bytes();
-                if !self.accounts.is_empty() {
+                if self.books.has_accounts() {
                     disk.places
-                        .push_back(self.accounts.place_of(entry.message.address()));
+                        .push_back(self.books.place_of(entry.message.address()));
                 }
                 let stored = stored(entry, place + u64::from(spot.offset), spot.len);
                 let on_disk = stored_cost(&stored);
                 session.waiting_bytes = session.waiting_bytes - in_memory + on_disk;
                 disk.bytes += on_disk;
-                self.bytes_held = (self.bytes_held + size_of::<Stored>()).saturating_sub(in_memory);
+                self.books.entered(Delta::memory(size_of::<Stored>()));
+                self.books.left(Delta::memory(in_memory));
                 // Serials rise, so it goes to the end.
                 let _ = disk.stored.insert(stored);
             }
@@ -320,10 +322,10 @@ impl Kernel {
             let cost = stored_cost(&stored);
             disk.bytes -= cost;
             session.waiting_bytes -= cost;
-            self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
+            self.books.left(Delta::memory(size_of::<Stored>()));
             let (serial, reliability) = (stored.serial, stored.reliability);
             if let (None, Some(message)) = (place, &message) {
-                self.book_restored(message.address());
+                self.books.restored_address(message.address());
             }
             let Some(session) = self.sessions.get_mut(id) else {
                 return;
@@ -331,7 +333,7 @@ impl Kernel {
             match message {
                 Some(message) if message.expires() > now => {
                     session.waiting_bytes += message.bytes();
-                    self.bytes_held += message.bytes();
+                    self.books.entered(Delta::memory(message.bytes()));
                     session.waiting.push_back(entry(stored, message));
                     continue;
                 }
@@ -339,7 +341,7 @@ impl Kernel {
                 // Its address was on disk, too.
                 None => self.book_drop_on_disk(Some(id), place, DropReason::Unreadable),
             }
-            self.waiting -= 1;
+            self.books.left(Delta::copy(0));
             self.persist_put(id, serial, reliability, crate::durable::Put::Done);
         }
         self.pump(id, now, fx);

@@ -5,6 +5,7 @@
 //! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
@@ -437,8 +438,7 @@ impl Kernel {
         for waiting in &waiting {
             self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         }
-        self.waiting -= waiting.len();
-        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        self.books.left(Delta::copies(waiting.len(), bytes));
         self.routes.remove(&filter, |sink| {
             sink.kind == SinkKind::Group && sink.target == index
         });
@@ -538,7 +538,7 @@ impl Kernel {
         if group.owner == self.shard {
             return self.offer(index, message, now, fx);
         }
-        self.ledger.forwarded += 1;
+        self.books.forwarded();
         self.promises += 1;
         let (owner, key, number, message) = (
             group.owner,
@@ -677,8 +677,7 @@ impl Kernel {
             group
                 .waiting
                 .push_back(Waiting::new(message.clone(), serial, 0, now));
-            self.bytes_held += bytes;
-            self.waiting += 1;
+            self.books.entered(Delta::copy(bytes));
             self.note_waiting_in_group(index, now);
             if is_behind {
                 // More waiting may be reason enough to send. What is to be written down first waits for that.
@@ -1010,8 +1009,7 @@ impl Kernel {
             if waiting.message.expires() <= now {
                 group.counters.expired += 1;
             }
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.books.left(Delta::copy(bytes));
             if waiting.message.expires() <= now {
                 self.forget_given_back(index, waiting.back);
                 self.book_expired(None, waiting.message.address());
@@ -1024,8 +1022,7 @@ impl Kernel {
                 if let Some(group) = self.group_mut(index) {
                     group.waiting_bytes += bytes;
                     group.waiting.insert(at, waiting);
-                    self.bytes_held += bytes;
-                    self.waiting += 1;
+                    self.books.entered(Delta::copy(bytes));
                 }
                 if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(index, at)) {
                     at += 1;

@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::access::{Access, Permission};
+use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::Effects;
 use crate::given_back::BackId;
@@ -516,7 +517,7 @@ impl Kernel {
         self.group_copy_sent(id, index, &parcel, now);
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
-        self.ledger.forwarded += 1;
+        self.books.forwarded();
         let errand = Errand {
             key,
             sitting,
@@ -705,7 +706,7 @@ impl Kernel {
             errand,
             refused,
         } = copy;
-        self.ledger.arrived += 1;
+        self.books.arrived();
         let index = self.group_by_key.get(key).copied();
         let number = index.map_or(0, |index| self.group_number(index));
         if let (Some((sitting, errand)), Some(index)) = (errand, index)
@@ -779,8 +780,7 @@ impl Kernel {
             },
         );
         group.waiting_bytes += bytes;
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
     }
 
     // --- the end

@@ -28,7 +28,7 @@ impl Kernel {
         if !is_passed {
             return self.spread_fully(publisher, route, draft, now, fx);
         }
-        self.ledger.matched += 1;
+        self.books.matched();
         Outcome::Accepted
     }
 
@@ -41,7 +41,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        if draft.reliability != Reliability::AtMostOnce || self.accounts.are_kept() {
+        if draft.reliability != Reliability::AtMostOnce || self.books.has_accounts() {
             return false;
         }
         let (here, random) = (self.shard, self.random());
@@ -125,9 +125,8 @@ impl Kernel {
         }
         session.routed += 1;
         session.delivered += 1;
-        self.ledger.routed += 1;
-        self.ledger.delivered += 1;
-        self.ledger.delivered_bytes += draft.payload.len() as u64;
+        self.books.routed_without_account();
+        self.books.delivered_without_account(draft.payload.len());
         group.counters.arrived += 1;
         group.counters.chosen += 1;
         seats.passed(place, in_turn.is_some(), size, now);

@@ -4,6 +4,7 @@
 //! stay with the session, which may have begun to process them.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::eviction::may_move;
 use crate::group::Waiting;
@@ -48,8 +49,7 @@ impl Kernel {
             if let SlotState::ExpectSettle(mut entry) = slot.state {
                 entry.deliveries = entry.deliveries.saturating_add(1);
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
-                self.unsettled -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                self.books.settled(Delta::copy(entry.message.bytes()));
                 session.take_back();
                 entries.push(entry);
             }
@@ -73,8 +73,7 @@ impl Kernel {
             } else {
                 session.waiting_bytes -= entry.message.bytes();
                 session.take_back();
-                self.waiting -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                self.books.left(Delta::copy(entry.message.bytes()));
                 entries.push(entry);
             }
         }
@@ -167,8 +166,7 @@ impl Kernel {
             group
                 .waiting
                 .push_front(Waiting::new(message, serial, deliveries, now));
-            self.bytes_held += bytes;
-            self.waiting += 1;
+            self.books.entered(Delta::copy(bytes));
             if !touched.contains(&index) {
                 touched.push(index);
             }

@@ -82,7 +82,7 @@ impl Kernel {
         if message.retain() == RetainOp::Clear {
             self.forget_remembered(&message);
         } else if self.pressure >= Pressure::DropWaiting || self.kept_values.set(message).is_err() {
-            self.ledger.retain_refused += 1;
+            self.books.retain_refused();
         }
     }
 

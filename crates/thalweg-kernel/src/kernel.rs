@@ -1,6 +1,7 @@
 //! The kernel itself: what it holds, and how it is made.
 
 use crate::batch::Journal;
+use crate::books::Books;
 use crate::crowd::{Crowd, PacedElsewhere};
 use crate::durable::Pending;
 use crate::effects::{Fetch, Safety};
@@ -10,7 +11,7 @@ use crate::group_home::Aways;
 use crate::group_view::GroupCounters;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
-use crate::ledger::{Accounts, Ledger};
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::memory::Memory;
@@ -141,11 +142,6 @@ pub struct Kernel {
     pub(crate) backlog: Vec<SessionId>,
     /// Sessions thrown out for a full queue, whose wills are still to be published.
     pub(crate) overflowed: Vec<SessionId>,
-    pub(crate) bytes_held: usize,
-    /// Copies that wait in sessions and groups.
-    pub(crate) waiting: usize,
-    /// Copies sent and not settled, over all sessions.
-    pub(crate) unsettled: usize,
     /// Subscriptions of all sessions.
     pub(crate) subscriptions: usize,
     pub(crate) pressure: Pressure,
@@ -157,8 +153,7 @@ pub struct Kernel {
     pub(crate) is_short: bool,
     /// What is kept beside messages.
     pub(crate) memory: Memory,
-    pub(crate) ledger: Ledger,
-    pub(crate) accounts: Accounts,
+    pub(crate) books: Books,
     random: u64,
     /// What names that are made up depend on.
     names: u64,
@@ -174,7 +169,7 @@ impl Kernel {
         );
         let last_values = LastValues::new(last_value_limits(&limits));
         let kept_values = LastValues::new(kept_value_limits(&limits));
-        let accounts = Accounts::new(&limits.ledger_prefixes);
+        let books = Books::new(&limits.ledger_prefixes);
         Kernel {
             limits,
             shard,
@@ -239,17 +234,13 @@ impl Kernel {
             sweep_next: 0,
             backlog: Vec::new(),
             overflowed: Vec::new(),
-            bytes_held: 0,
-            waiting: 0,
-            unsettled: 0,
             subscriptions: 0,
             pressure: Pressure::None,
             crowd: Crowd::default(),
             paced: PacedElsewhere::default(),
             is_short: false,
             memory: Memory::default(),
-            ledger: Ledger::default(),
-            accounts,
+            books,
             random: seed | 1,
             names: seed,
         }
@@ -298,12 +289,12 @@ impl Kernel {
 
     /// What was counted since the start: messages received, delivered, dropped and why.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        self.books.ledger()
     }
 
     /// Bytes of messages that wait, are in flight, are last values or the latest of what somebody watches.
     pub fn bytes_held(&self) -> usize {
-        self.bytes_held
+        self.books.bytes_held()
             + self.last_values.bytes()
             + self.kept_values.bytes()
             + self.watches.value_bytes

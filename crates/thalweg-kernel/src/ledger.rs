@@ -144,6 +144,11 @@ impl Ledger {
         self.dropped[reason as usize] += count as u64;
     }
 
+    /// A copy goes elsewhere.
+    pub(crate) fn take_back(&mut self) {
+        take_back(&mut self.routed, &mut self.restored);
+    }
+
     /// All copies dropped, whatever the reason.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
@@ -172,6 +177,11 @@ impl Account {
         self.dropped.iter().sum()
     }
 
+    /// A copy goes elsewhere.
+    pub(crate) fn take_back(&mut self) {
+        take_back(&mut self.routed, &mut self.restored);
+    }
+
     /// Copies that wait or are in flight: what is not accounted for otherwise.
     pub fn outstanding(&self) -> u64 {
         let gone = self.delivered + self.expired + self.dropped_total();
@@ -196,8 +206,17 @@ impl Accounts {
         Accounts { prefixes }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.prefixes.is_empty()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Account)> {
+        self.prefixes
+            .iter()
+            .map(|(prefix, account)| (&**prefix, account))
+    }
+
+    /// The account at a place that [`Accounts::place_of`] gave.
+    pub(crate) fn at(&mut self, place: AccountPlace) -> Option<&mut Account> {
+        self.prefixes
+            .get_mut(usize::from(place))
+            .map(|(_, account)| account)
     }
 
     /// The place of the account of an address, to be remembered while its message is on disk.
@@ -222,7 +241,7 @@ impl Accounts {
 
     /// The account of the longest prefix of whole levels.
     #[inline]
-    fn of(&mut self, address: &str) -> Option<&mut Account> {
+    pub(crate) fn of(&mut self, address: &str) -> Option<&mut Account> {
         if self.prefixes.is_empty() {
             None
         } else {
@@ -259,28 +278,15 @@ const NO_ACCOUNT: AccountPlace = AccountPlace::MAX;
 impl Kernel {
     /// The books of each prefix that was asked for in [`Limits::ledger_prefixes`](crate::Limits::ledger_prefixes).
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &Account)> {
-        self.accounts
-            .prefixes
-            .iter()
-            .map(|(prefix, account)| (&**prefix, account))
+        self.books.accounts()
     }
 
     /// A copy for a session, or for a group if there is no session yet.
     #[inline]
     pub(crate) fn book_routed(&mut self, id: Option<SessionId>, address: &str) {
-        self.ledger.routed += 1;
+        self.books.routed(address);
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
             session.routed += 1;
-        }
-        if let Some(account) = self.accounts.of(address) {
-            account.routed += 1;
-        }
-    }
-
-    /// The address of a copy is known that an earlier run left behind; the sums have it already.
-    pub(crate) fn book_restored(&mut self, address: &str) {
-        if let Some(account) = self.accounts.of(address) {
-            account.restored += 1;
         }
     }
 
@@ -291,21 +297,14 @@ impl Kernel {
         place: Option<AccountPlace>,
         reason: DropReason,
     ) {
-        self.book_drop(id, "", reason);
-        if let Some((_, account)) =
-            place.and_then(|place| self.accounts.prefixes.get_mut(usize::from(place)))
-        {
-            account.dropped[reason as usize] += 1;
-        }
+        self.books.dropped_on_disk(place, reason);
+        self.count_drop(id, reason);
     }
 
     /// A copy goes to another shard after all, which books it anew.
     pub(crate) fn unbook_routed(&mut self, id: Option<SessionId>, address: &str) {
-        take_back(&mut self.ledger.routed, &mut self.ledger.restored);
+        self.books.unrouted(address);
         self.hand_back(id);
-        if let Some(account) = self.accounts.of(address) {
-            take_back(&mut account.routed, &mut account.restored);
-        }
     }
 
     /// A group's copy goes to a member.
@@ -325,35 +324,29 @@ impl Kernel {
     /// A copy was delivered.
     #[inline]
     pub(crate) fn book_delivered(&mut self, id: SessionId, address: &str, payload_len: usize) {
-        self.ledger.delivered += 1;
-        self.ledger.delivered_bytes += payload_len as u64;
+        self.books.delivered(address, payload_len);
         if let Some(session) = self.sessions.get_mut(id) {
             session.delivered += 1;
-        }
-        if let Some(account) = self.accounts.of(address) {
-            account.delivered += 1;
         }
     }
 
     /// A copy's time ran out.
     pub(crate) fn book_expired(&mut self, id: Option<SessionId>, address: &str) {
-        self.ledger.expired += 1;
+        self.books.expired(address);
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
             session.expired += 1;
-        }
-        if let Some(account) = self.accounts.of(address) {
-            account.expired += 1;
         }
     }
 
     /// A copy was dropped.
     pub(crate) fn book_drop(&mut self, id: Option<SessionId>, address: &str, reason: DropReason) {
-        self.ledger.drop(reason);
+        self.books.dropped(address, reason);
+        self.count_drop(id, reason);
+    }
+
+    fn count_drop(&mut self, id: Option<SessionId>, reason: DropReason) {
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
             session.drops.get_or_insert_default()[reason as usize] += 1;
-        }
-        if let Some(account) = self.accounts.of(address) {
-            account.dropped[reason as usize] += 1;
         }
     }
 }

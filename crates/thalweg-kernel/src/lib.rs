@@ -12,6 +12,7 @@
 pub mod access;
 mod access_change;
 mod batch;
+mod books;
 mod cause;
 mod cell;
 mod client_ids;

@@ -8,6 +8,7 @@
 //! names the member, as it does for the strategies that say so.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{Member, Waiting};
@@ -151,8 +152,7 @@ impl Kernel {
         let waiting = group.waiting.remove(at)?;
         let bytes = waiting.message.bytes();
         group.waiting_bytes -= bytes;
-        self.waiting -= 1;
-        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        self.books.left(Delta::copy(bytes));
         Some(waiting)
     }
 
@@ -164,8 +164,7 @@ impl Kernel {
         };
         group.waiting_bytes += bytes;
         group.waiting.insert(at, waiting);
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
     }
 
     /// Whether a group keeps messages of one key in order.

@@ -2,6 +2,7 @@
 
 use crate::Kernel;
 use crate::access::Permission;
+use crate::books::Delta;
 use crate::cause::Cause;
 use crate::crowd::Crowd;
 use crate::disk_queue::DiskQueue;
@@ -69,8 +70,7 @@ impl Kernel {
             };
         };
         session.received += 1;
-        self.ledger.received += 1;
-        self.ledger.received_bytes += draft.payload.len() as u64;
+        self.books.received(draft.payload.len());
         let pause_until = match &mut session.meters {
             None => None,
             Some(meters) => meters.pause(draft.payload.len() as u64, now),
@@ -116,7 +116,7 @@ impl Kernel {
         pause_until: Option<Time>,
         fx: &mut E,
     ) -> Published {
-        self.ledger.repeated += 1;
+        self.books.repeated();
         // What was written down of it the first time may not be safe yet.
         if let Some(session) = self.sessions.get(id)
             && let (true, Some(link)) = (session.durable, session.link)
@@ -164,8 +164,7 @@ impl Kernel {
             return refused(Outcome::Denied);
         };
         session.received += 1;
-        self.ledger.received += 1;
-        self.ledger.received_bytes += draft.payload.len() as u64;
+        self.books.received(draft.payload.len());
         let pause_until = session
             .meters
             .as_mut()
@@ -175,7 +174,7 @@ impl Kernel {
             match self.route_for(id, address) {
                 Ok(route) => routes.push((address, route)),
                 Err(outcome) => {
-                    self.ledger.refused += 1;
+                    self.books.refused();
                     return Published {
                         outcome,
                         pause_until,
@@ -223,7 +222,7 @@ impl Kernel {
 
     /// Publishes for the broker itself: no access rules, no ledger entry as received.
     pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) -> Outcome {
-        self.ledger.own += 1;
+        self.books.own();
         let route = self.route(draft.address);
         self.spread_fully(None, &route, &draft, now, fx)
     }
@@ -240,7 +239,7 @@ impl Kernel {
             Ok(route) => {
                 self.spread_fully(Some(id), &route, draft, now, fx);
             }
-            Err(_) => self.ledger.refused += 1,
+            Err(_) => self.books.refused(),
         }
     }
 
@@ -264,7 +263,7 @@ impl Kernel {
             _ => match self.route_for(id, draft.address) {
                 Ok(route) => route,
                 Err(outcome) => {
-                    self.ledger.refused += 1;
+                    self.books.refused();
                     return outcome;
                 }
             },
@@ -318,7 +317,7 @@ impl Kernel {
                 _ => self.spread_fully(publisher, route, draft, now, fx),
             };
         }
-        self.ledger.matched += 1;
+        self.books.matched();
         self.spread_here(publisher, route, draft, &mut None, now, fx);
         if !self.pending_references.is_empty() {
             // It waits for sessions that are away; at most once, so nobody waits for that.
@@ -347,7 +346,7 @@ impl Kernel {
             let message = self.keep(publisher, draft, &mut None, now);
             refused = self.accept(queue, &message, now, fx);
         }
-        self.ledger.matched += 1;
+        self.books.matched();
         if self.limits.journal {
             let cause = self.cause_of(publisher, route, draft);
             let has_more = self.has_queue_work();
@@ -397,7 +396,7 @@ impl Kernel {
                 Retained::Here => is_last_value = is_kept(publisher, draft),
                 Retained::Elsewhere => {}
                 // A full store costs the last value, not the message.
-                Retained::Refused => self.ledger.retain_refused += 1,
+                Retained::Refused => self.books.retain_refused(),
             }
         }
         if route.is_kept && (draft.retain == RetainOp::None || !self.limits.retain_enabled) {
@@ -457,10 +456,10 @@ impl Kernel {
             self.await_all(cause, draft.reliability, before, fx);
         }
         if !queued.wanted {
-            self.ledger.unmatched += 1;
+            self.books.unmatched();
             return Outcome::NoMatch;
         }
-        self.ledger.matched += 1;
+        self.books.matched();
         if queued.refused {
             Outcome::Refused
         } else {
@@ -481,7 +480,7 @@ impl Kernel {
             self.publish_to_group(group, message, cause, now, fx);
         }
         for &shard in &route.shards {
-            self.ledger.forwarded += 1;
+            self.books.forwarded();
             self.promises += 1;
             let from = match cause.must_arrive {
                 true => self.refer_transfer(
@@ -620,10 +619,7 @@ impl Kernel {
             return;
         };
         session.routed += 1;
-        self.ledger.routed += 1;
-        if self.accounts.are_kept() {
-            self.accounts.book_routed(draft.address);
-        }
+        self.books.routed(draft.address);
         let retain = draft.retain != RetainOp::None && receiver.flags & RETAIN_AS_PUBLISHED != 0;
         let reliability = receiver.reliability.min(draft.reliability);
         if reliability == Reliability::AtMostOnce
@@ -667,13 +663,12 @@ impl Kernel {
                 }
             };
             if sent == Sent::Room
-                && !self.accounts.are_kept()
+                && !self.books.has_accounts()
                 && let Some(session) = self.sessions.get_mut(receiver.session)
             {
                 // What `book_at_most_once` does when all is well, without a call.
                 session.delivered += 1;
-                self.ledger.delivered += 1;
-                self.ledger.delivered_bytes += draft.payload.len() as u64;
+                self.books.delivered_without_account(draft.payload.len());
                 return;
             }
             return self.book_at_most_once(
@@ -870,8 +865,7 @@ impl Kernel {
             return Put::Done;
         };
         session.waiting_bytes += bytes;
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
         if to_disk {
             self.push_to_disk(id, entry);
             return Put::WaitsForDisk;
@@ -900,12 +894,12 @@ impl Kernel {
         if let Some(oldest) = session.waiting.pop_front() {
             let bytes = oldest.message.bytes();
             session.waiting_bytes -= bytes;
-            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.books.left(Delta::copy(bytes));
             self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
             self.persist_removed(id, &oldest);
         } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
             session.waiting_bytes -= dropped.bytes;
-            self.bytes_held = self.bytes_held.saturating_sub(dropped.memory);
+            self.books.left(Delta::copy(dropped.memory));
             match dropped.message {
                 Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
                 None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
@@ -914,7 +908,6 @@ impl Kernel {
         } else {
             return false;
         }
-        self.waiting -= 1;
         true
     }
 
@@ -991,9 +984,8 @@ impl Kernel {
             Sent::Room | Sent::Congested | Sent::Gone => {
                 session.congested = sent != Sent::Room;
                 session.group_in_flight += in_group;
-                self.bytes_held += bytes;
-                self.unsettled += 1;
-                self.ledger.redelivered += u64::from(redelivered);
+                self.books.sent(Delta::copy(bytes));
+                self.books.redelivered(redelivered);
                 if in_group == 1 {
                     self.group_copy_sent(id, group, &parcel, now);
                     self.expect_settlement(id, group, now);
@@ -1030,8 +1022,7 @@ impl Kernel {
         session.congested = true;
         let bytes = entry.message.bytes();
         session.waiting_bytes += bytes;
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
         if entry.group != NO_GROUP {
             self.timers.set(now, id, TimerKind::GroupUnsent);
         }

@@ -100,9 +100,9 @@ impl Kernel {
             }
         }
         let cells = self.watches.cells.iter().map(|(_, cell)| cell.bytes());
-        same("copies that wait", self.waiting, held.waiting)?;
-        same("copies in flight", self.unsettled, held.in_flight)?;
-        same("bytes of copies", self.bytes_held, held.bytes)?;
+        same("copies that wait", self.books.waiting(), held.waiting)?;
+        same("copies in flight", self.books.in_flight(), held.in_flight)?;
+        same("bytes of copies", self.books.bytes_held(), held.bytes)?;
         same("sessions online", self.online, online)?;
         same("subscriptions", self.subscriptions, subscriptions)?;
         same("watches", self.watches.count, watches)?;

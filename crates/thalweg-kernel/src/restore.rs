@@ -1,6 +1,7 @@
 //! A new process takes up where the last one ended.
 
 use crate::access::Access;
+use crate::books::Delta;
 use crate::disk_queue::{DiskQueue, entry};
 use crate::durable::SHARD_BITS;
 use crate::effects::{Effects, Safety};
@@ -166,10 +167,10 @@ impl Kernel {
                 }
                 Some(message) => {
                     if !self.keep_last_value(&message) {
-                        self.ledger.retain_refused += 1;
+                        self.books.retain_refused();
                     }
                 }
-                None => self.ledger.drop(DropReason::Unreadable),
+                None => self.books.dropped_many(DropReason::Unreadable, 1),
             }
         }
         self.restore_publishers(part.publishers, now);
@@ -280,9 +281,8 @@ impl Kernel {
             restored += 1;
             match read(slot.entry.place, slot.entry.len) {
                 Some(message) => {
-                    self.bytes_held += message.bytes();
-                    self.unsettled += 1;
-                    self.book_restored(message.address());
+                    self.books.sent(Delta::copy(message.bytes()));
+                    self.books.restored_address(message.address());
                     states.push((tag, SlotState::ExpectSettle(entry(slot.entry, message))));
                 }
                 None => lost.push(tag),
@@ -342,9 +342,9 @@ impl Kernel {
             pace: None,
             drops: None,
         };
-        self.waiting += session.waiting_len();
-        self.bytes_held += session.memory_held();
-        self.ledger.restored += restored as u64;
+        self.books
+            .entered(Delta::copies(session.waiting_len(), session.memory_held()));
+        self.books.restored(restored);
         let id = self.sessions.insert(session);
         if let Some(other) = self.by_client.insert(client, id) {
             self.end_double(other, id, now);
@@ -480,12 +480,11 @@ impl Kernel {
         if self.restore_into_queue(number, &stored, read) {
             return None;
         }
-        let count = stored.waiting.len() as u64;
-        self.ledger.restored += count;
+        let count = stored.waiting.len();
+        self.books.restored(count);
         let Some(index) = self.find_group(&stored.name, &stored.filter) else {
             // Its last member has left; the record that says so was lost with the machine.
-            self.ledger
-                .drop_many(DropReason::GroupEnded, count as usize);
+            self.books.dropped_many(DropReason::GroupEnded, count);
             self.journal
                 .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
             return None;
@@ -532,15 +531,14 @@ impl Kernel {
                 );
             }
             bytes += message.bytes();
-            self.book_restored(message.address());
+            self.books.restored_address(message.address());
             waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
         }
         if to != number {
             self.journal
                 .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
         }
-        self.waiting += waiting.len();
-        self.bytes_held += bytes;
+        self.books.entered(Delta::copies(waiting.len(), bytes));
         // What comes from now on has not been delivered.
         let serial_last = self.serial_last;
         let group = self.group_mut(index)?;

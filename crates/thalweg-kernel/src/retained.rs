@@ -360,7 +360,7 @@ impl Kernel {
         let is_kept = self.limits.journal
             && (message.publisher() != 0 || !message.address().starts_with('$'));
         if !self.keep_last_value(&message) {
-            self.ledger.retain_refused += 1;
+            self.books.retain_refused();
         } else if is_kept {
             self.persist_kept(&message, true, safety);
         }

@@ -5,6 +5,7 @@
 //! there; all of it keeps its order.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::{Member, Waiting};
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
@@ -338,7 +339,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        self.ledger.arrived += 1;
+        self.books.arrived();
         self.seats_away.seen.insert(owner, errand.number);
         let place = self.seats_away.by_sitting.get(&errand.sitting).copied();
         let here = place
@@ -386,7 +387,7 @@ impl Kernel {
             message,
             ..
         } = errand;
-        self.ledger.forwarded += 1;
+        self.books.forwarded();
         let refused = Refused {
             by: None,
             known: back,
@@ -572,8 +573,7 @@ impl Kernel {
                 std::mem::take(&mut group.waiting),
                 std::mem::take(&mut group.waiting_bytes),
             );
-            self.waiting -= waiting.len();
-            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.books.left(Delta::copies(waiting.len(), bytes));
             for waiting in waiting {
                 let (errand, known) = (self.seats_away.unsent, waiting.back);
                 self.bring_home(
@@ -626,7 +626,7 @@ impl Kernel {
         } = waiting;
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
-        self.ledger.forwarded += 1;
+        self.books.forwarded();
         let from = if serial == 0 {
             (0, 0)
         } else {

@@ -1,6 +1,7 @@
 //! Who is here, and what waits for them.
 
 use crate::access::Access;
+use crate::books::Delta;
 use crate::disk_queue::DiskQueue;
 use crate::effects::{CloseReason, Effects, Safety, Sent};
 use crate::eviction::Trial;
@@ -700,8 +701,7 @@ impl Kernel {
             let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                self.unsettled -= 1;
+                self.books.settled(Delta::copy(entry.message.bytes()));
                 if let Some(Slot {
                     state: SlotState::ExpectSettle(entry),
                     ..
@@ -717,7 +717,7 @@ impl Kernel {
                 }
                 continue;
             }
-            self.ledger.redelivered += 1;
+            self.books.redelivered(true);
             if group != NO_GROUP {
                 self.group_copy_sent(id, group, &parcel, now);
                 self.expect_settlement(id, group, now);
@@ -860,7 +860,7 @@ impl Kernel {
             native: None,
             stamp: None,
         };
-        self.ledger.own += 1;
+        self.books.own();
         self.publish_left_behind(id, &draft, now, fx);
         // Written down behind the message itself, so that a will is rather published twice than never.
         self.persist_session(id, Safety::Lazy);
@@ -899,11 +899,11 @@ impl Kernel {
             self.by_client.remove(&session.client);
         }
         self.memory.left(Kept::Sessions, session.weight);
-        self.waiting -= session.waiting_len();
         for entry in &session.waiting {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
         }
-        let on_disk = session.waiting_len() - session.waiting.len();
+        let waiting = session.waiting_len();
+        let on_disk = waiting - session.waiting.len();
         let memory_held = session.memory_held();
         if let Some(disk) = session.disk.take() {
             let (places, in_memory) = disk.into_books();
@@ -915,20 +915,19 @@ impl Kernel {
             for place in places {
                 self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
             }
-            self.ledger
-                .drop_many(DropReason::SessionEnded, on_disk - booked - fresh);
+            self.books
+                .dropped_many(DropReason::SessionEnded, on_disk - booked - fresh);
         }
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state {
-                self.unsettled -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                self.books.settled(Delta::copy(entry.message.bytes()));
                 self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
                 if entry.of_group {
                     self.persist_group_removed(entry.group, entry.serial);
                 }
             }
         }
-        self.bytes_held = self.bytes_held.saturating_sub(memory_held);
+        self.books.left(Delta::copies(waiting, memory_held));
         if session.durable {
             self.persist_session_ended(session.uid, safety);
         }

@@ -1,6 +1,7 @@
 //! A receiver says what became of a delivery, and room is made for the next.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
@@ -132,11 +133,10 @@ impl Kernel {
     }
 
     fn book_settled(&mut self, id: SessionId, entry: &Entry) {
-        self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-        self.unsettled -= 1;
+        self.books.settled(Delta::copy(entry.message.bytes()));
         // A rejected copy reached its receiver, too: the refusal is the receiver's own.
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() {
+        let address = if self.books.has_accounts() {
             entry.message.address()
         } else {
             ""
@@ -248,8 +248,7 @@ impl Kernel {
             };
             let bytes = entry.message.bytes();
             session.waiting_bytes -= bytes;
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.books.left(Delta::copy(bytes));
             if entry.message.expires() <= now {
                 self.book_expired(Some(id), entry.message.address());
                 self.persist_removed(id, &entry);
@@ -330,10 +329,8 @@ impl Kernel {
                 expired.push(entry);
             }
         }
-        self.waiting -= expired.len();
-        self.bytes_held = self
-            .bytes_held
-            .saturating_sub(before - session.waiting_bytes);
+        let bytes = before - session.waiting_bytes;
+        self.books.left(Delta::copies(expired.len(), bytes));
         for entry in expired {
             self.book_expired(Some(id), entry.message.address());
             self.persist_removed(id, &entry);

@@ -334,7 +334,7 @@ impl Kernel {
                 safety,
                 from: entry,
             } => {
-                self.ledger.arrived += 1;
+                self.books.arrived();
                 self.crowd = Crowd::default();
                 self.on_publish_to_group(&key, &message, now, fx);
                 if self.crowd.is_some() {
@@ -497,7 +497,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        self.ledger.arrived += 1;
+        self.books.arrived();
         let (before, cause) = (self.promises, self.cause_elsewhere(message, safety));
         let mut route = self.route(message.address());
         if !only.is_empty() {

@@ -35,7 +35,7 @@ impl StampedPublish {
 impl Kernel {
     /// A publisher's stamp could not be read; the message is one without.
     pub fn note_damaged_stamp(&mut self) {
-        self.ledger.damaged_stamps += 1;
+        self.books.damaged_stamp();
     }
 
     /// A stamp of a session's peer as the receivers of its message are to see it: a number that only this broker could
@@ -134,13 +134,8 @@ impl Kernel {
     }
 
     fn book_repeated(&mut self, known: Known, bytes: usize) {
-        self.ledger.received += 1;
-        self.ledger.received_bytes += bytes as u64;
-        self.ledger.repeated += 1;
-        match known {
-            Known::Outdated => self.ledger.outdated_stamps += 1,
-            Known::New | Known::Taken => self.ledger.repeated_stamps += 1,
-        }
+        self.books.received(bytes);
+        self.books.repeated_stamp(known == Known::Outdated);
     }
 
     /// An exactly-once message that this shard does not spread is the publisher's all the same until it is released.
@@ -251,9 +246,8 @@ impl Kernel {
         let route = match self.route_for(id, draft.address) {
             Ok(route) => route,
             Err(outcome) => {
-                self.ledger.received += 1;
-                self.ledger.received_bytes += draft.payload.len() as u64;
-                self.ledger.refused += 1;
+                self.books.received(draft.payload.len());
+                self.books.refused();
                 return Published {
                     outcome,
                     pause_until,
@@ -302,8 +296,7 @@ impl Kernel {
         if known != Known::New {
             return self.book_repeated(known, message.payload().len());
         }
-        self.ledger.received += 1;
-        self.ledger.received_bytes += message.payload().len() as u64;
+        self.books.received(message.payload().len());
         let before = self.promises;
         let expires = message.expires();
         let expires_in = (expires != Time::NEVER).then(|| expires.since(now));

@@ -135,7 +135,7 @@ impl Kernel {
         match kind {
             TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
             TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {
-                self.ledger.sessions_expired += 1;
+                self.books.session_expired();
                 self.end_session(id, now, fx);
             }
             TimerKind::GroupSettle => self.on_group_settle_timeout(id, now, fx),

@@ -7,6 +7,7 @@
 
 use crate::Kernel;
 use crate::access::Permission;
+use crate::books::Delta;
 use crate::cell::Cell;
 use crate::effects::{Effects, Observed, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
@@ -213,7 +214,6 @@ impl Kernel {
                 return None;
             }
             let message = self.take_out(watch.0)?;
-            self.waiting -= 1;
             if message.properties().is_some() && !self.may_be_told(id, &message) {
                 // It took the place of what this reader was told of.
                 self.book_drop(Some(id), message.address(), DropReason::Conflated);
@@ -224,7 +224,7 @@ impl Kernel {
                 continue;
             }
             // Looking at the address costs more than the rest.
-            let address = if self.accounts.are_kept() {
+            let address = if self.books.has_accounts() {
                 message.address()
             } else {
                 ""
@@ -237,19 +237,21 @@ impl Kernel {
         }
     }
 
-    /// Takes the oldest out of what waits in a watch, without any books but those of bytes.
+    /// Takes the oldest out of what waits in a watch.
     fn take_out(&mut self, watch: u32) -> Option<Message> {
         let watcher = self.watches.watchers.get_mut(watch)?;
         let Some(waiting) = &mut watcher.waiting else {
             watcher.state = WatchState::Idle;
-            return self.watches.cells.get(watcher.cell)?.value.clone();
+            let value = self.watches.cells.get(watcher.cell)?.value.clone()?;
+            self.books.left(Delta::copy(0));
+            return Some(value);
         };
         let message = waiting.pop_front()?;
         if waiting.is_empty() {
             watcher.waiting = None;
             watcher.state = WatchState::Idle;
         }
-        self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
+        self.books.left(Delta::copy(message.bytes()));
         Some(message)
     }
 
@@ -275,8 +277,7 @@ impl Kernel {
         match waiting {
             Some(waiting) => {
                 for message in *waiting {
-                    self.waiting -= 1;
-                    self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
+                    self.books.left(Delta::copy(message.bytes()));
                     self.book_drop(Some(session), message.address(), why);
                 }
             }
@@ -287,7 +288,7 @@ impl Kernel {
                     .get(cell)
                     .map(|cell| cell.address.clone())
                     .unwrap_or_default();
-                self.waiting -= 1;
+                self.books.left(Delta::copy(0));
                 self.book_drop(Some(session), &address, why);
             }
             None => {}

@@ -4,6 +4,7 @@ use super::Item;
 use super::dead_letter::{Burials, Original};
 use crate::Kernel;
 use crate::access::is_brokers;
+use crate::books::Delta;
 use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Holder};
@@ -203,7 +204,7 @@ impl Kernel {
         fx: &mut E,
     ) -> bool {
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() {
+        let address = if self.books.has_accounts() {
             message.address()
         } else {
             ""
@@ -293,8 +294,7 @@ impl Kernel {
             !queue.groups.is_empty(),
             queue.ready > 1 && !queue.consumers.is_empty(),
         );
-        self.waiting += 1;
-        self.bytes_held += bytes;
+        self.books.entered(Delta::copy(bytes));
         if has_groups || (is_behind && self.has_judged_consumer(index)) {
             // Groups take it when it is written down.
             self.queues_to_pump.push(index);
@@ -341,8 +341,7 @@ impl Kernel {
             to_disk: Some(Holder::Queue(index)),
             ..pending
         });
-        self.waiting += 1;
-        self.bytes_held += item.message.bytes();
+        self.books.entered(Delta::copy(item.message.bytes()));
         let has_groups = self
             .queue(index)
             .is_some_and(|queue| !queue.groups.is_empty());
@@ -386,8 +385,7 @@ impl Kernel {
                 && fits_alone
                 && let Some(oldest) = self.queue_mut(index).and_then(super::Queue::pop_least)
             {
-                self.waiting -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
+                self.books.left(Delta::copy(oldest.message.bytes()));
                 self.give_up(index, oldest, DeathReason::Overflow, now);
                 continue;
             }
@@ -426,8 +424,7 @@ impl Kernel {
             let Some(oldest) = queue.pop_least() else {
                 return;
             };
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
+            self.books.left(Delta::copy(oldest.message.bytes()));
             self.give_up(index, oldest, DeathReason::Overflow, now);
         }
     }

@@ -8,6 +8,7 @@ use super::declare::may_use;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
+use crate::books::Delta;
 use crate::effects::{Answer, Effects, Taken};
 use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
@@ -259,8 +260,7 @@ impl Kernel {
                 };
             };
             let (number, left) = (queue.number, queue.ready as u64);
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.books.left(Delta::copy(item.message.bytes()));
             self.refill_queue(index);
             if item.expires <= now {
                 self.give_up(index, item, DeathReason::Expired, now);
@@ -291,9 +291,8 @@ impl Kernel {
         self.note_delivery(index, item.serial, None, fx);
         self.taken_last += 1;
         let (message, deliveries) = (item.message.clone(), item.deliveries);
-        self.bytes_held += message.bytes();
-        self.unsettled += 1;
-        self.ledger.redelivered += u64::from(deliveries > 0);
+        self.books.sent(Delta::copy(message.bytes()));
+        self.books.redelivered(deliveries > 0);
         if let Some(queue) = self.queue_mut(index) {
             queue.unsettled += 1;
         }
@@ -408,8 +407,7 @@ impl Kernel {
         else {
             return;
         };
-        self.unsettled -= 1;
-        self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+        self.books.settled(Delta::copy(item.message.bytes()));
         let is_there = self
             .queue(index)
             .is_some_and(|queue| queue.number == number);

@@ -7,6 +7,7 @@ use super::line::{LineConsumer, Source};
 use super::spec::{ConsumeSpec, Refusal, Verdict};
 use crate::Kernel;
 use crate::access::Permission;
+use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::{LineMember, Member, group_key};
 use crate::ids::SessionId;
@@ -335,8 +336,7 @@ impl Kernel {
                     .then_some(left);
             };
             let left = queue.ready as u64;
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.books.left(Delta::copy(item.message.bytes()));
             self.refill_queue(index);
             if item.expires <= now {
                 self.give_up(index, item, DeathReason::Expired, now);

@@ -5,6 +5,7 @@ use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
 use crate::access::{Permission, is_brokers};
+use crate::books::Delta;
 use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
@@ -133,8 +134,8 @@ impl Kernel {
         }
         if !queue.made_by.may(Permission::Publish, &address) {
             // A publish in the name of who said where it goes: the rules refuse it.
-            self.ledger.own += 1;
-            self.ledger.refused += 1;
+            self.books.own();
+            self.books.refused();
             return false;
         }
         let queue_address = Box::<str>::from(&*queue.address);
@@ -170,7 +171,7 @@ impl Kernel {
         match original {
             Original::New => self.dead_letters.push_back(given_up),
             Original::Kept { .. } => {
-                self.bytes_held += bytes;
+                self.books.entered(Delta::memory(bytes));
                 self.dead_letters_kept.push_back(given_up);
             }
         }
@@ -205,7 +206,7 @@ impl Kernel {
             count: left.count - 1,
             bytes: left.bytes.saturating_sub(bytes),
         };
-        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        self.books.left(Delta::memory(bytes));
         let original = given_up.original;
         self.bury_one(given_up, now, fx);
         if let Original::Kept { queue, serial } = original
@@ -226,7 +227,7 @@ impl Kernel {
         let (of_it, others): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(is_of);
         self.dead_letters_kept = others;
         for mut given_up in of_it {
-            self.bytes_held = self.bytes_held.saturating_sub(given_up.message.bytes());
+            self.books.left(Delta::memory(given_up.message.bytes()));
             given_up.original = Original::New;
             self.dead_letters.push_back(given_up);
         }
@@ -244,10 +245,10 @@ impl Kernel {
             .as_ref()
             .and_then(|details| details.deaths.first())
             .is_some_and(|death| death.reason == DeathReason::Expired);
-        self.ledger.own += 1;
+        self.books.own();
         if is_brokers(&address) {
             // Nobody publishes there, not by dying either.
-            self.ledger.unmatched += 1;
+            self.books.unmatched();
             return;
         }
         // Its life is over: where it is going it has another.

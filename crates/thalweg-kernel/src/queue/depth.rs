@@ -7,6 +7,7 @@
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
+use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
 use crate::ids::{SessionId, ShardId};
 use crate::ledger::DropReason;
@@ -110,7 +111,7 @@ impl Kernel {
 
     /// Whether what waits in a queue may wait on disk.
     pub(super) fn may_go_deep(&self, queue: &Queue) -> bool {
-        queue.durable && queue.limits.is_plain() && !self.accounts.are_kept()
+        queue.durable && queue.limits.is_plain() && !self.books.has_accounts()
     }
 
     /// Puts a newcomer behind all that waits.
@@ -183,7 +184,7 @@ impl Kernel {
                 }
                 _ => false,
             };
-            self.bytes_held = self.bytes_held.saturating_sub(released);
+            self.books.left(Delta::memory(released));
             if is_watched {
                 at += 1;
             } else {
@@ -270,8 +271,7 @@ impl Kernel {
             depth.first_order += 1;
             queue.ready -= 1;
             queue.ready_bytes = queue.ready_bytes.saturating_sub(u64::from(stored.len));
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
+            self.books.left(Delta::copy(size_of::<Stored>()));
             let Some(message) = message else {
                 self.book_drop(None, "", DropReason::Unreadable);
                 self.journal.persist(
@@ -409,11 +409,9 @@ impl Kernel {
             .ready_bytes
             .saturating_sub(bytes + payloads.sum::<u64>());
         let memory = fresh.iter().map(|item| item.message.bytes()).sum::<usize>();
-        self.bytes_held = self
-            .bytes_held
-            .saturating_sub(on_disk.len() * size_of::<Stored>() + memory);
-        self.waiting -= count;
-        self.ledger.drop_many(reason, count);
+        let memory = on_disk.len() * size_of::<Stored>() + memory;
+        self.books.left(Delta::copies(count, memory));
+        self.books.dropped_many(reason, count);
         let serials = on_disk.iter().map(|stored| stored.serial);
         for serial in serials.chain(fresh.iter().map(|item| item.serial)) {
             self.journal.forget(journal, serial, 0);
@@ -424,7 +422,7 @@ impl Kernel {
 
     /// What an earlier run left in a queue stays on disk, if the queue is one of those.
     pub(super) fn restore_deep(&mut self, index: u32, waiting: Waiting) -> Result<(), Waiting> {
-        if self.accounts.are_kept()
+        if self.books.has_accounts()
             || !self
                 .queue(index)
                 .is_some_and(|queue| queue.limits.is_plain())
@@ -448,8 +446,8 @@ impl Kernel {
                 ..Depth::default()
             }));
         }
-        self.waiting += count;
-        self.bytes_held += count * size_of::<Stored>();
+        self.books
+            .entered(Delta::copies(count, count * size_of::<Stored>()));
         Ok(())
     }
 }

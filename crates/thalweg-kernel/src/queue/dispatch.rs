@@ -6,6 +6,7 @@ use super::line::{Source, Unsettled};
 use super::{Consumer, Item};
 use crate::Kernel;
 use crate::access::Permission;
+use crate::books::Delta;
 use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
@@ -53,8 +54,7 @@ impl Kernel {
                 let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else {
                     break;
                 };
-                self.waiting -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+                self.books.left(Delta::copy(item.message.bytes()));
                 passed.push(item);
                 continue;
             };
@@ -63,8 +63,7 @@ impl Kernel {
                 break;
             };
             let bytes = item.message.bytes();
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.books.left(Delta::copy(bytes));
             if self.queue(index).is_some_and(|queue| queue.depth.is_some()) {
                 self.refill_queue(index);
             }
@@ -136,8 +135,7 @@ impl Kernel {
             return;
         };
         queue.insert(item);
-        self.waiting += 1;
-        self.bytes_held += bytes;
+        self.books.entered(Delta::copy(bytes));
     }
 
     /// Hands an item to a consumer that can take it right now; gives it back if there is none. Says whether it is to be
@@ -387,10 +385,10 @@ impl Kernel {
         }
         line.tag_last = tag;
         session.routed += 1;
-        self.ledger.redelivered += u64::from(item.deliveries > 0);
+        self.books.redelivered(item.deliveries > 0);
         if !settles {
             // Looking at the address costs more than the rest.
-            let address = if self.accounts.are_kept() {
+            let address = if self.books.has_accounts() {
                 item.message.address()
             } else {
                 ""
@@ -405,8 +403,7 @@ impl Kernel {
                 consumer.in_flight += 1;
             }
         }
-        self.bytes_held += item.message.bytes();
-        self.unsettled += 1;
+        self.books.sent(Delta::copy(item.message.bytes()));
         line.unsettled.push_back(Unsettled {
             tag,
             consumer: number,
@@ -572,8 +569,7 @@ impl Kernel {
                 break;
             };
             queue.forget_ready(&item);
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.books.left(Delta::copy(item.message.bytes()));
             self.give_up(index, item, DeathReason::Expired, now);
         }
         if left == 0

@@ -3,6 +3,7 @@
 use super::Queue;
 use super::line::Source;
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
@@ -47,8 +48,7 @@ impl Kernel {
             && let Some(item) = self.queue_mut(index).and_then(Queue::pop)
         {
             count += 1;
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.books.left(Delta::copy(item.message.bytes()));
             self.book_drop(None, item.message.address(), DropReason::Purged);
             self.forget_item(journal, &item, false);
         }
@@ -128,14 +128,14 @@ impl Kernel {
 
     /// What waited in a queue that ends is dropped, though its memory is given back later.
     fn book_ended(&mut self, queue: &Queue) {
-        self.waiting -= queue.ready;
-        self.bytes_held = self.bytes_held.saturating_sub(queue.memory_held());
-        if self.accounts.are_kept() {
+        self.books
+            .left(Delta::copies(queue.ready, queue.memory_held()));
+        if self.books.has_accounts() {
             for item in queue.lanes.iter().flatten() {
                 self.book_drop(None, item.message.address(), DropReason::QueueEnded);
             }
         } else {
-            self.ledger.drop_many(DropReason::QueueEnded, queue.ready);
+            self.books.dropped_many(DropReason::QueueEnded, queue.ready);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
+use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::given_back::BackId;
@@ -195,7 +196,7 @@ impl Kernel {
         };
         let to = self.queue(index).map_or(0, super::Queue::journal_number);
         let waiting: Vec<Stored> = stored.waiting.iter().collect();
-        self.ledger.restored += waiting.len() as u64;
+        self.books.restored(waiting.len());
         for Stored {
             serial, place, len, ..
         } in waiting.into_iter().rev()
@@ -204,7 +205,7 @@ impl Kernel {
                 self.book_drop(None, "", DropReason::Unreadable);
                 continue;
             };
-            self.book_restored(message.address());
+            self.books.restored_address(message.address());
             if to != 0 {
                 self.journal.persist(
                     &Record::Moved {
@@ -428,8 +429,7 @@ impl Kernel {
         };
         group.waiting_bytes += bytes;
         group.waiting.push_back(waiting);
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
     }
 
     /// A consumer has left a group.

@@ -3,6 +3,7 @@
 use super::Item;
 use super::line::{Source, Unsettled};
 use crate::Kernel;
+use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
@@ -64,7 +65,7 @@ impl Kernel {
             return false;
         }
         // Whatever needs a closer look at the message.
-        if consumer.no_local || !session.access.is_allow_all() || self.accounts.are_kept() {
+        if consumer.no_local || !session.access.is_allow_all() || self.books.has_accounts() {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
@@ -100,18 +101,16 @@ impl Kernel {
         queue.order_last += 1;
         queue.came += 1;
         session.routed += 1;
-        self.ledger.routed += 1;
+        self.books.routed_without_account();
         let Some(message) = kept else {
             queue.went += 1;
             session.delivered += 1;
-            self.ledger.delivered += 1;
-            self.ledger.delivered_bytes += draft.payload.len() as u64;
+            self.books.delivered_without_account(draft.payload.len());
             return true;
         };
         queue.unsettled += 1;
         line.in_flight += 1;
-        self.unsettled += 1;
-        self.bytes_held += message.bytes();
+        self.books.sent(Delta::copy(message.bytes()));
         let source = Source::Queue(index, queue.number);
         let serial = if queue.durable { serial } else { 0 };
         let item = Item {

@@ -4,6 +4,7 @@ use super::Item;
 use super::line::{Source, Unsettled};
 use super::spec::Verdict;
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::Waiting;
 use crate::ids::SessionId;
@@ -229,8 +230,7 @@ impl Kernel {
             source,
             item,
         } = unsettled;
-        self.unsettled -= 1;
-        self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+        self.books.settled(Delta::copy(item.message.bytes()));
         match source {
             Source::Queue(index, number) => {
                 let is_there = self
@@ -334,7 +334,7 @@ impl Kernel {
     /// Its receiver has had it; a refusal is the receiver's own.
     pub(super) fn book_had(&mut self, id: SessionId, item: &Item) {
         // Looking at the address costs more than the rest.
-        let address = if self.accounts.are_kept() {
+        let address = if self.books.has_accounts() {
             item.message.address()
         } else {
             ""
@@ -375,7 +375,6 @@ impl Kernel {
         group.waiting_bytes += bytes;
         group.counters.returned += 1;
         group.waiting.push_front(waiting);
-        self.bytes_held += bytes;
-        self.waiting += 1;
+        self.books.entered(Delta::copy(bytes));
     }
 }

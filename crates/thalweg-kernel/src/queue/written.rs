@@ -11,6 +11,7 @@ use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
+use crate::books::Delta;
 use crate::effects::Safety;
 use crate::ledger::DropReason;
 use std::fmt::Write;
@@ -226,7 +227,7 @@ impl Kernel {
         let idle = limits.idle_expiry;
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now);
         self.set_queues_maker(index, made_by.compile(access));
-        self.ledger.restored += stored.waiting.len() as u64;
+        self.books.restored(stored.waiting.len());
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
         // it stays as it is until no consumer is left.
         let serial_last = self.serial_last;
@@ -263,7 +264,7 @@ impl Kernel {
                 );
                 continue;
             };
-            self.book_restored(message.address());
+            self.books.restored_address(message.address());
             let (bytes, ingress) = (message.bytes(), message.ingress());
             let expires = message
                 .expires()
@@ -281,8 +282,7 @@ impl Kernel {
                 deliveries,
                 back: 0,
             });
-            self.waiting += 1;
-            self.bytes_held += bytes;
+            self.books.entered(Delta::copy(bytes));
         }
         self.after_restore(index, idle, now);
     }
