@@ -315,7 +315,7 @@ impl Kernel {
             groups: self.groups.iter().flatten().count(),
             watches: self.watches.count,
             kept_values: self.kept_values.count(),
-            publishers: self.publishers.len(),
+            publishers: self.dedup.len(),
         }
     }
 }

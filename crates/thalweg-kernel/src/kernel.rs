@@ -3,6 +3,7 @@
 use crate::batch::Journal;
 use crate::books::Books;
 use crate::crowd::{Crowd, PacedElsewhere};
+use crate::dedup::Dedup;
 use crate::durable::Pending;
 use crate::effects::{Fetch, Safety};
 use crate::eviction::Stalls;
@@ -17,7 +18,6 @@ use crate::made_up::NameKey;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::presence::Presences;
-use crate::publishers::Publishers;
 use crate::queue::{Binding, ByTerms, Exchange, GivenUp, Queue, Recalling, TakenApart};
 use crate::rate::TokenBucket;
 use crate::read::List;
@@ -126,10 +126,7 @@ pub struct Kernel {
     pub(crate) taken: BTreeMap<u64, TakenApart>,
     pub(crate) taken_last: u64,
     pub(crate) presences: Presences,
-    /// Publishers that stamp their messages; only the shard of queues has any.
-    pub(crate) publishers: Publishers,
-    /// What hides their numbers from receivers.
-    pub(crate) stamp_key: StampKey,
+    pub(crate) dedup: Dedup,
     /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
     pub(crate) promises: u64,
     /// Bytes of payload that were written down.
@@ -223,8 +220,7 @@ impl Kernel {
             taken: BTreeMap::new(),
             taken_last: 0,
             presences: Presences::default(),
-            publishers: Publishers::default(),
-            stamp_key: StampKey::default(),
+            dedup: Dedup::default(),
             promises: 0,
             bytes_written: 0,
             pending: Map::default(),
@@ -248,7 +244,7 @@ impl Kernel {
 
     /// Sets what hides publishers' numbers from receivers, before the first session is opened.
     pub fn set_stamp_key(&mut self, key: StampKey) {
-        self.stamp_key = key;
+        self.dedup.set_key(key);
     }
 
     /// Makes names that nobody can guess, for a connection of which `nonce` is.

@@ -45,7 +45,7 @@ impl Kernel {
             .sessions
             .get(id)
             .and_then(|session| session.user.as_deref());
-        self.stamp_key.mask(user.unwrap_or_default(), stamp)
+        self.dedup.mask(user.unwrap_or_default(), stamp)
     }
 
     /// Publishes with a stamp: once.
@@ -116,7 +116,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Published> {
-        let known = self.publishers.look(user, stamp);
+        let known = self.dedup.look(user, stamp);
         if known == Known::New {
             return None;
         }
@@ -183,7 +183,7 @@ impl Kernel {
             // It may be sent again.
             return;
         }
-        self.publishers.take(user, stamp, now);
+        self.dedup.take(user, stamp, now);
         if self.promises != before {
             // With the message or not at all: nobody waits for this alone.
             let record = Record::Stamped {
@@ -198,7 +198,7 @@ impl Kernel {
 
     fn forget_publishers(&mut self, user: &str, now: Time) {
         let (max, expiry) = (self.limits.publishers_max, self.limits.publisher_expiry);
-        while let Some((user, publisher)) = self.publishers.forget_one(user, max, expiry, now) {
+        while let Some((user, publisher)) = self.dedup.forget_one(user, max, expiry, now) {
             if self.limits.journal {
                 self.journal.persist(
                     &Record::PublisherForgotten {
@@ -292,7 +292,7 @@ impl Kernel {
             user,
             safety,
         } = publish;
-        let known = self.publishers.look(user, *stamp);
+        let known = self.dedup.look(user, *stamp);
         if known != Known::New {
             return self.book_repeated(known, message.payload().len());
         }
@@ -316,8 +316,7 @@ impl Kernel {
     /// Takes up what an earlier run knew.
     pub(crate) fn restore_publishers(&mut self, known: Vec<(Box<str>, u64, Sequences)>, now: Time) {
         for (user, publisher, sequences) in known {
-            self.publishers
-                .insert(&user.into(), publisher, sequences, now);
+            self.dedup.insert(&user.into(), publisher, sequences, now);
         }
     }
 }

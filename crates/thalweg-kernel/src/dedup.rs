@@ -1,10 +1,11 @@
 //! The publishers whose stamps are known, by user: an idle one is forgotten when it has been idle for long, or when there
 //! are too many.
 //!
-//! *Knows:* users by name, publishers by number, moments. *Must never know:* a session, a message. A publisher's number is
+//! *Knows:* users by name, publishers by number, moments, the key that hides numbers. *Must never know:* a session, a message. A publisher's number is
 //! a secret of its user's: the same number under another user is another publisher.
 
 use crate::kernel::Map;
+use crate::stamp_mask::StampKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_model::{Span, Stamp, Time};
@@ -13,13 +14,15 @@ use thalweg_records::{Known, Sequences};
 /// How exactly it is remembered when a publisher was last heard.
 const NEARLY: Span = Span::from_secs(1);
 
-/// The publishers whose stamps are looked up, bounded by [`Publishers::forget_one`].
+/// The publishers whose stamps are looked up; only the shard of queues has any. Bounded by [`Dedup::forget_one`].
 #[derive(Default)]
-pub(crate) struct Publishers {
+pub(crate) struct Dedup {
     users: Map<Arc<str>, Numbers>,
     /// By when they were last heard, those that were long ago first.
     heard: BTreeMap<u64, (Arc<str>, u64)>,
     turn: u64,
+    /// Hides publishers' numbers from receivers.
+    key: StampKey,
 }
 
 /// The publishers of one user, so that a user with many forgets its own first.
@@ -38,10 +41,20 @@ struct Publisher {
 /// The user and number of a publisher whose stamps are new again.
 pub(crate) type Forgotten = (Arc<str>, u64);
 
-impl Publishers {
+impl Dedup {
     /// How many are known.
     pub(crate) fn len(&self) -> usize {
         self.heard.len()
+    }
+
+    /// Sets the key that hides publishers' numbers, before the first session is opened.
+    pub(crate) fn set_key(&mut self, key: StampKey) {
+        self.key = key;
+    }
+
+    /// The stamp of a user's message as receivers see it.
+    pub(crate) fn mask(&self, user: &str, stamp: Stamp) -> Stamp {
+        self.key.mask(user, stamp)
     }
 
     /// What is known of a message.
@@ -165,13 +178,7 @@ mod tests {
 
     const LONG: Span = Span::from_secs(1_000_000);
 
-    fn take(
-        publishers: &mut Publishers,
-        user: &str,
-        publisher: u64,
-        max: usize,
-        now: u64,
-    ) -> Vec<u64> {
+    fn take(publishers: &mut Dedup, user: &str, publisher: u64, max: usize, now: u64) -> Vec<u64> {
         let (user, now): (Arc<str>, Time) = (user.into(), Time::from_secs(now));
         publishers.take(
             &user,
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_same_number_under_another_user_is_another_publisher() {
-        let mut publishers = Publishers::default();
+        let mut publishers = Dedup::default();
         let stamp = Stamp {
             publisher: 7,
             sequence: 1,
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn of_too_many_who_was_heard_longest_ago_is_forgotten() {
-        let mut publishers = Publishers::default();
+        let mut publishers = Dedup::default();
         for number in 1..=3 {
             assert_eq!(
                 take(&mut publishers, &number.to_string(), number, 3, number),
@@ -229,7 +236,7 @@ mod tests {
 
     #[test]
     fn who_names_itself_ever_anew_makes_nobody_else_be_forgotten() {
-        let mut publishers = Publishers::default();
+        let mut publishers = Dedup::default();
         for number in 0..50 {
             take(&mut publishers, "honest", number, 100, 1);
         }
@@ -253,7 +260,7 @@ mod tests {
 
     #[test]
     fn who_has_been_idle_for_long_is_forgotten_when_somebody_comes() {
-        let mut publishers = Publishers::default();
+        let mut publishers = Dedup::default();
         take(&mut publishers, "a", 1, 10, 1);
         take(&mut publishers, "a", 2, 10, 100);
         let (user, now): (Arc<str>, Time) = ("a".into(), Time::from_secs(105));
