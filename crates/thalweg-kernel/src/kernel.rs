@@ -18,7 +18,7 @@ use crate::made_up::NameKey;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::presence::Presences;
-use crate::queue::{Binding, ByTerms, Exchange, GivenUp, Queue, Recalling, TakenApart};
+use crate::queue::{GivenUp, Queue, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
@@ -81,12 +81,7 @@ pub struct Kernel {
     /// Queues that have messages which leave memory once they are written.
     pub(crate) queues_spilling: Vec<u32>,
     pub(crate) queue_by_address: Map<Arc<str>, u32>,
-    pub(crate) exchanges: Map<Box<str>, Exchange>,
-    pub(crate) bindings: Vec<Option<Box<Binding>>>,
-    pub(crate) bindings_free: Vec<u32>,
-    pub(crate) binding_by_terms: ByTerms,
-    /// Bindings that compare properties.
-    pub(crate) comparing_bindings: usize,
+    pub(crate) topology: Topology,
     /// What queues did not take during this command.
     pub(crate) dead_letters: VecDeque<GivenUp>,
     /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
@@ -193,11 +188,7 @@ impl Kernel {
             queues_ended: VecDeque::new(),
             queues_spilling: Vec::new(),
             queue_by_address: Map::default(),
-            exchanges: Map::default(),
-            bindings: Vec::new(),
-            bindings_free: Vec::new(),
-            binding_by_terms: ByTerms::default(),
-            comparing_bindings: 0,
+            topology: Topology::default(),
             dead_letters: VecDeque::new(),
             dead_letters_kept: VecDeque::new(),
             puts_burial_off: false,

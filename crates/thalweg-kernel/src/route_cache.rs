@@ -314,7 +314,7 @@ impl Kernel {
             bindings,
             is_wanted,
         } = self.work_out_alone(address);
-        if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
+        if !bindings.is_empty() || (self.topology.has_exchanges() && address.starts_with('$')) {
             self.follow(&[(address.to_owned(), bindings)], is_wanted, &mut route);
         }
         if route.is_kept || route.cell.is_some() {

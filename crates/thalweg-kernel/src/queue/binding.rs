@@ -1,18 +1,15 @@
 //! Bindings: what of an exchange goes where. They stand in the route table as filters in the exchange's subtree.
 
-use super::exchange::{self, Exchange, key_of, write_address};
+use super::exchange::{self, key_of, write_address};
 use super::maker::MadeBy;
 use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
 use crate::Kernel;
 use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::SessionId;
-use crate::kernel::Map;
 use crate::memory::{Kept, binding_cost};
 use crate::route_cache::{Route, Sink, SinkKind};
 use crate::shards::ShardMessage;
-use smallvec::SmallVec;
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use thalweg_model::syntax::{DOTTED, write_level};
 use thalweg_model::{Properties, PropertyValue, Reliability};
@@ -44,44 +41,12 @@ pub(crate) enum To {
     Exchange(Arc<str>),
 }
 
-/// Bindings by what tells one from another, as a hash; nearly always one each.
-pub(crate) type ByTerms = Map<u64, SmallVec<[u32; 1]>>;
-
-/// A hash of what tells a binding from another.
-fn terms_of(
-    by: &impl BuildHasher,
-    exchange: &str,
-    to: &To,
-    key: &str,
-    arguments: &[(Box<str>, PropertyValue)],
-) -> u64 {
-    let mut hasher = by.build_hasher();
-    exchange.hash(&mut hasher);
-    key.hash(&mut hasher);
-    match to {
-        To::Queue(index) => index.hash(&mut hasher),
-        To::Exchange(address) => address.hash(&mut hasher),
-    }
-    for (name, value) in arguments {
-        name.hash(&mut hasher);
-        match value {
-            PropertyValue::Text(text) => text.hash(&mut hasher),
-            PropertyValue::Bytes(bytes) => bytes.hash(&mut hasher),
-            PropertyValue::Bool(truth) => truth.hash(&mut hasher),
-            PropertyValue::Integer(number) => number.hash(&mut hasher),
-            PropertyValue::Float(number) => number.to_bits().hash(&mut hasher),
-            PropertyValue::Nothing => {}
-        }
-    }
-    hasher.finish()
-}
-
 /// How deep exchanges may lead to exchanges.
 const DEPTH_MAX: usize = 16;
 
 impl Kernel {
     pub(super) fn binding(&self, index: u32) -> Option<&Binding> {
-        self.bindings.get(index as usize)?.as_deref()
+        self.topology.binding(index)
     }
 
     /// Binds; nothing changes if there is such a binding.
@@ -96,7 +61,7 @@ impl Kernel {
             self.bind_anew(id, index, kind, fx);
             return Ok(());
         }
-        if self.bindings.len() - self.bindings_free.len() >= self.limits.bindings_max {
+        if self.topology.binding_count() >= self.limits.bindings_max {
             return Err(Refusal::TooMany);
         }
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
@@ -115,7 +80,7 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         let durable = self.limits.journal
-            && self.is_durable_exchange(spec.exchange)
+            && self.topology.is_durable(spec.exchange)
             && self.is_durable_target(&to);
         if durable && self.journal_full {
             return Err(Refusal::Full);
@@ -251,50 +216,25 @@ impl Kernel {
     }
 
     pub(super) fn set_bindings_maker(&mut self, index: u32, made_by: MadeBy) {
-        let Some(binding) = self
-            .bindings
-            .get_mut(index as usize)
-            .and_then(Option::as_mut)
-        else {
+        let entered = made_by.bytes();
+        let Some(before) = self.topology.set_maker(index, made_by) else {
             return;
         };
-        let entered = made_by.bytes();
-        let left = std::mem::replace(&mut binding.made_by, made_by).bytes();
         self.memory.entered(Kept::Topology, entered);
-        self.memory.left(Kept::Topology, left);
+        self.memory.left(Kept::Topology, before.bytes());
         self.topology_changed();
-    }
-
-    fn is_durable_exchange(&self, address: &str) -> bool {
-        self.exchanges
-            .get(address)
-            .is_none_or(|exchange| exchange.durable)
     }
 
     fn is_durable_target(&self, to: &To) -> bool {
         match to {
             To::Queue(index) => self.queue(*index).is_some_and(|queue| queue.durable),
-            To::Exchange(address) => self.is_durable_exchange(address),
+            To::Exchange(address) => self.topology.is_durable(address),
         }
     }
 
     fn find_binding(&self, spec: &BindSpec<'_>, to: &To) -> Option<u32> {
-        let is = |index: &u32| {
-            self.binding(*index).is_some_and(|binding| {
-                *binding.exchange == *spec.exchange
-                    && binding.to == *to
-                    && *binding.key == *spec.key
-                    && *binding.arguments == *spec.arguments
-            })
-        };
-        let terms = terms_of(
-            self.binding_by_terms.hasher(),
-            spec.exchange,
-            to,
-            spec.key,
-            spec.arguments,
-        );
-        self.binding_by_terms.get(&terms)?.iter().copied().find(is)
+        self.topology
+            .find_binding(spec.exchange, to, spec.key, spec.arguments)
     }
 
     #[allow(clippy::too_many_arguments)] // What a binding is made of.
@@ -320,49 +260,15 @@ impl Kernel {
             compares,
             number,
         };
-        let index = match self.bindings_free.pop() {
-            Some(index) => {
-                self.bindings[index as usize] = Some(Box::new(binding));
-                index
-            }
-            None => {
-                self.bindings.push(Some(Box::new(binding)));
-                self.bindings.len() as u32 - 1
-            }
-        };
-        self.comparing_bindings += usize::from(compares);
+        let index = self.topology.insert_binding(binding, kind);
         self.memory.entered(
             Kept::Topology,
             binding_cost(exchange, key, &filter, arguments),
         );
-        let terms = terms_of(
-            self.binding_by_terms.hasher(),
-            exchange,
-            &to,
-            key,
-            arguments,
-        );
-        self.binding_by_terms.entry(terms).or_default().push(index);
-        let from = self
-            .exchanges
-            .entry(exchange.into())
-            .or_insert_with(|| Exchange::predeclared(kind));
-        from.bindings.insert(index);
-        match &to {
-            To::Queue(queue) => {
-                if let Some(queue) = self.queue_mut(*queue) {
-                    queue.bindings.insert(index);
-                }
-            }
-            To::Exchange(address) => {
-                if let Some((kind, _)) = self.exchange_kind(address) {
-                    let to = self
-                        .exchanges
-                        .entry((**address).into())
-                        .or_insert_with(|| Exchange::predeclared(kind));
-                    to.incoming.insert(index);
-                }
-            }
+        if let To::Queue(queue) = to
+            && let Some(queue) = self.queue_mut(queue)
+        {
+            queue.bindings.insert(index);
         }
         self.add_sink(&filter, SinkKind::Binding, index);
         if let Some(second) = second_filter_of(exchange, key) {
@@ -373,11 +279,9 @@ impl Kernel {
     }
 
     pub(super) fn end_binding<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::take) else {
+        let Some(binding) = self.topology.remove_binding(index) else {
             return;
         };
-        self.bindings_free.push(index);
-        self.comparing_bindings -= usize::from(binding.compares);
         let cost = binding_cost(
             &binding.exchange,
             &binding.key,
@@ -386,42 +290,19 @@ impl Kernel {
         );
         self.memory
             .left(Kept::Topology, cost + binding.made_by.bytes());
-        let by = self.binding_by_terms.hasher();
-        let terms = terms_of(
-            by,
-            &binding.exchange,
-            &binding.to,
-            &binding.key,
-            &binding.arguments,
-        );
-        if let Some(known) = self.binding_by_terms.get_mut(&terms) {
-            known.retain(|other| *other != index);
-            if known.is_empty() {
-                self.binding_by_terms.remove(&terms);
-            }
-        }
         self.remove_sink(&binding.filter, SinkKind::Binding, index);
         if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {
             self.remove_sink(&second, SinkKind::Binding, index);
         }
         self.persist_ended(binding.number);
-        match &binding.to {
-            To::Queue(queue) => {
-                if let Some(queue) = self.queue_mut(*queue) {
-                    queue.bindings.remove(&index);
-                }
-            }
-            To::Exchange(address) => {
-                if let Some(exchange) = self.exchanges.get_mut(&**address) {
-                    exchange.incoming.remove(&index);
-                }
-            }
+        if let To::Queue(queue) = binding.to
+            && let Some(queue) = self.queue_mut(queue)
+        {
+            queue.bindings.remove(&index);
         }
-        if let Some(exchange) = self.exchanges.get_mut(&*binding.exchange) {
-            exchange.bindings.remove(&index);
-            if exchange.auto_delete && exchange.bindings.is_empty() {
-                self.end_exchange(&binding.exchange, fx);
-            }
+        let from = self.topology.exchange(&binding.exchange);
+        if from.is_some_and(|from| from.auto_delete && from.bindings.is_empty()) {
+            self.end_exchange(&binding.exchange, fx);
         }
         self.topology_changed();
     }
@@ -524,7 +405,7 @@ impl Kernel {
         // What nobody wants goes to the alternate.
         for (address, _) in from {
             let (exchange, _) = exchange::exchange_of(address);
-            let Some(exchange) = self.exchanges.get(&*exchange) else {
+            let Some(exchange) = self.topology.exchange(&exchange) else {
                 continue;
             };
             let Some(alternate) = exchange.alternate.as_deref() else {

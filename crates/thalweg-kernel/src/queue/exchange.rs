@@ -77,7 +77,7 @@ pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
 }
 
 /// The kind of an exchange that every tenant has.
-fn predeclared(address: &str) -> Option<ExchangeKind> {
+pub(super) fn predeclared(address: &str) -> Option<ExchangeKind> {
     let (_, name) = parts(address)?;
     PREDECLARED
         .iter()
@@ -185,10 +185,7 @@ pub(super) fn write_empty_key(exchange: &str, out: &mut String) {
 impl Kernel {
     /// What is known of an exchange: its kind and whether it is internal.
     pub(super) fn exchange_kind(&self, address: &str) -> Option<(ExchangeKind, bool)> {
-        match self.exchanges.get(address) {
-            Some(exchange) => Some((exchange.kind, exchange.internal)),
-            None => predeclared(address).map(|kind| (kind, false)),
-        }
+        self.topology.kind_of(address)
     }
 
     /// The address that a message goes to which is published to an exchange with a key.
@@ -207,17 +204,13 @@ impl Kernel {
 
     /// Whether peers may not publish to an address, because its exchange is internal.
     pub(crate) fn is_internal(&self, address: &str) -> bool {
-        address.starts_with("$x")
-            && self
-                .exchanges
-                .get(&*exchange_of(address).0)
-                .is_some_and(|it| it.internal)
+        self.topology.is_internal(address)
     }
 
     /// Whether any exchange compares properties: then publishers must show them.
     #[inline]
     pub fn compares_headers(&self) -> bool {
-        self.comparing_bindings > 0
+        self.topology.compares_properties()
     }
 
     /// Declares an exchange; nothing changes if it is there already just so.
@@ -240,7 +233,7 @@ impl Kernel {
                 Err(Refusal::Differs(difference_to_predeclared(kind, spec)))
             };
         }
-        if let Some(known) = self.exchanges.get(spec.address) {
+        if let Some(known) = self.topology.exchange(spec.address) {
             if let Some(what) = difference(known, spec) {
                 return Err(Refusal::Differs(what));
             }
@@ -257,7 +250,7 @@ impl Kernel {
         {
             return Err(Refusal::Denied);
         }
-        if self.exchanges.len() >= self.limits.exchanges_max {
+        if self.topology.exchange_count() >= self.limits.exchanges_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, exchange_cost(spec.address, spec.alternate)) {
@@ -311,15 +304,15 @@ impl Kernel {
         };
         let may = |access: &Access| self.may_publish_in(access, alternate, None);
         let known = self
-            .exchanges
-            .get(spec.address)
+            .topology
+            .exchange(spec.address)
             .and_then(|exchange| exchange.made_by.access());
         let is_better = known.is_some_and(|known| !may(known) && may(&session.access));
         if !is_better || !session.access.may_configure(spec.address) {
             return;
         }
         let (link, made_by) = (session.link, MadeBy::session(session));
-        let Some(mut exchange) = self.exchanges.remove(spec.address) else {
+        let Some(mut exchange) = self.topology.remove_exchange(spec.address) else {
             return;
         };
         exchange.made_by = made_by;
@@ -329,7 +322,7 @@ impl Kernel {
             link.into_iter()
                 .for_each(|link| fx.hold(link, self.journal.awaited()));
         }
-        self.exchanges.insert(spec.address.into(), exchange);
+        self.topology.insert_exchange(spec.address, exchange);
         self.topology_changed();
     }
 
@@ -339,7 +332,7 @@ impl Kernel {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
         self.memory.entered(Kept::Topology, exchange.cost(address));
-        self.exchanges.insert(address.into(), exchange);
+        self.topology.insert_exchange(address, exchange);
     }
 
     /// The kind of an exchange.
@@ -360,7 +353,7 @@ impl Kernel {
         if predeclared(address).is_some() {
             return Err(Refusal::Reserved);
         }
-        let exchange = self.exchanges.get(address).ok_or(Refusal::NoExchange)?;
+        let exchange = self.topology.exchange(address).ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         if !session.access.may_configure(address) {
             return Err(Refusal::Denied);
@@ -376,7 +369,7 @@ impl Kernel {
     }
 
     pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
-        let Some(exchange) = self.exchanges.remove(address) else {
+        let Some(exchange) = self.topology.remove_exchange(address) else {
             return;
         };
         self.memory.left(Kept::Topology, exchange.cost(address));

@@ -137,16 +137,12 @@ impl Kernel {
     }
 
     fn for_each_maker(&mut self, access: impl Fn(&Maker) -> Option<Access>) {
-        self.bindings
-            .iter_mut()
-            .flatten()
-            .for_each(|binding| binding.made_by.renew(&access));
+        self.topology
+            .makers_mut()
+            .for_each(|made_by| made_by.renew(&access));
         self.queues
             .iter_mut()
             .flatten()
             .for_each(|queue| queue.made_by.renew(&access));
-        self.exchanges
-            .values_mut()
-            .for_each(|exchange| exchange.made_by.renew(&access));
     }
 }

@@ -25,6 +25,7 @@ mod pass;
 mod recall;
 mod recount;
 mod spec;
+mod topology;
 mod transaction;
 mod verdict;
 mod view;
@@ -33,7 +34,7 @@ mod written;
 pub(crate) use accept::Queued;
 pub(crate) use apart::TakenApart;
 pub use apart::TakenEnd;
-pub(crate) use binding::{Binding, ByTerms};
+pub(crate) use binding::Binding;
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use delivered::Delivered;
 pub use ending::Purged;
@@ -46,6 +47,7 @@ pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
     QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, exchange_address, queue_address,
 };
+pub(crate) use topology::Topology;
 pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;

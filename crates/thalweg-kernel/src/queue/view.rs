@@ -103,7 +103,7 @@ impl Kernel {
     pub fn for_each_exchange(&self, mut f: impl FnMut(ExchangeView)) {
         for (name, kind) in PREDECLARED {
             let address = super::exchange_address("", name);
-            if !self.exchanges.contains_key(&*address) {
+            if self.topology.exchange(&address).is_none() {
                 f(ExchangeView {
                     address: address.into(),
                     kind,
@@ -115,13 +115,13 @@ impl Kernel {
                 });
             }
         }
-        for (address, exchange) in &self.exchanges {
+        for (address, exchange) in self.topology.exchanges() {
             let bindings = exchange
                 .bindings
                 .iter()
                 .filter_map(|index| self.binding(*index));
             f(ExchangeView {
-                address: address.clone(),
+                address: address.into(),
                 kind: exchange.kind,
                 durable: exchange.durable,
                 auto_delete: exchange.auto_delete,

@@ -1,0 +1,223 @@
+//! Exchanges, and the bindings between them and to queues.
+//!
+//! *Knows:* what was declared, and what leads where. *Must never know:* a queue but by its index, a session, the route
+//! table.
+
+use super::binding::{Binding, To};
+use super::exchange::{Exchange, exchange_of, predeclared};
+use super::maker::MadeBy;
+use super::spec::ExchangeKind;
+use crate::kernel::Map;
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, Hash, Hasher};
+use thalweg_model::PropertyValue;
+
+/// The exchanges and bindings of a shard.
+#[derive(Default)]
+pub(crate) struct Topology {
+    exchanges: Map<Box<str>, Exchange>,
+    bindings: Vec<Option<Box<Binding>>>,
+    /// Indices of `bindings` that are free.
+    free: Vec<u32>,
+    /// Bindings by what tells one from another, as a hash; nearly always one each.
+    by_terms: Map<u64, SmallVec<[u32; 1]>>,
+    /// Bindings that compare properties.
+    comparing: usize,
+}
+
+impl Topology {
+    // --- exchanges
+
+    pub(crate) fn exchange(&self, address: &str) -> Option<&Exchange> {
+        self.exchanges.get(address)
+    }
+
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = (&str, &Exchange)> {
+        self.exchanges
+            .iter()
+            .map(|(address, exchange)| (&**address, exchange))
+    }
+
+    pub(super) fn exchange_count(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// Whether any exchange was declared or bound.
+    pub(crate) fn has_exchanges(&self) -> bool {
+        !self.exchanges.is_empty()
+    }
+
+    /// An exchange's kind, and whether it is internal.
+    pub(super) fn kind_of(&self, address: &str) -> Option<(ExchangeKind, bool)> {
+        match self.exchanges.get(address) {
+            Some(exchange) => Some((exchange.kind, exchange.internal)),
+            None => predeclared(address).map(|kind| (kind, false)),
+        }
+    }
+
+    /// Whether peers may not publish to an address, because its exchange is internal.
+    pub(crate) fn is_internal(&self, address: &str) -> bool {
+        address.starts_with("$x")
+            && self
+                .exchanges
+                .get(&*exchange_of(address).0)
+                .is_some_and(|it| it.internal)
+    }
+
+    pub(super) fn is_durable(&self, address: &str) -> bool {
+        self.exchanges
+            .get(address)
+            .is_none_or(|exchange| exchange.durable)
+    }
+
+    pub(super) fn insert_exchange(&mut self, address: &str, exchange: Exchange) {
+        self.exchanges.insert(address.into(), exchange);
+    }
+
+    pub(super) fn remove_exchange(&mut self, address: &str) -> Option<Exchange> {
+        self.exchanges.remove(address)
+    }
+
+    // --- bindings
+
+    pub(super) fn binding(&self, index: u32) -> Option<&Binding> {
+        self.bindings.get(index as usize)?.as_deref()
+    }
+
+    pub(super) fn binding_count(&self) -> usize {
+        self.bindings.len() - self.free.len()
+    }
+
+    /// Whether any binding compares properties.
+    #[inline]
+    pub(super) fn compares_properties(&self) -> bool {
+        self.comparing > 0
+    }
+
+    pub(super) fn find_binding(
+        &self,
+        exchange: &str,
+        to: &To,
+        key: &str,
+        arguments: &[(Box<str>, PropertyValue)],
+    ) -> Option<u32> {
+        let is = |index: &u32| {
+            self.binding(*index).is_some_and(|binding| {
+                *binding.exchange == *exchange
+                    && binding.to == *to
+                    && *binding.key == *key
+                    && *binding.arguments == *arguments
+            })
+        };
+        let terms = terms_of(self.by_terms.hasher(), exchange, to, key, arguments);
+        self.by_terms.get(&terms)?.iter().copied().find(is)
+    }
+
+    /// Adds a binding from an exchange of `kind`; exchanges that every tenant has are here from now on.
+    pub(super) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> u32 {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.bindings.push(None);
+                self.bindings.len() as u32 - 1
+            }
+        };
+        self.comparing += usize::from(binding.compares);
+        let terms = self.terms_of(&binding);
+        self.by_terms.entry(terms).or_default().push(index);
+        self.exchanges
+            .entry(binding.exchange.clone())
+            .or_insert_with(|| Exchange::predeclared(kind))
+            .bindings
+            .insert(index);
+        if let To::Exchange(address) = &binding.to
+            && let Some((kind, _)) = self.kind_of(address)
+        {
+            self.exchanges
+                .entry((**address).into())
+                .or_insert_with(|| Exchange::predeclared(kind))
+                .incoming
+                .insert(index);
+        }
+        self.bindings[index as usize] = Some(Box::new(binding));
+        index
+    }
+
+    /// Removes a binding; the exchange that it came from may be without any then.
+    pub(super) fn remove_binding(&mut self, index: u32) -> Option<Box<Binding>> {
+        let binding = self.bindings.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        self.comparing -= usize::from(binding.compares);
+        let terms = self.terms_of(&binding);
+        if let Some(known) = self.by_terms.get_mut(&terms) {
+            known.retain(|other| *other != index);
+            if known.is_empty() {
+                self.by_terms.remove(&terms);
+            }
+        }
+        if let To::Exchange(address) = &binding.to
+            && let Some(exchange) = self.exchanges.get_mut(&**address)
+        {
+            exchange.incoming.remove(&index);
+        }
+        if let Some(exchange) = self.exchanges.get_mut(&*binding.exchange) {
+            exchange.bindings.remove(&index);
+        }
+        Some(binding)
+    }
+
+    /// Replaces a binding's maker and returns the one it had.
+    pub(super) fn set_maker(&mut self, index: u32, made_by: MadeBy) -> Option<MadeBy> {
+        let binding = self.bindings.get_mut(index as usize)?.as_mut()?;
+        Some(std::mem::replace(&mut binding.made_by, made_by))
+    }
+
+    /// All that somebody has made.
+    pub(super) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
+        let bindings = self.bindings.iter_mut().flatten();
+        let exchanges = self.exchanges.values_mut();
+        bindings
+            .map(|binding| &mut binding.made_by)
+            .chain(exchanges.map(|exchange| &mut exchange.made_by))
+    }
+
+    fn terms_of(&self, binding: &Binding) -> u64 {
+        let Binding {
+            exchange,
+            to,
+            key,
+            arguments,
+            ..
+        } = binding;
+        terms_of(self.by_terms.hasher(), exchange, to, key, arguments)
+    }
+}
+
+/// A hash of what tells a binding from another.
+fn terms_of(
+    by: &impl BuildHasher,
+    exchange: &str,
+    to: &To,
+    key: &str,
+    arguments: &[(Box<str>, PropertyValue)],
+) -> u64 {
+    let mut hasher = by.build_hasher();
+    exchange.hash(&mut hasher);
+    key.hash(&mut hasher);
+    match to {
+        To::Queue(index) => index.hash(&mut hasher),
+        To::Exchange(address) => address.hash(&mut hasher),
+    }
+    for (name, value) in arguments {
+        name.hash(&mut hasher);
+        match value {
+            PropertyValue::Text(text) => text.hash(&mut hasher),
+            PropertyValue::Bytes(bytes) => bytes.hash(&mut hasher),
+            PropertyValue::Bool(truth) => truth.hash(&mut hasher),
+            PropertyValue::Integer(number) => number.hash(&mut hasher),
+            PropertyValue::Float(number) => number.to_bits().hash(&mut hasher),
+            PropertyValue::Nothing => {}
+        }
+    }
+    hasher.finish()
+}
