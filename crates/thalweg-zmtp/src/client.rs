@@ -1,11 +1,12 @@
 //! The handshake of the end that is authenticated: usually the one that dialled.
 
 use crate::command::{self, ERROR, HELLO, INITIATE, READY, WELCOME};
+use crate::curve::{Cipher, Hello};
 use crate::greeting::{self, Greeting};
 use crate::handshake::next_command;
 use crate::{
-    Announcement, HandshakeEvent, Limits, Mechanism, Metadata, Peer, PeerFault, SocketType,
-    Traffic, Version,
+    Announcement, CurveClient, HandshakeEvent, Limits, Mechanism, Metadata, Peer, PeerFault,
+    SocketType, Traffic, Version,
 };
 
 /// How a client shows who it is.
@@ -20,6 +21,8 @@ pub enum ClientMechanism {
         /// Password.
         password: Vec<u8>,
     },
+    /// By the secret key behind a public one.
+    Curve(Box<CurveClient>),
 }
 
 impl ClientMechanism {
@@ -27,6 +30,7 @@ impl ClientMechanism {
         match self {
             ClientMechanism::Null => Mechanism::Null,
             ClientMechanism::Plain { .. } => Mechanism::Plain,
+            ClientMechanism::Curve(_) => Mechanism::Curve,
         }
     }
 }
@@ -42,7 +46,8 @@ impl std::fmt::Debug for ClientMechanism {
 ///
 /// ```text
 ///  NULL   Greeting --READY--> --READY--------------------------------> Peer --traffic()--> Traffic
-///  PLAIN  Greeting --HELLO--> --WELCOME--> --INITIATE--> --READY-----> Peer --traffic()--> Traffic
+///  PLAIN, CURVE
+///         Greeting --HELLO--> --WELCOME--> --INITIATE--> --READY-----> Peer --traffic()--> Traffic
 ///         (what is sent stands before the arrow of what it is answered with)
 /// ```
 #[derive(Debug)]
@@ -53,13 +58,15 @@ pub struct ClientSide {
     metadata: Vec<u8>,
     version: Version,
     peer_subscribes: bool,
+    cipher: Option<Box<Cipher>>,
     state: State,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum State {
     Greeting,
-    Welcome,
+    /// HELLO was sent; by CURVE it has a state.
+    Welcome(Option<Box<Hello>>),
     Ready,
     Over,
     Closed,
@@ -75,6 +82,7 @@ impl ClientSide {
             metadata: ours.encode(),
             version: Version::V30,
             peer_subscribes: false,
+            cipher: None,
             state: State::Greeting,
         }
     }
@@ -107,11 +115,17 @@ impl ClientSide {
             return Ok(None);
         };
         let event = match (&self.state, name) {
-            (State::Welcome, WELCOME) => {
+            (State::Welcome(_), WELCOME) => {
                 self.on_welcome(data, out)?;
                 HandshakeEvent::Consumed
             }
-            (State::Ready, READY) => self.on_ready(Metadata::parse(data)?)?,
+            (State::Ready, READY) => {
+                let metadata = match &mut self.cipher {
+                    None => Metadata::parse(data)?,
+                    Some(cipher) => Metadata::parse(cipher.open_ready(data)?)?,
+                };
+                self.on_ready(metadata)?
+            }
             (_, ERROR) => {
                 self.state = State::Closed;
                 HandshakeEvent::Error(command::error_reason(data)?)
@@ -139,17 +153,27 @@ impl ClientSide {
                 });
                 let data: [&[u8]; 4] = [&[username.0], username.1, &[password.0], password.1];
                 command::put(HELLO, &data, out);
-                State::Welcome
+                State::Welcome(None)
+            }
+            ClientMechanism::Curve(curve) => {
+                let (data, hello) = curve.hello().ok_or(PeerFault::CURVE_BOX)?;
+                command::put(HELLO, &[&data], out);
+                State::Welcome(Some(Box::new(hello)))
             }
         };
         Ok(())
     }
 
     fn on_welcome(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), PeerFault> {
-        if !data.is_empty() {
-            return Err(PeerFault::WELCOME);
+        match (&self.mechanism, &self.state) {
+            (ClientMechanism::Curve(curve), State::Welcome(Some(hello))) => {
+                let (initiate, cipher) = curve.initiate(hello, data, &self.metadata)?;
+                command::put(INITIATE, &[&initiate], out);
+                self.cipher = Some(Box::new(cipher));
+            }
+            _ if !data.is_empty() => return Err(PeerFault::WELCOME),
+            _ => command::put(INITIATE, &[&self.metadata], out),
         }
-        command::put(INITIATE, &[&self.metadata], out);
         self.state = State::Ready;
         Ok(())
     }
@@ -166,7 +190,7 @@ impl ClientSide {
 
     /// What follows the handshake; `None` before its end, and after the first call.
     pub fn traffic(&mut self) -> Option<Traffic> {
-        if self.state != State::Over {
+        if !matches!(self.state, State::Over) {
             return None;
         }
         self.state = State::Closed;
@@ -174,6 +198,7 @@ impl ClientSide {
             &self.limits,
             self.version,
             self.peer_subscribes,
+            self.cipher.take(),
         ))
     }
 }

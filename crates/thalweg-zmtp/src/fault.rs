@@ -60,6 +60,14 @@ faults! {
     IDENTITY: "37#The_Identity_Property" "the identity is longer than 255 octets or begins with a zero";
     SOCKET_TYPE: "37#The_Socket-Type_Property" "the peer's socket type is missing, unknown, or does not go with ours";
 
+    // CURVE.
+    CURVE_LENGTH: "26#CurveZMQ_Commands" "a command of CURVE is too short or too long";
+    CURVE_HELLO: "26#The_HELLO_Command" "HELLO has another version than 1.0, or other octets where zeros belong";
+    CURVE_BOX: "26#CurveZMQ_Commands" "a box does not open: one end has a wrong key, or what came was changed on its way";
+    CURVE_VOUCH: "26#The_INITIATE_Command" "the vouch does not show that the client has its lasting key";
+    CURVE_NONCE: "26#The_HELLO_Command" "the peer's nonces do not rise";
+    EXPECTED_MESSAGE: "26#The_MESSAGE_Command" "something else than MESSAGE came on an encrypted connection";
+
     // Traffic.
     NOT_A_SUBSCRIBER: "37#The_Publish-Subscribe_Pattern" "SUBSCRIBE or CANCEL comes from a socket that is neither SUB nor XSUB";
     PING: "37#Connection_Heartbeating" "PING has no time-to-live, or a context of more than 16 octets";

@@ -80,6 +80,9 @@ pub struct Peer<'b> {
     pub socket_type: SocketType,
     /// All that it says about itself.
     pub metadata: Metadata<'b>,
+    /// CURVE, on the server's end: the client's lasting public key. That the client has the secret one is certain; who it
+    /// is has to be looked up.
+    pub curve_key: Option<[u8; 32]>,
 }
 
 impl<'b> Peer<'b> {
@@ -89,6 +92,7 @@ impl<'b> Peer<'b> {
             version,
             socket_type,
             metadata,
+            curve_key: None,
         })
     }
 }

@@ -1,11 +1,12 @@
 //! The handshake of the end that authenticates: usually the one that accepted the connection.
 
 use crate::command::{self, ERROR, HELLO, INITIATE, READY, WELCOME};
+use crate::curve::{Cipher, Cookie};
 use crate::greeting::{self, Greeting};
 use crate::handshake::next_command;
 use crate::{
-    Announcement, HandshakeEvent, Limits, Login, Mechanism, Metadata, Peer, PeerFault, Traffic,
-    Version,
+    Announcement, CurveServer, HandshakeEvent, Limits, Login, Mechanism, Metadata, Peer, PeerFault,
+    Traffic, Version,
 };
 
 /// Which mechanisms a listener takes. With more than one the client's choice decides.
@@ -15,6 +16,8 @@ pub struct ServerMechanisms {
     pub null: bool,
     /// Who knows a user name and a password.
     pub plain: bool,
+    /// Who knows the server's public key; whoever that is, [`Peer::curve_key`] names it.
+    pub curve: Option<CurveServer>,
 }
 
 impl ServerMechanisms {
@@ -22,7 +25,7 @@ impl ServerMechanisms {
         match mechanism {
             Mechanism::Null => self.null,
             Mechanism::Plain => self.plain,
-            Mechanism::Curve => false,
+            Mechanism::Curve => self.curve.is_some(),
         }
     }
 }
@@ -32,6 +35,7 @@ impl ServerMechanisms {
 /// ```text
 ///  NULL   Greeting --READY----------------------------------------> Peer --ready()--> Traffic
 ///  PLAIN  Greeting --HELLO--> Login --welcome()--> --INITIATE-----> Peer --ready()--> Traffic
+///  CURVE  Greeting --HELLO--> --INITIATE--------------------------> Peer --ready()--> Traffic
 /// ```
 #[derive(Debug)]
 pub struct ServerSide {
@@ -41,6 +45,7 @@ pub struct ServerSide {
     greeted: usize,
     version: Version,
     peer_subscribes: bool,
+    cipher: Option<Box<Cipher>>,
     state: State,
 }
 
@@ -53,6 +58,8 @@ enum State {
     /// HELLO was handed out; the caller owes `welcome`.
     Login,
     Initiate,
+    CurveHello,
+    CurveInitiate(Cookie),
     /// The peer was handed out; the caller owes `ready`.
     Peer,
     Closed,
@@ -67,6 +74,7 @@ impl ServerSide {
             greeted: 0,
             version: Version::V30,
             peer_subscribes: false,
+            cipher: None,
             state: State::Greeting,
         }
     }
@@ -131,6 +139,19 @@ impl ServerSide {
                 self.state = State::Login;
                 HandshakeEvent::Login(Login::decode(data)?)
             }
+            (State::CurveHello, HELLO) => {
+                self.on_curve_hello(data, out)?;
+                HandshakeEvent::Consumed
+            }
+            (State::CurveInitiate(cookie), INITIATE) => {
+                let curve = self.mechanisms.curve.as_ref();
+                let curve = curve.ok_or(PeerFault::UNEXPECTED_COMMAND)?;
+                let (cipher, key, metadata) = curve.initiate(cookie, data)?;
+                self.cipher = Some(Box::new(cipher));
+                let mut peer = Peer::new(self.version, Metadata::parse(metadata)?)?;
+                peer.curve_key = Some(key);
+                self.on_peer(peer)
+            }
             _ => return Err(PeerFault::UNEXPECTED_COMMAND),
         };
         Ok(Some((len, event)))
@@ -148,8 +169,18 @@ impl ServerSide {
         self.version = theirs.version;
         self.state = match mechanism {
             Mechanism::Null => State::Ready,
-            _ => State::Hello,
+            Mechanism::Plain => State::Hello,
+            Mechanism::Curve => State::CurveHello,
         };
+        Ok(())
+    }
+
+    fn on_curve_hello(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), PeerFault> {
+        let curve = self.mechanisms.curve.as_ref();
+        let curve = curve.ok_or(PeerFault::UNEXPECTED_COMMAND)?;
+        let (welcome, cookie) = curve.welcome(data)?;
+        command::put(WELCOME, &[&welcome], out);
+        self.state = State::CurveInitiate(cookie);
         Ok(())
     }
 
@@ -172,12 +203,18 @@ impl ServerSide {
         if self.state != State::Peer {
             return None;
         }
-        command::put(READY, &[&ours.encode()], out);
+        let mut metadata = ours.encode();
+        let mut cipher = self.cipher.take();
+        if let Some(cipher) = &mut cipher {
+            metadata = cipher.seal_ready(&metadata);
+        }
+        command::put(READY, &[&metadata], out);
         self.state = State::Closed;
         Some(Traffic::new(
             &self.limits,
             self.version,
             self.peer_subscribes,
+            cipher,
         ))
     }
 

@@ -1,6 +1,7 @@
 //! What follows the handshake, the same for both ends: messages and commands.
 
 use crate::command::{self, CANCEL, PING, PONG, SUBSCRIBE};
+use crate::curve::{BOXED_COMMAND, Cipher, OVERHEAD};
 use crate::frame::{Head, MORE, put_head};
 use crate::{Limits, Message, PeerFault, Version};
 
@@ -10,6 +11,8 @@ const CONTEXT_LEN_MAX: usize = 16;
 /// What a peer said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
+    /// A part of a message, which was decrypted and is kept.
+    Consumed,
     /// A message.
     Message(Message<'b>),
     /// The peer wants messages that begin so. It counts: as many cancellations end it. [37#The_Publish-Subscribe_Pattern]
@@ -52,12 +55,19 @@ pub struct Traffic {
     peer_subscribes: bool,
     /// Octets of the message at the start of the input whose frames have been looked at.
     seen: usize,
-    /// Frames of an unfinished message, in front of a command that came between them.
+    /// Frames of an unfinished message: those in front of a command that came between them, or decrypted ones.
     partial: Vec<u8>,
+    /// CURVE.
+    cipher: Option<Box<Cipher>>,
 }
 
 impl Traffic {
-    pub(crate) fn new(limits: &Limits, version: Version, peer_subscribes: bool) -> Self {
+    pub(crate) fn new(
+        limits: &Limits,
+        version: Version,
+        peer_subscribes: bool,
+        cipher: Option<Box<Cipher>>,
+    ) -> Self {
         Traffic {
             command_bytes_max: limits.command_bytes_max,
             message_bytes_max: limits.message_bytes_max,
@@ -65,6 +75,7 @@ impl Traffic {
             peer_subscribes,
             seen: 0,
             partial: Vec::new(),
+            cipher,
         }
     }
 
@@ -92,13 +103,20 @@ impl Traffic {
             self.seen = 0;
             return Ok(Some((raw.len(), Event::Message(Message::new(raw)))));
         }
-        self.next_event(bytes, gathered)
+        if self.cipher.is_some() {
+            self.next_encrypted(bytes, gathered)
+        } else {
+            self.next_event(bytes, gathered)
+        }
     }
 
     /// Whether a single frame of so many octets is a message and nothing else.
     #[inline]
     fn is_plain(&self, len: usize) -> bool {
-        !self.peer_subscribes && self.partial.is_empty() && len as u64 <= self.message_bytes_max
+        !self.peer_subscribes
+            && self.cipher.is_none()
+            && self.partial.is_empty()
+            && len as u64 <= self.message_bytes_max
     }
 
     fn next_event<'b>(
@@ -134,11 +152,58 @@ impl Traffic {
         let mut raw = bytes.get(..at).unwrap_or_default();
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(raw);
-            std::mem::swap(&mut self.partial, &mut gathered.bytes);
-            self.partial.clear();
-            raw = &gathered.bytes;
+            raw = self.take_partial(gathered);
         }
         Ok(Some((at, self.message(Message::new(raw))?)))
+    }
+
+    fn take_partial<'b>(&mut self, gathered: &'b mut Gathered) -> &'b [u8] {
+        std::mem::swap(&mut self.partial, &mut gathered.bytes);
+        self.partial.clear();
+        &gathered.bytes
+    }
+
+    /// The next MESSAGE: a command, or a frame of a message.
+    fn next_encrypted<'b>(
+        &mut self,
+        bytes: &[u8],
+        gathered: &'b mut Gathered,
+    ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        let (Some(head), Some(cipher)) = (Head::decode(bytes)?, &mut self.cipher) else {
+            return Ok(None);
+        };
+        if head.has_more() {
+            return Err(PeerFault::FRAME_FLAGS);
+        }
+        let len_max = self.message_bytes_max.max(self.command_bytes_max);
+        if head.body_len > len_max + OVERHEAD as u64 {
+            return Err(PeerFault::MESSAGE_TOO_LARGE);
+        }
+        let len = head.frame_len() as usize;
+        let Some(body) = bytes.get(head.len..len) else {
+            return Ok(None);
+        };
+        let (flags, text) = cipher.open(body)?;
+        if flags == BOXED_COMMAND {
+            if text.len() as u64 > self.command_bytes_max {
+                return Err(PeerFault::COMMAND_TOO_LARGE);
+            }
+            gathered.bytes.clear();
+            text.append_to(&mut gathered.bytes);
+            return Ok(Some((len, self.command(&gathered.bytes)?)));
+        }
+        let at = self.partial.len();
+        put_head(flags, text.len(), &mut self.partial);
+        if (self.partial.len() + text.len()) as u64 > self.message_bytes_max {
+            self.partial.truncate(at);
+            return Err(PeerFault::MESSAGE_TOO_LARGE);
+        }
+        text.append_to(&mut self.partial);
+        if flags == MORE {
+            return Ok(Some((len, Event::Consumed)));
+        }
+        let raw = self.take_partial(gathered);
+        Ok(Some((len, self.message(Message::new(raw))?)))
     }
 
     /// The command at `at`, before which the beginning of a message may lie: libzmq sends PING between frames, too.
@@ -200,14 +265,27 @@ impl Traffic {
     /// Sends one frame of a message; `more` of the same message must follow before another message.
     #[inline]
     pub fn frame(&mut self, body: &[u8], more: bool, out: &mut Vec<u8>) {
-        put_head(u8::from(more) * MORE, body.len(), out);
-        out.extend_from_slice(body);
+        let flags = if more { MORE } else { 0 };
+        match &mut self.cipher {
+            None => {
+                put_head(flags, body.len(), out);
+                out.extend_from_slice(body);
+            }
+            Some(cipher) => cipher.seal(flags, &[body], out),
+        }
     }
 
     /// Sends a message as it came from another connection.
     #[inline]
     pub fn forward(&mut self, message: Message<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(message.raw());
+        if self.cipher.is_none() {
+            out.extend_from_slice(message.raw());
+            return;
+        }
+        let mut frames = message.frames().peekable();
+        while let Some(body) = frames.next() {
+            self.frame(body, frames.peek().is_some(), out);
+        }
     }
 
     /// Asks for messages that begin so.
@@ -242,12 +320,22 @@ impl Traffic {
 
     /// `subscribe = %x00 short-size %d1 subscription`, and `%d0` to cancel. [23#The_Publish-Subscribe_Pattern]
     fn old_subscription(&mut self, kind: u8, prefix: &[u8], out: &mut Vec<u8>) {
-        put_head(0, 1 + prefix.len(), out);
-        out.push(kind);
-        out.extend_from_slice(prefix);
+        match &mut self.cipher {
+            None => {
+                put_head(0, 1 + prefix.len(), out);
+                out.push(kind);
+                out.extend_from_slice(prefix);
+            }
+            Some(cipher) => cipher.seal(0, &[&[kind], prefix], out),
+        }
     }
 
     fn put_command(&mut self, name: &[u8], data: &[&[u8]], out: &mut Vec<u8>) {
-        command::put(name, data, out);
+        let Some(cipher) = &mut self.cipher else {
+            return command::put(name, data, out);
+        };
+        let mut body = Vec::with_capacity(command::body_len(name, data));
+        command::put_body(name, data, &mut body);
+        cipher.seal(BOXED_COMMAND, &[&body], out);
     }
 }

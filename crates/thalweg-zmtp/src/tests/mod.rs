@@ -1,6 +1,7 @@
 //! Tests of both ends.
 
 mod bytewise;
+mod curve;
 mod handshake;
 mod mutations;
 mod properties;
@@ -9,12 +10,24 @@ mod transcripts;
 
 use crate::*;
 
-/// Both of the mechanisms that need no keys.
+/// All mechanisms.
 fn mechanisms() -> ServerMechanisms {
     ServerMechanisms {
         null: true,
         plain: true,
+        curve: Some(CurveServer {
+            keys: KeyPair::from_secret([1; 32]),
+            seed: [2; 32],
+        }),
     }
+}
+
+fn curve() -> ClientMechanism {
+    ClientMechanism::Curve(Box::new(CurveClient {
+        server: *KeyPair::from_secret([1; 32]).public(),
+        keys: KeyPair::from_secret([3; 32]),
+        seed: [4; 32],
+    }))
 }
 
 fn plain() -> ClientMechanism {
@@ -25,8 +38,8 @@ fn plain() -> ClientMechanism {
 }
 
 /// Every way for a client to show who it is.
-fn client_mechanisms() -> [ClientMechanism; 2] {
-    [ClientMechanism::Null, plain()]
+fn client_mechanisms() -> [ClientMechanism; 3] {
+    [ClientMechanism::Null, plain(), curve()]
 }
 
 /// Both ends behind a handshake, which they do with each other.

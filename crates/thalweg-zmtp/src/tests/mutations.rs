@@ -53,7 +53,7 @@ fn damaged_connections_are_faults_or_events_and_never_a_panic() {
             server_hears(&input, &cuts),
             "{at}"
         );
-        let mechanism = &client_mechanisms()[dice.below(2)];
+        let mechanism = &client_mechanisms()[dice.below(3)];
         assert_eq!(
             client_hears(mechanism.clone(), &input, whole),
             client_hears(mechanism.clone(), &input, &cuts),

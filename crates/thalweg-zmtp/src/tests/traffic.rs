@@ -56,7 +56,7 @@ fn limits_are_met_when_the_head_is_there_however_the_message_is_cut_into_frames(
             message_bytes_max: max,
             ..Limits::default()
         };
-        Traffic::new(&limits, Version::V31, true)
+        Traffic::new(&limits, Version::V31, true, None)
     };
     let mut gathered = Gathered::default();
     let cases: [(&[u8], u64); 3] = [
@@ -97,7 +97,7 @@ fn limits_are_met_when_the_head_is_there_however_the_message_is_cut_into_frames(
 
 #[test]
 fn an_older_peer_gets_subscriptions_as_messages_and_no_ping_but_its_ping_is_answered() {
-    let mut to = Traffic::new(&Limits::default(), Version::V30, false);
+    let mut to = Traffic::new(&Limits::default(), Version::V30, false, None);
     let mut out = Vec::new();
     to.subscribe(b"a", &mut out);
     to.cancel(b"a", &mut out);

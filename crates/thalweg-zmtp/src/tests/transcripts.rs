@@ -77,6 +77,7 @@ fn mirror(event: &Event<'_>, by: &mut Traffic, out: &mut Vec<u8>) {
         Event::Cancel(prefix) => by.cancel(prefix, out),
         Event::Ping { ttl, context } => by.ping(*ttl, context, out),
         Event::Pong(context) => by.pong(context, out),
+        Event::Consumed => {}
         Event::Unknown { name, data } => command::put(name, &[data], out),
     }
 }
