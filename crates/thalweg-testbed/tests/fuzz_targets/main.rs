@@ -39,6 +39,8 @@ mod targets {
     pub mod stomp_client_side;
     pub mod stomp_connection;
     pub mod stomp_server_side;
+    pub mod zmtp_client_side;
+    pub mod zmtp_server_side;
 }
 
 /// Stands in for libFuzzer's macro: the target becomes a function. Behind the targets, so that they find it by their import.
@@ -87,6 +89,8 @@ fuzz! {
     stomp_client_side: 20_000 of "stomp",
     stomp_connection: 1000 of "stomp",
     stomp_server_side: 15_000 of "stomp",
+    zmtp_client_side: 400 of "zmtp",
+    zmtp_server_side: 1000 of "zmtp",
 }
 
 /// Runs `target` on `runs` inputs. A panic is passed on after the seed and the input that caused it.

@@ -1,5 +1,7 @@
 //! CURVE: what a wrong key, a changed octet and a repeated one come to.
 
+use thalweg_wire::testkit::{Side, parse_transcript};
+
 use super::*;
 use crate::greeting::encode;
 
@@ -221,4 +223,99 @@ fn limits_hold_for_what_was_decrypted() {
     client.frame(&vec![0; (1 << 20) - 8], false, &mut wire);
     let heard = server.handle_input(&wire, &mut gathered);
     assert_eq!(heard, Err(PeerFault::MESSAGE_TOO_LARGE));
+}
+
+#[test]
+fn a_recorded_client_of_libzmq_gets_the_recorded_answers() {
+    let transcript = include_str!("../../transcripts/curve-server.txt");
+    let mut server = ServerSide::new(Limits::default(), mechanisms());
+    let (mut out, mut gathered) = (Vec::new(), Gathered::default());
+    server.greet(&mut out);
+    let mut traffic: Option<Traffic> = None;
+    let mut heard = Vec::new();
+    for line in parse_transcript(transcript).expect("it parses") {
+        if line.side == Side::Server {
+            assert_eq!(out, line.bytes, "line {}", line.number);
+            out.clear();
+            continue;
+        }
+        let mut rest = &line.bytes[..];
+        while !rest.is_empty() {
+            let consumed = match &mut traffic {
+                Some(traffic) => {
+                    let event = traffic.handle_input(rest, &mut gathered);
+                    let (consumed, event) = event.expect("valid").expect("complete");
+                    heard.push(words(&event));
+                    if let Event::Message(message) = event {
+                        traffic.forward(message, &mut out);
+                    }
+                    consumed
+                }
+                None => {
+                    let event = server.handle_input(rest, &mut out);
+                    let (consumed, event) = event.expect("valid").expect("complete");
+                    if let HandshakeEvent::Peer(peer) = event {
+                        assert_eq!(peer.metadata.identity(), b"dev-1");
+                        let ours = Announcement::of(SocketType::Router);
+                        traffic = server.ready(&ours, &mut out);
+                    }
+                    consumed
+                }
+            };
+            rest = &rest[consumed..];
+        }
+    }
+    assert_eq!(
+        heard,
+        [
+            words(&Event::Consumed),
+            r#"Message(Message["a", "payload"])"#.to_owned()
+        ]
+    );
+}
+
+#[test]
+fn a_recorded_server_of_libzmq_hears_what_it_heard() {
+    let transcript = include_str!("../../transcripts/curve-client.txt");
+    let ours = Announcement::of(SocketType::Sub);
+    let mut client = ClientSide::new(Limits::default(), curve(), &ours);
+    let (mut out, mut gathered) = (Vec::new(), Gathered::default());
+    client.greet(&mut out);
+    let mut traffic: Option<Traffic> = None;
+    let mut heard = Vec::new();
+    for line in parse_transcript(transcript).expect("it parses") {
+        if line.side == Side::Client {
+            assert_eq!(out, line.bytes, "line {}", line.number);
+            out.clear();
+            continue;
+        }
+        let mut rest = &line.bytes[..];
+        while !rest.is_empty() {
+            let consumed = match &mut traffic {
+                Some(traffic) => {
+                    let event = traffic.handle_input(rest, &mut gathered);
+                    let (consumed, event) = event.expect("valid").expect("complete");
+                    heard.push(words(&event));
+                    consumed
+                }
+                None => {
+                    let event = client.handle_input(rest, &mut out);
+                    let (consumed, _) = event.expect("valid").expect("complete");
+                    traffic = client.traffic();
+                    if let Some(traffic) = &mut traffic {
+                        traffic.subscribe(b"a", &mut out);
+                    }
+                    consumed
+                }
+            };
+            rest = &rest[consumed..];
+        }
+    }
+    assert_eq!(
+        heard,
+        [
+            words(&Event::Consumed),
+            r#"Message(Message["a/b", "payload"])"#.to_owned()
+        ]
+    );
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints what libzmq sends, step by step: python3 -m venv v && v/bin/pip install pyzmq && v/bin/python record.py
 
-The transcripts beside this file were taken from its output with pyzmq 27.3.0, which brings libzmq 4.3.5.
+The transcripts of this crate were taken from its output with pyzmq 27.3.0, which brings libzmq 4.3.5.
 """
 import socket
 import zmq
