@@ -74,9 +74,9 @@ pub enum Event {
         /// What the broker said.
         why: String,
     },
-    /// The buffer on disk is in trouble.
+    /// The buffer on disk is in trouble, or no longer.
     Buffer {
-        /// What is wrong.
+        /// What is wrong; empty once it works again.
         trouble: String,
     },
     /// So many events were dropped here, because they were not taken in time.
@@ -114,6 +114,7 @@ impl Event {
                 Success::Pending | Success::Acknowledged | Success::Unknown => Level::Debug,
             },
             Event::SubscriptionRefused { .. } | Event::Dropped { .. } => Level::Warning,
+            Event::Buffer { trouble } if trouble.is_empty() => Level::Info,
             Event::Buffer { .. } => Level::Error,
         }
     }
@@ -170,6 +171,9 @@ impl fmt::Display for Event {
             }
             Event::SubscriptionRefused { filter, why } => {
                 write!(f, "subscription to {filter} refused: {why}")
+            }
+            Event::Buffer { trouble } if trouble.is_empty() => {
+                write!(f, "buffer on disk: it works again")
             }
             Event::Buffer { trouble } => write!(f, "buffer on disk: {trouble}"),
             Event::Dropped { count } => write!(

@@ -394,7 +394,9 @@ fn a_disk_that_others_have_filled_is_said_and_nothing_is_lost() {
     assert_eq!(spool.len(), 1, "what was not taken is forgotten");
     disk.plan(Faults::default());
     spool.append(3, &[3; 1000]).expect("room");
+    assert!(!spool.status().trouble.is_empty(), "not tried again yet");
     spool.commit().expect("room again");
+    assert_eq!(spool.status().trouble, "");
     let (.., entries) = open(&disk.after_kill(7), SETTINGS);
     assert_eq!(entries.keys().copied().collect::<Vec<_>>(), [1, 3]);
 }
@@ -430,6 +432,7 @@ fn with_memory_as_refuge_messages_are_taken_and_written_when_there_is_room() {
         spool.commit().expect("room");
     }
     assert_eq!((spool.status().kept, spool.status().unsaved), (21, 0));
+    assert_eq!(spool.status().trouble, "");
     let (.., entries) = open(&disk.after_kill(8), MEMORY);
     let expected: Entries = (31..=50)
         .map(|id| (id, entry(id, 8, 1000)))
@@ -478,6 +481,8 @@ fn a_sync_that_fails_is_survived_and_a_disk_that_fails_for_good_is_said() {
     spool.append(1, b"written twice").expect("room");
     spool.commit().expect("the same again elsewhere");
     assert!(!spool.status().trouble.is_empty());
+    spool.commit().expect("nothing is wrong any more");
+    assert_eq!(spool.status().trouble, "");
     disk.plan(Faults {
         syncs: (0..100).collect(),
         ..Faults::default()
@@ -537,7 +542,7 @@ fn damage_is_told_from_a_torn_end() {
         matches!(&refused, Some(SpoolError::Damaged(words)) if words.contains("repair")),
         "{refused:?}"
     );
-    let (spool, _, entries) = open(
+    let (mut spool, _, entries) = open(
         &disk,
         DiskSettings {
             repair: true,
@@ -545,6 +550,7 @@ fn damage_is_told_from_a_torn_end() {
         },
     );
     assert_eq!(entries.keys().copied().collect::<Vec<_>>(), [1, 3]);
+    spool.commit().expect("what is left is sound");
     assert!(
         spool.status().trouble.contains("damaged"),
         "{:?}",

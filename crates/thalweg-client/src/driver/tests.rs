@@ -379,7 +379,7 @@ fn a_connection_that_the_client_ends_is_left_and_not_lost() {
 }
 
 #[test]
-fn a_disk_that_fails_is_told() {
+fn a_disk_that_fails_is_told_and_so_is_its_end() {
     let disk = SimDisk::new(1);
     let events = EventQueue::new();
     let spool = Disk::open_on(disk.clone(), SETTINGS).expect("the buffer opens");
@@ -392,12 +392,19 @@ fn a_disk_that_fails_is_told() {
     });
     let refused = publish(&client, Reliability::AtLeastOnce);
     client.stored(refused).expect_err("the disk is full");
-    let trouble = loop {
+    let trouble = || loop {
         match wait(events.next()).expect("the client runs") {
             Event::Buffer { trouble } => break trouble,
             Event::NotReached { .. } | Event::Outcome { .. } => {}
             other => panic!("{other:?}"),
         }
     };
-    assert!(!trouble.is_empty());
+    assert!(!trouble().is_empty());
+    assert!(!client.status().expect("it runs").buffer.trouble.is_empty());
+
+    disk.plan(Faults::default());
+    let taken = publish(&client, Reliability::AtLeastOnce);
+    client.stored(taken).expect("there is room again");
+    assert_eq!(trouble(), "");
+    assert_eq!(client.status().expect("it runs").buffer.trouble, "");
 }

@@ -128,7 +128,10 @@ pub struct Disk<D: FileSystem = OsDisk> {
     /// So many commits are let pass before the disk is tried again, and so many after the next failure.
     patience: (u32, u32),
     frame: Vec<u8>,
+    /// What went wrong with the last commit, or before the next.
     trouble: String,
+    /// What was found damaged when it was opened. That stays.
+    damage: String,
     has_failed: bool,
 }
 
@@ -185,13 +188,12 @@ impl<D: FileSystem> Disk<D> {
             Some(state) => state,
             None => (random(&disk)?, 0),
         };
-        let mut trouble = String::new();
-        if let Some(damage) = opening.quarantined.first() {
-            trouble = format!(
-                "{} stretches of the buffer were damaged, the first: {damage}",
+        let damage = opening.quarantined.first().map(|first| {
+            format!(
+                "{} stretches of the buffer were damaged, the first: {first}",
                 opening.quarantined.len()
-            );
-        }
+            )
+        });
         let highest = found.entries.last_key_value().map_or(0, |(id, _)| *id);
         let reserved = reserved.max(highest);
         let mut spool = Disk {
@@ -220,7 +222,8 @@ impl<D: FileSystem> Disk<D> {
             is_stuck: false,
             patience: (0, 1),
             frame: Vec::new(),
-            trouble,
+            trouble: String::new(),
+            damage: damage.unwrap_or_default(),
             has_failed: false,
         };
         for (id, (place, len)) in found.entries {
@@ -591,6 +594,10 @@ impl<D: FileSystem> Spool for Disk<D> {
         if !self.gathered_ids.is_empty() && self.is_tight() {
             self.tidy();
         }
+        // What the commit itself has to say is said anew; a disk that failed for good is not asked again.
+        if !self.has_failed {
+            self.trouble.clear();
+        }
         if let Err(error) = self.write_gathered().and_then(|()| self.sync()) {
             return self.could_not_write(error);
         }
@@ -631,12 +638,16 @@ impl<D: FileSystem> Spool for Disk<D> {
             bytes_max: self.settings.bytes_max,
             kept: (self.kept.len() as u64).saturating_sub(unsaved),
             unsaved,
-            trouble: self.trouble.clone(),
+            trouble: self.trouble().to_owned(),
         }
     }
 
     fn trouble(&self) -> &str {
-        &self.trouble
+        if self.trouble.is_empty() {
+            &self.damage
+        } else {
+            &self.trouble
+        }
     }
 }
 

@@ -98,7 +98,8 @@ pub struct SpoolStatus {
     pub kept: u64,
     /// Unsettled messages that are in memory only although they should not be: the disk is full or broken.
     pub unsaved: u64,
-    /// What is wrong with the disk, in words; empty if nothing is.
+    /// What is wrong with the disk, in words; empty if nothing is. It ends with the next write that succeeds, but for damage
+    /// that was found at the start.
     pub trouble: String,
 }
 

@@ -161,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Tells when something is wrong with the disk, or something else than before.
+    /// Tells when something is wrong with the disk, or something else than before, or nothing any more.
     pub(super) fn watch_buffer(&mut self) {
         let Some(events) = &self.shared.events else {
             return;
@@ -169,10 +169,8 @@ impl Driver {
         let trouble = self.engine.spool_trouble();
         if trouble != self.trouble {
             trouble.clone_into(&mut self.trouble);
-            if !trouble.is_empty() {
-                let trouble = trouble.to_owned();
-                events.put(Event::Buffer { trouble });
-            }
+            let trouble = trouble.to_owned();
+            events.put(Event::Buffer { trouble });
         }
     }
 }
