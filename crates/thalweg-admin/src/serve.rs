@@ -12,13 +12,13 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_server::Observer;
 use thalweg_server::transport::tls::TlsAcceptor;
+use thalweg_server::unix_socket;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
@@ -125,7 +125,7 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
         .set_nonblocking(true)
         .map_err(|error| bind_fault(bind, &error))?;
     let unix = unix_socket
-        .map(|(path, mode)| bind_unix(&path, mode))
+        .map(|(path, mode)| unix_socket::bind(&path, mode).map_err(|why| unix_fault(&path, &why)))
         .transpose()?;
     let (unix, socket_file) = unix.unzip();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -295,47 +295,6 @@ async fn taken<T>(accepted: std::io::Result<T>) -> Option<T> {
     }
 }
 
-/// Removes the socket's file when the interface ends.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // When it is gone already, there is nothing to do.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn bind_unix(
-    path: &Path,
-    mode: u32,
-) -> Result<(std::os::unix::net::UnixListener, SocketFile), String> {
-    let fault = |error: &dyn std::fmt::Display| {
-        format!(
-            "the admin interface cannot listen on {}: {error}; check admin.unix_socket",
-            path.display()
-        )
-    };
-    // The file of a process that was killed is still there; one that somebody listens on stays.
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(fault(&"another process listens on it"));
-    }
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()) => {
-            std::fs::remove_file(path).map_err(|error| fault(&error))?;
-        }
-        Ok(_) => return Err(fault(&"a file of that name exists and is not a socket")),
-        Err(_) => {}
-    }
-    let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| fault(&error))?;
-    let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(|error| fault(&error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| fault(&error))?;
-    Ok((listener, file))
-}
-
 fn bind_fault(bind: SocketAddr, error: &std::io::Error) -> String {
     let mend = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -350,6 +309,13 @@ fn bind_fault(bind: SocketAddr, error: &std::io::Error) -> String {
         _ => "check admin.bind",
     };
     format!("the admin interface cannot listen on {bind}: {error}; {mend}")
+}
+
+fn unix_fault(path: &Path, why: &str) -> String {
+    format!(
+        "the admin interface cannot listen on {}: {why}; check admin.unix_socket",
+        path.display()
+    )
 }
 
 fn thread_fault(error: &std::io::Error) -> String {

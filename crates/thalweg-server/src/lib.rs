@@ -25,6 +25,7 @@ pub mod stages;
 mod sys;
 mod threads;
 pub mod transport;
+pub mod unix_socket;
 
 pub use datagram::DatagramCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};

@@ -1,8 +1,6 @@
 //! Listeners: where to bind, how, and what went wrong in words.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +12,7 @@ use crate::lobby::Route;
 use crate::transport::proxy::ProxyRule;
 use crate::transport::tls::TlsAcceptor;
 use crate::transport::websocket::WebSocketSettings;
+use crate::unix_socket::{self, SocketFile};
 
 /// Where a listener listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,17 +93,6 @@ pub(crate) enum ListenSocket {
     Unix(mio::net::UnixListener),
 }
 
-/// Removes a unix socket's file when its listener goes.
-#[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // When it is gone already, somebody tidied before us.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 impl Listener {
     /// Binds and listens.
     pub fn bind(spec: ListenerSpec) -> Result<Listener, ListenFault> {
@@ -120,7 +108,8 @@ impl Listener {
                 )
             }
             Bind::Unix { path, mode } => {
-                let (listener, file) = open_unix(&spec, path, *mode)?;
+                let (listener, file) = unix_socket::bind(path, *mode)
+                    .map_err(|words| ListenFault::unix(&spec.name, path, &words))?;
                 (
                     ListenSocket::Unix(mio::net::UnixListener::from_std(listener)),
                     None,
@@ -175,45 +164,6 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
     Ok(socket.into())
 }
 
-fn open_unix(
-    spec: &ListenerSpec,
-    path: &Path,
-    mode: u32,
-) -> Result<(UnixListener, SocketFile), ListenFault> {
-    let fault = |error: &io::Error| ListenFault::unix(spec, path, error);
-    if let Ok(metadata) = std::fs::symlink_metadata(path) {
-        if !metadata.file_type().is_socket() {
-            return Err(ListenFault::unix_words(
-                spec,
-                path,
-                "there is a file of that name, and it is not a socket",
-            ));
-        }
-        // A socket file outlives its process. Only one that nobody answers on may go.
-        match UnixStream::connect(path) {
-            Ok(_) => {
-                return Err(ListenFault::unix_words(
-                    spec,
-                    path,
-                    "another process listens on it",
-                ));
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                std::fs::remove_file(path).map_err(|error| fault(&error))?;
-            }
-            Err(error) => return Err(fault(&error)),
-        }
-    }
-    let listener = UnixListener::bind(path).map_err(|error| fault(&error))?;
-    let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(|error| fault(&error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| fault(&error))?;
-    Ok((listener, file))
-}
-
 /// Why a listener does not listen, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenFault {
@@ -246,20 +196,7 @@ impl ListenFault {
         ListenFault { words }
     }
 
-    fn unix(spec: &ListenerSpec, path: &Path, error: &io::Error) -> ListenFault {
-        let words = match error.kind() {
-            io::ErrorKind::NotFound => "its directory does not exist".to_owned(),
-            io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
-            io::ErrorKind::InvalidInput => {
-                "the path is too long for a unix socket (107 bytes)".to_owned()
-            }
-            _ => error.to_string(),
-        };
-        ListenFault::unix_words(spec, path, &words)
-    }
-
-    fn unix_words(spec: &ListenerSpec, path: &Path, words: &str) -> ListenFault {
-        let name = &spec.name;
+    fn unix(name: &str, path: &Path, words: &str) -> ListenFault {
         let words = format!(
             "listener `{name}`: cannot listen on {}: {words}; choose another path with `--set listeners.{name}.bind=…`",
             path.display()
@@ -283,6 +220,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 mod tests {
     use super::*;
     use crate::transport::certificates::Folder;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     fn tcp(address: &str) -> Result<Listener, ListenFault> {
         let route = |_: &[u8], _: usize| Route::NeedMore;
