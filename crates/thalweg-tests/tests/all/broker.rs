@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::certificates::Certificates;
+use crate::guard::Guarded;
 
 /// How long a broker may take from start to its `ready` line.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -18,6 +19,7 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Broker {
     child: Child,
+    _guard: Guarded,
     kind: Kind,
     folder: PathBuf,
     ports: Ports,
@@ -287,6 +289,7 @@ impl Options {
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let log = Log::of(&mut child);
         let broker = Broker {
+            _guard: Guarded::new(&child),
             child,
             kind,
             folder,

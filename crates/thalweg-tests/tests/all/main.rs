@@ -20,6 +20,7 @@ mod crash;
 mod documents;
 mod examples;
 mod groups;
+mod guard;
 mod interop;
 mod serve;
 mod server;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::broker::{Kind, free_port, thalweg_binary};
+use crate::guard::Guarded;
 
 /// From start to `ready`; a restart replays what was there.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -31,6 +32,7 @@ pub struct Home {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    _guard: Guarded,
     said: Arc<Said>,
     pub ready_after: Duration,
 }
@@ -159,6 +161,7 @@ impl Home {
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let said = Said::of(&mut child);
         Process {
+            _guard: Guarded::new(&child),
             child,
             said,
             ready_after: Duration::ZERO,
