@@ -21,7 +21,7 @@ mod probe;
 mod stamp;
 pub mod stomp;
 
-pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
+pub use link::{Driven, Front, Link, Links, LinksLimits, PacketCounts, Stopped};
 pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};

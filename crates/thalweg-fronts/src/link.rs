@@ -119,6 +119,15 @@ pub enum Stopped {
     Hold,
 }
 
+/// MQTT packets of all types over all links so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// Those that were received and handled.
+    pub received: u64,
+    /// Those that were written into an output.
+    pub sent: u64,
+}
+
 /// All links of a shard. Carries out what the kernel asks for.
 pub struct Links {
     links: Vec<Option<Box<Link>>>,
@@ -147,6 +156,7 @@ pub struct Links {
     /// What the CoAP fronts have in common.
     pub(crate) coap: coap::Shared,
     pub(crate) load: crate::LoadCounts,
+    packets: PacketCounts,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -171,6 +181,7 @@ impl Links {
             kept: 0,
             coap: coap::Shared::default(),
             load: crate::LoadCounts::default(),
+            packets: PacketCounts::default(),
             probe: None,
         }
     }
@@ -246,6 +257,11 @@ impl Links {
         kept <= before || kernel.may_keep(before, kept - before)
     }
 
+    /// Counts of MQTT packets.
+    pub fn packets(&self) -> PacketCounts {
+        self.packets
+    }
+
     /// A link by number.
     #[inline]
     pub fn get(&self, id: LinkId) -> Option<&Link> {
@@ -280,7 +296,12 @@ impl Links {
     pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
         match self.get(id).map(|link| &link.front) {
             Some(Front::Mqtt(_)) => {
-                let driven = self.drive_by(MqttFront::step, id, bytes, now, kernel);
+                let counted = |links: &mut Links, id, bytes: &[u8], now, kernel: &mut Kernel| {
+                    let step = MqttFront::step(links, id, bytes, now, kernel);
+                    links.packets.received += u64::from(matches!(step, Step::Consumed(_)));
+                    step
+                };
+                let driven = self.drive_by(counted, id, bytes, now, kernel);
                 MqttFront::on_driven(self, id, now, kernel);
                 driven
             }
@@ -546,7 +567,9 @@ impl Links {
         let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
         let before = link.out.len();
         let result = write(&mut link.front, &mut link.out);
-        self.unflushed += link.out.len() - before;
+        let written = link.out.len() - before;
+        self.unflushed += written;
+        self.packets.sent += u64::from(written > 0 && matches!(link.front, Front::Mqtt(_)));
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
@@ -791,6 +814,7 @@ impl Links {
         if front.deliver(delivery, &mut link.out).is_err() {
             return Sent::TooLarge;
         }
+        self.packets.sent += 1;
         self.unflushed += link.out.len() - before;
         let (waiting, high) = (link.waiting(), link.high);
         if !link.dirty {

@@ -3,11 +3,14 @@
 use crate::observer::Observer;
 use crate::shard::LoopCounts;
 use std::time::Duration;
+use thalweg_fronts::PacketCounts;
 use thalweg_kernel::{Draft, Ledger, Totals};
 use thalweg_model::{Reliability, RetainOp};
 
 /// What has an average, below `$SYS/broker/load/`.
-const LOADS: [&str; 7] = [
+const LOADS: [&str; 9] = [
+    "messages/received",
+    "messages/sent",
     "publish/received",
     "publish/sent",
     "publish/dropped",
@@ -65,6 +68,7 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
             inside.kernel.totals(),
             inside.kernel.ledger().clone(),
             inside.counts,
+            inside.links.packets(),
         )
     });
     let mut figures = vec![
@@ -87,9 +91,14 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
     let booked = |pick: fn(&Ledger) -> u64| parts.iter().map(|part| pick(&part.1)).sum::<u64>();
     let counted =
         |pick: fn(&LoopCounts) -> u64| parts.iter().map(|part| pick(&part.2)).sum::<u64>();
+    let packets =
+        |pick: fn(&PacketCounts) -> u64| parts.iter().map(|part| pick(&part.3)).sum::<u64>();
+    let (packets_in, packets_out) = (packets(|p| p.received), packets(|p| p.sent));
     let ledger = |pick| booked(pick).to_string();
     let lobby = observer.lobby();
     let so_far = [
+        packets_in,
+        packets_out,
         booked(|l| l.received),
         booked(|l| l.delivered),
         booked(Ledger::dropped_total),
@@ -109,6 +118,8 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
     add("clients/expired", ledger(|l| l.sessions_expired));
     add("subscriptions/count", totals(|t| t.subscriptions));
     add("retained messages/count", totals(|t| t.retained));
+    add("messages/received", packets_in.to_string());
+    add("messages/sent", packets_out.to_string());
     add("messages/stored", totals(|t| t.waiting + t.in_flight));
     add("messages/inflight", totals(|t| t.in_flight));
     add(
@@ -157,7 +168,7 @@ mod tests {
                 .expect("it is there")
         };
         // 100 in ten seconds are 600 a minute: 600 * (1 - e^(-1/6)).
-        loads.update([0, 0, 0, 0, 100, 0, 0], Duration::from_secs(10));
+        loads.update([0, 0, 0, 0, 0, 0, 100, 0, 0], Duration::from_secs(10));
         assert_eq!(
             [of(&loads, "1min"), of(&loads, "5min"), of(&loads, "15min")],
             ["92.11", "19.67", "6.63"]
@@ -165,7 +176,7 @@ mod tests {
         // As many again and again: all come to the same in the end.
         for round in 2..2000 {
             loads.update(
-                [0, 0, 0, 0, 100 * round, 0, 0],
+                [0, 0, 0, 0, 0, 0, 100 * round, 0, 0],
                 Duration::from_secs(10 * round),
             );
         }
@@ -175,13 +186,13 @@ mod tests {
         );
         // Nothing for a minute.
         loads.update(
-            [0, 0, 0, 0, 199_900, 0, 0],
+            [0, 0, 0, 0, 0, 0, 199_900, 0, 0],
             Duration::from_secs(19_990 + 60),
         );
         assert_eq!(
             [of(&loads, "1min"), of(&loads, "5min")],
             ["220.73", "491.24"]
         );
-        assert_eq!(loads.figures().count(), 21);
+        assert_eq!(loads.figures().count(), 27);
     }
 }

@@ -187,3 +187,22 @@ fn an_expired_message_is_not_delivered_and_the_rest_of_its_life_is_told() {
     assert_eq!(left, [Some(40)]); // [MQTT-3.3.2-6]
     assert_eq!(world.sum(|kernel| kernel.ledger().expired), 1);
 }
+
+#[test]
+fn packets_of_every_type_are_counted_in_both_directions() {
+    let mut world = World::new(1);
+    let (publisher, subscriber) = (world.connect("publisher"), world.connect("subscriber"));
+    world.subscribe(subscriber, "t", QoS::ExactlyOnce);
+    let packets = |world: &World| {
+        let counts = world.net.shards[0].links.packets();
+        (counts.received, counts.sent)
+    };
+    // CONNECT and CONNACK twice, SUBSCRIBE and SUBACK.
+    assert_eq!(packets(&world), (3, 3));
+    // PUBLISH, PUBREC, PUBREL and PUBCOMP each way.
+    world.publish(publisher, "t", "m", QoS::ExactlyOnce);
+    assert_eq!(packets(&world), (7, 7));
+    world.publish(publisher, "t", "m", QoS::AtMostOnce);
+    world.leave(publisher);
+    assert_eq!(packets(&world), (9, 8));
+}
