@@ -1,6 +1,6 @@
 //! The client's end of TLS.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -88,6 +88,16 @@ impl TlsConnector {
             .map_err(|error| TransportFault::Tls(words(&error)))?;
         Ok(TlsLayer::new(Connection::Client(connection), None))
     }
+}
+
+/// Reads the authorities to trust, DER, from a PEM file, or from the system's bundle.
+pub fn authorities(ca: Option<&Path>) -> Result<Vec<Vec<u8>>, TlsFault> {
+    let file = match ca {
+        Some(file) => file.to_owned(),
+        None => system_bundle()?,
+    };
+    let certificates = read_certificates(&file)?;
+    Ok(certificates.iter().map(|der| der.to_vec()).collect())
 }
 
 /// Where the usual systems keep their authorities.

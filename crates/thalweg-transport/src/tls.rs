@@ -284,11 +284,20 @@ pub fn words(error: &rustls::Error) -> String {
     }
 }
 
+/// The same for an error of TLS that arrives as one of its socket; `None` if it is the socket's own.
+pub fn words_of_io(error: &std::io::Error) -> Option<String> {
+    error.get_ref()?.downcast_ref().map(words)
+}
+
 /// What is wrong with a certificate, and what to do about it.
 fn certificate_words(error: &rustls::CertificateError) -> String {
     use rustls::CertificateError::*;
     match error {
         UnknownIssuer => "nobody we trust has signed it: name the file of the authority that has (ca)".into(),
+        BadSignature => {
+            "it is not signed by the authority of that name that we trust: name the file of the one that has signed it (ca)"
+                .into()
+        }
         Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is an authority's own (CA:TRUE), as `openssl req -x509` makes them, and no server may show that: have the \
              authority sign one for the server, or make it with -addext basicConstraints=critical,CA:FALSE"

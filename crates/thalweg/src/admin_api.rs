@@ -4,6 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use thalweg_server::transport::client::authorities;
+use thalweg_server::transport::tls;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::cli::AdminArgs;
 use crate::failure::Failure;
@@ -32,14 +35,21 @@ impl AdminApi {
     /// For the broker that the flags name; nothing is asked yet.
     pub fn new(args: &AdminArgs) -> Result<AdminApi, Failure> {
         let base = args.url.trim_end_matches('/');
-        if !base.starts_with("http://") {
-            return Err(Failure::usage(format!("`{}` does not start with http://", args.url))
-                .mend("The admin API speaks plain HTTP; reach a distant one through an SSH tunnel or a TLS proxy on this machine"));
-        }
-        let config = ureq::Agent::config_builder()
+        let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .build();
+            .http_status_as_error(false);
+        if base.starts_with("https://") {
+            config = config.tls_config(tls_config(args.ca.as_deref())?);
+        } else if !base.starts_with("http://") {
+            return Err(Failure::usage(format!(
+                "`{}` starts with neither http:// nor https://",
+                args.url
+            )));
+        } else if args.ca.is_some() {
+            return Err(
+                Failure::usage("--ca is for encrypted connections").mend("Write https:// in --url")
+            );
+        }
         let token = match &args.token_file {
             Some(file) => Some(secret_in(file)?),
             None => args
@@ -49,7 +59,7 @@ impl AdminApi {
         };
         let token = token.filter(|token| !token.is_empty());
         Ok(AdminApi {
-            agent: config.into(),
+            agent: config.build().into(),
             base: base.to_owned(),
             token,
         })
@@ -90,15 +100,40 @@ impl AdminApi {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
-        let words = error.to_string();
-        match error {
-            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                Failure::new(format!("nobody listens on {}", self.base))
-                    .mend("Is the broker running, and admin.enabled not false? Name its admin.bind with --url")
+        let base = &self.base;
+        if let ureq::Error::Io(error) = error {
+            if error.kind() == std::io::ErrorKind::ConnectionRefused {
+                return Failure::new(format!("nobody listens on {base}")).mend(
+                    "Is the broker running, and admin.enabled not false? Name its admin.bind with --url",
+                );
             }
-            _ => Failure::new(format!("{} cannot be asked: {words}", self.base)).mend("Check --url"),
+            if let Some(words) = tls::words_of_io(error) {
+                let mend = if words.contains("certificate") {
+                    "Name the file of the authority that signed admin.tls.certificate with --ca, and in --url a host that it is for"
+                } else {
+                    "Write http:// in --url if admin.tls.certificate is not set"
+                };
+                return Failure::new(format!("no encrypted connection to {base}: {words}"))
+                    .mend(mend);
+            }
         }
+        Failure::new(format!("{base} cannot be asked: {error}"))
+            .mend("Check --url; with admin.tls.certificate it begins with https://")
     }
+}
+
+/// Trusts the authorities in `ca`, or those of the system.
+fn tls_config(ca: Option<&Path>) -> Result<TlsConfig, Failure> {
+    let trusted =
+        authorities(ca).map_err(|fault| Failure::usage(fault.to_string()).mend("Check --ca"))?;
+    let trusted: Vec<_> = trusted
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned())
+        .collect();
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::from(trusted))
+        .unversioned_rustls_crypto_provider(tls::provider())
+        .build())
 }
 
 /// What the broker answered, or why it did not do it.

@@ -565,9 +565,12 @@ pub struct ReqArgs {
 /// How to reach the admin API.
 #[derive(Args, Clone, Debug)]
 pub struct AdminArgs {
-    /// The broker's admin API
+    /// The broker's admin API: http://, or https:// if `admin.tls.certificate` is set
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7883")]
     pub url: String,
+    /// Authorities to trust for https://, in PEM. Default: the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// The token of `admin.token`, if one is set. Default: the environment variable THALWEG_ADMIN_TOKEN. Other users of
     /// this machine can see it in the command line: use the variable or --token-file
     #[arg(long, value_name = "TOKEN")]

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::broker::{Broker, Kind, free_port, thalweg_binary};
+use crate::certificates::Certificates;
 use crate::server::home::Folder;
 
 #[test]
@@ -104,6 +106,56 @@ fn durability_that_is_given_up_is_warned_of_at_the_start() {
         broker.log()
     );
     assert!(!broker.folder().join("data/journal").exists());
+}
+
+#[test]
+fn operators_commands_speak_https_and_say_what_is_wrong_with_a_certificate() {
+    let broker = Broker::with()
+        .encrypted()
+        .set("admin.tls.certificate", "{folder}/server.pem")
+        .set("admin.tls.key", "{folder}/server.key")
+        .start();
+    if broker.kind() != Kind::Thalweg {
+        return; // It has no admin interface.
+    }
+    let (authority, stranger) = (broker.authority(), broker.folder().join("stranger.pem"));
+    std::fs::write(&stranger, Certificates::new().authority).expect("the folder is writable");
+    let (address, nobody) = (broker.admin(), broker.folder().join("nobody.pem"));
+    let ledger = |url: &str, ca: Option<&Path>| {
+        let mut command = Command::new(thalweg_binary());
+        command.args(["ledger", "--json", "--url", url]);
+        if let Some(ca) = ca {
+            command.arg("--ca").arg(ca);
+        }
+        command.output().expect("the binary runs")
+    };
+
+    let https = format!("https://{address}");
+    let answered = ledger(&https, Some(&authority));
+    assert!(answered.status.success(), "{answered:?}");
+    assert!(answered.stdout.starts_with(b"{"), "{answered:?}");
+    // By name, and with the slash that browsers add.
+    let by_name = ledger(
+        &format!("https://localhost:{}/", address.port()),
+        Some(&authority),
+    );
+    assert!(by_name.status.success(), "{by_name:?}");
+
+    // Another authority of the same name, and those of the system.
+    let refused = ["invalid peer certificate", "signed it", "(ca)", "--ca"];
+    assert_refused(&ledger(&https, Some(&stranger)), &refused);
+    assert_refused(&ledger(&https, None), &refused);
+    assert_refused(
+        &ledger(&https, Some(&nobody)),
+        &["cannot read", "nobody.pem"],
+    );
+    assert_refused(&ledger(&format!("http://{address}"), None), &["https://"]);
+    assert_refused(
+        &ledger(&format!("http://{address}"), Some(&authority)),
+        &["--ca is for encrypted connections"],
+    );
+    let plain = format!("https://{}", broker.mqtt());
+    assert_refused(&ledger(&plain, Some(&authority)), &["cannot be asked"]);
 }
 
 /// A start that should fail; what does not matter to it is on free ports.
