@@ -39,6 +39,7 @@ impl Kernel {
             self.access_epoch += 1;
             self.seats_away.has_changed(id);
             self.seat_takers_again();
+            self.replace_active_consumers();
             self.watches.recheck = self.watches.count > 0;
         }
     }
@@ -147,6 +148,7 @@ impl Kernel {
         self.access_epoch += 1;
         self.seats_away.have_changed();
         self.seat_takers_again();
+        self.replace_active_consumers();
         self.watches.recheck = self.watches.count > 0;
     }
 

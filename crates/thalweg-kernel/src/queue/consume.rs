@@ -84,6 +84,27 @@ impl Kernel {
         Ok(Source::Queue(index, queue.number))
     }
 
+    /// A single active consumer that may no longer take from its queue goes behind those that may: the first of them becomes
+    /// active, and stays so.
+    pub(crate) fn replace_active_consumers(&mut self) {
+        let sessions = &self.sessions;
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let Some(queue) = queue.as_deref_mut() else {
+                continue;
+            };
+            if !queue.limits.single_active || queue.consumers.len() < 2 {
+                continue;
+            }
+            let (address, owner) = (&queue.address, queue.owner);
+            queue.consumers.sort_by_key(|consumer| {
+                let session = sessions.get(consumer.session);
+                owner != Some(consumer.session)
+                    && session.is_none_or(|it| !it.access.allows(Permission::Take, address))
+            });
+            self.queues_to_pump.push(index as u32);
+        }
+    }
+
     fn join_group_as_consumer(
         &mut self,
         id: SessionId,

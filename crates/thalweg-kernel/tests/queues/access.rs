@@ -383,3 +383,35 @@ fn a_member_that_may_take_again_gets_what_waits() {
     world.run(0, |kernel, out, now| kernel.work(now, out));
     assert_eq!(world.texts(member), ["m"]);
 }
+
+#[test]
+fn the_next_consumer_becomes_active_when_the_active_one_loses_its_right() {
+    let mut world = World::new();
+    let (first, second) = (world.connect("first"), world.connect("second"));
+    world.queue(
+        first,
+        "q",
+        &Terms::durable().with(|limits| limits.single_active = true),
+    );
+    world.consume(first, "q", 1, Taking::default());
+    world.consume(second, "q", 1, Taking::default());
+    world.put(first, "q", "1");
+    assert_eq!(world.texts(first), ["1"]);
+    world.renew(|client, _| {
+        let rules = if client == "first" {
+            vec![Rule::deny(Permission::Take, "$q/q")]
+        } else {
+            Vec::new()
+        };
+        Rules::new(rules, Otherwise::Allow)
+            .expect("legal")
+            .compile(client, None)
+    });
+    world.put(first, "q", "2");
+    assert_eq!(world.texts(second), ["2"]);
+    // It stays active when the other may take again.
+    world.renew(|_, _| Access::ALL);
+    world.put(first, "q", "3");
+    assert_eq!(world.texts(second), ["3"]);
+    assert_eq!(world.texts(first), [""; 0]);
+}
