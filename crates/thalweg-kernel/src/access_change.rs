@@ -36,7 +36,7 @@ impl Kernel {
             let names = (session.client.clone(), session.user.clone());
             let access = session.access.clone();
             self.renew_makers_of(&names, &access);
-            self.access_epoch += 1;
+            self.routes.all_have_changed();
             self.seats_away.has_changed(id);
             self.seat_takers_again();
             self.replace_active_consumers();
@@ -145,7 +145,7 @@ impl Kernel {
             }
         }
         self.renew_makers(access);
-        self.access_epoch += 1;
+        self.routes.all_have_changed();
         self.seats_away.have_changed();
         self.seat_takers_again();
         self.replace_active_consumers();

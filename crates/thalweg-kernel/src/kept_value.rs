@@ -43,7 +43,7 @@ impl Kernel {
             self.kept_addresses.remove(address).is_some()
         };
         if changed {
-            self.routes.touch(address);
+            self.routes.have_changed(address);
             if !self.is_kept(address) {
                 self.kept_values.clear(address);
             }

@@ -21,8 +21,7 @@ use crate::presence::Presences;
 use crate::queue::{GivenUp, Queue, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
-use crate::route_cache::{RouteCache, Sink};
-use crate::routes::RouteTable;
+use crate::route_store::Routes;
 use crate::seat_away::SeatsAway;
 use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
@@ -70,10 +69,7 @@ pub struct Kernel {
     pub(crate) fetches: Vec<Fetch>,
     /// The journal is nearly full: nothing that would have to be kept is taken.
     pub(crate) journal_full: bool,
-    pub(crate) routes: RouteTable<Sink>,
-    pub(crate) cache: RouteCache,
-    /// Rises when somebody's right to receive changes; remembered routes of an older epoch are worked out anew.
-    pub(crate) access_epoch: u64,
+    pub(crate) routes: Routes,
     pub(crate) queues: Vec<Option<Box<Queue>>>,
     pub(crate) queues_free: Vec<u32>,
     /// Queues that have ended and whose messages' memory is not given back yet.
@@ -180,9 +176,7 @@ impl Kernel {
             outbox: Outbox::default(),
             fetches: Vec::new(),
             journal_full: false,
-            routes: RouteTable::new(seed),
-            cache: RouteCache::default(),
-            access_epoch: 0,
+            routes: Routes::new(seed),
             queues: Vec::new(),
             queues_free: Vec::new(),
             queues_ended: VecDeque::new(),
@@ -254,7 +248,7 @@ impl Kernel {
         }
         self.renew_strategies();
         // Routes remember what the limits say of their addresses.
-        self.access_epoch += 1;
+        self.routes.all_have_changed();
     }
 
     /// The limits in force.

@@ -55,6 +55,7 @@ mod restore;
 mod retained;
 mod room;
 mod route_cache;
+mod route_store;
 pub mod routes;
 mod seat_away;
 mod seats;

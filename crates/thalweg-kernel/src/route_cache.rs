@@ -4,7 +4,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
 use crate::ids::SessionId;
-use hashbrown::HashMap;
+use crate::route_store::AsOf;
 use std::rc::Rc;
 use thalweg_model::Reliability;
 
@@ -50,11 +50,8 @@ pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
 /// Everything that wants an address. Shared and immutable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
-    /// The table's stamp when this was worked out.
-    pub(crate) stamp: u64,
-    /// The access rules' epoch then.
-    pub(crate) epoch: u64,
-    pub(crate) bucket: u16,
+    /// When it was worked out.
+    pub(crate) as_of: AsOf,
     pub(crate) goes: Goes,
     /// Receivers on this shard, each once.
     pub(crate) receivers: Vec<Receiver>,
@@ -96,8 +93,8 @@ pub(crate) struct Onward {
     pub(crate) redirects: Vec<Box<str>>,
     /// Addresses to which its publisher published it as well, and that sessions want.
     pub(crate) also: Vec<Box<str>>,
-    /// The stamps of what those addresses led to when this was worked out, by bucket.
-    pub(crate) led: Vec<(u16, u64)>,
+    /// When it was worked out what those addresses lead to.
+    pub(crate) led: Vec<AsOf>,
 }
 
 static NOWHERE: Onward = Onward {
@@ -206,38 +203,11 @@ struct Alone {
     is_wanted: bool,
 }
 
-/// Two generations of routes: the old one is forgotten when the young one is full. Bounded, and what is in use stays.
-#[derive(Default)]
-pub(crate) struct RouteCache {
-    young: HashMap<Box<str>, Rc<Route>, foldhash::fast::RandomState>,
-    old: HashMap<Box<str>, Rc<Route>, foldhash::fast::RandomState>,
-}
-
-impl RouteCache {
-    fn get(&mut self, address: &str) -> Option<Rc<Route>> {
-        if let Some(route) = self.young.get(address) {
-            return Some(route.clone());
-        }
-        let (key, route) = self.old.remove_entry(address)?;
-        self.young.insert(key, route.clone());
-        Some(route)
-    }
-
-    fn insert(&mut self, address: &str, route: Rc<Route>, max: usize) {
-        if self.young.len() >= max {
-            std::mem::swap(&mut self.young, &mut self.old);
-            self.young.clear();
-        }
-        self.young.insert(address.into(), route);
-    }
-}
-
 impl Kernel {
     /// Whether a remembered route still holds.
     #[inline(always)]
     pub(crate) fn is_current(&self, route: &Route) -> bool {
-        route.stamp == self.routes.stamp_of(route.bucket)
-            && route.epoch == self.access_epoch
+        self.routes.is_current(&route.as_of)
             && route
                 .onward
                 .as_ref()
@@ -246,22 +216,19 @@ impl Kernel {
 
     #[cold]
     fn is_onward_current(&self, onward: &Onward) -> bool {
-        onward
-            .led
-            .iter()
-            .all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
+        onward.led.iter().all(|led| self.routes.is_current(led))
     }
 
     /// The route of an address, remembered or worked out.
     pub(crate) fn route(&mut self, address: &str) -> Rc<Route> {
-        if let Some(route) = self.cache.get(address)
+        if let Some(route) = self.routes.remembered(address)
             && self.is_current(&route)
         {
             return route;
         }
         let route = Rc::new(self.work_out(address));
-        self.cache
-            .insert(address, route.clone(), self.limits.route_cache_max);
+        self.routes
+            .remember(address, route.clone(), self.limits.route_cache_max);
         route
     }
 
@@ -343,11 +310,8 @@ impl Kernel {
     /// What wants an address, without what its bindings lead to.
     #[inline(always)]
     fn work_out_alone(&self, address: &str) -> Alone {
-        let bucket = self.routes.bucket_of(address);
         let mut route = Route {
-            stamp: self.routes.stamp_of(bucket),
-            epoch: self.access_epoch,
-            bucket,
+            as_of: self.routes.as_of_now(address),
             ..Route::default()
         };
         let said = self

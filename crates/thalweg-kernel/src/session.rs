@@ -602,7 +602,7 @@ impl Kernel {
             session.user = open.user;
             if session.access != open.access {
                 // Receive rights are remembered in routes.
-                self.access_epoch += 1;
+                self.routes.all_have_changed();
                 session.take_access(open.access);
             }
             session.dialect = open.dialect;

@@ -467,10 +467,7 @@ impl Kernel {
             }
             walk.seen.push(next.clone().into());
             let route = &mut *walk.route;
-            route
-                .onward_mut()
-                .led
-                .push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
+            route.onward_mut().led.push(self.routes.as_of_now(&next));
             let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
             self.routes.for_each_match(&next, |sink| match sink.kind {
                 SinkKind::Binding => bindings.push(sink.target),

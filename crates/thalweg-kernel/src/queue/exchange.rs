@@ -385,7 +385,7 @@ impl Kernel {
 
     /// Routes that were remembered may be others now.
     pub(super) fn topology_changed(&mut self) {
-        self.access_epoch += 1;
+        self.routes.all_have_changed();
     }
 }
 
