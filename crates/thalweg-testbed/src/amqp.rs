@@ -3,10 +3,10 @@
 use crate::bed::Testbed;
 use crate::client::{Client, Who};
 use std::collections::VecDeque;
-use thalweg_amqp::methods::{confirm, connection};
+use thalweg_amqp::methods::{basic, confirm, connection};
 use thalweg_amqp::{
-    BasicProperties, ClientEvent, ClientSide, FieldValue, Gathered, Method, ServerOffer, Table,
-    TableWriter,
+    BasicProperties, ClientEvent, ClientSide, ContentHeader, FieldValue, Gathered, Method,
+    ServerOffer, Table, TableWriter,
 };
 use thalweg_fronts::Front;
 use thalweg_fronts::amqp::AmqpFront;
@@ -264,6 +264,26 @@ impl Testbed {
         let who = self.open(self.queue_shard(), front, client);
         self.write(who, |client, up| client.side.connect(up));
         who
+    }
+
+    /// Calls a method on channel 1.
+    pub fn amqp_call(&mut self, who: Who<Amqp>, method: &Method<'_>) {
+        self.says(who, |client, up| client.side.method(1, method, up));
+    }
+
+    /// Publishes on channel 1.
+    pub fn amqp_publish(
+        &mut self,
+        who: Who<Amqp>,
+        publish: &basic::Publish<'_>,
+        properties: &BasicProperties<'_>,
+        body: &[u8],
+    ) {
+        let header = ContentHeader::Properties(properties);
+        self.says(who, |client, up| {
+            let sent = client.side.publish(1, publish, header, body, up);
+            sent.expect("it fits");
+        });
     }
 }
 

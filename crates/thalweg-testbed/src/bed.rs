@@ -1,27 +1,25 @@
 //! Shards, the mail between them and the connections to clients. See [`Testbed`].
 
+mod journal;
+
 use crate::client::{Client, Who};
 use crate::coap::Peer;
-use crate::disk::{Commits, Disk, Loss};
+use crate::disk::{Commits, Disk};
 use crate::random::Random;
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::coap::{CoapFront, CoapSettings};
 use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_fronts::stomp::StompSettings;
 use thalweg_fronts::{Front, Link, Links, LinksLimits, LoginAnswer, LoginAsk, Stopped};
-use thalweg_kernel::access::Access;
-use thalweg_kernel::{Fetch, Kernel, Limits, LinkId, Part, ShardId, ShardMessage, home};
+use thalweg_kernel::access::{Access, Rules};
+use thalweg_kernel::{Fetch, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
 use thalweg_model::{Message, Span, Time};
-use thalweg_records::State;
 
 /// When a testbed begins: 2026, so that moments can be told from lengths of time.
 pub const START: Time = Time::from_secs(1_795_000_000);
-
-/// What a client may do, by client identifier and user.
-pub type AccessOf = Box<dyn Fn(&str, Option<&str>) -> Access>;
 
 /// What a broker is configured with.
 #[derive(Clone)]
@@ -95,10 +93,18 @@ struct Pipe {
     link: Option<LinkId>,
     /// Written by the client, not consumed by the broker.
     up: Vec<u8>,
+    /// How much of that the broker has read.
+    read: usize,
     /// Arrived at the client, not read by it.
     down: Vec<u8>,
+    /// All that arrived, if that is kept.
+    received: Vec<u8>,
+    /// Bytes in the link's output that the client was shown.
+    overheard: usize,
     /// The client does not read.
     is_stalled: bool,
+    /// The client is gone, and the broker has not noticed yet.
+    is_cut: bool,
     client: Option<Box<dyn Client>>,
 }
 
@@ -110,15 +116,29 @@ pub struct Testbed {
     pub now: Time,
     pub shards: Vec<Shard>,
     pub settings: Settings,
-    /// Who asked to be let in and was not answered; nobody if [`Testbed::set_access`] answers.
+    /// Who asked to be let in and was not answered; nobody if [`Testbed::answers_logins`].
     pub asked: Vec<Asked>,
+    /// Clients are who they say they are, and may do what [`Testbed::set_rights`] says.
+    pub answers_logins: bool,
+    rights: BTreeMap<String, Rules>,
+    /// Every byte that connections receive is kept: [`Testbed::received`].
+    pub keeps_received: bool,
     pub disk: Disk,
     /// Batches are written and synced only when that is asked for.
     pub is_disk_manual: bool,
+    /// Most batches end with the turn that wrote to them, as chance has it; otherwise when something is mailed, or when the
+    /// disk has nothing else to do.
+    pub batch_ends: Option<Random>,
+    /// Takes every batch for safe at once, which is wrong.
+    pub is_careless: bool,
+    /// Messages on disk that cannot be read.
+    pub unreadable: Option<fn(&Message) -> bool>,
     /// Publishers that were told to pause go on at once.
     pub skips_pauses: bool,
     /// Connections that the broker has ended stay until [`Testbed::lose`].
     pub keeps_ended: bool,
+    /// The books are compared only when that is asked for.
+    pub skips_checks: bool,
     /// So many bytes at the most are shown to the broker at a time.
     pub piece_max: usize,
     pub mail_order: MailOrder,
@@ -128,7 +148,6 @@ pub struct Testbed {
     pub(crate) peers: Vec<Peer>,
     /// From each shard to each other: messages, and the number of those that are to be confirmed.
     mail: Vec<VecDeque<(ShardMessage, u64)>>,
-    access: Option<AccessOf>,
     nonce: u64,
     /// A batch has become complete, and output may leave.
     is_completed: bool,
@@ -148,17 +167,23 @@ impl Testbed {
             shards: Vec::new(),
             settings,
             asked: Vec::new(),
+            answers_logins: false,
+            rights: BTreeMap::new(),
+            keeps_received: false,
             disk: Disk::default(),
             is_disk_manual: false,
+            batch_ends: None,
+            is_careless: false,
+            unreadable: None,
             skips_pauses: false,
             keeps_ended: false,
+            skips_checks: false,
             piece_max: usize::MAX,
             mail_order: MailOrder::Fifo,
             step: Span::from_nanos(1000),
             pipes: Vec::new(),
             peers: Vec::new(),
             mail: Vec::new(),
-            access: None,
             nonce: 1,
             is_completed: false,
         };
@@ -202,12 +227,13 @@ impl Testbed {
 
     // --- who may do what
 
-    /// Answers every login from now on, and gives all sessions that are there the rights that these rules say.
-    pub fn set_access(&mut self, access: AccessOf) {
+    /// Sets what a user may do, also for its sessions, as a reload of the rules does. Without a name it is whoever has none;
+    /// a user of whom nothing is said may do everything.
+    pub fn set_rights(&mut self, user: &str, rules: Rules) {
+        self.rights.insert(user.into(), rules);
         for Shard { kernel, .. } in &mut self.shards {
-            kernel.renew_access(|client, user| access(client, user));
+            kernel.renew_access(|client, user| access_of(&self.rights, client, user));
         }
-        self.access = Some(access);
         self.rest();
     }
 
@@ -226,21 +252,6 @@ impl Testbed {
                 links.on_proven(link, &identity, answer, self.now, kernel)
             }
             _ => links.on_login(link, answer, self.now, kernel),
-        }
-    }
-
-    /// Passwords are not looked at: clients are who they say they are.
-    fn answer_of(access: &AccessOf, ask: &LoginAsk) -> LoginAnswer {
-        let (client, user) = match ask {
-            LoginAsk::Password { client, user, .. } => (&**client, user.as_deref()),
-            LoginAsk::Proven { identity } => ("", Some(&**identity)),
-            other => panic!("nobody proves it like this here: {other:?}"),
-        };
-        LoginAnswer::Allowed {
-            user: user.map(Into::into),
-            access: access(client, user),
-            expires: None,
-            data: None,
         }
     }
 
@@ -278,8 +289,12 @@ impl Testbed {
             shard,
             link: Some(link),
             up: Vec::new(),
+            read: 0,
             down: Vec::new(),
+            received: Vec::new(),
+            overheard: 0,
             is_stalled: false,
+            is_cut: false,
             client: Some(Box::new(client)),
         });
         Who::new(number)
@@ -293,6 +308,7 @@ impl Testbed {
         let pipe = &mut self.pipes[who.pipe];
         (pipe.shard, pipe.link) = (shard, Some(link));
         (pipe.up, pipe.down) = (Vec::new(), Vec::new());
+        (pipe.read, pipe.overheard, pipe.is_cut) = (0, 0, false);
         pipe.client = Some(Box::new(client));
     }
 
@@ -302,10 +318,11 @@ impl Testbed {
     }
 
     pub fn client<C: Client>(&mut self, who: Who<C>) -> &mut C {
-        self.client_and_output(who).0
+        self.end(who).0
     }
 
-    fn client_and_output<C: Client>(&mut self, who: Who<C>) -> (&mut C, &mut Vec<u8>) {
+    /// A client, and what it has written.
+    pub fn end<C: Client>(&mut self, who: Who<C>) -> (&mut C, &mut Vec<u8>) {
         let pipe = &mut self.pipes[who.pipe];
         let client: &mut dyn Any = pipe.client.as_deref_mut().expect("it is there");
         (
@@ -320,7 +337,7 @@ impl Testbed {
         who: Who<C>,
         write: impl FnOnce(&mut C, &mut Vec<u8>) -> R,
     ) -> R {
-        let (client, up) = self.client_and_output(who);
+        let (client, up) = self.end(who);
         write(client, up)
     }
 
@@ -353,7 +370,8 @@ impl Testbed {
     /// A connection that is open.
     pub fn link<C>(&self, who: Who<C>) -> Option<&Link> {
         let Pipe { shard, link, .. } = &self.pipes[who.pipe];
-        self.shards[*shard].links.get((*link)?)
+        let link = (*link)?;
+        self.shards[*shard].links.get(link)
     }
 
     /// Bytes that wait for a client.
@@ -366,19 +384,39 @@ impl Testbed {
         self.pipes[who.pipe].up.len()
     }
 
+    /// All that a connection received, if [`Testbed::keeps_received`].
+    pub fn received<C>(&self, who: Who<C>) -> &[u8] {
+        &self.pipes[who.pipe].received
+    }
+
     /// Stops or starts to read.
     pub fn set_reading<C>(&mut self, who: Who<C>, reads: bool) {
-        self.pipes[who.pipe].is_stalled = !reads;
+        self.set_stalled(who, !reads);
         self.rest();
+    }
+
+    /// The same, and nothing else happens.
+    pub fn set_stalled<C>(&mut self, who: Who<C>, is_stalled: bool) {
+        self.pipes[who.pipe].is_stalled = is_stalled;
+    }
+
+    pub fn is_stalled<C>(&self, who: Who<C>) -> bool {
+        self.pipes[who.pipe].is_stalled
     }
 
     /// The connection breaks.
     pub fn lose<C>(&mut self, who: Who<C>) {
-        self.close(who.pipe);
+        self.close(who);
         self.rest();
     }
 
-    fn close(&mut self, number: usize) {
+    /// The connection breaks, and nothing else happens.
+    pub fn close<C>(&mut self, who: Who<C>) {
+        self.close_pipe(who.pipe);
+    }
+
+    fn close_pipe(&mut self, number: usize) {
+        self.overhear(number);
         let pipe = &mut self.pipes[number];
         let Some(link) = pipe.link.take() else { return };
         pipe.up.clear();
@@ -394,9 +432,28 @@ impl Testbed {
         self.gather(shard);
     }
 
+    /// The client goes away without a word. `arriving` bytes of what the broker has not read still reach it; it notices the end
+    /// of the connection later ([`Testbed::notice`]).
+    pub fn cut<C>(&mut self, who: Who<C>, arriving: usize) {
+        let pipe = &mut self.pipes[who.pipe];
+        pipe.is_cut = true;
+        pipe.up.truncate(pipe.read.saturating_add(arriving));
+        pipe.down.clear();
+    }
+
+    /// The broker notices that a client is gone. Whether anything happened.
+    pub fn notice<C>(&mut self, who: Who<C>) -> bool {
+        let gone = self.pipes[who.pipe].is_cut && !self.is_closed(who);
+        if gone {
+            while self.feed(who, usize::MAX) {}
+            self.close(who);
+        }
+        gone
+    }
+
     // --- what moves
 
-    /// At most `count` bytes of a client arrive. Whether the broker consumed any.
+    /// At most `count` more bytes of a client arrive. Whether anything happened.
     pub fn feed<C>(&mut self, who: Who<C>, count: usize) -> bool {
         self.feed_pipe(who.pipe, count)
     }
@@ -415,13 +472,12 @@ impl Testbed {
             link.pause_until = None;
         }
         let mut up = std::mem::take(&mut pipe.up);
+        let end = up.len().min(pipe.read.saturating_add(count));
+        let is_new = end > pipe.read;
         let (mut used, mut shown) = (0, 0);
         // As in the server: who has said nothing is not asked.
-        while shown < up.len().min(count) {
-            shown = shown
-                .saturating_add(self.piece_max)
-                .min(up.len())
-                .min(count);
+        while shown < end {
+            shown = shown.saturating_add(self.piece_max).min(end);
             loop {
                 let Shard { kernel, links, .. } = &mut self.shards[shard];
                 let driven = links.drive(id, &up[used..shown], now, kernel);
@@ -437,10 +493,11 @@ impl Testbed {
         }
         up.drain(..used);
         self.pipes[number].up = up;
+        self.pipes[number].read = end - used;
         // What is done with in part goes on at once.
         let link = self.shards[shard].links.get(id);
         let goes_on = link.and_then(|link| link.pause_until);
-        used > 0 || goes_on.is_some_and(|until| until <= now)
+        is_new || used > 0 || goes_on.is_some_and(|until| until <= now)
     }
 
     /// At most `count` bytes reach a client, which does not look at them. Whether anything happened.
@@ -454,7 +511,10 @@ impl Testbed {
             shard,
             link: Some(id),
             down,
-            is_stalled: false,
+            received,
+            overheard,
+            is_stalled,
+            is_cut: false,
             ..
         } = &mut self.pipes[number]
         else {
@@ -465,15 +525,22 @@ impl Testbed {
         let Some(link) = links.get_mut(id) else {
             return false;
         };
-        let count = count.min(link.sendable().len());
+        let count = match is_stalled {
+            true => 0,
+            false => count.min(link.sendable().len()),
+        };
         down.extend_from_slice(&link.sendable()[..count]);
+        if self.keeps_received {
+            received.extend_from_slice(&link.sendable()[..count]);
+        }
         link.advance(count);
-        let waiting = link.waiting();
+        *overheard = overheard.saturating_sub(count);
+        let (waiting, reads) = (link.waiting(), !*is_stalled);
         if waiting == 0 && link.closing && !self.keeps_ended {
-            self.close(number);
+            self.close_pipe(number);
             return true;
         }
-        if waiting <= link.output_high() / 2 {
+        if reads && count > 0 && waiting <= link.output_high() / 2 {
             links.on_drained(id, now, kernel);
         }
         self.gather(shard);
@@ -481,6 +548,10 @@ impl Testbed {
     }
 
     /// A client reads what has arrived. Whether it did anything.
+    pub fn read<C>(&mut self, who: Who<C>) -> bool {
+        self.look(who.pipe)
+    }
+
     fn look(&mut self, number: usize) -> bool {
         let pipe = &mut self.pipes[number];
         let before = (pipe.up.len(), pipe.down.len());
@@ -517,7 +588,8 @@ impl Testbed {
             })
             .collect();
         fetches.extend(kernel.take_fetches());
-        links.take_dirty(&mut Vec::new());
+        let mut written = Vec::new();
+        links.take_dirty(&mut written);
         links.take_congested(&mut Vec::new());
         links.take_ended();
         let logins = links.take_logins();
@@ -527,13 +599,38 @@ impl Testbed {
                 .map(|(link, ask)| Asked { shard, link, ask }),
         );
         // What is mailed is written first.
-        if !mail.is_empty() {
+        let mut ends = self.batch_ends.as_mut();
+        if !mail.is_empty() || ends.as_mut().is_some_and(|random| !random.one_in(4)) {
             self.close_batch(shard);
         }
         for (to, message, number) in mail {
             self.mail[shard * count + to].push_back((message, number));
         }
         self.look_at_disk();
+        for link in written {
+            if let Some(pipe) = self.shards[shard].pipes.get(&link) {
+                self.overhear(*pipe);
+            }
+        }
+    }
+
+    /// Shows a client what the broker has written for it since.
+    fn overhear(&mut self, number: usize) {
+        let Pipe {
+            shard,
+            link: Some(link),
+            overheard,
+            client: Some(client),
+            ..
+        } = &mut self.pipes[number]
+        else {
+            return;
+        };
+        if let Some(link) = self.shards[*shard].links.get(*link) {
+            let known = link.output().len() - link.waiting() + *overheard;
+            client.overhear(&link.output()[known..]);
+            *overheard = link.waiting();
+        }
     }
 
     /// The oldest message from one shard to another arrives. Whether there was one.
@@ -573,13 +670,18 @@ impl Testbed {
         }
     }
 
+    /// Whether the broker has read something of a client that it will look at later.
+    pub fn is_paused<C>(&self, who: Who<C>) -> bool {
+        self.pipes[who.pipe].read > 0
+    }
+
     /// Whether a message is between two shards.
     pub fn is_anything_between_shards(&self) -> bool {
         self.mail.iter().any(|mail| !mail.is_empty())
     }
 
     /// A shard does what is due, and what it had put off. Whether anything happened.
-    fn tick(&mut self, shard: usize) -> bool {
+    pub fn tick(&mut self, shard: usize) -> bool {
         let now = self.now;
         let Shard { kernel, links, .. } = &mut self.shards[shard];
         let mut happened = kernel.has_work() | links.has_work();
@@ -590,20 +692,19 @@ impl Testbed {
         kernel.work(now, links);
         links.work(now, kernel);
         self.gather(shard);
-        if let Some(access) = self.access.take() {
+        if self.answers_logins {
             for asked in std::mem::take(&mut self.asked) {
-                let answer = Self::answer_of(&access, &asked.ask);
+                let answer = answer_of(&self.rights, &asked.ask);
                 self.admit(asked, answer);
                 happened = true;
             }
-            self.access = Some(access);
         }
         happened
     }
 
-    /// Moves everything until nothing moves, in no time.
-    pub fn rest(&mut self) {
-        for _ in 0..1_000_000 {
+    /// Moves everything until nothing moves, in no time. Whether anything happened.
+    pub fn rest(&mut self) -> bool {
+        for round in 0..100_000 {
             let mut happened = false;
             for pipe in 0..self.pipes.len() {
                 happened |= self.feed_pipe(pipe, usize::MAX);
@@ -620,7 +721,10 @@ impl Testbed {
             happened |= std::mem::take(&mut self.is_completed);
             happened |= self.mail_order != MailOrder::Held && self.is_anything_between_shards();
             if !happened {
-                return self.check();
+                if !self.skips_checks {
+                    self.check();
+                }
+                return round > 0;
             }
         }
         panic!("it never comes to rest");
@@ -686,123 +790,34 @@ impl Testbed {
         sockets.chain(pipes.filter_map(|pipe| Some((pipe.shard, pipe.link?))))
     }
 
-    // --- the journal
-
-    /// Whether there was anything in the batch, or anybody waits for it.
-    fn close_batch(&mut self, shard: usize) -> bool {
-        let Shard {
-            kernel, commits, ..
-        } = &mut self.shards[shard];
-        let batch = kernel.take_batch(Vec::new());
-        let any = batch.is_some();
-        if let Some(batch) = batch {
-            commits.hand_over(shard, batch, &mut self.disk);
-        }
-        any
-    }
-
-    /// Says to the shards what is written and safe by now.
-    fn look_at_disk(&mut self) {
-        for shard in 0..self.shards.len() {
-            let Shard {
-                kernel, commits, ..
-            } = &mut self.shards[shard];
-            let (gathering, nothing) = (kernel.batch_number(), kernel.batch_len() == 0);
-            for (to, mail) in commits.look(shard, &self.disk, gathering, nothing) {
-                self.shards[to].commits.on_stored(shard, mail);
-            }
-        }
-        let now = self.now;
-        for Shard {
-            links,
-            commits,
-            kernel,
-            ..
-        } in &mut self.shards
-        {
-            if let Some(number) = commits.complete() {
-                links.complete(number);
-                kernel.batch_is_safe(number, now);
-                self.is_completed = true;
-            }
-        }
-    }
-
-    /// Writes up to `count` batches. Whether there were any.
-    pub fn write_batches(&mut self, count: usize) -> bool {
-        let mut any = false;
-        for _ in 0..count {
-            let Some((shard, number, place)) = self.disk.write() else {
-                break;
-            };
-            self.shards[shard].kernel.on_written(number, place);
-            any = true;
-        }
-        self.look_at_disk();
-        any
-    }
-
-    /// Everything that was persisted is written and durable. Whether anything was not.
-    pub fn write_all(&mut self) -> bool {
-        let mut any = false;
-        for shard in 0..self.shards.len() {
-            any |= self.close_batch(shard);
-        }
-        any |= self.write_batches(usize::MAX) | self.disk.sync();
-        self.look_at_disk();
-        any
-    }
-
-    /// Brings a shard the messages that it asked for first. Whether it asked for any.
-    pub fn fetch(&mut self, shard: usize) -> bool {
-        let Some(fetch) = self.shards[shard].fetches.pop_front() else {
-            return false;
-        };
-        let read = |(place, len): &(u64, u32)| self.disk.read(*place, *len);
-        let messages: Vec<Option<Message>> = fetch.places.iter().map(read).collect();
-        let Shard { kernel, links, .. } = &mut self.shards[shard];
-        kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, links);
-        self.gather(shard);
-        true
-    }
-
-    /// The process ends, and another one with so many shards takes up what the journal has; all clients are disconnected.
-    /// `check` sees what that is.
-    pub fn crash(&mut self, loss: Loss, shards: u16, check: impl FnOnce(&State)) {
-        for pipe in &mut self.pipes {
-            pipe.link = None;
-            pipe.up.clear();
-            pipe.down.clear();
-        }
-        self.asked.clear();
-        let state = self.disk.crash(loss);
-        check(&state);
-        self.nonce += 1;
-        self.settings.shards = shards;
-        self.begin();
-        let access = |client: &str, user: Option<&str>| match &self.access {
-            Some(access) => access(client, user),
-            None => Access::ALL,
-        };
-        for (part, shard) in Part::split(state, shards).into_iter().zip(&mut self.shards) {
-            let disk = &self.disk;
-            let read = |place, len| disk.read(place, len);
-            let Shard { kernel, links, .. } = shard;
-            kernel.restore(part, &mut { read }, &access, self.now, links);
-        }
-        for shard in 0..self.shards.len() {
-            self.gather(shard);
-        }
-        self.run_for(Span::ZERO);
-    }
-
-    /// Ends the process and starts it anew; nothing that was written is lost.
-    pub fn restart(&mut self) {
-        self.crash(Loss::Process, self.settings.shards, |_| ());
+    /// A sum of totals over all shards.
+    pub fn total(&self, of: impl Fn(&Totals) -> usize) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| of(&shard.kernel.totals())).sum()
     }
 
     /// A sum over all shards.
     pub fn sum(&self, of: impl Fn(&Kernel) -> u64) -> u64 {
         self.shards.iter().map(|shard| of(&shard.kernel)).sum()
+    }
+}
+
+fn access_of(rights: &BTreeMap<String, Rules>, client: &str, user: Option<&str>) -> Access {
+    let rules = rights.get(user.unwrap_or_default());
+    rules.map_or(Access::ALL, |rules| rules.compile(client, user))
+}
+
+/// Passwords are not looked at: clients are who they say they are.
+fn answer_of(rights: &BTreeMap<String, Rules>, ask: &LoginAsk) -> LoginAnswer {
+    let (client, user) = match ask {
+        LoginAsk::Password { client, user, .. } => (&**client, user.as_deref()),
+        LoginAsk::Proven { identity } => ("", Some(&**identity)),
+        other => panic!("nobody proves it like this here: {other:?}"),
+    };
+    LoginAnswer::Allowed {
+        user: user.map(Into::into),
+        access: access_of(rights, client, user),
+        expires: None,
+        data: None,
     }
 }

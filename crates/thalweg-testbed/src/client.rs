@@ -8,6 +8,9 @@ use std::marker::PhantomData;
 pub trait Client: Any {
     /// Reads what the broker sent and removes what it has read from `down`; answers go to `up`.
     fn receive(&mut self, down: &mut Vec<u8>, up: &mut Vec<u8>);
+
+    /// Sees what the broker has just written for it, whether it will arrive or not.
+    fn overhear(&mut self, _written: &[u8]) {}
 }
 
 /// A client that was connected, by its number.
@@ -22,6 +25,11 @@ impl<C> Who<C> {
             pipe,
             client: PhantomData,
         }
+    }
+
+    /// The same connection, whose client is known to be of another type.
+    pub fn cast<D>(self) -> Who<D> {
+        Who::new(self.pipe)
     }
 
     /// Clients are numbered in the order in which they were opened.

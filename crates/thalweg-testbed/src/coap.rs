@@ -110,9 +110,9 @@ impl Testbed {
         self.peers[peer.0].heard.drain(..).collect()
     }
 
-    /// Whether it has received anything since.
-    pub fn has_heard(&self, peer: PeerId) -> bool {
-        !self.peers[peer.0].heard.is_empty()
+    /// The same, and it stays there.
+    pub fn unheard(&self, peer: PeerId) -> &VecDeque<Heard> {
+        &self.peers[peer.0].heard
     }
 
     /// DTLS has forgotten a peer.

@@ -8,7 +8,7 @@ use thalweg_fronts::mqtt::MqttFront;
 use thalweg_kernel::access::Access;
 use thalweg_mqtt::{
     ClientEvent, ClientSide, ConnectOut, Property, PublishOut, QoS, ReasonCode, SubscribeOptions,
-    SubscribeOut,
+    SubscribeOut, UnsubscribeOut,
 };
 
 /// Largest packet that a client takes.
@@ -168,6 +168,16 @@ impl Mqtt {
         };
         self.side.subscribe(&subscribe, up).expect("connected");
         self.id_last
+    }
+
+    pub fn unsubscribe(&mut self, filter: &str, up: &mut Vec<u8>) {
+        self.id_last += 1;
+        let unsubscribe = UnsubscribeOut {
+            id: self.id_last,
+            filters: &[filter],
+            ..UnsubscribeOut::default()
+        };
+        self.side.unsubscribe(&unsubscribe, up).expect("connected");
     }
 
     /// Acknowledges a message as its QoS asks.

@@ -139,7 +139,7 @@ impl World {
     #[track_caller]
     pub fn asks_raw(&mut self, who: Who, line: &str) -> Heard {
         assert!(
-            !self.bed.has_heard(who),
+            self.bed.unheard(who).is_empty(),
             "{:?} was not looked at",
             self.lines(who)
         );

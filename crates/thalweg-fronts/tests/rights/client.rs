@@ -1,16 +1,13 @@
 //! What clients say, protocol by protocol: how each names an address, publishes to it and asks for what is there.
 
-use crate::world::{Hello, Protocol, Who, World};
+use crate::world::{Protocol, Who, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
-use thalweg_amqp::{
-    BasicProperties, ContentHeader, FieldValue, Gathered, Method, Table, TableWriter,
-};
-use thalweg_coap::{Code, Encoder, Kind, Token, option};
+use thalweg_amqp::{BasicProperties, FieldValue, Method, Table, TableWriter};
 use thalweg_model::syntax::DOTTED;
-use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut, WillOut};
-use thalweg_stomp::FrameLimits;
-
-pub const NAMES_BROKEN: &str = "the broker speaks the protocol";
+use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
+use thalweg_stomp::{HeaderWriter, SendOut, SubscribeOut};
+use thalweg_testbed::mqtt;
+use thalweg_testbed::stomp::Stomp;
 
 /// What an MQTT client says of its session.
 #[derive(Clone, Debug, Default)]
@@ -21,29 +18,6 @@ pub struct Mqtt {
     pub is_kept: bool,
     /// Topic, payload and whether it is retained.
     pub will: Option<(String, String, bool)>,
-}
-
-pub enum Machine {
-    Mqtt {
-        side: thalweg_mqtt::ClientSide,
-        is_holding: bool,
-    },
-    Amqp(Amqp),
-    Stomp(thalweg_stomp::ClientSide),
-}
-
-pub struct Amqp {
-    pub side: thalweg_amqp::ClientSide,
-    /// Deliveries that are not settled.
-    pub held: Vec<u64>,
-}
-
-/// What a machine looks at, and where it writes.
-pub struct Look<'a> {
-    pub hello: &'a Hello,
-    pub up: &'a mut Vec<u8>,
-    pub down: &'a mut Vec<u8>,
-    pub refusals: &'a mut Vec<String>,
 }
 
 /// Where a message is published.
@@ -145,209 +119,6 @@ impl Target {
     }
 }
 
-impl Machine {
-    pub fn connect(hello: &Hello, up: &mut Vec<u8>) -> Machine {
-        match hello.protocol {
-            Protocol::Mqtt3 | Protocol::Mqtt5 => {
-                let is_5 = hello.protocol == Protocol::Mqtt5;
-                let mut side = thalweg_mqtt::ClientSide::new(1 << 20);
-                let will = hello
-                    .mqtt
-                    .will
-                    .as_ref()
-                    .map(|(topic, payload, retain)| WillOut {
-                        message: PublishOut {
-                            topic,
-                            payload: payload.as_bytes(),
-                            qos: QoS::AtLeastOnce,
-                            retain: *retain,
-                            ..PublishOut::default()
-                        },
-                        delay_secs: 0,
-                    });
-                let connect = thalweg_mqtt::ConnectOut {
-                    version: if is_5 {
-                        thalweg_mqtt::Version::V5
-                    } else {
-                        thalweg_mqtt::Version::V311
-                    },
-                    client_id: &hello.mqtt.client_id,
-                    clean_start: hello.mqtt.is_clean,
-                    session_expiry: if hello.mqtt.is_kept && is_5 { 3600 } else { 0 },
-                    username: Some(hello.user),
-                    password: Some(b"x"),
-                    will,
-                    ..thalweg_mqtt::ConnectOut::default()
-                };
-                side.connect(&connect, up).expect("short strings");
-                Machine::Mqtt {
-                    side,
-                    is_holding: false,
-                }
-            }
-            Protocol::Amqp => {
-                let mut side = thalweg_amqp::ClientSide::new(131_072, 1 << 20);
-                side.connect(up);
-                Machine::Amqp(Amqp {
-                    side,
-                    held: Vec::new(),
-                })
-            }
-            Protocol::Stomp => {
-                let mut side = thalweg_stomp::ClientSide::new(FrameLimits::default());
-                let connect = thalweg_stomp::ConnectOut {
-                    host: if hello.tenant.is_empty() {
-                        "/"
-                    } else {
-                        hello.tenant
-                    },
-                    login: Some(hello.user),
-                    passcode: Some("x"),
-                    ..thalweg_stomp::ConnectOut::default()
-                };
-                side.connect(&connect, up);
-                Machine::Stomp(side)
-            }
-            Protocol::Coap => unreachable!("CoAP has no streams here"),
-        }
-    }
-
-    /// Answers what the broker wrote.
-    pub fn look(&mut self, look: Look<'_>) {
-        let used = match self {
-            Machine::Mqtt { side, is_holding } => {
-                look_mqtt(side, *is_holding, look.up, look.down, look.refusals)
-            }
-            Machine::Amqp(amqp) => amqp.look(look.hello, look.up, look.down, look.refusals),
-            Machine::Stomp(side) => look_stomp(side, look.down, look.refusals),
-        };
-        look.down.drain(..used);
-    }
-}
-
-fn look_mqtt(
-    side: &mut thalweg_mqtt::ClientSide,
-    is_holding: bool,
-    up: &mut Vec<u8>,
-    down: &[u8],
-    refusals: &mut Vec<String>,
-) -> usize {
-    use thalweg_mqtt::ClientEvent;
-    let mut used = 0;
-    while let Some((consumed, event)) = side.handle_input(&down[used..]).expect(NAMES_BROKEN) {
-        used += consumed;
-        match event {
-            ClientEvent::Publish(publish) if publish.qos == QoS::AtLeastOnce && !is_holding => {
-                side.puback(publish.id, ReasonCode::Success, up);
-            }
-            ClientEvent::Publish(_) => {}
-            ClientEvent::PubAck(ack) if !ack.reason.is_error() => {}
-            other => {
-                let text = format!("{other:?}");
-                if ["NotAuthorized", "codes: [128]", "codes: [135]"]
-                    .iter()
-                    .any(|no| text.contains(no))
-                {
-                    refusals.push(text);
-                }
-            }
-        }
-    }
-    used
-}
-
-fn look_stomp(
-    side: &mut thalweg_stomp::ClientSide,
-    down: &[u8],
-    refusals: &mut Vec<String>,
-) -> usize {
-    let mut used = 0;
-    while let Some((consumed, event)) = side.handle_input(&down[used..]).expect(NAMES_BROKEN) {
-        used += consumed;
-        if let thalweg_stomp::ClientEvent::Error(error) = event {
-            refusals.push(format!("{error:?}"));
-        }
-    }
-    used
-}
-
-impl Amqp {
-    fn look(
-        &mut self,
-        hello: &Hello,
-        up: &mut Vec<u8>,
-        down: &[u8],
-        refusals: &mut Vec<String>,
-    ) -> usize {
-        use thalweg_amqp::ClientEvent;
-        let mut used = 0;
-        loop {
-            let mut gathered = Gathered::default();
-            let read = self
-                .side
-                .handle_input(&down[used..], &mut gathered)
-                .expect(NAMES_BROKEN);
-            let Some((consumed, event)) = read else {
-                return used;
-            };
-            used += consumed;
-            match event {
-                ClientEvent::Start(_) => {
-                    let response = thalweg_amqp::ClientSide::plain(hello.user, "x");
-                    let mut buffer = Vec::new();
-                    let mut writer = TableWriter::new(&mut buffer);
-                    writer.table("capabilities", |table| {
-                        table
-                            .bool("consumer_cancel_notify", true)
-                            .bool("authentication_failure_close", true);
-                    });
-                    self.side.start_ok(writer.finish(), "PLAIN", &response, up);
-                }
-                ClientEvent::Tune(offer) => {
-                    self.side.tune_ok(offer, up);
-                    self.side.open(
-                        if hello.tenant.is_empty() {
-                            "/"
-                        } else {
-                            hello.tenant
-                        },
-                        up,
-                    );
-                }
-                ClientEvent::OpenOk => self.side.channel_open(1, up),
-                ClientEvent::ChannelClose { ch, code, text, .. } => {
-                    refusals.push(format!("{code} {text}"));
-                    self.side.channel_close_ok(ch, up);
-                    self.side.channel_open(ch, up);
-                }
-                ClientEvent::CloseConnection { code, text, .. } => {
-                    refusals.push(format!("{code} {text}"));
-                    self.side.close_ok(up);
-                }
-                ClientEvent::Content {
-                    method: Method::BasicDeliver(deliver),
-                    ..
-                } => {
-                    self.held.push(deliver.delivery_tag);
-                }
-                ClientEvent::Content {
-                    method: Method::BasicGetOk(got),
-                    ..
-                } => {
-                    self.held.push(got.delivery_tag);
-                }
-                ClientEvent::Method {
-                    method: Method::BasicCancel(cancel),
-                    ..
-                } => {
-                    refusals.push(format!("cancelled {}", cancel.consumer_tag));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 /// A canonical address or filter in AMQP's words: exchange and key.
 fn in_amqp(canonical: &str) -> (String, String) {
     if let Some((name, key)) = canonical
@@ -374,22 +145,15 @@ impl World {
     pub fn publish(&mut self, who: Who, target: &Target, body: &str, retain: bool) {
         match self.protocol(who) {
             Protocol::Mqtt3 | Protocol::Mqtt5 => {
-                let topic = target.address();
-                self.says(who, |machine, up| {
-                    let Machine::Mqtt { side, .. } = machine else {
-                        return;
-                    };
-                    let Some(id) = side.next_id() else { return };
-                    let (qos, payload) = (QoS::AtLeastOnce, body.as_bytes());
-                    let publish = PublishOut {
-                        topic: &topic,
-                        payload,
-                        qos,
-                        retain,
-                        id,
-                        ..PublishOut::default()
-                    };
-                    side.publish(&publish, up).expect("it fits");
+                let publish = PublishOut {
+                    topic: &target.address(),
+                    payload: body.as_bytes(),
+                    qos: QoS::AtLeastOnce,
+                    retain,
+                    ..PublishOut::default()
+                };
+                self.says(who, |client: &mut mqtt::Mqtt, up| {
+                    client.publish(&publish, up);
                 });
             }
             Protocol::Amqp => {
@@ -410,24 +174,19 @@ impl World {
                 if retain {
                     headers.bool("x-retain", true);
                 }
-                let headers = Some(headers.finish());
                 let properties = BasicProperties {
-                    headers,
+                    headers: Some(headers.finish()),
                     delivery_mode: Some(2),
                     ..Default::default()
                 };
-                self.says(who, |machine, up| {
-                    let Machine::Amqp(amqp) = machine else { return };
-                    let publish = basic::Publish {
-                        exchange: &exchange,
-                        routing_key: &key,
-                        ..Default::default()
-                    };
-                    let header = ContentHeader::Properties(&properties);
-                    amqp.side
-                        .publish(1, &publish, header, body.as_bytes(), up)
-                        .expect("it fits");
-                });
+                let publish = basic::Publish {
+                    exchange: &exchange,
+                    routing_key: &key,
+                    ..Default::default()
+                };
+                let connection = self.connection(who);
+                self.bed
+                    .amqp_publish(connection, &publish, &properties, body.as_bytes());
             }
             Protocol::Stomp => {
                 let destination = match target {
@@ -438,35 +197,28 @@ impl World {
                     Target::Exchange(name, key) => format!("/exchange/{name}/{key}"),
                     Target::Copied(..) => panic!("STOMP has no copies"),
                 };
-                self.says(who, |machine, up| {
-                    let Machine::Stomp(side) = machine else {
-                        return;
-                    };
-                    let send = thalweg_stomp::SendOut {
-                        destination: &destination,
-                        body: body.as_bytes(),
-                        ..Default::default()
-                    };
-                    let more = |w: &mut thalweg_stomp::HeaderWriter<'_>| {
-                        w.put("match", "yes");
-                        w.put("persistent", "true");
-                        if retain {
-                            w.put("retain", "set");
-                        }
-                    };
-                    side.send(&send, more, up);
+                let send = SendOut {
+                    destination: &destination,
+                    body: body.as_bytes(),
+                    ..Default::default()
+                };
+                let more = |w: &mut HeaderWriter<'_>| {
+                    w.put("match", "yes");
+                    w.put("persistent", "true");
+                    if retain {
+                        w.put("retain", "set");
+                    }
+                };
+                self.says(who, |client: &mut Stomp, up| {
+                    client.side.send(&send, more, up);
                 });
             }
             Protocol::Coap => match target {
-                Target::Queue(name) => {
-                    self.coap(who, Code::POST, &format!("q/{name}"), "", false, body)
-                }
+                Target::Queue(name) => self.asks(who, &format!("POST /q/{name} : {body}")),
                 _ => {
-                    let (path, query) = (
-                        format!("ps/data/{}", target.address()),
-                        if retain { "" } else { "retain=false" },
-                    );
-                    self.coap(who, Code::POST, &path, query, false, body);
+                    let query = if retain { "" } else { "?retain=false" };
+                    let address = target.address();
+                    self.asks(who, &format!("POST /ps/data/{address}{query} : {body}"));
                 }
             },
         }
@@ -475,94 +227,55 @@ impl World {
     /// Publishes as a request, for whose answer a client of CoAP waits.
     pub fn request(&mut self, who: Who, target: &Target, body: &str) {
         // Answers can come back from all shards when the broker has seen a first request.
-        self.coap(who, Code::GET, "ps/data/nothing", "", false, "");
-        let path = format!("rpc/{}", target.address());
-        self.coap(who, Code::POST, &path, "", false, body);
-    }
-
-    fn coap(&mut self, who: Who, code: Code, path: &str, query: &str, observes: bool, body: &str) {
-        self.asks(who, |id, out| {
-            let token = Token::new(&id.to_be_bytes()).expect("two bytes");
-            let mut encoder = Encoder::start(out, Kind::Confirmable, code, id, token);
-            if observes {
-                encoder.option(option::OBSERVE, &[]);
-            }
-            for level in path.split('/') {
-                encoder.option(option::URI_PATH, level.as_bytes());
-            }
-            if !query.is_empty() {
-                encoder.option(option::URI_QUERY, query.as_bytes());
-            }
-            encoder.payload(body.as_bytes());
-        });
+        self.asks(who, "GET /ps/data/nothing");
+        self.asks(who, &format!("POST /rpc/{} : {body}", target.address()));
     }
 
     /// A subscription of an MQTT client. One that holds does not acknowledge what comes.
     pub fn subscribe(&mut self, who: Who, filter: &str, holds: bool) {
-        self.says(who, |machine, up| {
-            let Machine::Mqtt { side, is_holding } = machine else {
-                return;
-            };
-            *is_holding = holds;
-            let Some(id) = side.next_id() else { return };
+        self.says(who, |client: &mut mqtt::Mqtt, up| {
+            client.acknowledges = !holds;
             let options = SubscribeOptions {
                 qos: QoS::AtLeastOnce,
                 ..SubscribeOptions::default()
             };
-            let subscribe = SubscribeOut {
-                id,
-                filters: &[(filter, options)],
-                ..SubscribeOut::default()
-            };
-            side.subscribe(&subscribe, up).expect("it fits");
+            client.subscribe(filter, options, up);
         });
     }
 
     fn stomp_subscribe(&mut self, who: Who, destination: &str, headers: &[(&str, &str)]) {
-        self.says(who, |machine, up| {
-            let Machine::Stomp(side) = machine else {
-                return;
-            };
-            let subscribe = thalweg_stomp::SubscribeOut {
-                id: Some(destination),
-                destination,
-                headers,
-                ..Default::default()
-            };
-            side.subscribe(&subscribe, up);
+        let subscribe = SubscribeOut {
+            id: Some(destination),
+            destination,
+            headers,
+            ..Default::default()
+        };
+        self.says(who, |client: &mut Stomp, up| {
+            client.side.subscribe(&subscribe, up);
         });
     }
 
     /// A method of AMQP.
     pub fn call(&mut self, who: Who, method: &Method<'_>) {
-        self.says(who, |machine, up| {
-            let Machine::Amqp(amqp) = machine else {
-                panic!("no AMQP client")
-            };
-            amqp.side.method(1, method, up);
-        });
+        let connection = self.connection(who);
+        self.bed.amqp_call(connection, method);
     }
 
     pub fn consume(&mut self, who: Who, queue: &str, no_ack: bool) {
-        self.call(
-            who,
-            &Method::BasicConsume(basic::Consume {
-                queue,
-                no_ack,
-                consumer_tag: "",
-                ..Default::default()
-            }),
-        );
+        let consume = basic::Consume {
+            queue,
+            no_ack,
+            ..Default::default()
+        };
+        self.call(who, &Method::BasicConsume(consume));
     }
 
     pub fn declare(&mut self, who: Who, queue: &str, arguments: &[(&str, Argument)]) {
-        let mut buffer = Vec::new();
-        let arguments = table(&mut buffer, arguments);
         self.call(
             who,
             &Method::QueueDeclare(queue::Declare {
                 queue,
-                arguments,
+                arguments: table(&mut Vec::new(), arguments),
                 ..Default::default()
             }),
         );
@@ -575,14 +288,12 @@ impl World {
         kind: &str,
         arguments: &[(&str, Argument)],
     ) {
-        let mut buffer = Vec::new();
-        let arguments = table(&mut buffer, arguments);
         self.call(
             who,
             &Method::ExchangeDeclare(exchange::Declare {
                 exchange,
                 kind,
-                arguments,
+                arguments: table(&mut Vec::new(), arguments),
                 ..Default::default()
             }),
         );
@@ -596,16 +307,16 @@ impl World {
         routing_key: &str,
         arguments: &[(&str, Argument)],
     ) {
-        let mut buffer = Vec::new();
-        let arguments = table(&mut buffer, arguments);
-        let bind = queue::Bind {
-            queue,
-            exchange,
-            routing_key,
-            arguments,
-            ..Default::default()
-        };
-        self.call(who, &Method::QueueBind(bind));
+        self.call(
+            who,
+            &Method::QueueBind(queue::Bind {
+                queue,
+                exchange,
+                routing_key,
+                arguments: table(&mut Vec::new(), arguments),
+                ..Default::default()
+            }),
+        );
     }
 
     pub fn bind_exchange(&mut self, who: Who, source: &str, destination: &str, routing_key: &str) {
@@ -709,9 +420,7 @@ impl World {
                 self.stomp_subscribe(who, &destination, headers);
             }
             (Receiver::Coap, Asking::LastValueOnly) => {}
-            (Receiver::Coap, _) => {
-                self.coap(who, Code::GET, &format!("ps/data/{address}"), "", true, "")
-            }
+            (Receiver::Coap, _) => self.asks(who, &format!("GET /ps/data/{address} observe=0")),
         }
     }
 
@@ -724,17 +433,10 @@ impl World {
             }
             (Receiver::AmqpGet, Source::Address(_), _) => self.get(who, "", true),
             (Receiver::Coap, Source::Queue(address), _) => {
-                self.coap(
-                    who,
-                    Code::GET,
-                    &format!("q/{}", name_of(address)),
-                    "",
-                    false,
-                    "",
-                );
+                self.asks(who, &format!("GET /q/{}", name_of(address)));
             }
             (Receiver::Coap, Source::Address(address), Asking::LastValueOnly) => {
-                self.coap(who, Code::GET, &format!("ps/data/{address}"), "", false, "");
+                self.asks(who, &format!("GET /ps/data/{address}"));
             }
             _ => {}
         }

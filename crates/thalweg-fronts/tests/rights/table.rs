@@ -448,7 +448,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         tenant,
     } = *way;
     let mut world = World::new(shards);
-    let at_queues = world.queue_shard();
+    let at_queues = world.bed.queue_shard();
     let (publisher_at, receiver_at) = (
         (at_queues + 1) % world.shards(),
         (at_queues + 2) % world.shards(),
@@ -493,7 +493,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         tenant: tenant_of(user),
         shard,
         mqtt: Mqtt {
-            client_id: world.name_on(&format!("{user}-{stem}"), shard),
+            client_id: world.bed.name_on(&format!("{user}-{stem}"), shard),
             is_clean: true,
             ..Mqtt::default()
         },
@@ -667,7 +667,7 @@ fn holder(world: &mut World, operator: Who, source: &Source, shard: usize) -> Wh
         }
         Source::Address(address) => {
             let mqtt = Mqtt {
-                client_id: world.name_on("holder", shard),
+                client_id: world.bed.name_on("holder", shard),
                 is_clean: true,
                 ..Mqtt::default()
             };

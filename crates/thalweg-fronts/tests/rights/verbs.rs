@@ -131,10 +131,10 @@ impl Row {
             (true, "") => BLUE,
             (true, _) => "",
         };
-        let at_queues = world.queue_shard();
+        let at_queues = world.bed.queue_shard();
         let connect = |world: &mut World, user, protocol, tenant| {
             let shard = (at_queues + 1) % world.shards();
-            let client_id = world.name_on(user, shard);
+            let client_id = world.bed.name_on(user, shard);
             let mqtt = Mqtt {
                 client_id,
                 is_clean: true,

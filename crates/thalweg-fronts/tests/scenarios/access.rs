@@ -39,7 +39,7 @@ fn a_publish_that_is_denied_is_refused_and_reaches_nobody() {
     }
     world.publish(client, "mine/1", "yes", QoS::AtLeastOnce);
     assert_eq!(world.texts(everybody), ["yes"]);
-    assert_eq!(world.net.total(|totals| totals.retained), 0);
+    assert_eq!(world.bed.total(|totals| totals.retained), 0);
 }
 
 #[test]

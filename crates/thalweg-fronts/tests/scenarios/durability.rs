@@ -1,12 +1,12 @@
 //! What an answer waits for, and what comes back after a restart.
 
-use crate::net::{Net, Packet};
-use crate::world::{Hello, Who, World, staying};
-use thalweg_fronts::LinksLimits;
+use crate::world::{Got, Hello, Packet, Who, World, staying};
+use std::sync::Arc;
 use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_kernel::{DropReason, GroupStrategy, Limits, Safety};
 use thalweg_model::{Filter, Span};
 use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions, Version, WillOut};
+use thalweg_testbed::Settings;
 use thalweg_testbed::disk::Loss;
 
 fn world(shards: u16) -> World {
@@ -37,7 +37,7 @@ pub fn back(world: &mut World, name: &str) -> Who {
     who
 }
 
-pub fn payloads(got: &[crate::net::Got]) -> Vec<&str> {
+pub fn payloads(got: &[Got]) -> Vec<&str> {
     got.iter()
         .map(|got| std::str::from_utf8(&got.payload).expect("text"))
         .collect()
@@ -45,13 +45,6 @@ pub fn payloads(got: &[crate::net::Got]) -> Vec<&str> {
 
 pub fn dropped(world: &World, reason: DropReason) -> u64 {
     world.sum(|kernel| kernel.ledger().dropped[reason as usize])
-}
-
-/// Every copy of every shard is accounted for.
-pub fn assert_books_balance(world: &World) {
-    let (routed, done) = world.net.copies();
-    let open = world.net.waiting() + world.net.total(|totals| totals.in_flight) as u64;
-    assert_eq!(routed, done + open);
 }
 
 // What waits for what (STORE-AND-CLUSTER §4).
@@ -118,8 +111,8 @@ fn two_shards_whose_publishers_wait_for_each_other_both_answer() {
                 ..PublishOut::default()
             },
         );
-        let pipe = world.pipe(publisher);
-        world.net.feed(pipe, usize::MAX);
+        let pipe = publisher;
+        world.bed.feed(pipe, usize::MAX);
     }
     world.rest();
     for publisher in publishers {
@@ -189,7 +182,7 @@ fn a_publish_that_no_persistent_session_wants_and_that_is_not_retained_is_answer
         Some(Packet::PubComp { .. })
     ));
     assert_eq!(world.texts(subscriber), ["1", "3"]);
-    assert_eq!(world.net.disk.counts().0, 0, "and nothing is written down");
+    assert_eq!(world.bed.disk.counts().0, 0, "and nothing is written down");
 }
 
 #[test]
@@ -247,13 +240,13 @@ fn pubrel_waits_until_it_is_durable_that_the_receiver_has_the_message() {
     world.stop_disk();
     world.pubrec(receiver, id);
     assert_eq!(
-        world.net.total(|totals| totals.in_flight),
+        world.bed.total(|totals| totals.in_flight),
         0,
         "the receiver has it"
     );
     let unreleased = |world: &World| {
         let mut window = 0;
-        world.net.shards[0]
+        world.bed.shards[0]
             .kernel
             .for_each_session(|session| window += session.in_flight);
         window
@@ -341,7 +334,7 @@ fn a_clean_start_is_answered_when_the_end_of_the_old_session_is_durable() {
         world.heard(second),
         Some(Packet::ConnAck { present: false, .. })
     ));
-    let (_, written, durable) = world.net.disk.counts();
+    let (_, written, durable) = world.bed.disk.counts();
     assert_eq!(written, durable);
     world.restart_with(Loss::Power(durable), 1);
     let (_, present) = world.connect_with("c", &staying());
@@ -359,7 +352,7 @@ fn what_a_subscriber_acknowledged_need_not_be_written_and_comes_again_with_dup()
     let id = world.messages(who)[0].id;
     world.stop_disk();
     world.puback(who, id);
-    let (_, _, durable) = world.net.disk.counts();
+    let (_, _, durable) = world.bed.disk.counts();
     world.restart_with(Loss::Power(durable), 1);
     let who = back(&mut world, "s");
     let got = world.messages(who);
@@ -428,11 +421,11 @@ fn a_will_whose_subscriber_is_on_another_shard_survives_a_second_crash_in_betwee
     });
     let (who, _) = world.connect_with(&name, &Hello { will, ..staying() });
     world.stop_disk();
-    let pipe = world.pipe(who);
-    world.net.cut(pipe, 0);
-    world.net.notice(pipe);
+    let pipe = who;
+    world.bed.cut(pipe, 0);
+    world.bed.notice(pipe);
     // The will is on its way, and its session's record says that it has none any more.
-    world.net.write(usize::MAX);
+    world.bed.write_batches(usize::MAX);
     world.restart();
     let watcher = back(&mut world, &watcher_name);
     assert_eq!(world.texts(watcher), ["gone"]);
@@ -571,7 +564,12 @@ fn a_listener_has_a_policy_of_its_own() {
         journal: true,
         ..Limits::default()
     };
-    let mut world = World::of(Net::new(2, &limits, LinksLimits::default(), settings, 7));
+    let mut world = World::of(Settings {
+        shards: 2,
+        limits,
+        mqtt: Arc::new(settings),
+        ..Settings::default()
+    });
     for shard in 0..2 {
         let name = world.name_on(shard, "away");
         away(&mut world, &name, QoS::AtLeastOnce);
@@ -588,7 +586,7 @@ fn while_the_journal_is_full_mqtt_5_is_refused_what_would_have_to_be_kept() {
     let mut world = world(1);
     away(&mut world, "away", QoS::AtLeastOnce);
     let publisher = world.connect("p");
-    world.net.shards[0].kernel.set_journal_full(true);
+    world.bed.shards[0].kernel.set_journal_full(true);
     for (qos, topic, retain, expected) in [
         (QoS::AtLeastOnce, "t", false, ReasonCode::QuotaExceeded),
         (QoS::ExactlyOnce, "t", false, ReasonCode::QuotaExceeded),
@@ -613,7 +611,7 @@ fn while_the_journal_is_full_mqtt_5_is_refused_what_would_have_to_be_kept() {
             "{topic} {qos:?}"
         );
     }
-    world.net.shards[0].kernel.set_journal_full(false);
+    world.bed.shards[0].kernel.set_journal_full(false);
     world.publish(publisher, "t", "later", QoS::ExactlyOnce);
     let who = back(&mut world, "away");
     assert_eq!(world.texts(who), ["later"]);
@@ -632,7 +630,7 @@ fn while_the_journal_is_full_mqtt_3_is_not_read_and_goes_on_afterwards() {
             },
         )
         .0;
-    world.net.shards[0].kernel.set_journal_full(true);
+    world.bed.shards[0].kernel.set_journal_full(true);
     for (number, qos) in [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce]
         .into_iter()
         .enumerate()
@@ -641,7 +639,7 @@ fn while_the_journal_is_full_mqtt_3_is_not_read_and_goes_on_afterwards() {
     }
     world.wait(Span::from_secs(1));
     assert_eq!(world.heard(publisher), None);
-    world.net.shards[0].kernel.set_journal_full(false);
+    world.bed.shards[0].kernel.set_journal_full(false);
     world.wait(Span::from_secs(1));
     let heard: Vec<Packet> = std::iter::from_fn(|| world.heard(publisher)).collect();
     assert_eq!(heard.len(), 4, "{heard:?}");
@@ -687,12 +685,13 @@ fn after_a_restart_what_was_in_flight_comes_first_with_dup_under_its_old_packet_
         before
     );
     assert!(got[3..].iter().all(|got| !before.contains(&got.id)));
-    assert_eq!(world.net.total(|totals| totals.in_flight), 0);
+    assert_eq!(world.bed.total(|totals| totals.in_flight), 0);
 }
 
 #[test]
 fn after_a_restart_pubrel_is_repeated_and_the_message_is_not() {
     let mut world = world(1);
+    world.bed.keeps_received = true;
     let (who, _) = world.connect_with("s", &staying());
     world.subscribe(who, "t", QoS::ExactlyOnce);
     world.answer(who, false);
@@ -704,14 +703,13 @@ fn after_a_restart_pubrel_is_repeated_and_the_message_is_not() {
     world.restart();
     let who = back(&mut world, "s");
     assert_eq!(world.texts(who), [""; 0]);
-    let end = &world.net.pipes[world.pipe(who)];
-    assert!(end.tap.contains(&Packet::PubRel { id }), "{:?}", end.tap);
+    let pubrel = [&[0x62, 2][..], &id.to_be_bytes()].concat();
+    assert!(world.has_received(who, &pubrel));
     world.lose(who);
     world.restart();
     let who = back(&mut world, "s");
-    let end = &world.net.pipes[world.pipe(who)];
     assert!(
-        !end.tap.contains(&Packet::PubRel { id }),
+        !world.has_received(who, &pubrel),
         "PUBCOMP was written down by then"
     );
 }
@@ -731,10 +729,10 @@ fn a_qos_2_message_that_its_publisher_repeats_after_a_restart_is_routed_once() {
             ..PublishOut::default()
         };
         world.write(publisher, &publish);
-        let pipe = world.pipe(publisher);
+        let pipe = publisher;
         // The publisher's shard has it written down, and the subscriber's shard does not even know.
-        world.net.feed(pipe, usize::MAX);
-        world.net.write(usize::MAX);
+        world.bed.feed(pipe, usize::MAX);
+        world.bed.write_batches(usize::MAX);
         world.restart_with(left, 2);
         let (publisher, present) = world.connect_with(&publisher_name, &staying());
         assert!(present);
@@ -773,11 +771,11 @@ fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_
             ..PublishOut::default()
         };
         world.write(publisher, &publish);
-        let pipe = world.pipe(publisher);
-        world.net.feed(pipe, usize::MAX);
-        world.net.write(usize::MAX);
-        world.net.crash(Loss::Process, 3, |_| ());
-        world.net.write(written);
+        let pipe = publisher;
+        world.bed.feed(pipe, usize::MAX);
+        world.bed.write_batches(usize::MAX);
+        world.bed.crash(Loss::Process, 3, |_| ());
+        world.bed.write_batches(written);
         world.restart_with(Loss::Process, 4);
         for name in &names {
             let who = back(&mut world, name);
@@ -799,7 +797,7 @@ fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_wr
     world.answer(two, false);
     let publisher = world.connect("p");
     world.stop_disk();
-    world.net.is_patient = true;
+    world.bed.batch_ends = None;
     world.send(publisher, "t", "m", QoS::AtLeastOnce);
     assert_eq!(world.texts(one), ["m"]);
     world.try_connect(
@@ -814,7 +812,7 @@ fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_wr
     world.restart();
     let two = back(&mut world, "two");
     assert_eq!(world.texts(two), ["m"]);
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 // Groups.
@@ -851,7 +849,7 @@ fn what_a_member_that_does_not_persist_had_not_settled_goes_to_one_that_does_whe
         let mut got = world.texts(stays);
         got.sort();
         assert_eq!(got, ["1", "2", "3"], "{transient} {durable}");
-        assert_books_balance(&world);
+        world.bed.check();
     }
 }
 
@@ -869,7 +867,7 @@ fn a_group_of_members_that_do_not_persist_is_not_written_down() {
         world.heard(publisher),
         Some(Packet::PubAck { .. })
     ));
-    assert_eq!(world.net.disk.counts().0, 0);
+    assert_eq!(world.bed.disk.counts().0, 0);
 }
 
 #[test]
@@ -888,7 +886,7 @@ fn after_a_restart_what_a_member_had_not_settled_goes_to_whoever_comes_first() {
         assert_eq!(world.texts(second), ["m"], "{shards}");
         let first = member(&mut world, &names.0, &staying());
         assert_eq!(world.texts(first), [""; 0]);
-        assert_books_balance(&world);
+        world.bed.check();
     }
 }
 
@@ -921,7 +919,7 @@ fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_sub
             QoS::AtLeastOnce,
             "as was granted [MQTT-3.8.4-8]"
         );
-        assert_books_balance(&world);
+        world.bed.check();
     }
 }
 
@@ -935,12 +933,12 @@ fn what_was_in_flight_is_repeated_whatever_the_room_for_output() {
     let publisher = world.connect("p");
     world.publish(publisher, "t", "m", QoS::AtLeastOnce);
     world.lose(first);
-    world.net.shards[0].links.set_unflushed_max(0);
+    world.bed.shards[0].links.set_unflushed_max(0);
     let back = back(&mut world, "s");
     let got = world.messages(back);
     assert_eq!(payloads(&got), ["m"]);
     assert!(got[0].dup);
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -977,7 +975,7 @@ fn what_a_member_had_not_settled_stays_the_groups_although_there_are_more_or_few
             ["0", "1", "2", "3", "4", "5"],
             "{before} shards, then {after}"
         );
-        assert_books_balance(&world);
+        world.bed.check();
     }
 }
 
@@ -1025,7 +1023,7 @@ fn what_a_member_does_not_settle_after_a_restart_goes_to_another_after_the_time_
     let publisher = world.connect("p");
     world.publish(publisher, "t", "3", QoS::AtLeastOnce);
     assert_eq!(world.texts(lazy), ["3"]);
-    world.net.shards[0]
+    world.bed.shards[0]
         .kernel
         .for_each_session(|session| assert_eq!(session.in_flight, 0, "{}", session.client));
 }
@@ -1043,11 +1041,11 @@ fn a_message_that_moves_between_shards_is_in_one_queue_whenever_the_process_ends
         let second = member(&mut world, &names.1, &staying());
         world.answer(second, false);
         world.stop_disk();
-        let (before, ..) = world.net.disk.counts();
+        let (before, ..) = world.bed.disk.counts();
         world.lose(first);
         assert_eq!(world.texts(second), ["m"]);
-        let (after, ..) = world.net.disk.counts();
-        world.net.write(written);
+        let (after, ..) = world.bed.disk.counts();
+        world.bed.write_batches(written);
         world.restart();
         let mut got = Vec::new();
         for name in [&names.1, &names.0] {
@@ -1055,7 +1053,7 @@ fn a_message_that_moves_between_shards_is_in_one_queue_whenever_the_process_ends
             got.extend(world.texts(who));
         }
         assert_eq!(got, ["m"], "{written} batches written");
-        assert_books_balance(&world);
+        world.bed.check();
         if before + written >= after {
             return assert!(written >= 2, "it takes a batch of each shard");
         }
@@ -1093,5 +1091,5 @@ fn entries_of_a_group_from_several_shards_come_together_in_one() {
         .collect();
     expected.sort();
     assert_eq!(got, expected);
-    assert_books_balance(&world);
+    world.bed.check();
 }

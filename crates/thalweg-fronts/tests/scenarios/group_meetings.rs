@@ -1,8 +1,7 @@
 //! Every strategy of a group with everything that may befall it at once: reliability, sessions that stay or do not, a
 //! member that crashes with what it holds, a process that ends with more or less of its journal written.
 
-use crate::durability::assert_books_balance;
-use crate::net::{Got, Packet};
+use crate::world::{Got, Packet};
 use crate::world::{Hello, Who, World, staying};
 use std::collections::BTreeMap;
 use thalweg_kernel::{GroupStrategy, Limits};
@@ -185,9 +184,9 @@ impl Run {
         for text in &sent {
             self.world.send(self.publisher, "t", text, self.case.qos);
         }
-        self.world.net.write(written);
+        self.world.bed.write_batches(written);
         if written > 1 {
-            self.world.net.sync();
+            self.world.bed.sync();
         }
         self.world.rest();
         self.note();
@@ -225,7 +224,7 @@ fn run(case: Case) {
     }
     run.publish(6);
     run.book.check(&case);
-    assert_books_balance(&run.world);
+    run.world.bed.check();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Groups: one message, one member.
 
-use crate::net::Packet;
+use crate::world::Packet;
 use crate::world::{Hello, Who, World, staying};
 use thalweg_fronts::LinksLimits;
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
@@ -94,7 +94,7 @@ fn what_a_member_does_not_settle_in_time_goes_to_another() {
     let (lazy, present) = world.connect_with("lazy", &staying());
     assert!(present && late.len() == 1);
     assert_eq!(world.texts(lazy), [""; 0], "it is not its any more");
-    assert_eq!(world.net.total(|totals| totals.in_flight), 0);
+    assert_eq!(world.bed.total(|totals| totals.in_flight), 0);
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn a_message_for_a_shard_whose_members_have_just_left_goes_on_to_another() {
         };
         world.write(publisher, &publish);
     }
-    let (from, leaving) = (world.pipe(publisher), world.pipe(leaves));
-    world.net.feed(from, usize::MAX);
-    world.net.cut(leaving, 0);
-    world.net.notice(leaving);
+    let (from, leaving) = (publisher, leaves);
+    world.bed.feed(from, usize::MAX);
+    world.bed.cut(leaving, 0);
+    world.bed.notice(leaving);
     world.rest();
     let mut got = world.texts(stays);
     got.sort();

@@ -1,11 +1,11 @@
 //! Bounds, and what happens at them.
 
-use crate::net::Packet;
+use crate::world::Packet;
 use crate::world::{Hello, World, staying};
 use thalweg_fronts::LinksLimits;
 use thalweg_kernel::{DropReason, Limits, MemoryView, Overflow, Pressure};
 use thalweg_model::Span;
-use thalweg_mqtt::{ConnectOut, PublishOut, QoS, ReasonCode, WillOut};
+use thalweg_mqtt::{PublishOut, QoS, ReasonCode, WillOut};
 
 /// Publishes "0" to "5" to a session that is away and whose queue holds three; what it gets when it is back.
 fn after_overflow(overflow: Overflow) -> Vec<String> {
@@ -109,7 +109,7 @@ fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
     }
     world.lose(away);
     let publisher = world.connect("p");
-    world.net.shards[0]
+    world.bed.shards[0]
         .kernel
         .set_pressure(Pressure::DropWaiting);
     let firm = PublishOut {
@@ -133,7 +133,7 @@ fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
     );
     world.publish(publisher, "t", "0", QoS::AtMostOnce);
     assert_eq!(world.texts(here), ["0"], "what can leave at once does");
-    world.net.shards[0]
+    world.bed.shards[0]
         .kernel
         .set_pressure(Pressure::RefuseSessions);
     world.connect("who takes what waits");
@@ -143,7 +143,7 @@ fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
         budget: 10_000,
         beside_elsewhere: 2_000,
     };
-    world.net.shards[0].kernel.set_memory(view);
+    world.bed.shards[0].kernel.set_memory(view);
     let (_, present) = world.connect_with("away", &staying());
     assert!(present, "a session that exists goes on");
     let newcomer = world.try_connect("newcomer", &Hello::default());
@@ -206,8 +206,8 @@ fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
         world.publish(publisher, "t/0", &number.to_string(), QoS::AtMostOnce);
         world.publish(publisher, "t/1", &number.to_string(), QoS::AtLeastOnce);
     }
-    let pipe = world.pipe(slow);
-    assert!(world.net.output_of(pipe) <= 400 + 20, "output is bounded");
+    let pipe = slow;
+    assert!(world.bed.waiting(pipe) <= 400 + 20, "output is bounded");
     world.read(slow, true);
     let got = world.messages(slow);
     let sure: Vec<_> = got
@@ -253,29 +253,17 @@ fn full_queues_whose_wills_fill_other_queues_do_not_exhaust_the_stack() {
     for number in 0..SESSIONS {
         world.leave_alone(&format!("c{number}"), &hello, "t");
     }
-    let publisher = world.net.open("p", thalweg_kernel::access::Access::ALL);
-    let connect = ConnectOut {
-        client_id: "p",
-        ..ConnectOut::default()
-    };
-    let end = &mut world.net.pipes[publisher];
-    end.machine
-        .connect(&connect, &mut end.up)
-        .expect("short strings");
-    world.net.feed(publisher, usize::MAX);
+    let publisher = world.open("p", &Hello::default());
+    world.bed.feed(publisher, usize::MAX);
     // One in flight, one in the queue, and one too many: every session is thrown out, and each leaves a will to the
     // others.
-    for id in 1..=3 {
-        let end = &mut world.net.pipes[publisher];
-        let publish = PublishOut { id, ..message };
-        end.machine
-            .publish(&publish, &mut end.up)
-            .expect("connected");
-        world.net.feed(publisher, usize::MAX);
+    for _ in 1..=3 {
+        world.write(publisher, &message);
+        world.bed.feed(publisher, usize::MAX);
     }
-    while world.net.tick(0) {}
+    while world.bed.tick(0) {}
     assert_eq!(
-        world.net.total(|totals| totals.sessions_online),
+        world.bed.total(|totals| totals.sessions_online),
         1,
         "only the publisher is left"
     );

@@ -1,14 +1,15 @@
 //! What members of a group say of their load, in each packet that can carry it, and what that changes.
 
-use crate::net::Net;
 use crate::world::{Hello, Who, World};
+use std::sync::Arc;
+use thalweg_fronts::LoadCounts;
 use thalweg_fronts::mqtt::MqttSettings;
-use thalweg_fronts::{LinksLimits, LoadCounts};
 use thalweg_kernel::{GroupStrategy, Limits};
 use thalweg_mqtt::load::{ACK_PROPERTY, Report, Spelling};
 use thalweg_mqtt::{
     ClientSide, Info, PacketType, PublishOut, QoS, ReasonCode, ServerLimits, Version,
 };
+use thalweg_testbed::Settings;
 
 const SHARED: &str = "$share/g/t/#";
 
@@ -26,20 +27,21 @@ fn world() -> World {
         limits: server,
         ..MqttSettings::default()
     };
-    World::of(Net::new(1, &limits, LinksLimits::default(), settings, 7))
+    World::of(Settings {
+        limits,
+        mqtt: Arc::new(settings),
+        ..Settings::default()
+    })
 }
 
 fn counts(world: &World) -> (u64, u64) {
-    let LoadCounts { taken, refused, .. } = world.net.shards[0].links.load_counts();
+    let LoadCounts { taken, refused, .. } = world.bed.shards[0].links.load_counts();
     (taken, refused)
 }
 
 /// Lets a client's machine write what the world has no word for.
 fn say(world: &mut World, who: Who, say: impl FnOnce(&mut ClientSide, &mut Vec<u8>)) {
-    let pipe = world.pipe(who);
-    let end = &mut world.net.pipes[pipe];
-    say(&mut end.machine, &mut end.up);
-    world.rest();
+    world.bed.says(who, |client, up| say(&mut client.side, up));
 }
 
 fn ack_with_load(world: &mut World, who: Who, packet: PacketType, id: u16, text: &str) {
@@ -154,7 +156,7 @@ fn a_report_on_an_acknowledgement_counts_and_settles_as_ever() {
             assert_eq!(got.len(), 1, "{text:?}");
             ack_with_load(&mut world, who, packet, got[0].id, text);
             assert_eq!(counts(&world), wanted, "{text:?}");
-            assert_eq!(world.net.total(|totals| totals.in_flight), 0, "{text:?}");
+            assert_eq!(world.bed.total(|totals| totals.in_flight), 0, "{text:?}");
         }
         assert!(!world.is_closed(who));
     }

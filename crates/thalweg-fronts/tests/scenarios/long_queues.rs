@@ -1,7 +1,7 @@
 //! Queues that are longer than memory: what waits on disk, how it comes back, and what becomes of it otherwise.
 
-use crate::durability::{assert_books_balance, away, back, dropped, payloads};
-use crate::net::Packet;
+use crate::durability::{away, back, dropped, payloads};
+use crate::world::Packet;
 use crate::world::{Hello, Who, World, staying};
 use thalweg_kernel::{DropReason, Limits, Overflow};
 use thalweg_model::Span;
@@ -61,7 +61,7 @@ fn what_waits_on_disk_is_found_again_by_the_next_process() {
     let mut expected: Vec<String> = (0..40).map(|number| number.to_string()).collect();
     expected.push("last".to_owned());
     assert_eq!(world.texts(who), expected);
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_full_queue_on_disk_drops_the_oldest_or_the_newest_as_configured() {
         world.restart();
         let who = back(&mut world, "s");
         assert_eq!(world.texts(who), expected, "{overflow:?}");
-        assert_books_balance(&world);
+        world.bed.check();
     }
 }
 
@@ -136,7 +136,7 @@ fn a_full_queue_on_disk_ends_the_link_if_configured_and_the_queue_stays() {
         0,
         "counted by the process before"
     );
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -161,13 +161,13 @@ fn a_queue_that_is_being_fetched_stays_within_its_bound() {
     // Asked for, and not there yet.
     for number in 10..20 {
         world.send(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
-        assert!(world.net.waiting() <= 5);
+        assert!(world.bed.total(|totals| totals.waiting) <= 5);
     }
-    world.net.is_disk_manual = false;
+    world.bed.is_disk_manual = false;
     world.rest();
     let got = world.texts(who);
     assert_eq!(got.last().map(String::as_str), Some("19"), "{got:?}");
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_expires_on_disk_is_not_delivered_and_is_counted() {
         .collect();
     assert_eq!(world.texts(who), odd);
     assert_eq!(world.sum(|kernel| kernel.ledger().expired), 10);
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn a_session_may_end_while_its_messages_are_being_fetched() {
             ..staying()
         },
     );
-    let home = world.net.home_of("s");
-    while world.net.fetch(home) {}
-    world.net.is_disk_manual = false;
+    let home = world.bed.home_of("s");
+    while world.bed.fetch(home) {}
+    world.bed.is_disk_manual = false;
     world.rest();
     assert!(world.is_closed(first));
     assert_eq!(world.texts(second), [""; 0]);
@@ -224,9 +224,9 @@ fn a_session_may_end_while_its_messages_are_being_fetched() {
         world.heard(second),
         Some(Packet::ConnAck { present: false, .. })
     ));
-    assert_eq!(world.net.total(|totals| totals.waiting), 0);
+    assert_eq!(world.bed.total(|totals| totals.waiting), 0);
     assert_eq!(world.sum(|kernel| kernel.bytes_held() as u64), 0);
-    assert_books_balance(&world);
+    world.bed.check();
 }
 
 #[test]
@@ -235,15 +235,15 @@ fn a_message_that_cannot_be_read_back_costs_itself_and_no_other() {
     for number in 0..20 {
         world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
     }
-    world.net.unreadable = Some(|message| message.payload() == b"13" || message.payload() == b"19");
+    world.bed.unreadable = Some(|message| message.payload() == b"13" || message.payload() == b"19");
     let who = back(&mut world, "s");
     let got = world.texts(who);
     assert_eq!(got.len(), 18);
     assert!(!got.contains(&"13".to_owned()));
     assert_eq!(dropped(&world, DropReason::Unreadable), 2);
-    assert_books_balance(&world);
+    world.bed.check();
     world.lose(who);
-    world.net.unreadable = None;
+    world.bed.unreadable = None;
     world.restart();
     let who = back(&mut world, "s");
     assert_eq!(

@@ -1,8 +1,5 @@
 //! What a broker must do in one situation each, over fronts and kernels in memory. `tests/sim` mixes all of it at random.
 
-#[path = "../sim/net.rs"]
-#[allow(dead_code)] // The simulation uses all of it.
-mod net;
 mod world;
 
 mod access;

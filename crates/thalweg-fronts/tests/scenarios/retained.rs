@@ -49,11 +49,11 @@ fn thousands_of_last_values_reach_a_slow_subscriber_one_page_after_the_other() {
         world.read(slow, false);
         let waiting = world.sum(|kernel| kernel.bytes_held() as u64);
         // It reads a little at a time; what does not fit its output stays where it is.
-        let pipe = world.pipe(slow);
+        let pipe = slow;
         for _ in 0..20 {
-            world.net.pipes[pipe].stalled = false;
-            world.net.flush(pipe, 100);
-            world.net.pipes[pipe].stalled = true;
+            world.bed.set_stalled(pipe, false);
+            world.bed.flush(pipe, 100);
+            world.bed.set_stalled(pipe, true);
             world.rest();
             let held = world.sum(|kernel| kernel.bytes_held() as u64);
             assert!(
@@ -63,7 +63,7 @@ fn thousands_of_last_values_reach_a_slow_subscriber_one_page_after_the_other() {
         }
         world.read(slow, true);
         assert!(
-            matches!(world.heard(slow), Some(crate::net::Packet::SubAck { id, .. }) if id == asked)
+            matches!(world.heard(slow), Some(crate::world::Packet::SubAck { id, .. }) if id == asked)
         );
         let got = world.messages(slow);
         let topics: BTreeSet<&str> = got.iter().map(|got| got.topic.as_str()).collect();

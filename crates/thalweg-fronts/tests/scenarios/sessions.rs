@@ -1,6 +1,6 @@
 //! Sessions: takeover, expiry, what is repeated after a reconnect.
 
-use crate::net::Packet;
+use crate::world::Packet;
 use crate::world::{Hello, World, staying};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ReasonCode, SubscribeOptions};
@@ -87,7 +87,7 @@ fn a_receiver_that_allows_fewer_than_before_gets_its_repeats_one_by_one() {
         },
     );
     assert_eq!(world.texts(receiver), ["0", "1", "2", "3", "4"]);
-    assert_eq!(world.net.total(|totals| totals.in_flight), 0);
+    assert_eq!(world.bed.total(|totals| totals.in_flight), 0);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn an_answer_to_a_lost_connection_is_not_given_to_the_next_one_of_the_same_numbe
     let name = world.name_on(0, "c");
     let (first, _) = world.connect_with(&name, &staying());
     world.ask(first, "t", SubscribeOptions::default());
-    let pipe = world.pipe(first);
-    world.net.feed(pipe, usize::MAX);
-    world.net.cut(pipe, usize::MAX);
-    world.net.notice(pipe);
+    let pipe = first;
+    world.bed.feed(pipe, usize::MAX);
+    world.bed.cut(pipe, usize::MAX);
+    world.bed.notice(pipe);
     // The link's number is free again, and the next connection has it.
     let (second, present) = world.connect_with(&name, &staying());
     assert!(present);

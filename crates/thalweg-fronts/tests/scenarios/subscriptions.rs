@@ -1,6 +1,6 @@
 //! Subscriptions: when they are in force, and their options.
 
-use crate::net::Packet;
+use crate::world::Packet;
 use crate::world::{Hello, World, staying};
 use thalweg_fronts::LinksLimits;
 use thalweg_kernel::Limits;
@@ -21,20 +21,22 @@ fn suback_comes_only_when_publishers_on_every_shard_reach_the_subscriber() {
     let publisher = world.name_on(1, "p");
     let publisher = world.connect(&publisher);
     world.ask(subscriber, "t", AT_LEAST_ONCE);
-    let pipe = world.pipe(subscriber);
-    world.net.feed(pipe, usize::MAX);
-    world.net.carry(0, 2);
-    world.net.carry(2, 0);
-    world.net.flush(pipe, usize::MAX);
+    let pipe = subscriber;
+    world.bed.feed(pipe, usize::MAX);
+    world.bed.carry(0, 2);
+    world.bed.carry(2, 0);
+    world.bed.flush(pipe, usize::MAX);
+    world.bed.read(pipe);
     assert!(
-        world.net.pipes[pipe].inbox.is_empty(),
+        world.bed.client(pipe).said.is_empty(),
         "shard 1 does not know yet"
     );
-    world.net.carry(0, 1);
-    world.net.carry(1, 0);
-    world.net.flush(pipe, usize::MAX);
+    world.bed.carry(0, 1);
+    world.bed.carry(1, 0);
+    world.bed.flush(pipe, usize::MAX);
+    world.bed.read(pipe);
     assert!(matches!(
-        world.net.pipes[pipe].inbox[0],
+        world.bed.client(pipe).said[0],
         Packet::SubAck { .. }
     ));
     world.publish(publisher, "t", "m", QoS::AtLeastOnce);
@@ -48,11 +50,12 @@ fn the_second_subscriber_of_a_filter_waits_for_the_other_shards_too() {
     let (first, second) = (world.connect(&names.0), world.connect(&names.1));
     for who in [first, second] {
         world.ask(who, "t", AT_LEAST_ONCE);
-        let pipe = world.pipe(who);
-        world.net.feed(pipe, usize::MAX);
-        world.net.flush(pipe, usize::MAX);
+        let pipe = who;
+        world.bed.feed(pipe, usize::MAX);
+        world.bed.flush(pipe, usize::MAX);
+        world.bed.read(pipe);
         assert!(
-            world.net.pipes[pipe].inbox.is_empty(),
+            world.bed.client(pipe).said.is_empty(),
             "shard 1 knows nothing yet"
         );
     }
@@ -101,7 +104,7 @@ fn retain_as_published_keeps_the_flag_and_its_absence_clears_it() {
     let publisher = world.connect("p");
     world.retain(publisher, "t", "m");
     world.publish(publisher, "t", "n", QoS::AtLeastOnce);
-    let flags = |got: Vec<crate::net::Got>| got.iter().map(|got| got.retain).collect::<Vec<_>>();
+    let flags = |got: Vec<crate::world::Got>| got.iter().map(|got| got.retain).collect::<Vec<_>>();
     assert_eq!(flags(world.messages(plain)), [false, false]);
     assert_eq!(flags(world.messages(flagged)), [true, false]);
 }

@@ -1,30 +1,18 @@
 //! A stage for plain scenarios: named clients that do one thing at a time, after which everything comes to rest.
 
-use crate::net::{Got, Net, Packet};
-use std::collections::VecDeque;
 use thalweg_fronts::LinksLimits;
-use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits};
 use thalweg_model::Span;
 use thalweg_mqtt::{
-    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut,
-    UnsubscribeOut, Version, WillOut,
+    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, SubscribeOptions, Version, WillOut,
 };
 use thalweg_testbed::disk::Loss;
+pub use thalweg_testbed::mqtt::{Packet, Received as Got};
+use thalweg_testbed::{Random, Settings, Testbed};
 
 /// A client that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who(usize);
-
-struct Puppet {
-    pipe: usize,
-    /// It answers what it receives.
-    answers: bool,
-    got: Vec<Got>,
-    said: VecDeque<Packet>,
-    id_last: u16,
-}
+pub type Who = thalweg_testbed::Who<thalweg_testbed::mqtt::Mqtt>;
 
 /// How a client comes in. The default is MQTT 5, a clean start and no session afterwards.
 #[derive(Clone)]
@@ -64,8 +52,7 @@ pub fn staying() -> Hello<'static> {
 }
 
 pub struct World {
-    pub net: Net,
-    puppets: Vec<Puppet>,
+    pub bed: Testbed,
 }
 
 impl World {
@@ -74,20 +61,19 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits, outputs: LinksLimits) -> Self {
-        World::of(Net::new(
+        World::of(Settings {
             shards,
-            &limits,
+            limits,
             outputs,
-            MqttSettings::default(),
-            7,
-        ))
+            ..Settings::default()
+        })
     }
 
-    pub fn of(net: Net) -> Self {
-        World {
-            net,
-            puppets: Vec::new(),
-        }
+    pub fn of(settings: Settings) -> Self {
+        let mut bed = Testbed::before_start(settings);
+        bed.batch_ends = Some(Random(7));
+        bed.step = Span::ZERO;
+        World { bed }
     }
 
     /// With a journal that is written and synced whenever everything comes to rest.
@@ -104,38 +90,38 @@ impl World {
 
     /// From now on the disk does nothing by itself.
     pub fn stop_disk(&mut self) {
-        self.net.is_disk_manual = true;
+        self.bed.is_disk_manual = true;
     }
 
     /// Everything that was persisted is written.
     pub fn write_disk(&mut self) {
-        self.net.write(usize::MAX);
+        self.bed.write_batches(usize::MAX);
         self.rest();
     }
 
     /// Everything that is written becomes durable.
     pub fn sync_disk(&mut self) {
-        self.net.sync();
+        self.bed.sync();
         self.rest();
     }
 
     /// The process ends, and another one takes up what is written; the disk works by itself again.
     pub fn restart(&mut self) {
-        let shards = self.net.shards.len() as u16;
+        let shards = self.bed.shards.len() as u16;
         self.restart_with(Loss::Process, shards);
     }
 
     pub fn restart_with(&mut self, loss: Loss, shards: u16) {
-        self.net.crash(loss, shards, |_| ());
-        self.net.is_disk_manual = false;
+        self.bed.crash(loss, shards, |_| ());
+        self.bed.is_disk_manual = false;
         self.rest();
     }
 
     /// Acknowledges the receipt of a QoS 2 message by hand.
     pub fn pubrec(&mut self, who: Who, id: u16) {
-        let end = &mut self.net.pipes[self.puppets[who.0].pipe];
-        end.machine.pubrec(id, ReasonCode::Success, &mut end.up);
-        self.rest();
+        self.bed.says(who, |client, up| {
+            client.side.pubrec(id, ReasonCode::Success, up)
+        });
     }
 
     /// Publishes and does not wait for the answer.
@@ -154,28 +140,18 @@ impl World {
 
     /// A name whose home is that shard.
     pub fn name_on(&self, shard: usize, prefix: &str) -> String {
-        let mut names = (0..).map(|number| format!("{prefix}-{number}"));
-        names
-            .find(|name| self.net.home_of(name) == shard)
-            .expect("some name has that home")
+        self.bed.name_on(prefix, shard)
     }
 
     /// Comes in; what the server said to CONNECT can be [`heard`](World::heard).
     pub fn try_connect(&mut self, name: &str, hello: &Hello<'_>) -> Who {
-        let pipe = self.open(name, hello);
-        self.puppets.push(Puppet {
-            pipe,
-            answers: true,
-            got: Vec::new(),
-            said: VecDeque::new(),
-            id_last: 0,
-        });
+        let who = self.open(name, hello);
         self.rest();
-        Who(self.puppets.len() - 1)
+        who
     }
 
-    fn open(&mut self, name: &str, hello: &Hello<'_>) -> usize {
-        let pipe = self.net.open(name, hello.access.clone());
+    /// Writes CONNECT and does not wait.
+    pub fn open(&mut self, name: &str, hello: &Hello<'_>) -> Who {
         let connect = ConnectOut {
             version: hello.version,
             client_id: name,
@@ -186,32 +162,21 @@ impl World {
             receive_max: hello.receive_max,
             ..ConnectOut::default()
         };
-        let end = &mut self.net.pipes[pipe];
-        end.stalled = !hello.reads;
-        end.machine
-            .connect(&connect, &mut end.up)
-            .expect("short strings");
-        pipe
+        let who = self.bed.open_mqtt(&connect, Some(hello.access.clone()));
+        self.bed.set_stalled(who, !hello.reads);
+        who
     }
 
     /// Connects and subscribes at QoS 1 without ever reading what the server says.
     pub fn leave_alone(&mut self, name: &str, hello: &Hello<'_>, filter: &str) {
-        let pipe = self.open(name, hello);
-        self.net.feed(pipe, usize::MAX);
+        let who = self.open(name, hello);
+        self.bed.feed(who, usize::MAX);
         let options = SubscribeOptions {
             qos: QoS::AtLeastOnce,
             ..SubscribeOptions::default()
         };
-        let subscribe = SubscribeOut {
-            id: 1,
-            filters: &[(filter, options)],
-            ..SubscribeOut::default()
-        };
-        let end = &mut self.net.pipes[pipe];
-        end.machine
-            .subscribe(&subscribe, &mut end.up)
-            .expect("connected");
-        self.net.feed(pipe, usize::MAX);
+        self.ask(who, filter, options);
+        self.bed.feed(who, usize::MAX);
     }
 
     /// Comes in; whether a session was there already.
@@ -232,56 +197,39 @@ impl World {
 
     /// Goes without a word, and the server notices.
     pub fn lose(&mut self, who: Who) {
-        let pipe = self.puppets[who.0].pipe;
-        self.net.cut(pipe, usize::MAX);
-        self.net.notice(pipe);
+        self.bed.cut(who, usize::MAX);
+        self.bed.notice(who);
         self.rest();
     }
 
     /// Says good-bye.
     pub fn leave(&mut self, who: Who) {
-        let end = &mut self.net.pipes[self.puppets[who.0].pipe];
-        end.machine.disconnect(
-            ReasonCode::Success,
-            &DisconnectProps::default(),
-            &mut end.up,
-        );
-        self.rest();
+        let (reason, none) = (ReasonCode::Success, DisconnectProps::default());
+        self.bed
+            .says(who, |client, up| client.side.disconnect(reason, &none, up));
     }
 
     /// Stops or starts to answer messages; those received meanwhile stay unanswered.
     pub fn answer(&mut self, who: Who, answers: bool) {
-        self.puppets[who.0].answers = answers;
+        self.bed.client(who).acknowledges = answers;
     }
 
     /// Acknowledges a QoS 1 message by hand.
     pub fn puback(&mut self, who: Who, id: u16) {
-        let end = &mut self.net.pipes[self.puppets[who.0].pipe];
-        end.machine.puback(id, ReasonCode::Success, &mut end.up);
-        self.rest();
+        self.bed.says(who, |client, up| {
+            client.side.puback(id, ReasonCode::Success, up)
+        });
     }
 
     /// Stops or starts to read.
     pub fn read(&mut self, who: Who, reads: bool) {
-        self.net.pipes[self.puppets[who.0].pipe].stalled = !reads;
-        self.rest();
+        self.bed.set_reading(who, reads);
     }
 
     /// Writes SUBSCRIBE and does not wait; the packet identifier.
     pub fn ask(&mut self, who: Who, filter: &str, options: SubscribeOptions) -> u16 {
-        let puppet = &mut self.puppets[who.0];
-        puppet.id_last += 1;
-        let id = puppet.id_last;
-        let end = &mut self.net.pipes[puppet.pipe];
-        let subscribe = SubscribeOut {
-            id,
-            filters: &[(filter, options)],
-            ..SubscribeOut::default()
-        };
-        end.machine
-            .subscribe(&subscribe, &mut end.up)
-            .expect("connected");
-        id
+        self.bed
+            .write(who, |client, up| client.subscribe(filter, options, up))
     }
 
     /// Subscribes; what the server says to it.
@@ -313,17 +261,8 @@ impl World {
 
     /// Writes UNSUBSCRIBE and does not wait.
     pub fn ask_to_end(&mut self, who: Who, filter: &str) {
-        let puppet = &mut self.puppets[who.0];
-        puppet.id_last += 1;
-        let unsubscribe = UnsubscribeOut {
-            id: puppet.id_last,
-            filters: &[filter],
-            ..UnsubscribeOut::default()
-        };
-        let end = &mut self.net.pipes[puppet.pipe];
-        end.machine
-            .unsubscribe(&unsubscribe, &mut end.up)
-            .expect("connected");
+        self.bed
+            .write(who, |client, up| client.unsubscribe(filter, up));
     }
 
     pub fn unsubscribe(&mut self, who: Who, filter: &str) {
@@ -338,16 +277,8 @@ impl World {
 
     /// Writes PUBLISH and does not wait.
     pub fn write(&mut self, who: Who, publish: &PublishOut<'_>) {
-        let puppet = &mut self.puppets[who.0];
-        puppet.id_last += 1;
-        let end = &mut self.net.pipes[puppet.pipe];
-        let publish = PublishOut {
-            id: puppet.id_last,
-            ..*publish
-        };
-        end.machine
-            .publish(&publish, &mut end.up)
-            .expect("connected, and the server has room");
+        self.bed
+            .write(who, |client, up| client.publish(publish, up));
     }
 
     /// Publishes; the reason of the first acknowledgement, `Success` at QoS 0.
@@ -421,7 +352,7 @@ impl World {
 
     /// The messages received since this was last asked.
     pub fn messages(&mut self, who: Who) -> Vec<Got> {
-        std::mem::take(&mut self.puppets[who.0].got)
+        self.bed.mqtt_got(who)
     }
 
     /// Their payloads as text.
@@ -434,75 +365,32 @@ impl World {
 
     /// The oldest packet that is no message and was not heard yet.
     pub fn heard(&mut self, who: Who) -> Option<Packet> {
-        self.puppets[who.0].said.pop_front()
+        self.bed.client(who).said.pop_front()
+    }
+
+    /// Whether these bytes came on its connection, if all are kept.
+    pub fn has_received(&self, who: Who, bytes: &[u8]) -> bool {
+        let received = self.bed.received(who);
+        received.windows(bytes.len()).any(|part| part == bytes)
     }
 
     /// Whether the server has closed the connection.
     pub fn is_closed(&self, who: Who) -> bool {
-        self.net.pipes[self.puppets[who.0].pipe].is_closed()
-    }
-
-    pub fn pipe(&self, who: Who) -> usize {
-        self.puppets[who.0].pipe
+        self.bed.is_closed(who)
     }
 
     /// Time goes by.
     pub fn wait(&mut self, span: Span) {
-        self.net.now += span;
-        self.rest();
+        self.bed.wait(span);
     }
 
     /// A sum over all shards.
     pub fn sum(&self, of: impl Fn(&Kernel) -> u64) -> u64 {
-        self.net.sum(of)
+        self.bed.sum(of)
     }
 
     /// Everything moves until nothing moves.
     pub fn rest(&mut self) {
-        loop {
-            let mut happened = self.net.settle();
-            for puppet in &mut self.puppets {
-                happened |= puppet.look(&mut self.net);
-            }
-            if !happened {
-                return;
-            }
-        }
-    }
-}
-
-impl Puppet {
-    /// Takes what has arrived. Whether there was anything.
-    fn look(&mut self, net: &mut Net) -> bool {
-        let end = &mut net.pipes[self.pipe];
-        assert_eq!(end.fault, None, "the server breaks the protocol");
-        let mut happened = false;
-        while let Some(packet) = end.inbox.pop_front() {
-            happened = true;
-            match packet {
-                Packet::Publish(got) => {
-                    match got.qos {
-                        _ if !self.answers => {}
-                        QoS::AtMostOnce => {}
-                        QoS::AtLeastOnce => {
-                            end.machine.puback(got.id, ReasonCode::Success, &mut end.up)
-                        }
-                        QoS::ExactlyOnce => {
-                            end.machine.pubrec(got.id, ReasonCode::Success, &mut end.up)
-                        }
-                    }
-                    self.got.push(got);
-                }
-                Packet::PubRel { id } => end.machine.pubcomp(id, ReasonCode::Success, &mut end.up),
-                Packet::PubRec { id, reason } => {
-                    if !reason.is_error() {
-                        end.machine.pubrel(id, ReasonCode::Success, &mut end.up);
-                    }
-                    self.said.push_back(Packet::PubRec { id, reason });
-                }
-                other => self.said.push_back(other),
-            }
-        }
-        happened
+        self.bed.rest();
     }
 }

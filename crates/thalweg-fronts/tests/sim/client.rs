@@ -2,9 +2,8 @@
 //! acknowledged, and tells the book what it sent, accepted and was promised.
 
 use crate::book::{Book, Serial, is_traced};
-use crate::net::{Got, Net, Packet};
+use crate::net::{Got, Net, Packet, Pipe};
 use std::collections::{BTreeMap, HashMap};
-use thalweg_kernel::access::Access;
 use thalweg_mqtt::{
     ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling, SubscribeOptions,
     SubscribeOut, UnsubscribeOut, Version, WillOut,
@@ -17,7 +16,7 @@ pub struct Client {
     pub name: String,
     pub number: usize,
     pub version: Version,
-    pub pipe: Option<usize>,
+    pub pipe: Option<Pipe>,
     /// CONNACK has been looked at.
     pub connected: bool,
     /// Its session outlives its connection.
@@ -104,7 +103,7 @@ impl Client {
     /// once, so that both agree on which session it is.
     pub fn connect(&mut self, opening: &Opening, net: &mut Net, book: &mut Book) {
         self.drop_pipe(net, 0);
-        let pipe = net.open(&self.name, Access::ALL);
+        let pipe = net.connect(&self.name);
         let will_topic = format!("n/will/{}", self.number);
         let will = opening.will_delay.map(|delay_secs| WillOut {
             message: PublishOut {
@@ -140,12 +139,10 @@ impl Client {
         // MQTT 3 has one flag for both: a session that starts clean ends with its connection. [MQTT3-3.1.2-6]
         self.persistent = opening.persistent && (v5 || !clean);
         self.receive_max = if v5 { opening.receive_max } else { u16::MAX };
-        let end = &mut net.pipes[pipe];
-        end.machine
-            .connect(&connect, &mut end.up)
-            .expect("short strings");
+        let (end, up) = net.end(pipe);
+        end.machine.connect(&connect, up).expect("short strings");
         while net.feed(pipe, 7) {}
-        let answer = net.pipes[pipe].tap.first();
+        let answer = net.client(pipe).tap.first();
         let Some(Packet::ConnAck {
             present,
             reason: ReasonCode::Success,
@@ -200,7 +197,7 @@ impl Client {
     /// The connection is gone, with what was under way except the first `arriving` bytes to the server.
     pub fn drop_pipe(&mut self, net: &mut Net, arriving: usize) {
         if let Some(pipe) = self.pipe.take() {
-            net.cut(pipe, arriving);
+            net.leave(pipe, arriving);
         }
         self.connected = false;
         self.questions.clear();
@@ -229,9 +226,9 @@ impl Client {
         if net.is_paused(pipe) {
             return;
         }
-        let end = &mut net.pipes[pipe];
+        let (end, up) = net.end(pipe);
         end.machine
-            .disconnect(reason, &DisconnectProps::default(), &mut end.up);
+            .disconnect(reason, &DisconnectProps::default(), up);
         net.feed(pipe, usize::MAX);
         self.drop_pipe(net, usize::MAX);
     }
@@ -262,15 +259,13 @@ impl Client {
             .iter()
             .map(|(filter, qos)| (filter.as_str(), options(*qos)))
             .collect();
-        let end = &mut net.pipes[pipe];
+        let (end, up) = net.end(pipe);
         let subscribe = SubscribeOut {
             id,
             filters: &list,
             ..SubscribeOut::default()
         };
-        end.machine
-            .subscribe(&subscribe, &mut end.up)
-            .expect("small");
+        end.machine.subscribe(&subscribe, up).expect("small");
         let asked = filters
             .iter()
             .map(|(filter, _)| (filter.clone(), self.ask(filter)))
@@ -281,15 +276,13 @@ impl Client {
     pub fn unsubscribe(&mut self, filter: &str, net: &mut Net, book: &mut Book) {
         let Some(pipe) = self.usable(net) else { return };
         let id = self.next_id();
-        let end = &mut net.pipes[pipe];
+        let (end, up) = net.end(pipe);
         let unsubscribe = UnsubscribeOut {
             id,
             filters: &[filter],
             ..UnsubscribeOut::default()
         };
-        end.machine
-            .unsubscribe(&unsubscribe, &mut end.up)
-            .expect("small");
+        end.machine.unsubscribe(&unsubscribe, up).expect("small");
         let number = self.ask(filter);
         self.questions
             .insert(id, Question::Unsubscribe(filter.to_owned(), number));
@@ -307,8 +300,8 @@ impl Client {
     ) {
         let Some(pipe) = self.usable(net) else { return };
         let may = qos == QoS::AtMostOnce
-            || self.out.len() < usize::from(net.pipes[pipe].machine.offer().receive_max);
-        if !may || net.pipes[pipe].machine.send_quota() == 0 {
+            || self.out.len() < usize::from(net.client(pipe).machine.offer().receive_max);
+        if !may || net.client(pipe).machine.send_quota() == 0 {
             return;
         }
         let expiry_secs = expiry_secs.filter(|_| self.version == Version::V5);
@@ -335,7 +328,7 @@ impl Client {
 
     fn write_publish(
         &self,
-        pipe: usize,
+        pipe: Pipe,
         id: u16,
         serial: Serial,
         dup: bool,
@@ -355,15 +348,15 @@ impl Client {
             allow_alias: true,
             ..PublishOut::default()
         };
-        let end = &mut net.pipes[pipe];
+        let (end, up) = net.end(pipe);
         // An error says that the server has ended the connection, which we have not read yet.
-        let _ = end.machine.publish(&publish, &mut end.up);
+        let _ = end.machine.publish(&publish, up);
     }
 
     /// The connection, if it is open as far as the client knows and its machine has not seen the end of it.
-    fn usable(&self, net: &Net) -> Option<usize> {
+    fn usable(&self, net: &mut Net) -> Option<Pipe> {
         self.pipe
-            .filter(|pipe| self.connected && net.pipes[*pipe].machine.is_connected())
+            .filter(|pipe| self.connected && net.client(*pipe).machine.is_connected())
     }
 
     fn ask(&mut self, filter: &str) -> u64 {
@@ -396,9 +389,9 @@ impl Client {
     pub fn look(&mut self, count: usize, net: &mut Net, book: &mut Book) -> bool {
         let Some(pipe) = self.pipe else { return false };
         for looked in 0..count {
-            match net.pipes[pipe].inbox.pop_front() {
+            match net.client(pipe).inbox.pop_front() {
                 Some(packet) => self.on_packet(pipe, packet, net, book),
-                None if net.pipes[pipe].is_closed() => {
+                None if net.is_closed(pipe) => {
                     self.drop_pipe(net, 0);
                     return true;
                 }
@@ -408,7 +401,7 @@ impl Client {
         true
     }
 
-    fn on_packet(&mut self, pipe: usize, packet: Packet, net: &mut Net, book: &mut Book) {
+    fn on_packet(&mut self, pipe: Pipe, packet: Packet, net: &mut Net, book: &mut Book) {
         match packet {
             Packet::ConnAck { .. } => {
                 self.connected = true;
@@ -440,14 +433,14 @@ impl Client {
                 };
                 out.released = true;
                 book.acknowledged(out.serial, reason);
-                let end = &mut net.pipes[pipe];
-                end.machine.pubrel(id, ReasonCode::Success, &mut end.up);
+                let (end, up) = net.end(pipe);
+                end.machine.pubrel(id, ReasonCode::Success, up);
             }
             Packet::PubRel { id } => {
                 self.in2.remove(&id);
                 book.settled(self.session, id);
-                let end = &mut net.pipes[pipe];
-                end.machine.pubcomp(id, ReasonCode::Success, &mut end.up);
+                let (end, up) = net.end(pipe);
+                end.machine.pubcomp(id, ReasonCode::Success, up);
             }
             Packet::PubComp { id } => {
                 self.take(id, &format!("PUBCOMP {id}"));
@@ -510,25 +503,25 @@ impl Client {
     }
 
     /// [MQTT-4.4.0-1]: what is not acknowledged is sent again, in its order.
-    fn repeat(&mut self, pipe: usize, net: &mut Net, book: &mut Book) {
+    fn repeat(&mut self, pipe: Pipe, net: &mut Net, book: &mut Book) {
         for out in self.out.values() {
             if out.released {
-                let end = &mut net.pipes[pipe];
-                end.machine.pubrel(out.id, ReasonCode::Success, &mut end.up);
+                let (end, up) = net.end(pipe);
+                end.machine.pubrel(out.id, ReasonCode::Success, up);
             } else {
                 self.write_publish(pipe, out.id, out.serial, true, net, book);
             }
         }
     }
 
-    fn on_publish(&mut self, pipe: usize, got: &Got, net: &mut Net, book: &mut Book) {
-        let end = &mut net.pipes[pipe];
+    fn on_publish(&mut self, pipe: Pipe, got: &Got, net: &mut Net, book: &mut Book) {
+        let (end, up) = net.end(pipe);
         match got.qos {
             QoS::AtMostOnce => book.accepted(self.session, got),
             QoS::AtLeastOnce => {
                 book.accepted(self.session, got);
                 book.settled(self.session, got.id);
-                end.machine.puback(got.id, ReasonCode::Success, &mut end.up);
+                end.machine.puback(got.id, ReasonCode::Success, up);
             }
             QoS::ExactlyOnce => {
                 let serial = Serial::of(&got.payload);
@@ -550,7 +543,7 @@ impl Client {
                         book.accepted(self.session, got);
                     }
                 }
-                end.machine.pubrec(got.id, ReasonCode::Success, &mut end.up);
+                end.machine.pubrec(got.id, ReasonCode::Success, up);
             }
         }
     }

@@ -1,11 +1,8 @@
 //! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
-use thalweg_amqp::{BasicProperties, ContentHeader, Method};
+use thalweg_amqp::{BasicProperties, Method};
 use thalweg_coap::stream::StreamSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
@@ -130,6 +127,19 @@ enum End {
     CoapStream(Who<CoapStream>),
 }
 
+impl End {
+    /// Its connection, or the peer that has none.
+    fn connection(self) -> Result<Who<()>, PeerId> {
+        match self {
+            End::Mqtt(who) => Ok(who.cast()),
+            End::Amqp(who) => Ok(who.cast()),
+            End::Stomp(who) => Ok(who.cast()),
+            End::CoapStream(who) => Ok(who.cast()),
+            End::Coap(peer) => Err(peer),
+        }
+    }
+}
+
 /// A client of some protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -162,7 +172,8 @@ enum Handle {
 /// A broker, and what its users may do.
 pub struct Stage {
     pub bed: Testbed,
-    rights: Rc<RefCell<BTreeMap<String, Rules>>>,
+    /// Connections of CoAP are nobody's here.
+    of_nobody: Access,
     names: u32,
 }
 
@@ -192,34 +203,20 @@ impl Stage {
             coap_anonymous: None,
             ..settings
         });
-        let rights: Rc<RefCell<BTreeMap<String, Rules>>> = Rc::default();
-        let known = rights.clone();
-        bed.set_access(Box::new(move |client, user| {
-            let known = known.borrow();
-            match known.get(user.unwrap_or_default()) {
-                Some(rules) => rules.compile(client, user),
-                None => Access::ALL,
-            }
-        }));
+        bed.answers_logins = true;
         Stage {
             bed,
-            rights,
+            of_nobody: Access::ALL,
             names: 0,
         }
     }
 
-    /// Sets what a user may do, also for its sessions, as a reload of the rules does. Connections of CoAP are nobody's here:
-    /// for them the user is "".
+    /// Sets what a user may do, also for its sessions. Connections of CoAP are nobody's here: for them the user is "".
     pub fn set_rights(&mut self, user: &str, rules: Rules) {
-        self.rights.borrow_mut().insert(user.to_owned(), rules);
-        let known = self.rights.clone();
-        self.bed.set_access(Box::new(move |client, user| {
-            let known = known.borrow();
-            match known.get(user.unwrap_or_default()) {
-                Some(rules) => rules.compile(client, user),
-                None => Access::ALL,
-            }
-        }));
+        if user.is_empty() {
+            self.of_nobody = rules.compile("", None);
+        }
+        self.bed.set_rights(user, rules);
     }
 
     /// Connects a client of its own name.
@@ -260,9 +257,7 @@ impl Stage {
                     prefetch_count: if window == u16::MAX { 0 } else { window },
                     ..Default::default()
                 };
-                let qos = Method::BasicQos(qos);
-                self.bed
-                    .says(who, |client, up| client.side.method(1, &qos, up));
+                self.bed.amqp_call(who, &Method::BasicQos(qos));
                 End::Amqp(who)
             }
             Protocol::Stomp => {
@@ -281,9 +276,7 @@ impl Stage {
             }
             Protocol::CoapStream => {
                 let shard = self.bed.home_of(name);
-                let rights = self.rights.borrow().get("").cloned();
-                let access = rights.map_or(Access::ALL, |rules| rules.compile("", None));
-                let who = self.bed.open_coap(shard, Some(access));
+                let who = self.bed.open_coap(shard, Some(self.of_nobody.clone()));
                 let settings = StreamSettings::default();
                 self.bed.says(who, |client, up| client.csm(settings, up));
                 End::CoapStream(who)
@@ -308,8 +301,7 @@ impl Stage {
             durable: true,
             ..Default::default()
         });
-        self.bed
-            .says(who, |client, up| client.side.method(1, &declare, up));
+        self.bed.amqp_call(who, &declare);
         let said: Vec<_> = self.bed.client(who).said.drain(..).collect();
         assert!(
             matches!(said.last(), Some(amqp::Said::Declared { .. })),
@@ -350,13 +342,8 @@ impl Stage {
                     delivery_mode: Some(2),
                     ..Default::default()
                 };
-                let header = ContentHeader::Properties(&properties);
-                self.bed.says(who, |client, up| {
-                    client
-                        .side
-                        .publish(1, &publish, header, body.as_bytes(), up)
-                        .expect("it fits");
-                });
+                self.bed
+                    .amqp_publish(who, &publish, &properties, body.as_bytes());
             }
             End::Stomp(who) => {
                 let send = SendOut {
@@ -422,8 +409,7 @@ impl Stage {
                         };
                         let methods = [Method::QueueDeclare(declare), Method::QueueBind(bind)];
                         for method in methods {
-                            self.bed
-                                .says(who, |client, up| client.side.method(1, &method, up));
+                            self.bed.amqp_call(who, &method);
                         }
                         ""
                     }
@@ -432,8 +418,7 @@ impl Stage {
                     queue,
                     ..Default::default()
                 });
-                self.bed
-                    .says(who, |client, up| client.side.method(1, &consume, up));
+                self.bed.amqp_call(who, &consume);
             }
             (End::Stomp(who), _) => {
                 let prefetch = peer.window.to_string();
@@ -547,34 +532,25 @@ impl Stage {
 
     /// From now on it does not even acknowledge that a message has arrived.
     pub fn fall_silent(&mut self, peer: Peer) {
-        match peer.end {
-            End::Mqtt(who) => self.bed.set_reading(who, false),
-            End::Amqp(who) => self.bed.set_reading(who, false),
-            End::Stomp(who) => self.bed.set_reading(who, false),
-            End::Coap(peer) => self.bed.set_manner(peer, Manner::Silent),
-            End::CoapStream(who) => self.bed.set_reading(who, false),
+        match peer.end.connection() {
+            Ok(who) => self.bed.set_reading(who, false),
+            Err(peer) => self.bed.set_manner(peer, Manner::Silent),
         }
     }
 
     /// Reads what has waited.
     pub fn read_again(&mut self, peer: Peer) {
-        match peer.end {
-            End::Mqtt(who) => self.bed.set_reading(who, true),
-            End::Amqp(who) => self.bed.set_reading(who, true),
-            End::Stomp(who) => self.bed.set_reading(who, true),
-            End::Coap(peer) => self.bed.set_manner(peer, Manner::Polite),
-            End::CoapStream(who) => self.bed.set_reading(who, true),
+        match peer.end.connection() {
+            Ok(who) => self.bed.set_reading(who, true),
+            Err(peer) => self.bed.set_manner(peer, Manner::Polite),
         }
     }
 
     /// The connection breaks. Who has none is not heard of until the broker gives up.
     pub fn lose(&mut self, peer: Peer) {
-        match peer.end {
-            End::Mqtt(who) => self.bed.lose(who),
-            End::Amqp(who) => self.bed.lose(who),
-            End::Stomp(who) => self.bed.lose(who),
-            End::CoapStream(who) => self.bed.lose(who),
-            End::Coap(peer) => {
+        match peer.end.connection() {
+            Ok(who) => self.bed.lose(who),
+            Err(peer) => {
                 self.bed.set_manner(peer, Manner::Silent);
                 self.bed.run_for(thalweg_model::Span::from_secs(300));
             }
@@ -582,24 +558,14 @@ impl Stage {
     }
 
     pub fn is_closed(&self, peer: Peer) -> bool {
-        match peer.end {
-            End::Mqtt(who) => self.bed.is_closed(who),
-            End::Amqp(who) => self.bed.is_closed(who),
-            End::Stomp(who) => self.bed.is_closed(who),
-            End::CoapStream(who) => self.bed.is_closed(who),
-            End::Coap(_) => false,
-        }
+        let connection = peer.end.connection();
+        connection.is_ok_and(|who| self.bed.is_closed(who))
     }
 
     /// Bytes that are written for it and have not left.
     pub fn waiting(&self, peer: Peer) -> usize {
-        match peer.end {
-            End::Mqtt(who) => self.bed.waiting(who),
-            End::Amqp(who) => self.bed.waiting(who),
-            End::Stomp(who) => self.bed.waiting(who),
-            End::CoapStream(who) => self.bed.waiting(who),
-            End::Coap(_) => 0,
-        }
+        let connection = peer.end.connection();
+        connection.map_or(0, |who| self.bed.waiting(who))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What is not settled when its receiver goes is delivered again.
 
 use crate::peer::{Place, Protocol, Stage};
-use thalweg_testbed::disk::Loss;
 
 const QUEUE: Place<'_> = Place::Queue("work");
 
@@ -65,7 +64,7 @@ fn what_is_acknowledged_before_the_broker_dies_is_gone_and_the_rest_comes_again(
         let received = stage.received(consumer);
         assert_eq!(received[0].body, "1", "{protocol:?}");
         stage.acknowledge(consumer, &received[0]);
-        stage.bed.crash(Loss::Process, 1, |_| ());
+        stage.bed.restart();
         let next = stage.connect(Protocol::Amqp, "next");
         // MQTT's session is still a member of its group, and what it was sent is its own until that ends.
         if matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) {
