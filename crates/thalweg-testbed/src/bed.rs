@@ -57,17 +57,6 @@ impl Default for Settings {
     }
 }
 
-/// In which order messages between shards arrive; between the same two shards always in the order in which they were sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MailOrder {
-    /// All of one sender and receiver, then the next two.
-    Fifo,
-    /// As a seed says.
-    Seeded(Random),
-    /// Only when [`Testbed::carry`] is called.
-    Held,
-}
-
 /// A kernel with its connections.
 pub struct Shard {
     pub kernel: Kernel,
@@ -141,7 +130,9 @@ pub struct Testbed {
     pub skips_checks: bool,
     /// So many bytes at the most are shown to the broker at a time.
     pub piece_max: usize,
-    pub mail_order: MailOrder,
+    /// Messages between shards arrive as a seed says; otherwise all of one sender and receiver, then the next two. Between the
+    /// same two always in the order in which they were sent.
+    pub mail_order: Option<Random>,
     /// Time that passes when a client does something.
     pub step: Span,
     pipes: Vec<Pipe>,
@@ -179,7 +170,7 @@ impl Testbed {
             keeps_ended: false,
             skips_checks: false,
             piece_max: usize::MAX,
-            mail_order: MailOrder::Fifo,
+            mail_order: None,
             step: Span::from_nanos(1000),
             pipes: Vec::new(),
             peers: Vec::new(),
@@ -298,18 +289,6 @@ impl Testbed {
             client: Some(Box::new(client)),
         });
         Who::new(number)
-    }
-
-    /// Connects again after the connection broke, with a client that knows nothing of it.
-    pub fn reopen<C: Client>(&mut self, who: Who<C>, shard: usize, front: Front, client: C) {
-        assert!(self.is_closed(who), "{who:?} is connected");
-        let link = self.shards[shard].links.open(front);
-        self.shards[shard].pipes.insert(link, who.pipe);
-        let pipe = &mut self.pipes[who.pipe];
-        (pipe.shard, pipe.link) = (shard, Some(link));
-        (pipe.up, pipe.down) = (Vec::new(), Vec::new());
-        (pipe.read, pipe.overheard, pipe.is_cut) = (0, 0, false);
-        pipe.client = Some(Box::new(client));
     }
 
     pub(crate) fn next_nonce(&mut self) -> u64 {
@@ -653,14 +632,13 @@ impl Testbed {
         true
     }
 
-    fn carry_all(&mut self) -> bool {
+    pub(crate) fn carry_all(&mut self) -> bool {
         let (count, mut happened) = (self.shards.len(), false);
         loop {
             let full = (0..self.mail.len()).filter(|pair| !self.mail[*pair].is_empty());
             let pair = match &mut self.mail_order {
-                MailOrder::Fifo => full.min(),
-                MailOrder::Held => None,
-                MailOrder::Seeded(random) => {
+                None => full.min(),
+                Some(random) => {
                     let full: Vec<usize> = full.collect();
                     (!full.is_empty()).then(|| *random.pick(&full))
                 }
@@ -719,7 +697,7 @@ impl Testbed {
             happened |= self.exchange_datagrams();
             happened |= !self.is_disk_manual && self.write_all();
             happened |= std::mem::take(&mut self.is_completed);
-            happened |= self.mail_order != MailOrder::Held && self.is_anything_between_shards();
+            happened |= self.is_anything_between_shards();
             if !happened {
                 if !self.skips_checks {
                     self.check();
@@ -766,18 +744,25 @@ impl Testbed {
             let links = links.map(|(shard, link)| self.shards[shard].links.datagram_timeout(link));
             let next = kernels.chain(links).min().unwrap_or(Time::NEVER);
             self.now = next.min(end).max(self.now);
-            for (shard, link) in self.timed_links().collect::<Vec<_>>() {
-                let Shard { kernel, links, .. } = &mut self.shards[shard];
-                if links.datagram_timeout(link) <= self.now {
-                    links.on_datagram_timeout(link, self.now, kernel);
-                }
-            }
+            self.on_datagram_timeouts();
             self.rest();
             if self.now >= end {
                 return;
             }
         }
         panic!("timers never rest");
+    }
+
+    /// CoAP's sockets and connections do what is due.
+    pub(crate) fn on_datagram_timeouts(&mut self) {
+        for (shard, link) in self.timed_links().collect::<Vec<_>>() {
+            let Shard { kernel, links, .. } = &mut self.shards[shard];
+            if links.datagram_timeout(link) <= self.now {
+                links.on_datagram_timeout(link, self.now, kernel);
+                let next = links.datagram_timeout(link);
+                assert!(next > self.now, "what is due is done: {link:?}");
+            }
+        }
     }
 
     /// CoAP's sockets, and all connections.

@@ -161,7 +161,7 @@ impl Testbed {
     }
 
     /// What the broker has sent arrives, and peers answer as is their manner. Whether there was anything.
-    pub(crate) fn exchange_datagrams(&mut self) -> bool {
+    pub fn exchange_datagrams(&mut self) -> bool {
         let (mut happened, mut replies) = (false, Vec::new());
         for (number, Shard { links, sockets, .. }) in self.shards.iter_mut().enumerate() {
             for socket in sockets {

@@ -16,8 +16,9 @@ mod coap_text;
 pub mod disk;
 pub mod mqtt;
 pub mod random;
+pub mod script;
 pub mod stomp;
 
-pub use bed::{Asked, MailOrder, Settings, Shard, Testbed};
+pub use bed::{Asked, Settings, Shard, Testbed};
 pub use client::{Client, Raw, Who};
 pub use random::Random;

@@ -2,11 +2,11 @@
 //! come back, while time goes by. Used by the seeded test beside it and by `fuzz/fuzz_targets/amqp_connection.rs`.
 
 use std::sync::Arc;
-use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
-use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginRefusal, Stopped};
+use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
-use thalweg_model::{Span, Time};
+use thalweg_model::Span;
+use thalweg_testbed::Settings;
+use thalweg_testbed::script::{SESSIONS_MAX, Script, small};
 
 const MESSAGE_BYTES_MAX: usize = 1024;
 const FRAME_MAX: u32 = 4096;
@@ -247,42 +247,15 @@ fn sense() -> Vec<Vec<u8>> {
 }
 
 pub struct Stage {
-    kernel: Kernel,
-    links: Links,
-    settings: Arc<AmqpSettings>,
-    now: Time,
-    ends: [End; 2],
+    script: Script,
     connects: Vec<Vec<u8>>,
     sense: Vec<Vec<u8>>,
-}
-
-/// One connection, if it is open, and what it has sent that was not consumed.
-#[derive(Default)]
-struct End {
-    link: Option<LinkId>,
-    tail: Vec<u8>,
-    /// Bytes of its output that were looked at.
-    seen: usize,
+    /// Bytes of each connection's output that were looked at.
+    seen: [usize; 2],
 }
 
 impl Stage {
     pub fn new() -> Self {
-        let limits = Limits {
-            queue_messages_max: 50,
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            group_messages_max: 50,
-            group_bytes_max: QUEUE_BYTES_MAX,
-            sessions_max: 6,
-            retained_messages_max: 20,
-            retained_bytes_max: QUEUE_BYTES_MAX,
-            publish_rate: 1000,
-            ..Limits::default()
-        };
-        let outputs = LinksLimits {
-            output_high: OUTPUT_MAX / 2,
-            output_max: OUTPUT_MAX,
-            unflushed_max: 1000,
-        };
         let settings = AmqpSettings {
             tenants: Box::new(["blue".into()]),
             frame_max: FRAME_MAX,
@@ -291,14 +264,15 @@ impl Stage {
             consumers_max: 8,
             ..AmqpSettings::default()
         };
+        let bed = Settings {
+            amqp: Arc::new(settings),
+            ..small(OUTPUT_MAX, QUEUE_BYTES_MAX)
+        };
         Stage {
-            kernel: Kernel::new(limits, ShardId(0), 1, 7),
-            links: Links::new(outputs),
-            settings: Arc::new(settings),
-            now: Time::from_secs(1_795_000_000),
-            ends: [End::default(), End::default()],
+            script: Script::new(bed, FRAME_MAX as usize + 4096, OUTPUT_BOUND),
             connects: connects(),
             sense: sense(),
+            seen: [0; 2],
         }
     }
 
@@ -346,219 +320,109 @@ impl Stage {
         }
     }
 
-    fn link(&mut self, which: usize, word: usize) -> LinkId {
-        if let Some(link) = self.ends[which].link {
-            return link;
+    fn open(&mut self, which: usize, word: usize) {
+        if self.script.is_open(which) {
+            return;
         }
         // The second connection has to prove who it is.
         let anonymous = (which == 0).then_some(Access::ALL);
-        let front = AmqpFront::new(self.settings.clone(), 9 + which as u64, anonymous);
-        let link = self.links.open(Front::Amqp(Box::new(front)));
+        let front = self.script.bed.amqp_front(anonymous);
+        self.script.open(which, front);
         let connect = if which == 0 { word % 3 } else { word % 4 };
-        self.ends[which] = End {
-            link: Some(link),
-            tail: self.connects[connect].clone(),
-            seen: 0,
-        };
-        link
+        self.script.write(which, &self.connects[connect]);
+        self.seen[which] = 0;
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
-        if self.ends[which]
-            .link
-            .and_then(|id| self.links.get(id))
-            .is_some_and(|link| link.closing)
-        {
+        let is_odd = !bytes.len().is_multiple_of(3);
+        if self.script.link(which).is_some_and(|link| link.closing) {
             self.flush(which, usize::MAX);
         }
-        let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else {
-            panic!("it is open")
-        };
+        self.open(which, bytes.len());
+        let link = self.script.link(which).expect("it is open");
         // Like the server, which reads nothing from a peer that does not read.
         if link.waiting() > OUTPUT_MAX {
             return self.flush(which, usize::MAX);
         }
-        if link.fault().is_some() && !bytes.len().is_multiple_of(3) {
+        if link.fault().is_some() && is_odd {
             // Most peers come back at once; some go on as if nothing had been said.
-            self.close(which);
-            self.link(which, bytes.len());
+            self.script.close(which);
+            self.open(which, bytes.len());
         }
-        self.ends[which].tail.extend_from_slice(bytes);
-        self.drive(which);
-        let is_held = self.ends[which]
-            .link
-            .and_then(|id| self.links.get(id))
-            .is_some_and(|link| link.holds_input());
-        if is_held && !bytes.len().is_multiple_of(3) {
-            self.trouble(which, 30);
+        self.script.write(which, bytes);
+        self.script.drive(which);
+        let link = self.script.link(which);
+        if link.is_some_and(|link| link.holds_input()) && is_odd {
+            self.script.on_login(which, 30);
         }
         self.mend_channel(which);
     }
 
     /// Like most peers: a channel that was closed is opened again.
     fn mend_channel(&mut self, which: usize) {
-        let Some(link) = self.ends[which].link.and_then(|id| self.links.get(id)) else {
+        let Some(link) = self.script.link(which) else {
             return;
         };
         let output = link.output();
-        let new = output
-            .get(self.ends[which].seen.min(output.len())..)
-            .unwrap_or_default();
-        let is_closed = new.windows(4).any(|bytes| bytes == [0, 20, 0, 40]);
-        self.ends[which].seen = output.len();
+        let new = output.get(self.seen[which].min(output.len())..);
+        let mut frames = new.unwrap_or_default().windows(4);
+        let is_closed = frames.any(|bytes| bytes == [0, 20, 0, 40]);
+        self.seen[which] = output.len();
         if is_closed {
             let again = [method(1, 20, 41, &[]), method(1, 20, 10, &[&short("")])].concat();
-            self.ends[which].tail.extend_from_slice(&again);
-            self.drive(which);
+            self.script.write(which, &again);
+            self.script.drive(which);
         }
-    }
-
-    fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let tail = std::mem::take(&mut self.ends[which].tail);
-        let mut used = 0;
-        loop {
-            let driven = self
-                .links
-                .drive(id, &tail[used..], self.now, &mut self.kernel);
-            used += driven.consumed;
-            assert!(used <= tail.len());
-            self.gather();
-            if driven.stopped != Stopped::FlushFirst {
-                break;
-            }
-        }
-        self.ends[which].tail = tail[used..].to_vec();
-        let is_open = self
-            .links
-            .get(id)
-            .is_some_and(|link| !link.closing && link.pause_until.is_none());
-        let bound = FRAME_MAX as usize + 4096;
-        let is_held = self.links.get(id).is_some_and(|link| link.holds_input());
-        assert!(
-            is_held || !is_open || self.ends[which].tail.len() <= bound,
-            "input that waits is bounded"
-        );
-        if !is_open || is_held {
-            self.ends[which].tail.truncate(bound);
-        }
-    }
-
-    fn gather(&mut self) {
-        self.links.take_dirty(&mut Vec::new());
-        self.links.take_congested(&mut Vec::new());
-        self.links.take_ended();
-        assert!(self.kernel.take_outbox().is_empty(), "there is one shard");
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let Some(link) = self.links.get_mut(id) else {
-            panic!("it is open")
-        };
-        link.advance(count.min(link.sendable().len()));
-        if link.closing && link.output().is_empty() {
-            return self.close(which);
-        }
-        self.ends[which].seen = self.ends[which].seen.min(link.output().len());
-        if link.waiting() <= OUTPUT_MAX / 4 {
-            self.links.on_drained(id, self.now, &mut self.kernel);
-            self.gather();
-        }
-    }
-
-    fn wait(&mut self, span: Span) {
-        self.now += span;
-        self.kernel.set_journal_full(false);
-        if self.kernel.poll_timeout() <= self.now {
-            self.kernel.on_timeout(self.now, &mut self.links);
-        }
-        self.kernel.work(self.now, &mut self.links);
-        self.gather();
-        for which in 0..2 {
-            let link = self.ends[which].link.and_then(|id| self.links.get_mut(id));
-            if let Some(link) = link
-                && link.pause_until.is_some_and(|until| until <= self.now)
-            {
-                link.pause_until = None;
-                self.drive(which);
-            }
-        }
-    }
-
-    fn close(&mut self, which: usize) {
-        self.ends[which].tail.clear();
-        if let Some(id) = self.ends[which].link.take() {
-            self.links.close(id, &mut self.kernel, self.now);
-            self.gather();
-        }
+        self.script.flush(which, count);
+        let left = self
+            .script
+            .link(which)
+            .map_or(0, |link| link.output().len());
+        self.seen[which] = self.seen[which].min(left);
     }
 
     /// What happens beside frames, and what the server may say about a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
+        let script = &mut self.script;
         match number {
-            0..8 => return self.flush(which, 4 << number),
-            8..16 => return self.flush(which, usize::MAX),
-            16..21 => return self.wait(Span::from_millis(1 << (number - 16 + 4))),
-            21 => return self.close(which),
-            22 => return self.links.on_blocked(Some("the disk is full")),
-            23 => return self.links.on_blocked(None),
-            _ => {}
-        }
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        match number {
-            24 if which == 1 && self.links.silence_max(id).is_some() => self.links.on_silence(id),
-            25 => self.links.on_idle(id, self.now),
-            26 => self.links.on_login_expired(id, &mut self.kernel, self.now),
-            27 => self.kernel.set_journal_full(true),
-            _ => {
-                self.links.take_logins();
-                let answer = match number % 4 {
-                    0 => LoginAnswer::Continue {
-                        data: b"data".as_slice().into(),
-                    },
-                    1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed {
-                        user: None,
-                        access: Access::ALL,
-                        expires: None,
-                        data: None,
-                    },
-                };
-                self.links.on_login(id, answer, self.now, &mut self.kernel);
-                self.gather();
-                return self.drive(which);
+            0..8 => self.flush(which, 4 << number),
+            8..16 => self.flush(which, usize::MAX),
+            16..21 => {
+                script.bed.shards[0].kernel.set_journal_full(false);
+                script.wait(Span::from_millis(1 << (number - 16 + 4)));
             }
+            21 => script.close(which),
+            22 => script.bed.shards[0]
+                .links
+                .on_blocked(Some("the disk is full")),
+            23 => script.bed.shards[0].links.on_blocked(None),
+            24 => script.on_link(which, |links, link, _, _| {
+                if which == 1 && links.silence_max(link).is_some() {
+                    links.on_silence(link);
+                }
+            }),
+            25 => script.on_link(which, |links, link, _, now| links.on_idle(link, now)),
+            26 => script.on_link(which, |links, link, kernel, now| {
+                links.on_login_expired(link, kernel, now)
+            }),
+            27 => script.on_link(which, |_, _, kernel, _| kernel.set_journal_full(true)),
+            _ => script.on_login(which, number),
         }
-        self.gather();
     }
 
     fn check(&self) {
-        for end in &self.ends {
-            let link = end.link.and_then(|id| self.links.get(id));
-            let waiting = link.map_or(0, |link| link.waiting());
-            assert!(waiting <= OUTPUT_BOUND, "{waiting} bytes of output wait");
-        }
-        assert!(self.kernel.totals().sessions <= 6);
+        self.script.check();
+        assert!(self.script.bed.total(|totals| totals.sessions) <= SESSIONS_MAX);
     }
 
     /// Everybody goes.
     pub fn end(mut self) {
-        for which in 0..2 {
-            self.close(which);
-        }
-        self.wait(Span::from_secs(1_000_000));
-        assert_eq!(
-            self.kernel.totals().sessions,
-            0,
-            "sessions end with their connections"
-        );
+        self.script.bed.shards[0].kernel.set_journal_full(false);
+        self.script.end();
+        let sessions = self.script.bed.total(|totals| totals.sessions);
+        assert_eq!(sessions, 0, "sessions end with their connections");
     }
 }

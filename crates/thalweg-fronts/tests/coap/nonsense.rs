@@ -2,16 +2,17 @@
 //! reading, vanish, come back, while time goes by. Used by the seeded tests and by `fuzz/fuzz_targets/coap_connection.rs` and
 //! `coap_datagrams.rs`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::stream::encode;
-use thalweg_coap::{Code, Datagrams, Encoder, Kind, Message, ServerSettings, Token, empty};
-use thalweg_fronts::coap::{CoapFront, CoapSettings, CoapStreamFront, PeerSecurity};
-use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginAsk, LoginRefusal, Stopped};
+use thalweg_coap::{Code, Encoder, ServerSettings, Token};
+use thalweg_fronts::coap::CoapSettings;
+use thalweg_fronts::{LinksLimits, LoginAsk};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{CloseReason, Effects, Kernel, Limits, LinkId, ShardId};
-use thalweg_model::{Span, Time};
-use thalweg_testbed::coap as script;
+use thalweg_kernel::{CloseReason, Effects, Limits};
+use thalweg_model::Span;
+use thalweg_testbed::Settings;
+use thalweg_testbed::coap::{self, Manner, PeerId, stream_request};
+use thalweg_testbed::script::{Script, answer};
 
 /// The largest body, and with its head the largest message that is taken.
 const BODY_BYTES_MAX: usize = 1024;
@@ -58,20 +59,9 @@ const BEGINNINGS: [&[u8]; 5] = [
 ];
 
 pub struct Stage {
-    kernel: Kernel,
-    links: Links,
-    settings: Arc<CoapSettings>,
-    now: Time,
-    socket: LinkId,
-    ends: [End; 2],
+    script: Script,
+    peers: Vec<PeerId>,
     id: u16,
-}
-
-/// One connection, if it is open, and what it has sent that was not consumed.
-#[derive(Default)]
-struct End {
-    link: Option<LinkId>,
-    tail: Vec<u8>,
 }
 
 impl Stage {
@@ -104,28 +94,26 @@ impl Stage {
             silence_max: (choice & 4 != 0).then(|| Span::from_secs(20)),
             ..CoapSettings::default()
         });
-        let mut links = Links::new(LinksLimits {
+        let outputs = LinksLimits {
             output_high: 2048,
             output_max: 4096,
             unflushed_max: 1000,
-        });
-        let front = CoapFront::new(
-            settings.clone(),
-            5,
-            (choice & 8 == 0).then_some(Access::ALL),
-        );
-        let socket = links.open(Front::CoapDatagrams(Box::new(front)));
-        let mut stage = Stage {
-            kernel: Kernel::new(limits, ShardId(0), 1, 7),
-            links,
-            settings,
-            now: Time::from_secs(1_795_000_000),
-            socket,
-            ends: [End::default(), End::default()],
-            id: 0,
         };
-        stage.wait(Span::ZERO);
-        stage
+        let settings = Settings {
+            limits,
+            outputs,
+            coap: vec![settings.clone()],
+            coap_stream: settings,
+            coap_anonymous: (choice & 8 == 0).then_some(Access::ALL),
+            ..Settings::default()
+        };
+        let mut script = Script::new(settings, MESSAGE_BYTES_MAX, OUTPUT_BOUND);
+        let peers = (0..4).map(|_| script.bed.peer(0, 0)).collect();
+        Stage {
+            script,
+            peers,
+            id: 0,
+        }
     }
 
     /// Lets connections do what the script says. Panics if the broker does, or holds more than it may.
@@ -160,10 +148,7 @@ impl Stage {
     pub fn play_datagrams(&mut self, mut script: &[u8]) {
         while let Some((&what, rest)) = script.split_first() {
             script = rest;
-            let (from, number) = (
-                SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(what & 3))),
-                usize::from(what >> 3),
-            );
+            let (from, number) = (self.peers[usize::from(what & 3)], usize::from(what >> 3));
             match what >> 2 & 1 {
                 0 if number < LINES.len() => {
                     let (&how, rest) = script.split_first().unwrap_or((&0, &[]));
@@ -172,13 +157,13 @@ impl Stage {
                     let kind = if how & 1 == 0 { "CON" } else { "NON" };
                     let line =
                         format!("{kind} {}", LINES.get(number).copied().unwrap_or("GET /ps"));
-                    let datagram = script::request(&line, u16::from(how >> 1 & 31), &[how >> 6]);
-                    self.datagram(from, &datagram);
+                    let datagram = coap::request(&line, u16::from(how >> 1 & 31), &[how >> 6]);
+                    self.script.bed.write_datagrams(from, &[&datagram]);
                 }
                 0 => {
                     let (bytes, rest) = script.split_at(script.len().min(40));
                     script = rest;
-                    self.datagram(from, bytes);
+                    self.script.bed.write_datagrams(from, &[bytes]);
                 }
                 _ => self.datagram_trouble(from, number),
             }
@@ -189,152 +174,25 @@ impl Stage {
     /// A request as a stream has it; its token is one of three.
     fn message(&mut self, number: usize) -> Vec<u8> {
         self.id = self.id.wrapping_add(1);
-        let datagram = script::request(LINES[number], self.id, &[(self.id % 3) as u8]);
-        let message = Message::decode(&datagram).expect("it was just encoded");
-        let mut out = Vec::new();
-        let options = |encoder: &mut Encoder<'_>| {
-            for (number, value) in message.options.iter() {
-                encoder.option(number, value);
-            }
-        };
-        encode(
-            &mut out,
-            message.code,
-            message.token,
-            options,
-            message.payload,
-        );
-        out
-    }
-
-    fn link(&mut self, which: usize, word: usize) -> LinkId {
-        if let Some(link) = self.ends[which].link {
-            return link;
-        }
-        // The second connection has to prove who it is.
-        let anonymous = (which == 0).then_some(Access::ALL);
-        let front = CoapStreamFront::new(
-            self.settings.clone(),
-            9 + u64::from(self.id) + which as u64,
-            anonymous,
-        );
-        let link = self.links.open(Front::CoapStream(Box::new(front)));
-        self.ends[which] = End {
-            link: Some(link),
-            tail: BEGINNINGS[word % BEGINNINGS.len()].to_vec(),
-        };
-        link
+        stream_request(LINES[number], None, &[(self.id % 3) as u8])
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
-        let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else {
-            panic!("it is open")
-        };
-        // Like the server, which reads nothing from a peer that does not read.
-        if link.closing {
-            return self.flush(which, usize::MAX);
+        if !self.script.is_open(which) {
+            // The second connection has to prove who it is.
+            let anonymous = (which == 0).then_some(Access::ALL);
+            let front = self.script.bed.coap_stream_front(anonymous);
+            self.script.open(which, front);
+            let beginning = BEGINNINGS[bytes.len() % BEGINNINGS.len()];
+            self.script.write(which, beginning);
         }
-        self.ends[which].tail.extend_from_slice(bytes);
-        self.drive(which);
-    }
-
-    fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let tail = std::mem::take(&mut self.ends[which].tail);
-        let mut used = 0;
-        let stopped = loop {
-            let driven = self
-                .links
-                .drive(id, &tail[used..], self.now, &mut self.kernel);
-            used += driven.consumed;
-            assert!(used <= tail.len());
-            self.gather();
-            if driven.stopped != Stopped::FlushFirst {
-                break driven.stopped;
-            }
-        };
-        self.ends[which].tail = tail[used..].to_vec();
-        let tail = &mut self.ends[which].tail;
-        assert!(
-            stopped == Stopped::Hold || tail.len() <= MESSAGE_BYTES_MAX,
-            "input that waits is bounded"
-        );
-        tail.truncate(MESSAGE_BYTES_MAX);
-    }
-
-    fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let batch = std::iter::once((from, PeerSecurity::None, bytes));
-        self.links
-            .handle_datagrams(self.socket, batch, self.now, &mut self.kernel);
-        self.gather();
-    }
-
-    /// Everything that does not happen on a connection by itself.
-    fn gather(&mut self) {
-        self.links.work(self.now, &mut self.kernel);
-        self.kernel.work(self.now, &mut self.links);
-        self.links.work(self.now, &mut self.kernel);
-        self.links.take_dirty(&mut Vec::new());
-        self.links.take_congested(&mut Vec::new());
-        self.links.take_ended();
-        assert!(self.kernel.take_outbox().is_empty(), "there is one shard");
+        self.script.send(which, bytes, usize::MAX);
     }
 
     fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let Some(link) = self.links.get_mut(id) else {
-            panic!("it is open")
-        };
-        link.advance(count.min(link.sendable().len()));
-        if link.closing && link.output().is_empty() {
-            return self.close(which);
-        }
-        self.links.on_drained(id, self.now, &mut self.kernel);
-        self.gather();
-        self.drive(which);
-    }
-
-    fn wait(&mut self, span: Span) {
-        self.now += span;
-        if self.kernel.poll_timeout() <= self.now {
-            self.kernel.on_timeout(self.now, &mut self.links);
-        }
-        for id in [Some(self.socket), self.ends[0].link, self.ends[1].link]
-            .into_iter()
-            .flatten()
-        {
-            if self.links.datagram_timeout(id) <= self.now {
-                self.links
-                    .on_datagram_timeout(id, self.now, &mut self.kernel);
-                let next = self.links.datagram_timeout(id);
-                assert!(
-                    next > self.now,
-                    "what is due is done: {id:?} at {next:?}, now {:?}",
-                    self.now
-                );
-            }
-        }
-        self.gather();
-    }
-
-    fn sync(&mut self) {
-        while let Some(batch) = self.kernel.take_batch(Vec::new()) {
-            self.links.complete(batch.number);
-            self.gather();
-        }
-    }
-
-    fn close(&mut self, which: usize) {
-        self.ends[which].tail.clear();
-        if let Some(id) = self.ends[which].link.take() {
-            self.links.close(id, &mut self.kernel, self.now);
-            self.gather();
-        }
+        self.script.flush(which, count);
+        self.script.bed.tick(0);
+        self.script.drive(which);
     }
 
     /// What happens beside messages, and what the server may say about a connection at any time.
@@ -342,9 +200,15 @@ impl Stage {
         match number {
             0..6 => return self.flush(which, 1 << (2 * number)),
             6..9 => return self.flush(which, usize::MAX),
-            9..15 => return self.wait(Span::from_millis(1 << (2 * (number - 9) + 4))),
-            15 => return self.close(which),
-            16..18 => return self.sync(),
+            9..15 => {
+                let span = Span::from_millis(1 << (2 * (number - 9) + 4));
+                return self.script.wait(span);
+            }
+            15 => return self.script.close(which),
+            16..18 => {
+                self.script.bed.write_all();
+                return;
+            }
             _ => {}
         }
         if let 18..23 = number {
@@ -365,104 +229,85 @@ impl Stage {
             encode(&mut bytes, code, token, options, &[]);
             return self.send(which, &bytes);
         }
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
         match number {
-            23 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
-            24 => self.links.on_login_expired(id, &mut self.kernel, self.now),
-            25 => self
-                .links
-                .disconnect(id, [CloseReason::Kicked, CloseReason::ShuttingDown][which]),
-            _ => {
+            23 => self.script.on_link(which, |links, link, _, _| {
+                if links.silence_max(link).is_some() {
+                    links.on_silence(link);
+                }
+            }),
+            24 => self.script.on_link(which, |links, link, kernel, now| {
+                links.on_login_expired(link, kernel, now)
+            }),
+            25 => self.script.on_link(which, |links, link, _, _| {
+                let why = [CloseReason::Kicked, CloseReason::ShuttingDown][which];
+                links.disconnect(link, why)
+            }),
+            _ if self.script.is_open(which) => {
                 self.answer_logins(number);
-                return self.drive(which);
+                self.script.drive(which);
             }
+            _ => {}
         }
-        self.gather();
     }
 
     fn answer_logins(&mut self, number: usize) {
-        for (id, ask) in self.links.take_logins() {
-            let answer = match number % 4 {
-                0 => LoginAnswer::Continue {
-                    data: b"data".as_slice().into(),
-                },
-                1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                _ => LoginAnswer::Allowed {
-                    user: None,
-                    access: Access::ALL,
-                    expires: None,
-                    data: None,
-                },
-            };
-            match ask {
+        let bed = &mut self.script.bed;
+        let shard = &mut bed.shards[0];
+        let (links, kernel, now) = (&mut shard.links, &mut shard.kernel, bed.now);
+        for asked in std::mem::take(&mut bed.asked) {
+            let answer = answer(number);
+            match asked.ask {
                 LoginAsk::Proven { identity } => {
-                    self.links
-                        .on_proven(id, &identity, answer, self.now, &mut self.kernel);
+                    links.on_proven(asked.link, &identity, answer, now, kernel);
                 }
-                _ => self.links.on_login(id, answer, self.now, &mut self.kernel),
+                _ => links.on_login(asked.link, answer, now, kernel),
             }
         }
-        self.gather();
     }
 
-    fn datagram_trouble(&mut self, from: SocketAddr, number: usize) {
+    fn datagram_trouble(&mut self, from: PeerId, number: usize) {
+        let bed = &mut self.script.bed;
         match number {
             0..8 => {
-                let mut out = Datagrams::new();
-                self.links.take_datagrams(self.socket, &mut out);
                 // Who is asked to acknowledge does, or rejects, or not.
-                let mut replies = Vec::new();
-                for (to, bytes) in out.iter().filter(|(to, _)| *to == from) {
-                    let message =
-                        Message::decode(bytes).expect("the server writes what can be read");
-                    let mut reply = Vec::new();
-                    match (number, message.kind) {
-                        (0..5, Kind::Confirmable) => {
-                            empty(&mut reply, Kind::Acknowledgement, message.id)
-                        }
-                        (5, Kind::Confirmable | Kind::NonConfirmable) => {
-                            empty(&mut reply, Kind::Reset, message.id)
-                        }
-                        _ => continue,
-                    }
-                    replies.push((to, reply));
+                for peer in &self.peers {
+                    let manner = match number {
+                        0..5 if *peer == from => Manner::Polite,
+                        5 if *peer == from => Manner::Rejecting,
+                        _ => Manner::Silent,
+                    };
+                    bed.set_manner(*peer, manner);
                 }
-                for (to, reply) in replies {
-                    self.datagram(to, &reply);
+                bed.exchange_datagrams();
+                for peer in &self.peers {
+                    bed.heard(*peer);
                 }
             }
-            8..20 => self.wait(Span::from_millis(1 << (number - 8 + 4))),
-            20..24 => self.sync(),
-            24 => self
-                .links
-                .on_peer_gone(self.socket, from, self.now, &mut self.kernel),
-            25 => self.links.disconnect(self.socket, CloseReason::Kicked),
+            8..20 => self.script.wait(Span::from_millis(1 << (number - 8 + 4))),
+            20..24 => _ = bed.write_all(),
+            24 => bed.peer_gone(from),
+            25 => {
+                let socket = bed.shards[0].sockets[0];
+                bed.shards[0].links.disconnect(socket, CloseReason::Kicked);
+            }
             _ => self.answer_logins(number),
         }
-        self.gather();
     }
 
-    fn check(&self) {
-        for end in &self.ends {
-            let link = end.link.and_then(|id| self.links.get(id));
-            let waiting = link.map_or(0, |link| link.waiting());
-            assert!(waiting <= OUTPUT_BOUND, "{waiting} bytes of output wait");
-        }
-        let totals = self.kernel.totals();
+    fn check(&mut self) {
+        self.script.bed.tick(0);
+        self.script.check();
+        let totals = self.script.bed.shards[0].kernel.totals();
         assert!(totals.sessions <= 8 && totals.watches <= 20);
     }
 
     /// Everybody goes.
     pub fn end(mut self) {
         for which in 0..2 {
-            self.close(which);
+            self.script.close(which);
         }
-        self.sync();
-        self.links.close(self.socket, &mut self.kernel, self.now);
-        self.gather();
-        let totals = self.kernel.totals();
+        self.script.bed.close_sockets();
+        let totals = self.script.bed.shards[0].kernel.totals();
         assert_eq!(
             (totals.sessions, totals.watches),
             (1, 0),

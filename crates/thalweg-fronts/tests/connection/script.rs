@@ -2,19 +2,17 @@
 //! back, while time goes by. Used by the seeded test beside it and by `fuzz/fuzz_targets/connection.rs`.
 
 use std::sync::Arc;
-use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
-use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginRefusal, Stopped};
+use thalweg_fronts::mqtt::MqttSettings;
+use thalweg_kernel::CloseReason;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, Limits, LinkId, ShardId, ShardMessage};
-use thalweg_model::{Span, Time};
+use thalweg_model::Span;
 use thalweg_mqtt::ServerLimits;
+use thalweg_testbed::script::{SESSIONS_MAX, Script, small};
 
 const PACKET_BYTES_MAX: u32 = 4096;
 const OUTPUT_MAX: usize = 4096;
 const IN_FLIGHT_MAX: u16 = 8;
-const SESSIONS_MAX: usize = 6;
 const QUEUE_BYTES_MAX: usize = 16 << 10;
-const RETAINED_BYTES_MAX: usize = 16 << 10;
 
 /// More than a link may hold: its own limit, repeats after a reconnect, and answers to what was read at once.
 const OUTPUT_BOUND: usize =
@@ -23,7 +21,7 @@ const OUTPUT_BOUND: usize =
 const HELD_BOUND: usize = SESSIONS_MAX
     * (2 * QUEUE_BYTES_MAX + IN_FLIGHT_MAX as usize * (PACKET_BYTES_MAX as usize + 512))
     + 64 * QUEUE_BYTES_MAX
-    + RETAINED_BYTES_MAX;
+    + QUEUE_BYTES_MAX;
 
 /// How to begin: three times MQTT 3.1.1, then MQTT 5.
 const CONNECTS: [&[u8]; 8] = [
@@ -78,18 +76,12 @@ const SENSE_5: [&[u8]; 16] = [
 ];
 
 pub struct Stage {
-    kernel: Kernel,
-    links: Links,
-    settings: Arc<MqttSettings>,
-    now: Time,
+    script: Script,
     ends: [End; 2],
 }
 
-/// One connection, if it is open, and what it has sent that was not consumed.
 #[derive(Default)]
 struct End {
-    link: Option<LinkId>,
-    tail: Vec<u8>,
     /// It began with MQTT 5.
     v5: bool,
     /// The script's last word: decides how a new connection begins.
@@ -97,41 +89,25 @@ struct End {
 }
 
 impl Stage {
-    /// `shards` other than 1 make the kernel ask shards that never answer, or answer late.
     pub fn new(shards: u16) -> Self {
-        let limits = Limits {
-            queue_messages_max: 50,
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            group_messages_max: 50,
-            group_bytes_max: QUEUE_BYTES_MAX,
-            in_flight_max: IN_FLIGHT_MAX,
-            subscriptions_max: 20,
-            sessions_max: SESSIONS_MAX,
-            retained_messages_max: 20,
-            retained_bytes_max: RETAINED_BYTES_MAX,
-            group_settle_timeout: Span::from_secs(2),
-            publish_rate: 1000,
-            ..Limits::default()
-        };
-        let outputs = LinksLimits {
-            output_high: OUTPUT_MAX / 2,
-            output_max: OUTPUT_MAX,
-            unflushed_max: 1000,
-        };
         let server = ServerLimits {
             packet_bytes_max: PACKET_BYTES_MAX,
             receive_max: 4,
             load_reports: true,
             ..ServerLimits::default()
         };
+        let settings = MqttSettings {
+            limits: server,
+            ..MqttSettings::default()
+        };
+        let mut bed = small(OUTPUT_MAX, QUEUE_BYTES_MAX);
+        bed.shards = shards;
+        bed.mqtt = Arc::new(settings);
+        bed.limits.in_flight_max = IN_FLIGHT_MAX;
+        bed.limits.subscriptions_max = 20;
+        bed.limits.group_settle_timeout = Span::from_secs(2);
         Stage {
-            kernel: Kernel::new(limits, ShardId(0), shards, 7),
-            links: Links::new(outputs),
-            settings: Arc::new(MqttSettings {
-                limits: server,
-                ..MqttSettings::default()
-            }),
-            now: Time::from_secs(1),
+            script: Script::new(bed, 2 * PACKET_BYTES_MAX as usize, OUTPUT_BOUND),
             ends: [End::default(), End::default()],
         }
     }
@@ -161,40 +137,34 @@ impl Stage {
                     self.send(which, &packet[..packet.len() / 2]);
                     self.send(which, &packet[packet.len() / 2..]);
                 }
-                4 => self.flush(which, 1 << number),
-                5 => self.wait(Span::from_millis(1 << number)),
-                6 if number < 3 => self.close(which),
-                6 => self.flush(which, usize::MAX),
+                4 => self.script.flush(which, 1 << number),
+                5 => self.script.wait(Span::from_millis(1 << number)),
+                6 if number < 3 => self.script.close(which),
+                6 => self.script.flush(which, usize::MAX),
                 _ => self.trouble(which, number),
             }
             self.check();
         }
     }
 
-    fn link(&mut self, which: usize) -> LinkId {
-        if let Some(link) = self.ends[which].link {
-            return link;
+    fn open(&mut self, which: usize) {
+        if self.script.is_open(which) {
+            return;
         }
         // The second connection has to prove who it is.
         let anonymous = (which == 0).then_some(Access::ALL);
-        let front = MqttFront::new(self.settings.clone(), 9, anonymous);
-        let link = self.links.open(Front::Mqtt(Box::new(front)));
+        let front = self.script.bed.mqtt_front(anonymous);
+        self.script.open(which, front);
         let word = self.ends[which].word;
         let connect = usize::from(word & 7);
-        self.ends[which] = End {
-            link: Some(link),
-            tail: Vec::new(),
-            v5: connect >= 3,
-            word,
-        };
+        self.ends[which].v5 = connect >= 3;
         if word < 250 {
-            self.ends[which].tail.extend_from_slice(CONNECTS[connect]);
+            self.script.write(which, CONNECTS[connect]);
         }
-        link
     }
 
     fn sense(&mut self, which: usize, number: usize) -> &'static [u8] {
-        self.link(which);
+        self.open(which);
         if self.ends[which].v5 {
             SENSE_5[number]
         } else {
@@ -203,187 +173,54 @@ impl Stage {
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
-        let id = self.link(which);
-        let Some(link) = self.links.get(id) else {
-            panic!("it is open")
-        };
-        // Like the server, which reads nothing from a peer that does not read.
-        if link.closing {
-            return self.flush(which, usize::MAX);
-        }
-        if link.waiting() > OUTPUT_MAX {
-            return;
-        }
-        self.ends[which].tail.extend_from_slice(bytes);
-        self.drive(which);
-    }
-
-    fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let tail = std::mem::take(&mut self.ends[which].tail);
-        let mut used = 0;
-        loop {
-            let driven = self
-                .links
-                .drive(id, &tail[used..], self.now, &mut self.kernel);
-            used += driven.consumed;
-            assert!(used <= tail.len());
-            self.gather();
-            if driven.stopped != Stopped::FlushFirst {
-                break;
-            }
-        }
-        self.ends[which].tail = tail[used..].to_vec();
-        assert!(
-            self.ends[which].tail.len() <= 2 * PACKET_BYTES_MAX as usize,
-            "input that waits is bounded"
-        );
-    }
-
-    /// Other shards answer questions at once and send nothing else.
-    fn gather(&mut self) {
-        self.links.take_dirty(&mut Vec::new());
-        self.links.take_congested(&mut Vec::new());
-        self.links.take_ended();
-        for (shard, message) in self.kernel.take_outbox() {
-            let question = match message {
-                ShardMessage::Interest { question, .. }
-                | ShardMessage::Membership { question, .. } => question,
-                ShardMessage::Scan {
-                    session, serial, ..
-                } => {
-                    let found = ShardMessage::Found {
-                        session,
-                        serial,
-                        messages: Vec::new(),
-                        cursor: None,
-                    };
-                    self.kernel
-                        .on_shard(shard, found, self.now, &mut self.links);
-                    continue;
-                }
-                _ => continue,
-            };
-            self.kernel.on_shard(
-                shard,
-                ShardMessage::Done { question },
-                self.now,
-                &mut self.links,
-            );
-        }
-        self.links.take_dirty(&mut Vec::new());
-    }
-
-    fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let Some(link) = self.links.get_mut(id) else {
-            panic!("it is open")
-        };
-        link.advance(count.min(link.sendable().len()));
-        if link.closing && link.output().is_empty() {
-            return self.close(which);
-        }
-        if link.waiting() <= OUTPUT_MAX / 4 {
-            self.links.on_drained(id, self.now, &mut self.kernel);
-            self.gather();
-        }
-    }
-
-    fn wait(&mut self, span: Span) {
-        self.now += span;
-        if self.kernel.poll_timeout() <= self.now {
-            self.kernel.on_timeout(self.now, &mut self.links);
-        }
-        self.kernel.work(self.now, &mut self.links);
-        self.gather();
-        for which in 0..2 {
-            let link = self.ends[which].link.and_then(|id| self.links.get_mut(id));
-            if let Some(link) = link
-                && link.pause_until.is_some_and(|until| until <= self.now)
-            {
-                link.pause_until = None;
-                self.drive(which);
-            }
-        }
-    }
-
-    fn close(&mut self, which: usize) {
-        self.ends[which].tail.clear();
-        if let Some(id) = self.ends[which].link.take() {
-            self.links.close(id, &mut self.kernel, self.now);
-            self.gather();
-        }
+        self.open(which);
+        self.script.send(which, bytes, OUTPUT_MAX);
     }
 
     /// What the server may say about a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
+        let script = &mut self.script;
         match number {
-            0 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
-            1 if self.ends[which].word < 50 => {
-                self.links.on_login_expired(id, &mut self.kernel, self.now)
-            }
-            _ => {
-                self.links.take_logins();
-                let answer = match number % 3 {
-                    0 => LoginAnswer::Continue {
-                        data: b"data".as_slice().into(),
-                    },
-                    1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed {
-                        user: None,
-                        access: Access::ALL,
-                        expires: None,
-                        data: None,
-                    },
-                };
-                self.links.on_login(id, answer, self.now, &mut self.kernel);
-                self.gather();
-                return self.drive(which);
-            }
+            0 => script.on_link(which, |links, link, _, _| {
+                if links.silence_max(link).is_some() {
+                    links.on_silence(link);
+                }
+            }),
+            1 if self.ends[which].word < 50 => script.on_link(which, |links, link, kernel, now| {
+                links.on_login_expired(link, kernel, now)
+            }),
+            _ => script.on_login(which, number),
         }
-        self.gather();
     }
 
     fn check(&self) {
-        for end in &self.ends {
-            let link = end.link.and_then(|id| self.links.get(id));
-            let waiting = link.map_or(0, |link| link.waiting());
-            assert!(waiting <= OUTPUT_BOUND, "{waiting} bytes of output wait");
-        }
-        let held = self.kernel.bytes_held();
+        self.script.check();
+        let kernel = &self.script.bed.shards[0].kernel;
+        let held = kernel.bytes_held();
         assert!(held <= HELD_BOUND, "{held} bytes are held");
-        assert!(self.kernel.totals().sessions <= SESSIONS_MAX);
+        assert!(kernel.totals().sessions <= SESSIONS_MAX);
     }
 
     /// Everybody goes, and every session ends: the books must balance.
     pub fn end(mut self) {
         for which in 0..2 {
-            self.close(which);
+            self.script.close(which);
         }
+        let bed = &mut self.script.bed;
+        let shard = &mut bed.shards[0];
         for name in ["a", "b", "c"] {
-            self.kernel.kick(
-                name,
-                thalweg_kernel::CloseReason::Kicked,
-                true,
-                self.now,
-                &mut self.links,
-            );
+            let (kernel, links) = (&mut shard.kernel, &mut shard.links);
+            kernel.kick(name, CloseReason::Kicked, true, bed.now, links);
         }
-        self.gather();
-        self.wait(Span::from_secs(1_000_000));
-        let (books, totals) = (self.kernel.ledger(), self.kernel.totals());
+        self.script.end();
+        self.script.bed.check();
+        let kernel = &self.script.bed.shards[0].kernel;
+        let (books, totals) = (kernel.ledger(), kernel.totals());
         let gone = books.delivered + books.expired + books.dropped_total();
         if totals.sessions == 0 {
             assert_eq!(books.routed, gone, "the books do not balance");
             assert_eq!(
-                self.kernel.bytes_held(),
+                kernel.bytes_held(),
                 totals.retained_bytes,
                 "only last values are held"
             );

@@ -2,12 +2,12 @@
 //! vanish, come back, while time goes by. Used by the seeded test beside it and by `fuzz/fuzz_targets/stomp_connection.rs`.
 
 use std::sync::Arc;
-use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
-use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginRefusal, Stopped};
+use thalweg_fronts::stomp::{Dialect, StompSettings};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
-use thalweg_model::{Span, Time};
+use thalweg_model::Span;
 use thalweg_stomp::{FrameLimits, ServerLimits};
+use thalweg_testbed::Settings;
+use thalweg_testbed::script::{SESSIONS_MAX, Script, small};
 
 const HEAD_BYTES_MAX: u32 = 512;
 const BODY_BYTES_MAX: u32 = 1024;
@@ -62,38 +62,11 @@ const SENSE: [&[u8]; 32] = [
 ];
 
 pub struct Stage {
-    kernel: Kernel,
-    links: Links,
-    settings: Arc<StompSettings>,
-    now: Time,
-    ends: [End; 2],
-}
-
-/// One connection, if it is open, and what it has sent that was not consumed.
-#[derive(Default)]
-struct End {
-    link: Option<LinkId>,
-    tail: Vec<u8>,
+    script: Script,
 }
 
 impl Stage {
     pub fn new(choice: u8) -> Self {
-        let limits = Limits {
-            queue_messages_max: 50,
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            group_messages_max: 50,
-            group_bytes_max: QUEUE_BYTES_MAX,
-            sessions_max: 6,
-            retained_messages_max: 20,
-            retained_bytes_max: QUEUE_BYTES_MAX,
-            publish_rate: 1000,
-            ..Limits::default()
-        };
-        let outputs = LinksLimits {
-            output_high: OUTPUT_MAX / 2,
-            output_max: OUTPUT_MAX,
-            unflushed_max: 1000,
-        };
         let frame = FrameLimits {
             head_bytes_max: HEAD_BYTES_MAX,
             header_bytes_max: HEAD_BYTES_MAX,
@@ -112,12 +85,13 @@ impl Stage {
             transactions_max: 2,
             ..StompSettings::default()
         };
+        let bed = Settings {
+            stomp: Arc::new(settings),
+            ..small(OUTPUT_MAX, QUEUE_BYTES_MAX)
+        };
+        let input_max = (HEAD_BYTES_MAX + BODY_BYTES_MAX) as usize + 256;
         Stage {
-            kernel: Kernel::new(limits, ShardId(0), 1, 7),
-            links: Links::new(outputs),
-            settings: Arc::new(settings),
-            now: Time::from_secs(1_795_000_000),
-            ends: [End::default(), End::default()],
+            script: Script::new(bed, input_max, OUTPUT_BOUND),
         }
     }
 
@@ -147,177 +121,47 @@ impl Stage {
         }
     }
 
-    fn link(&mut self, which: usize, word: usize) -> LinkId {
-        if let Some(link) = self.ends[which].link {
-            return link;
-        }
-        // The second connection has to prove who it is.
-        let anonymous = (which == 0).then_some(Access::ALL);
-        let front = StompFront::new(self.settings.clone(), 9 + which as u64, anonymous);
-        let link = self.links.open(Front::Stomp(Box::new(front)));
-        self.ends[which] = End {
-            link: Some(link),
-            tail: CONNECTS[word % 4].to_vec(),
-        };
-        link
-    }
-
     fn send(&mut self, which: usize, bytes: &[u8]) {
-        let id = self.link(which, bytes.len());
-        let Some(link) = self.links.get(id) else {
-            panic!("it is open")
-        };
-        // Like the server, which reads nothing from a peer that does not read.
-        if link.closing {
-            return self.flush(which, usize::MAX);
+        if !self.script.is_open(which) {
+            // The second connection has to prove who it is.
+            let anonymous = (which == 0).then_some(Access::ALL);
+            let front = self.script.bed.stomp_front(anonymous);
+            self.script.open(which, front);
+            self.script.write(which, CONNECTS[bytes.len() % 4]);
         }
-        if link.waiting() > OUTPUT_MAX {
-            return;
-        }
-        self.ends[which].tail.extend_from_slice(bytes);
-        self.drive(which);
-    }
-
-    fn drive(&mut self, which: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let tail = std::mem::take(&mut self.ends[which].tail);
-        let mut used = 0;
-        loop {
-            let driven = self
-                .links
-                .drive(id, &tail[used..], self.now, &mut self.kernel);
-            used += driven.consumed;
-            assert!(used <= tail.len());
-            self.gather();
-            if driven.stopped != Stopped::FlushFirst {
-                break;
-            }
-        }
-        self.ends[which].tail = tail[used..].to_vec();
-        let is_open = self
-            .links
-            .get(id)
-            .is_some_and(|link| !link.closing && link.pause_until.is_none());
-        let bound = (HEAD_BYTES_MAX + BODY_BYTES_MAX) as usize + 256;
-        let is_held = self.links.get(id).is_some_and(|link| link.holds_input());
-        assert!(
-            is_held || !is_open || self.ends[which].tail.len() <= bound,
-            "input that waits is bounded"
-        );
-        if !is_open || is_held {
-            self.ends[which].tail.truncate(bound);
-        }
-    }
-
-    fn gather(&mut self) {
-        self.links.take_dirty(&mut Vec::new());
-        self.links.take_congested(&mut Vec::new());
-        self.links.take_ended();
-        assert!(self.kernel.take_outbox().is_empty(), "there is one shard");
-    }
-
-    fn flush(&mut self, which: usize, count: usize) {
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        let Some(link) = self.links.get_mut(id) else {
-            panic!("it is open")
-        };
-        link.advance(count.min(link.sendable().len()));
-        if link.closing && link.output().is_empty() {
-            return self.close(which);
-        }
-        if link.waiting() <= OUTPUT_MAX / 4 {
-            self.links.on_drained(id, self.now, &mut self.kernel);
-            self.gather();
-        }
-    }
-
-    fn wait(&mut self, span: Span) {
-        self.now += span;
-        if self.kernel.poll_timeout() <= self.now {
-            self.kernel.on_timeout(self.now, &mut self.links);
-        }
-        self.kernel.work(self.now, &mut self.links);
-        self.gather();
-        for which in 0..2 {
-            let link = self.ends[which].link.and_then(|id| self.links.get_mut(id));
-            if let Some(link) = link
-                && link.pause_until.is_some_and(|until| until <= self.now)
-            {
-                link.pause_until = None;
-                self.drive(which);
-            }
-        }
-    }
-
-    fn close(&mut self, which: usize) {
-        self.ends[which].tail.clear();
-        if let Some(id) = self.ends[which].link.take() {
-            self.links.close(id, &mut self.kernel, self.now);
-            self.gather();
-        }
+        self.script.send(which, bytes, OUTPUT_MAX);
     }
 
     /// What happens beside frames, and what the server may say about a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
+        let script = &mut self.script;
         match number {
-            0..8 => return self.flush(which, 1 << number),
-            8..16 => return self.flush(which, usize::MAX),
-            16..22 => return self.wait(Span::from_millis(1 << (number - 16 + 4))),
-            22 => return self.close(which),
-            _ => {}
+            0..8 => script.flush(which, 1 << number),
+            8..16 => script.flush(which, usize::MAX),
+            16..22 => script.wait(Span::from_millis(1 << (number - 16 + 4))),
+            22 => script.close(which),
+            23 => script.on_link(which, |links, link, _, _| {
+                if links.silence_max(link).is_some() {
+                    links.on_silence(link);
+                }
+            }),
+            24 => script.on_link(which, |links, link, _, now| links.on_idle(link, now)),
+            25 => script.on_link(which, |links, link, kernel, now| {
+                links.on_login_expired(link, kernel, now)
+            }),
+            _ => script.on_login(which, number),
         }
-        let Some(id) = self.ends[which].link else {
-            return;
-        };
-        match number {
-            23 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
-            24 => self.links.on_idle(id, self.now),
-            25 => self.links.on_login_expired(id, &mut self.kernel, self.now),
-            _ => {
-                self.links.take_logins();
-                let answer = match number % 3 {
-                    0 => LoginAnswer::Continue {
-                        data: b"data".as_slice().into(),
-                    },
-                    1 => LoginAnswer::Refused(LoginRefusal::BadUserOrPassword),
-                    _ => LoginAnswer::Allowed {
-                        user: None,
-                        access: Access::ALL,
-                        expires: None,
-                        data: None,
-                    },
-                };
-                self.links.on_login(id, answer, self.now, &mut self.kernel);
-                self.gather();
-                return self.drive(which);
-            }
-        }
-        self.gather();
     }
 
     fn check(&self) {
-        for end in &self.ends {
-            let link = end.link.and_then(|id| self.links.get(id));
-            let waiting = link.map_or(0, |link| link.waiting());
-            assert!(waiting <= OUTPUT_BOUND, "{waiting} bytes of output wait");
-        }
-        assert!(self.kernel.totals().sessions <= 6);
+        self.script.check();
+        assert!(self.script.bed.total(|totals| totals.sessions) <= SESSIONS_MAX);
     }
 
     /// Everybody goes.
     pub fn end(mut self) {
-        for which in 0..2 {
-            self.close(which);
-        }
-        self.wait(Span::from_secs(1_000_000));
-        assert_eq!(
-            self.kernel.totals().sessions,
-            0,
-            "sessions end with their connections"
-        );
+        self.script.end();
+        let sessions = self.script.bed.total(|totals| totals.sessions);
+        assert_eq!(sessions, 0, "sessions end with their connections");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::peer::{Delivery, Peer, Place, Protocol, Stage};
 use thalweg_kernel::Limits;
-use thalweg_testbed::{MailOrder, Random, Settings};
+use thalweg_testbed::{Random, Settings};
 
 const QUEUE: Place<'_> = Place::Queue("work");
 const RUNS: u64 = 12;
@@ -26,7 +26,7 @@ impl Run {
             },
             ..Settings::default()
         });
-        stage.bed.mail_order = MailOrder::Seeded(*random);
+        stage.bed.mail_order = Some(*random);
         stage.declare("work");
         let mut run = Run {
             stage,
