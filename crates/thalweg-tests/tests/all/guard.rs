@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -41,21 +41,21 @@ impl Drop for Guarded {
 }
 
 fn tell(change: &str, pid: u32) {
-    static WATCHER: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
+    static WATCHER: OnceLock<Mutex<Child>> = OnceLock::new();
     let watcher = WATCHER.get_or_init(|| {
-        let mut shell = Command::new("sh")
+        let shell = Command::new("sh")
             .args(["-c", WATCH])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // What ends our process group must not end it.
             .process_group(0)
-            .spawn()
-            .expect("a shell runs");
-        Mutex::new(shell.stdin.take().expect("it is piped"))
+            .spawn();
+        Mutex::new(shell.expect("a shell runs"))
     });
     let mut watcher = watcher.lock().expect("no holder panics");
-    writeln!(watcher, "{change} {pid}").expect("the shell reads as long as we live");
+    let input = watcher.stdin.as_mut().expect("it is piped");
+    writeln!(input, "{change} {pid}").expect("the shell reads as long as we live");
 }
 
 /// The program that the next test kills.
