@@ -118,8 +118,6 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
     add("clients/expired", ledger(|l| l.sessions_expired));
     add("subscriptions/count", totals(|t| t.subscriptions));
     add("retained messages/count", totals(|t| t.retained));
-    add("messages/received", packets_in.to_string());
-    add("messages/sent", packets_out.to_string());
     add("messages/stored", totals(|t| t.waiting + t.in_flight));
     add("messages/inflight", totals(|t| t.in_flight));
     add(
