@@ -5,7 +5,8 @@
 //! publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
 //!
 //! A batch becomes one frame of the journal, and a frame has a greatest length. Shards hand batches over between commands
-//! long before; should one command persist more than a frame holds, its records go into several batches.
+//! long before; should one command persist more than a frame holds, its batch goes into several frames. What waits for the
+//! batch waits for all of them.
 //!
 //! All records of one command are kept together or not at all, unless they are more than a frame holds. Whoever carries
 //! out effects is told the number of the batch that an answer waits for ([`Effects::hold`](crate::Effects::hold)), and
@@ -21,8 +22,10 @@ use thalweg_records::{Record, Reference};
 /// Records of one shard that are persisted together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Its number; they rise by one, from 1 on.
+    /// The number that what waits for it was told; they rise by one, from 1 on.
     pub number: u64,
+    /// Its frame; they rise by one, from 1 on. Frames of one batch follow each other.
+    pub frame: u64,
     /// The records.
     pub bytes: Vec<u8>,
     /// How safe they must be before what waits for them may leave.
@@ -43,9 +46,9 @@ const END_BYTES_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     batch: Batch,
-    /// Batches that had no room for more.
+    /// Frames that had no room for more, of the same batch.
     full: VecDeque<Batch>,
-    /// No batch is longer, unless it has only one record.
+    /// No frame is longer, unless it has only one record.
     bytes_max: usize,
     /// Messages that need not be written if all their entries are forgotten, by rising serials.
     marks: Vec<Mark>,
@@ -80,6 +83,7 @@ impl Journal {
         Journal {
             batch: Batch {
                 number: 1,
+                frame: 1,
                 ..Batch::default()
             },
             bytes_max,
@@ -164,7 +168,7 @@ impl Journal {
             _ => {}
         }
         Spot {
-            batch: self.batch.number,
+            frame: self.batch.frame,
             offset: offset as u32,
             len: len as u32,
         }
@@ -215,26 +219,18 @@ impl Journal {
         }
     }
 
-    /// The batch is full; the record that begins at `offset` is the first of the next one.
+    /// The frame is full; the record that begins at `offset` is the first of the batch's next one.
     #[cold]
     fn cut(&mut self, offset: usize) {
         let first = self.batch.bytes.split_off(offset);
         // What is left to say of this one's entries has its room.
         let bytes_max = std::mem::replace(&mut self.bytes_max, usize::MAX);
-        let full = self.take(first, true);
+        let full = self.end_frame(first);
         self.bytes_max = bytes_max;
-        self.full.extend(full);
-        // The same command may have written down both.
-        let (cut, next) = (self.batch.number - 1, self.batch.number);
-        for (batch, ..) in self.leaving.iter_mut().rev() {
-            if *batch < cut {
-                break;
-            }
-            *batch = next;
-        }
+        self.full.push_back(full);
     }
 
-    /// Takes the oldest batch that had no room for more.
+    /// Takes the oldest frame that had no room for more.
     fn take_full(&mut self) -> Option<Batch> {
         self.full.pop_front()
     }
@@ -244,10 +240,18 @@ impl Journal {
         if self.batch.bytes.is_empty() && !is_waited_for {
             return None;
         }
+        let taken = self.end_frame(spare);
+        self.batch.number += 1;
+        Some(taken)
+    }
+
+    /// The frame is over; the next one begins, in `spare`.
+    fn end_frame(&mut self, spare: Vec<u8>) -> Batch {
         self.settle_rest();
         self.leave_out();
         let next = Batch {
-            number: self.batch.number + 1,
+            number: self.batch.number,
+            frame: self.batch.frame + 1,
             bytes: spare,
             safety: Safety::Lazy,
         };
@@ -257,7 +261,7 @@ impl Journal {
         }
         (self.pinned, self.void) = (0, 0);
         self.marks.clear();
-        Some(taken)
+        taken
     }
 
     /// Writes down what was forgotten of messages that must be written after all.
@@ -308,8 +312,8 @@ impl Kernel {
         self.journal.take(spare, is_awaited)
     }
 
-    /// A batch that had no room for more; to be asked for until there is none. What waits for it waits for the next one,
-    /// too: one command may have written down both.
+    /// A frame that had no room for more, of the batch that [`Kernel::take_batch`] gives; to be asked for until there is
+    /// none. One command may have written down what is in several: what waits for the batch waits for all its frames.
     pub fn take_full_batch(&mut self) -> Option<Batch> {
         self.journal.take_full()
     }
@@ -349,7 +353,7 @@ impl Kernel {
             || !self.journal.full.is_empty()
     }
 
-    /// No batch is longer than this, unless a single record is.
+    /// No frame is longer than this, unless a single record is.
     pub fn set_batch_bytes_max(&mut self, bytes: usize) {
         self.journal.set_bytes_max(bytes);
     }
@@ -486,10 +490,15 @@ mod tests {
             gathering.forget(1, serial, 0);
         }
         assert!(gathering.len() > 3 * max);
-        let last = gathering.batch.number;
+        let last = gathering.batch.frame;
         let mut batches: Vec<Batch> = std::iter::from_fn(|| gathering.take_full()).collect();
         batches.extend(gathering.take(Vec::new(), false));
-        assert!(batches.iter().map(|batch| batch.number).eq(1..=last));
+        assert!(batches.iter().map(|batch| batch.frame).eq(1..=last));
+        assert!(
+            batches.iter().all(|batch| batch.number == 1),
+            "what waits for one waits for all"
+        );
+        assert_eq!(gathering.batch.number, 2);
         assert!(
             batches.iter().all(|batch| batch.bytes.len() <= max),
             "none is longer than a frame"
@@ -509,7 +518,7 @@ mod tests {
         }
         assert_eq!((messages, ends), (20, 19));
         for (spot, serial) in spots.iter().zip(2..) {
-            let batch = &batches[(spot.batch - 1) as usize];
+            let batch = &batches[(spot.frame - 1) as usize];
             let record = Record::decode(&batch.bytes[spot.offset as usize..])
                 .expect("a record")
                 .1;
@@ -526,7 +535,7 @@ mod tests {
         gathering.set_bytes_max(10);
         let spots = [1, 2, 3].map(|serial| message(&mut gathering, &[(serial, 0)]));
         assert_eq!(
-            spots.map(|spot| (spot.batch, spot.offset)),
+            spots.map(|spot| (spot.frame, spot.offset)),
             [(1, 0), (2, 0), (3, 0)]
         );
     }

@@ -191,10 +191,10 @@ impl Kernel {
         }
     }
 
-    /// A batch of this shard has been written, and its bytes begin at `place`: what of it waits in long queues leaves
+    /// A frame of this shard has been written, and its bytes begin at `place`: what of it waits in long queues leaves
     /// memory.
-    pub fn on_written(&mut self, batch: u64, place: u64) {
-        self.queues_on_written(batch, place);
+    pub fn on_written(&mut self, frame: u64, place: u64) {
+        self.queues_on_written(frame, place);
         let mut at = 0;
         while let Some(&id) = self.spilling.get(at) {
             let Some(session) = self.sessions.get_mut(id) else {
@@ -206,7 +206,7 @@ impl Kernel {
                 continue;
             };
             while let Some(fresh) = disk.fresh.front()
-                && fresh.spot.batch == batch
+                && fresh.spot.frame == frame
             {
                 let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else {
                     break;

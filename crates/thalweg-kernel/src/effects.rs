@@ -92,11 +92,11 @@ pub enum Safety {
     Durable,
 }
 
-/// Where a record stands in what a shard has persisted: in which batch, and where in it.
+/// Where a record stands in what a shard has persisted: in which frame, and where in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
-    /// Number of the shard's batch; batches are written in their order.
-    pub batch: u64,
+    /// Number of the shard's frame ([`Batch::frame`](crate::Batch::frame)); frames are written in their order.
+    pub frame: u64,
     /// Offset in its bytes.
     pub offset: u32,
     /// Bytes of the record.

@@ -35,7 +35,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Takes a batch.
+    /// Takes a frame of a batch.
     pub fn submit(&mut self, shard: usize, number: u64, bytes: Vec<u8>) {
         let place = self
             .frames
@@ -49,12 +49,12 @@ impl Disk {
         });
     }
 
-    /// Batches handed over, written and durable: how many of each there are.
+    /// Frames handed over, written and durable: how many of each there are.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.frames.len(), self.written, self.durable)
     }
 
-    /// Writes the next batch: whose it is, its number and its place.
+    /// Writes the next frame: whose it is, its number and its place.
     pub fn write(&mut self) -> Option<(usize, u64, u64)> {
         let frame = self.frames.get(self.written)?;
         self.written += 1;
@@ -171,6 +171,7 @@ impl Commits {
     pub fn hand_over(&mut self, shard: usize, batch: Batch, disk: &mut Disk) {
         let Batch {
             number,
+            frame,
             bytes,
             safety,
         } = batch;
@@ -184,7 +185,7 @@ impl Commits {
             is_safe: false,
         });
         if !is_empty {
-            disk.submit(shard, number, bytes);
+            disk.submit(shard, frame, bytes);
         }
     }
 

@@ -269,6 +269,7 @@ impl<S: Side> Handler<S> {
             Told::WatchReady { cookie, value } => self.on_watch_ready(cookie, value, scene),
             Told::WatchEnded { cookie, why } => self.on_watch_ended(cookie, why, scene),
             Told::Safe => self.on_safe(scene),
+            Told::NotKept(batch) => self.on_not_kept(batch, scene),
             Told::Disconnected => self.end_identities(scene),
             Told::Taken { ticket, taken } => self.on_taken(ticket, taken, scene),
             Told::QueueMade { ticket, made } => self.on_queue_made(ticket, made, scene),
@@ -285,6 +286,19 @@ impl<S: Side> Handler<S> {
         while let Some((_, exchange, answer)) =
             self.held.pop_front_if(|(batch, ..)| *batch <= completed)
         {
+            self.respond(exchange, &answer, scene.now);
+        }
+    }
+
+    /// A record of that batch is too long for the journal: nothing of it is acknowledged.
+    fn on_not_kept(&mut self, batch: u64, scene: &mut Scene<'_>) {
+        let from = self.held.partition_point(|(held, ..)| *held < batch);
+        let to = self.held.partition_point(|(held, ..)| *held <= batch);
+        let answer = Answer::words(
+            Code::INTERNAL_SERVER_ERROR,
+            "not kept: too long for the journal, or it came together with what is",
+        );
+        for (_, exchange, _) in self.held.drain(from..to).collect::<Vec<_>>() {
             self.respond(exchange, &answer, scene.now);
         }
     }

@@ -46,6 +46,8 @@ pub(crate) enum Told {
     Counts(TopicId),
     /// Batches have become safe.
     Safe,
+    /// A batch was not kept, nor what waits for it.
+    NotKept(u64),
     /// A session was ended.
     Disconnected,
     /// The output has room again.

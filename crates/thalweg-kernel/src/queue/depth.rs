@@ -151,8 +151,8 @@ impl Kernel {
         }
     }
 
-    /// A batch has been written, and its bytes begin at `place`.
-    pub(crate) fn queues_on_written(&mut self, batch: u64, place: u64) {
+    /// A frame has been written, and its bytes begin at `place`.
+    pub(crate) fn queues_on_written(&mut self, frame: u64, place: u64) {
         let mut at = 0;
         while let Some(&index) = self.queues_spilling.get(at) {
             let mut released = 0;
@@ -165,7 +165,7 @@ impl Kernel {
                     while depth
                         .fresh
                         .front()
-                        .is_some_and(|(_, spot)| spot.batch == batch)
+                        .is_some_and(|(_, spot)| spot.frame == frame)
                         && let Some((item, spot)) = depth.fresh.pop_front()
                     {
                         released += item.message.bytes().saturating_sub(size_of::<Stored>());

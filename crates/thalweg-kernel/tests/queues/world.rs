@@ -448,7 +448,7 @@ impl World {
             && !batch.bytes.is_empty()
         {
             let place = self.disk.write(batch.bytes);
-            kernel.on_written(batch.number, place);
+            kernel.on_written(batch.frame, place);
         }
         let mails = kernel.take_outbox().into_iter();
         self.out

@@ -1,8 +1,8 @@
 //! A shard's side of the journal: batches that are on their way to safety, and what waits for them.
 //!
 //! At the end of a turn, unless an earlier batch is still on its way, and before anything is sent to another shard, what
-//! the kernel has persisted goes to the committer as one batch. A batch is *safe* when it and all before it are as safe as
-//! their records asked for. It is *complete* when moreover each shard that was sent something reliable meanwhile says that
+//! the kernel has persisted goes to the committer as one batch: a frame of the journal, or several if it is more than one
+//! holds. A batch is *safe* when it and all before it are as safe as their records asked for. It is *complete* when moreover each shard that was sent something reliable meanwhile says that
 //! what it persisted for that is safe. Then the answers that were held for it leave. Shards confirm what is safe, not what
 //! is complete: two that wait for each other would wait for ever.
 
@@ -24,11 +24,11 @@ const SPARE_MAX: usize = 4;
 /// What the committer tells a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// Batches that are written now, and where their bytes begin.
+    /// Frames that are written now, and where their bytes begin.
     pub(crate) written: Vec<(u64, u64)>,
     /// All up to this one are durable.
     pub(crate) durable: Option<u64>,
-    /// Batches that were longer than a frame can be, and are not kept.
+    /// Those that were longer than a frame can be, and are not kept.
     pub(crate) refused: Vec<u64>,
     /// Empty buffers to use again.
     pub(crate) spent: Vec<Vec<u8>>,
@@ -38,11 +38,13 @@ pub(crate) struct Committed {
 pub(crate) struct Commits {
     /// Nothing is persisted if absent.
     journal: Option<(Arc<Journal>, CommitterHandle)>,
-    /// Handed over and not complete, oldest first.
+    /// Frames that were handed over and whose batches are not complete, oldest first.
     open: VecDeque<Open>,
     spare: Vec<Vec<u8>>,
+    /// Frames up to these are written, and durable.
     written: u64,
     durable: u64,
+    /// Batches up to these are safe, and complete.
     safe: u64,
     completed: u64,
     /// Batches that may be on their way before the next is handed over.
@@ -62,6 +64,8 @@ pub(crate) struct Commits {
 }
 
 struct Open {
+    frame: u64,
+    /// Its batch.
     number: u64,
     safety: Safety,
     bytes: usize,
@@ -69,22 +73,22 @@ struct Open {
     since: Time,
 }
 
-/// What was handed over and is not written. A batch may be complete before: when nobody waits for it.
+/// Frames that were handed over and are not written. A batch may be complete before: when nobody waits for it.
 #[derive(Default)]
 struct Backlog {
-    batches: VecDeque<(u64, usize)>,
+    frames: VecDeque<(u64, usize)>,
     bytes: usize,
 }
 
 impl Backlog {
-    fn add(&mut self, number: u64, bytes: usize) {
-        self.batches.push_back((number, bytes));
+    fn add(&mut self, frame: u64, bytes: usize) {
+        self.frames.push_back((frame, bytes));
         self.bytes += bytes;
     }
 
     /// All up to this one are written.
-    fn written(&mut self, number: u64) {
-        while let Some((_, bytes)) = self.batches.pop_front_if(|(batch, _)| *batch <= number) {
+    fn written(&mut self, frame: u64) {
+        while let Some((_, bytes)) = self.frames.pop_front_if(|(first, _)| *first <= frame) {
             self.bytes -= bytes;
         }
     }
@@ -153,10 +157,12 @@ impl Commits {
         let needs = std::mem::take(&mut self.needs);
         let Batch {
             number,
+            frame,
             bytes,
             safety,
         } = batch;
         let open = Open {
+            frame,
             number,
             safety,
             bytes: bytes.len(),
@@ -166,7 +172,7 @@ impl Commits {
         if bytes.is_empty() {
             self.give_back(bytes);
         } else if let Some((_, committer)) = &self.journal {
-            self.backlog.add(number, bytes.len());
+            self.backlog.add(frame, bytes.len());
             let sync = if safety == Safety::Durable {
                 Sync::Now
             } else {
@@ -175,7 +181,7 @@ impl Commits {
             // Refused only when writing has failed for good, or all is over: then nothing is ever complete again.
             committer.submit(Submission {
                 shard: id.0,
-                number,
+                number: frame,
                 payload: bytes,
                 sync,
             });
@@ -183,12 +189,12 @@ impl Commits {
         self.open.push_back(open);
     }
 
-    /// A batch is not written and never will be; nobody waits for it any more.
-    fn refuse(&mut self, number: u64) {
-        self.backlog.written(number);
-        if let Some(open) = self.open.iter_mut().find(|open| open.number == number) {
-            open.bytes = 0;
-        }
+    /// A frame is not written and never will be. The number of its batch: nobody may wait for that any more.
+    fn refuse(&mut self, frame: u64) -> Option<u64> {
+        self.backlog.written(frame);
+        let open = self.open.iter_mut().find(|open| open.frame == frame)?;
+        open.bytes = 0;
+        Some(open.number)
     }
 
     fn give_back(&mut self, buffer: Vec<u8>) {
@@ -201,19 +207,17 @@ impl Commits {
 
     /// Works out which batches are safe and complete now.
     fn progress(&mut self) {
-        let safe = self.safe;
-        for open in self.open.iter().filter(|open| open.number > safe) {
-            let is_safe = match open.safety {
-                _ if open.bytes == 0 => true,
-                Safety::Lazy => true,
-                Safety::Written => self.written >= open.number,
-                Safety::Durable => self.durable >= open.number,
-            };
-            if !is_safe {
-                break;
-            }
-            self.safe = open.number;
-        }
+        let is_safe = |open: &Open| match open.safety {
+            _ if open.bytes == 0 => true,
+            Safety::Lazy => true,
+            Safety::Written => self.written >= open.frame,
+            Safety::Durable => self.durable >= open.frame,
+        };
+        // A batch is as safe as the last of its frames, and those are handed over together.
+        self.safe = match self.open.iter().find(|open| !is_safe(open)) {
+            Some(first) => first.number - 1,
+            None => self.last_number(),
+        };
         while let Some(open) = self.open.front() {
             let is_stored = |(shard, mail): &(u16, u64)| {
                 self.stored
@@ -234,8 +238,8 @@ impl Commits {
         let is_under_way = |open: &&Open| {
             open.bytes > 0
                 && match open.safety {
-                    Safety::Durable => self.durable < open.number,
-                    Safety::Lazy | Safety::Written => self.written < open.number,
+                    Safety::Durable => self.durable < open.frame,
+                    Safety::Lazy | Safety::Written => self.written < open.frame,
                 }
         };
         self.open.iter().filter(is_under_way).count() >= self.under_way_max
@@ -268,7 +272,6 @@ impl Shard {
         self.commits.gathering_since = None;
         // The first of them takes all that the last waits for along: they are complete in their order.
         while let Some(full) = self.kernel.take_full_batch() {
-            self.links.follow_full_batch(full.number);
             self.commits.hand_over(self.id, full, self.now);
         }
         let spare = self.commits.spare.pop().unwrap_or_default();
@@ -295,25 +298,26 @@ impl Shard {
     }
 
     pub(super) fn on_committed(&mut self, committed: Committed) {
-        for (number, place) in committed.written {
-            self.commits.written = number;
-            self.commits.backlog.written(number);
-            self.kernel.on_written(number, place);
+        for (frame, place) in committed.written {
+            self.commits.written = frame;
+            self.commits.backlog.written(frame);
+            self.kernel.on_written(frame, place);
         }
         if let Some(durable) = committed.durable {
             self.commits.durable = durable;
-            if let Some(open) = self.commits.open.iter().find(|open| open.number == durable) {
+            if let Some(open) = self.commits.open.iter().find(|open| open.frame == durable) {
                 self.commits.last_sync = crate::clock::now().since(open.since);
             }
         }
-        for number in committed.refused {
+        for frame in committed.refused {
             tracing::error!(
                 shard = self.id.0,
                 "what a client had the journal keep in one piece is longer than journal.frame_bytes_max: it is not kept, and                  the client is disconnected; raise that limit, or lower that of messages"
             );
             self.complete_batches();
-            self.links.refuse(number);
-            self.commits.refuse(number);
+            if let Some(batch) = self.commits.refuse(frame) {
+                self.links.refuse(batch);
+            }
         }
         for buffer in committed.spent {
             self.commits.give_back(buffer);
@@ -365,18 +369,23 @@ impl Shard {
 mod tests {
     use super::*;
 
+    fn open(commits: &mut Commits, frame: u64, number: u64, safety: Safety) {
+        commits.open.push_back(Open {
+            frame,
+            number,
+            safety,
+            bytes: 10,
+            needs: Vec::new(),
+            since: Time::ZERO,
+        });
+        commits.backlog.add(frame, 10);
+    }
+
     #[test]
     fn what_is_written_is_no_backlog_whether_or_not_anybody_waited_for_it() {
         let mut commits = Commits::new(None, 1);
         for (number, safety) in [(1, Safety::Lazy), (2, Safety::Durable), (3, Safety::Lazy)] {
-            commits.open.push_back(Open {
-                number,
-                safety,
-                bytes: 10,
-                needs: Vec::new(),
-                since: Time::ZERO,
-            });
-            commits.backlog.add(number, 10);
+            open(&mut commits, number, number, safety);
         }
         commits.progress();
         assert_eq!((commits.completed, commits.backlog.bytes), (1, 30));
@@ -386,5 +395,36 @@ mod tests {
         assert_eq!((commits.completed, commits.backlog.bytes), (3, 10));
         commits.backlog.written(3);
         assert_eq!(commits.backlog.bytes, 0);
+    }
+
+    #[test]
+    fn a_batch_is_complete_with_the_last_of_its_frames() {
+        let mut commits = Commits::new(None, 1);
+        for (frame, number) in [(1, 1), (2, 2), (3, 2), (4, 2), (5, 3)] {
+            open(&mut commits, frame, number, Safety::Durable);
+        }
+        let completed = [1, 2, 3, 4, 5].map(|frame| {
+            commits.durable = frame;
+            commits.progress();
+            commits.completed
+        });
+        assert_eq!(completed, [1, 1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_frame_that_is_refused_takes_its_batch_along_and_no_other() {
+        let mut commits = Commits::new(None, 1);
+        for (frame, number) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
+            open(&mut commits, frame, number, Safety::Durable);
+        }
+        commits.durable = 1;
+        commits.progress();
+        assert_eq!(commits.completed, 1);
+        assert_eq!(commits.refuse(2), Some(2), "who waits for it is told so");
+        commits.progress();
+        assert_eq!(commits.completed, 1, "its other frame is on its way");
+        commits.durable = 4;
+        commits.progress();
+        assert_eq!(commits.completed, 3);
     }
 }

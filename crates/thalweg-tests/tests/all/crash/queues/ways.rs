@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::amqp::{Amqp, CONFIRM_SELECT, Event, Terms, Trouble, table_number, table_text};
+use super::amqp::{
+    Amqp, CONFIRM_SELECT, Event, TX_COMMIT, TX_SELECT, Terms, Trouble, table_number, table_text,
+};
 use super::book::Book;
 use super::{Cast, Casting, RESTLESS, STEADY, manner, publishers, run, takers};
 use crate::broker::free_port;
@@ -299,6 +301,19 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
         process.log().contains("journal.frame_bytes_max"),
         "{}",
         process.log()
+    );
+
+    // Neither is a transaction confirmed of which one message could not be written, though what followed it could.
+    amqp = Amqp::open(address).expect("it is let in");
+    amqp.declare_queue("pieces", Terms::Durable, None)
+        .expect("it may");
+    amqp.call(TX_SELECT).expect("it may");
+    amqp.publish("", "pieces", &vec![1; 2 << 20]);
+    amqp.publish("", "pieces", b"m");
+    let committed = amqp.call(TX_COMMIT);
+    assert!(
+        matches!(committed, Err(Trouble::Gone | Trouble::Refused(..))),
+        "{committed:?}"
     );
     process.kill();
     let process = home.start().expect("it starts");
