@@ -133,6 +133,12 @@ impl Journal {
             offset = 0;
         }
         self.batch.safety = self.batch.safety.max(safety);
+        self.mark(record, offset)
+    }
+
+    /// Notes what a record says of entries; it begins at `offset` and is the last of the batch.
+    #[inline]
+    fn mark(&mut self, record: &Record<'_>, offset: usize) -> Spot {
         let len = self.batch.bytes.len() - offset;
         match record {
             Record::Message(message) => {
@@ -223,10 +229,7 @@ impl Journal {
     #[cold]
     fn cut(&mut self, offset: usize) {
         let first = self.batch.bytes.split_off(offset);
-        // What is left to say of this one's entries has its room.
-        let bytes_max = std::mem::replace(&mut self.bytes_max, usize::MAX);
         let full = self.end_frame(first);
-        self.bytes_max = bytes_max;
         self.full.push_back(full);
     }
 
@@ -264,7 +267,7 @@ impl Journal {
         taken
     }
 
-    /// Writes down what was forgotten of messages that must be written after all.
+    /// Writes down what was forgotten of messages that must be written after all: [`Journal::persist`] leaves room for it.
     fn settle_rest(&mut self) {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         for (at, queue, serial, tag) in forgotten.drain(..) {
@@ -273,7 +276,9 @@ impl Journal {
                 .get(at as usize)
                 .is_some_and(|mark| self.is_left_out(mark));
             if !is_left_out {
-                self.persist(&end_of(queue, serial, tag), Safety::Lazy);
+                let (end, offset) = (end_of(queue, serial, tag), self.batch.bytes.len());
+                end.encode(&mut self.batch.bytes);
+                self.mark(&end, offset);
             }
         }
         self.forgotten = forgotten;
