@@ -161,8 +161,9 @@ impl Kernel {
             .filter(|group| is_queue_address(&group.filter))
         {
             group.seats_changed();
-            self.queues_to_pump
-                .extend(group.feed.map(|(queue, _)| queue));
+            if let Some((queue, _)) = group.feed {
+                self.agenda.pump(queue);
+            }
         }
     }
 }

@@ -313,6 +313,10 @@ impl Kernel {
     /// The records that were written down since this was last asked, if there are any or if anything waits for them; the
     /// next are another batch. `spare` is used for those. [`Kernel::take_full_batch`] goes first.
     pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
+        debug_assert!(
+            !self.agenda.has_dead_letters(),
+            "a command left dead letters to no command"
+        );
         let is_awaited = std::mem::take(&mut self.journal.is_awaited);
         self.journal.take(spare, is_awaited)
     }

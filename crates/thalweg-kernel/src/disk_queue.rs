@@ -287,6 +287,7 @@ impl Kernel {
             Holder::Session(id) => self.on_session_fetched(id, question, messages, now, fx),
             Holder::Queue(index) => self.on_queue_fetched(index, question, messages, now, fx),
         }
+        self.end_command(now, fx);
     }
 
     fn on_session_fetched<E: Effects>(

@@ -563,9 +563,6 @@ impl Kernel {
             self.hand_over_waiting(index, now, fx);
             self.end_group_if_due(index, now, fx);
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
     }
 
     fn on_said<E: Effects>(

@@ -174,8 +174,5 @@ impl Kernel {
         for index in touched {
             self.hand_over_waiting(index, now, fx);
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
     }
 }

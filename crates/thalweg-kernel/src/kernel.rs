@@ -1,5 +1,6 @@
 //! The kernel itself: what it holds, and how it is made.
 
+use crate::agenda::Agenda;
 use crate::batch::Journal;
 use crate::books::Books;
 use crate::crowd::{Crowd, PacedElsewhere};
@@ -18,7 +19,7 @@ use crate::made_up::NameKey;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::presence::Presences;
-use crate::queue::{GivenUp, Queue, Recalling, TakenApart, Topology};
+use crate::queue::{Queue, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_store::Routes;
@@ -78,18 +79,8 @@ pub struct Kernel {
     pub(crate) queues_spilling: Vec<u32>,
     pub(crate) queue_by_address: Map<Arc<str>, u32>,
     pub(crate) topology: Topology,
-    /// What queues did not take during this command.
-    pub(crate) dead_letters: VecDeque<GivenUp>,
-    /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
-    pub(crate) dead_letters_kept: VecDeque<GivenUp>,
-    /// There are so many of those that only [`Kernel::work`] goes on with them.
-    pub(crate) puts_burial_off: bool,
-    /// The journal does not keep up: what can wait does.
-    pub(crate) journal_behind: bool,
-    /// Queues that have something for groups since this command began.
-    pub(crate) queues_to_pump: Vec<u32>,
-    /// That is being seen to.
-    pub(crate) is_after_queues: bool,
+    /// What must happen after the command that is running.
+    pub(crate) agenda: Agenda,
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) group_by_key: Map<Arc<str>, u32>,
     /// Members of groups that are owned here, where their sessions are on other shards.
@@ -183,12 +174,7 @@ impl Kernel {
             queues_spilling: Vec::new(),
             queue_by_address: Map::default(),
             topology: Topology::default(),
-            dead_letters: VecDeque::new(),
-            dead_letters_kept: VecDeque::new(),
-            puts_burial_off: false,
-            journal_behind: false,
-            queues_to_pump: Vec::new(),
-            is_after_queues: false,
+            agenda: Agenda::default(),
             groups: Vec::new(),
             group_by_key: Map::default(),
             aways: Aways::default(),
@@ -265,7 +251,7 @@ impl Kernel {
 
     /// Whether the journal does not keep up with what is persisted: then dead letters wait that can.
     pub fn set_journal_behind(&mut self, behind: bool) {
-        self.journal_behind = behind;
+        self.agenda.set_journal_behind(behind);
     }
 
     /// What was counted since the start: messages received, delivered, dropped and why.

@@ -11,6 +11,7 @@
 
 pub mod access;
 mod access_change;
+mod agenda;
 mod batch;
 mod books;
 mod cause;

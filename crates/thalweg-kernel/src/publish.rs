@@ -349,14 +349,14 @@ impl Kernel {
         self.books.matched();
         if self.limits.journal {
             let cause = self.cause_of(publisher, route, draft);
-            let has_more = self.has_queue_work();
+            let has_more = self.agenda.is_due();
             self.write_down(&cause, draft, false, has_more, now);
             if has_more {
                 self.finish(&cause, draft, now, fx);
             }
             self.await_all(&cause, draft.reliability, before, fx);
-        } else if self.has_queue_work() {
-            self.after_queues(now, fx);
+        } else {
+            self.end_command(now, fx);
         }
         if refused {
             Outcome::Refused
@@ -388,9 +388,31 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
+        let before = self.promises;
+        let outcome = self.spread_message(cause, route, draft, kept, now, fx);
+        if route.onward().has_copies() || self.agenda.is_due() {
+            self.finish(cause, draft, now, fx);
+        }
+        if self.limits.journal {
+            self.await_all(cause, draft.reliability, before, fx);
+        }
+        outcome
+    }
+
+    /// The same without what follows from it: that is on the agenda then, and what makes a repetition known is not written
+    /// down yet if anything follows.
+    pub(crate) fn spread_message<E: Effects>(
+        &mut self,
+        cause: &Cause,
+        route: &Route,
+        draft: &Draft<'_>,
+        kept: Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
         let mut kept = kept;
         let mut is_last_value = false;
-        let (before, publisher) = (self.promises, cause.publisher);
+        let publisher = cause.publisher;
         if draft.retain != RetainOp::None {
             match self.retain(cause, draft, &mut kept, now) {
                 Retained::Here => is_last_value = is_kept(publisher, draft),
@@ -427,33 +449,18 @@ impl Kernel {
                 ..of_queues
             };
         }
-        let redirects = if has_queues {
-            &route.onward().redirects[..]
-        } else {
-            &[]
-        };
-        let also = if has_queues {
-            &route.onward().also[..]
-        } else {
-            &[]
-        };
-        let has_more = !redirects.is_empty() || !also.is_empty() || self.has_queue_work();
+        let onward = route.onward();
+        let has_more = onward.has_copies() || self.agenda.is_due();
         if self.limits.journal {
             self.write_down(cause, draft, is_last_value, has_more, now);
         }
-        if has_more {
-            if let Some(message) = &kept {
-                for address in redirects {
-                    queued.wanted |= self.spread_redirected(address, message, cause, now, fx);
-                }
-                for address in also {
-                    queued.wanted |= self.spread_also(address, message, cause, now, fx);
-                }
+        if let Some(message) = &kept {
+            for address in &onward.redirects {
+                queued.wanted |= self.spread_redirected(address, message, cause, now, fx);
             }
-            self.finish(cause, draft, now, fx);
-        }
-        if self.limits.journal {
-            self.await_all(cause, draft.reliability, before, fx);
+            for address in &onward.also {
+                queued.wanted |= self.spread_also(address, message, cause, now, fx);
+            }
         }
         if !queued.wanted {
             self.books.unmatched();
@@ -534,9 +541,7 @@ impl Kernel {
     /// What queues have left to do after a publish, and then what [`Kernel::write_down`] has left for later.
     #[cold]
     fn finish<E: Effects>(&mut self, cause: &Cause, draft: &Draft<'_>, now: Time, fx: &mut E) {
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
+        self.end_command(now, fx);
         if self.limits.journal
             && let Some(held) = self.held_of(cause, draft)
         {

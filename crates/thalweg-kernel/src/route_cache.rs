@@ -186,6 +186,12 @@ impl Route {
 }
 
 impl Onward {
+    /// Whether sessions or readers of other addresses get copies.
+    #[inline]
+    pub(crate) fn has_copies(&self) -> bool {
+        !(self.redirects.is_empty() && self.also.is_empty())
+    }
+
     fn leads_on(&self) -> bool {
         !(self.conditional.is_empty()
             && self.alternates.is_empty()

@@ -680,6 +680,7 @@ impl Kernel {
             believed &= self.seat_reported(index, id, report, now);
             self.hand_over_waiting(index, now, fx);
         }
+        self.end_command(now, fx);
         believed
     }
 

@@ -677,6 +677,7 @@ impl Kernel {
         self.groups_member_changed(id, now, fx);
         self.pump(id, now, fx);
         self.tell_came(id, now, fx);
+        self.end_command(now, fx);
     }
 
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
@@ -744,6 +745,7 @@ impl Kernel {
         self.drop_link(id, now);
         self.end_watches(id, fx);
         self.after_link(id, how, expiry, now, fx);
+        self.end_command(now, fx);
     }
 
     /// A session has no link from now on.
@@ -870,6 +872,7 @@ impl Kernel {
     pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         // Nobody waits for it now, but whoever opens a session of that name will be told that there is none.
         self.end_session_as(id, self.session_safety(id), now, fx);
+        self.end_command(now, fx);
     }
 
     /// The same; `safety` says how safe that must be before somebody is told.

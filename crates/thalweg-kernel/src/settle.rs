@@ -86,6 +86,7 @@ impl Kernel {
                             && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
                         {
                             self.pump_groups(id, now, fx);
+                            self.end_command(now, fx);
                         }
                         return Settled::Known;
                     }
@@ -127,6 +128,7 @@ impl Kernel {
                     self.repeat(id, now, fx);
                 }
                 self.pump(id, now, fx);
+                self.end_command(now, fx);
                 Settled::Known
             }
         }
@@ -197,6 +199,7 @@ impl Kernel {
             session.congested = false;
             self.output_changed(id);
             self.pump(id, now, fx);
+            self.end_command(now, fx);
         }
     }
 

@@ -486,6 +486,7 @@ impl Kernel {
                 self.on_found(session, serial, messages, cursor, now, fx);
             }
         }
+        self.end_command(now, fx);
     }
 
     pub(crate) fn on_publish<E: Effects>(
@@ -526,9 +527,7 @@ impl Kernel {
         for address in &route.onward().redirects {
             self.spread_redirected(address, message, &cause, now, fx);
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
+        self.end_command(now, fx);
         self.await_all(&cause, message.reliability(), before, fx);
     }
 

@@ -91,6 +91,7 @@ impl Kernel {
         } else {
             self.pending.insert(number, pending);
         }
+        self.end_command(now, fx);
     }
 
     pub(crate) fn finish_subscribe<E: Effects>(
@@ -335,6 +336,7 @@ impl Kernel {
             fx.hold(link, self.journal.awaited());
         }
         fx.answer(link, ticket, Answer::Unsubscribed(&existed));
+        self.end_command(now, fx);
     }
 
     fn unsubscribe_one<E: Effects>(

@@ -96,7 +96,7 @@ impl Kernel {
                 break;
             };
             match kind {
-                TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
+                TimerKind::QueueHead => self.on_queue_head_due(id.0, now),
                 TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
                 TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
                 TimerKind::GroupLook => self.on_group_look(id.0, now, fx),
@@ -104,6 +104,7 @@ impl Kernel {
                 TimerKind::LeftInTransfer => self.bring_what_was_left(now, fx),
                 _ => self.on_session_timer(id, kind, now, fx),
             }
+            self.end_command(now, fx);
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
@@ -148,10 +149,8 @@ impl Kernel {
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
         !self.backlog.is_empty()
-            || !self.dead_letters.is_empty()
-            || !self.queues_to_pump.is_empty()
+            || self.agenda.has_work()
             || !self.queues_ended.is_empty()
-            || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
             || !self.recalls.is_empty()
@@ -167,16 +166,15 @@ impl Kernel {
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
         }
-        if self.has_queue_work() || !self.dead_letters_kept.is_empty() {
-            self.puts_burial_off = self.journal_behind;
-            self.after_queues(now, fx);
-        }
+        self.agenda.resume();
+        self.end_command(now, fx);
         self.clear_ended();
         let lists = self.lists_here.len().min(LISTS_PER_TURN);
         for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {
             self.go_on_with_list(question, now, fx);
         }
         self.work_on_recalls(now, fx);
+        self.end_command(now, fx);
         if self.watches.recheck {
             self.recheck_watches(fx);
         }

@@ -1,7 +1,7 @@
 //! A message comes into a queue.
 
 use super::Item;
-use super::dead_letter::{Burials, Original};
+use super::dead_letter::Original;
 use crate::Kernel;
 use crate::access::is_brokers;
 use crate::books::Delta;
@@ -297,7 +297,7 @@ impl Kernel {
         self.books.entered(Delta::copy(bytes));
         if has_groups || (is_behind && self.has_judged_consumer(index)) {
             // Groups take it when it is written down.
-            self.queues_to_pump.push(index);
+            self.agenda.pump(index);
         }
         if expires != Time::NEVER {
             self.watch_expiry(index);
@@ -347,7 +347,7 @@ impl Kernel {
             .is_some_and(|queue| !queue.groups.is_empty());
         self.push_deep(index, item);
         if has_groups {
-            self.queues_to_pump.push(index);
+            self.agenda.pump(index);
         }
     }
 
@@ -427,37 +427,6 @@ impl Kernel {
             self.books.left(Delta::copy(oldest.message.bytes()));
             self.give_up(index, oldest, DeathReason::Overflow, now);
         }
-    }
-
-    /// A publish or another command is over: dead letters go their way, and groups take what waits for them.
-    #[cold]
-    pub(crate) fn after_queues<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        // What is done here may come here again.
-        if std::mem::replace(&mut self.is_after_queues, true) {
-            return;
-        }
-        let mut left = if self.puts_burial_off || self.journal_behind {
-            Burials::NONE
-        } else {
-            Burials::ALL
-        };
-        loop {
-            self.bury(now, fx);
-            match self.queues_to_pump.pop() {
-                Some(index) => self.pump_queue(index, now, fx),
-                None if self.bury_kept(&mut left, now, fx) => {}
-                None => break,
-            }
-        }
-        self.is_after_queues = false;
-    }
-
-    /// Whether [`Kernel::after_queues`] has something to do.
-    #[inline]
-    pub(crate) fn has_queue_work(&self) -> bool {
-        !self.dead_letters.is_empty()
-            || !self.queues_to_pump.is_empty()
-            || (!self.dead_letters_kept.is_empty() && !self.puts_burial_off)
     }
 }
 

@@ -96,9 +96,7 @@ impl Kernel {
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
             None => {}
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
+        self.end_command(now, fx);
         Ok(())
     }
 
@@ -111,6 +109,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.end_taken(taken, TakenEnd::Settled(verdict), now, fx);
+        self.end_command(now, fx);
     }
 
     /// Has a queue made, wherever queues are, if there is none of that address: one that outlives the broker and has no
@@ -210,9 +209,6 @@ impl Kernel {
                     taken,
                 },
             );
-        }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
         }
     }
 
@@ -426,9 +422,6 @@ impl Kernel {
         }
         if is_there {
             self.pump_queue(index, now, fx);
-        }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
         }
     }
 

@@ -48,6 +48,7 @@ impl Kernel {
             lines.get_or_insert(spec.line).consumers.push(consumer);
         }
         self.pump_source(source, now, fx);
+        self.end_command(now, fx);
         Ok(())
     }
 
@@ -101,7 +102,7 @@ impl Kernel {
                 owner != Some(consumer.session)
                     && session.is_none_or(|it| !it.access.allows(Permission::Take, address))
             });
-            self.queues_to_pump.push(index as u32);
+            self.agenda.pump(index as u32);
         }
     }
 
@@ -180,6 +181,7 @@ impl Kernel {
         };
         let removed = of.consumers.remove(at);
         self.detach(id, line, &removed, now, fx);
+        self.end_command(now, fx);
         true
     }
 
@@ -267,6 +269,7 @@ impl Kernel {
             }
         }
         self.pump_line(id, line, now, fx);
+        self.end_command(now, fx);
     }
 
     pub(super) fn pump_line<E: Effects>(
@@ -321,9 +324,7 @@ impl Kernel {
         if let Some(line) = self.line_mut(id, line) {
             line.takes_blindly = false;
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
+        self.end_command(now, fx);
         Ok(taken)
     }
 
@@ -412,6 +413,7 @@ impl Kernel {
         if let Some(lines) = self.lines_mut(id) {
             lines.lines.retain(|known| known.number != line);
         }
+        self.end_command(now, fx);
     }
 
     /// A consumer that leaves is given nothing more; what follows from its leaving comes later.

@@ -10,7 +10,6 @@ use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
-use std::collections::VecDeque;
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.
@@ -22,7 +21,7 @@ pub(crate) struct GivenUp {
 }
 
 impl GivenUp {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.message.bytes()
     }
 }
@@ -35,20 +34,6 @@ pub(crate) enum Original {
     /// In a queue, and if that is written down under this number and serial. It is forgotten there when the dead letter is
     /// written down where it goes, so that it is never in neither.
     Kept { queue: u64, serial: u64 },
-}
-
-/// How many dead letters one command still buries of those that can wait, and how many bytes.
-pub(super) struct Burials {
-    count: usize,
-    bytes: usize,
-}
-
-impl Burials {
-    pub(super) const ALL: Burials = Burials {
-        count: 1024,
-        bytes: 4 << 20,
-    };
-    pub(super) const NONE: Burials = Burials { count: 0, bytes: 0 };
 }
 
 impl Kernel {
@@ -78,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// Notes a message for [`Kernel::bury`] or [`Kernel::bury_kept`]; false if its queue has no place for those.
+    /// Notes a message for the end of the command; false if its queue has no place for those.
     pub(super) fn note_dead_letter(
         &mut self,
         index: u32,
@@ -169,71 +154,42 @@ impl Kernel {
             original,
         };
         match original {
-            Original::New => self.dead_letters.push_back(given_up),
+            Original::New => self.agenda.bury(given_up),
             Original::Kept { .. } => {
                 self.books.entered(Delta::memory(bytes));
-                self.dead_letters_kept.push_back(given_up);
+                self.agenda.bury_kept(given_up);
             }
         }
         true
     }
 
-    /// Publishes what queues did not take. Not in the middle of another publish: two messages would mix in the journal.
-    pub(super) fn bury<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        while let Some(given_up) = self.dead_letters.pop_front() {
-            self.bury_one(given_up, now, fx);
-        }
-    }
-
-    /// Publishes one of what was given up, as long as one command may; false if there is none, or it must wait.
-    pub(super) fn bury_kept<E: Effects>(
-        &mut self,
-        left: &mut Burials,
-        now: Time,
-        fx: &mut E,
-    ) -> bool {
-        let Some(given_up) = self.dead_letters_kept.pop_front() else {
-            self.puts_burial_off = false;
-            return false;
-        };
-        let bytes = given_up.message.bytes();
-        if left.count == 0 || left.bytes == 0 {
-            self.dead_letters_kept.push_front(given_up);
-            self.puts_burial_off = true;
-            return false;
-        }
-        *left = Burials {
-            count: left.count - 1,
-            bytes: left.bytes.saturating_sub(bytes),
-        };
-        self.books.left(Delta::memory(bytes));
+    /// Publishes a dead letter that could wait, and forgets it where it stood.
+    pub(crate) fn bury_kept<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
+        self.books.left(Delta::memory(given_up.bytes()));
         let original = given_up.original;
-        self.bury_one(given_up, now, fx);
+        self.bury(given_up, now, fx);
         if let Original::Kept { queue, serial } = original
             && serial != 0
         {
             self.journal.forget(queue, serial, 0);
         }
-        true
     }
 
     /// A queue ends, and with it what is written down of its messages: those that have died need not wait any longer.
     pub(super) fn bury_soon(&mut self, number: u64) {
         let is_of = |given_up: &GivenUp| matches!(given_up.original, Original::Kept { queue, .. } if queue == number);
-        if number == 0 || !self.dead_letters_kept.iter().any(is_of) {
+        if number == 0 {
             return;
         }
-        let all = std::mem::take(&mut self.dead_letters_kept);
-        let (of_it, others): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(is_of);
-        self.dead_letters_kept = others;
-        for mut given_up in of_it {
-            self.books.left(Delta::memory(given_up.message.bytes()));
+        for mut given_up in self.agenda.take_kept(is_of) {
+            self.books.left(Delta::memory(given_up.bytes()));
             given_up.original = Original::New;
-            self.dead_letters.push_back(given_up);
+            self.agenda.bury(given_up);
         }
     }
 
-    fn bury_one<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
+    /// Publishes a dead letter.
+    pub(crate) fn bury<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
         let GivenUp {
             message,
             address,
@@ -278,7 +234,11 @@ impl Kernel {
             number: message.publisher(),
             ..self.cause_of(None, &route, &draft)
         };
-        self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
+        let before = self.promises;
+        self.spread_message(&cause, &route, &draft, Some(message.clone()), now, fx);
+        if self.limits.journal {
+            self.await_all(&cause, draft.reliability, before, fx);
+        }
     }
 }
 

@@ -254,6 +254,7 @@ impl Kernel {
             fx.hold(link, self.journal.awaited());
         }
         self.end_queue(index, now, fx);
+        self.end_command(now, fx);
         Ok(messages)
     }
 

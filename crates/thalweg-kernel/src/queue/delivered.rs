@@ -107,7 +107,7 @@ impl Kernel {
         let is_taken_from =
             queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
         // Nothing was raised since the last time; or what was given up is not where it goes yet, and may wait here again.
-        if queue.delivered_ahead == 0 || is_taken_from || !self.dead_letters_kept.is_empty() {
+        if queue.delivered_ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
             return;
         }
         let (delivered, first_of_others) = queue.delivered();

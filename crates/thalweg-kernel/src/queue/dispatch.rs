@@ -91,9 +91,6 @@ impl Kernel {
             .rev()
             .for_each(|item| self.put_back(index, item));
         self.watch_expiry(index);
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
     }
 
     /// Whether nobody who takes from a queue may have a message.
@@ -477,7 +474,7 @@ impl Kernel {
             return self.give_up(index, item, DeathReason::DeliveryLimit, now);
         }
         self.put_back(index, item);
-        self.queues_to_pump.push(index);
+        self.agenda.pump(index);
     }
 
     /// The same of what may not be judged: nobody knows how often it was delivered.
@@ -492,7 +489,7 @@ impl Kernel {
             return;
         };
         self.put_back(index, item);
-        self.queues_to_pump.push(index);
+        self.agenda.pump(index);
     }
 
     fn take_back_item(
@@ -550,7 +547,7 @@ impl Kernel {
     }
 
     /// The timer of [`Kernel::watch_expiry`].
-    pub(crate) fn on_queue_head_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn on_queue_head_due(&mut self, index: u32, now: Time) {
         let Some(queue) = self.queue_mut(index) else {
             return;
         };
@@ -582,7 +579,6 @@ impl Kernel {
         } else {
             self.watch_expiry(index);
         }
-        self.after_queues(now, fx);
     }
 }
 

@@ -93,6 +93,7 @@ impl Kernel {
         if self.recalls.len() == 1 {
             self.go_on_with_recalls(1, now, fx);
         }
+        self.end_command(now, fx);
         Ok(())
     }
 
@@ -149,9 +150,6 @@ impl Kernel {
             if !self.pending_references.is_empty() {
                 self.persist_kept(&message, false, self.limits.safety);
             }
-        }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
         }
     }
 

@@ -66,7 +66,7 @@ impl Kernel {
             all.in_flight += 1;
             all.bytes += taken.bytes();
         }
-        let dead = self.dead_letters_kept.iter().map(super::GivenUp::bytes);
+        let dead = self.agenda.kept().map(super::GivenUp::bytes);
         all.bytes += dead.sum::<usize>();
         Ok(all)
     }

@@ -174,6 +174,7 @@ impl Kernel {
                     }
                     let taken = std::iter::once(unsettled).collect();
                     self.judge_all(id, line, taken, verdict, now, fx);
+                    self.end_command(now, fx);
                 }
             }
         }
@@ -181,6 +182,7 @@ impl Kernel {
         for line in lines {
             self.pump_line(id, line, now, fx);
         }
+        self.end_command(now, fx);
         if let (true, Some(link)) = (
             self.limits.journal,
             self.sessions.get(id).and_then(|session| session.link),

@@ -33,15 +33,29 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Settled {
-        if !multiple {
-            return self.settle_one(id, line, tag, verdict, now, fx);
-        }
+        let settled = match multiple {
+            true => self.settle_many(id, line, tag, verdict, now, fx),
+            false => self.settle_one(id, line, tag, verdict, now, fx),
+        };
+        self.end_command(now, fx);
+        settled
+    }
+
+    fn settle_many<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        tag: u64,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) -> Settled {
         // What goes back goes back at once, in its order; nothing is written down of it.
         let (tag, settled) = match verdict {
             Verdict::Requeue => (tag, Settled::Known),
             Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tag),
         };
-        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else {
+        let Some(taken) = self.take_unsettled(id, line, tag, true) else {
             return Settled::Unknown;
         };
         self.judge_all(id, line, taken, verdict, now, fx);
@@ -97,9 +111,6 @@ impl Kernel {
         } else {
             self.pump_source(source, now, fx);
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
         Settled::Known
     }
 
@@ -108,6 +119,7 @@ impl Kernel {
         if let Some(taken) = self.take_unsettled(id, line, 0, true) {
             self.judge_all(id, line, taken, Verdict::Requeue, now, fx);
         }
+        self.end_command(now, fx);
     }
 
     /// Takes what is named out of the line's list; nothing if there is no such message. Its credit stays taken.
@@ -166,9 +178,6 @@ impl Kernel {
             self.judge(id, line, unsettled, verdict, now);
         }
         self.pump_after(id, line, sources, now, fx);
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
     }
 
     /// Hands out what can follow after something of a line was settled that came from `sources`.

@@ -1,0 +1,166 @@
+//! What must happen after the command that brought it about: dead letters go their way, and queues give to groups.
+//!
+//! A flow that brings something about for another message, or for a queue that is in the middle of something, writes it
+//! here instead of doing it. The command does it at its end ([`Kernel::drain_agenda`]): two messages never mix in the
+//! journal, and no flow comes back to itself.
+
+use crate::Kernel;
+use crate::effects::Effects;
+use crate::queue::GivenUp;
+use std::collections::VecDeque;
+use thalweg_model::Time;
+
+/// What waits for the end of a command.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    /// What queues did not take during this command.
+    dead_letters: VecDeque<GivenUp>,
+    /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
+    dead_letters_kept: VecDeque<GivenUp>,
+    /// Queues that have something for groups since this command began.
+    queues_to_pump: Vec<u32>,
+    /// There are so many kept dead letters that only [`Kernel::work`] goes on with them.
+    puts_burial_off: bool,
+    /// The journal does not keep up: what can wait does.
+    journal_behind: bool,
+    /// Something is to be done at the end of the command.
+    is_due: bool,
+}
+
+/// The next thing to do.
+enum Task {
+    Bury(GivenUp),
+    BuryKept(GivenUp),
+    Pump(u32),
+}
+
+/// How many dead letters one command still buries of those that can wait, and how many bytes.
+struct Burials {
+    count: usize,
+    bytes: usize,
+}
+
+impl Burials {
+    const ALL: Burials = Burials {
+        count: 1024,
+        bytes: 4 << 20,
+    };
+    const NONE: Burials = Burials { count: 0, bytes: 0 };
+}
+
+impl Agenda {
+    /// Adds a dead letter whose publisher waits for what becomes of it.
+    pub(crate) fn bury(&mut self, given_up: GivenUp) {
+        self.dead_letters.push_back(given_up);
+        self.is_due = true;
+    }
+
+    /// Adds a dead letter that stands in the journal, or nowhere, and can wait.
+    pub(crate) fn bury_kept(&mut self, given_up: GivenUp) {
+        self.dead_letters_kept.push_back(given_up);
+        self.is_due |= !self.puts_burial_off;
+    }
+
+    /// Takes the dead letters that can wait and that `choose` wants: they must not wait any longer.
+    pub(crate) fn take_kept(&mut self, choose: impl Fn(&GivenUp) -> bool) -> VecDeque<GivenUp> {
+        if !self.dead_letters_kept.iter().any(&choose) {
+            return VecDeque::new();
+        }
+        let all = std::mem::take(&mut self.dead_letters_kept);
+        let (chosen, others) = all.into_iter().partition(choose);
+        self.dead_letters_kept = others;
+        chosen
+    }
+
+    /// Adds a queue that has something for whoever takes from it.
+    pub(crate) fn pump(&mut self, queue: u32) {
+        self.queues_to_pump.push(queue);
+        self.is_due = true;
+    }
+
+    /// Whether there is something to do at the end of this command.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Whether there is something to do that may go on now.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.dead_letters.is_empty()
+            || !self.queues_to_pump.is_empty()
+            || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
+    }
+
+    /// Whether a dead letter is left whose publisher waits, or that stands nowhere else.
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        !self.dead_letters.is_empty()
+    }
+
+    /// Dead letters that can wait.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &GivenUp> {
+        self.dead_letters_kept.iter()
+    }
+
+    /// Whether the journal keeps up.
+    pub(crate) fn set_journal_behind(&mut self, behind: bool) {
+        self.journal_behind = behind;
+    }
+
+    /// What was put off goes on, unless the journal is behind.
+    pub(crate) fn resume(&mut self) {
+        self.puts_burial_off = self.journal_behind && !self.dead_letters_kept.is_empty();
+        self.is_due = self.has_work();
+    }
+
+    fn burials(&self) -> Burials {
+        match self.puts_burial_off || self.journal_behind {
+            true => Burials::NONE,
+            false => Burials::ALL,
+        }
+    }
+
+    /// What is to be done next; dead letters that can wait come last, as long as there are burials left.
+    fn next(&mut self, left: &mut Burials) -> Option<Task> {
+        if let Some(given_up) = self.dead_letters.pop_front() {
+            return Some(Task::Bury(given_up));
+        }
+        if let Some(queue) = self.queues_to_pump.pop() {
+            return Some(Task::Pump(queue));
+        }
+        self.is_due = false;
+        let may_bury = left.count > 0 && left.bytes > 0;
+        self.puts_burial_off = !may_bury && !self.dead_letters_kept.is_empty();
+        if !may_bury {
+            return None;
+        }
+        let given_up = self.dead_letters_kept.pop_front()?;
+        *left = Burials {
+            count: left.count - 1,
+            bytes: left.bytes.saturating_sub(given_up.bytes()),
+        };
+        Some(Task::BuryKept(given_up))
+    }
+}
+
+impl Kernel {
+    /// Ends a command: does what it has brought about.
+    #[inline]
+    pub(crate) fn end_command<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        if self.agenda.is_due() {
+            self.drain_agenda(now, fx);
+        }
+    }
+
+    /// Does what is on the agenda, and what that puts there.
+    #[cold]
+    pub(crate) fn drain_agenda<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        let mut left = self.agenda.burials();
+        while let Some(task) = self.agenda.next(&mut left) {
+            match task {
+                Task::Bury(given_up) => self.bury(given_up, now, fx),
+                Task::BuryKept(given_up) => self.bury_kept(given_up, now, fx),
+                Task::Pump(queue) => self.pump_queue(queue, now, fx),
+            }
+        }
+    }
+}
