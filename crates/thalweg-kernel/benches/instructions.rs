@@ -8,7 +8,8 @@ use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
     Answer, Change, CloseReason, ConsumeSpec, ConsumerEnd, Delivery, Draft, Effects, Grants,
     Handover, Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, QueueLimits, QueueSpec,
-    Sent, SessionId, Settled, ShardId, Tag, Ticket, Verdict, WatchId, Wish, queue_address,
+    Sent, SessionId, Settled, ShardId, Tag, Tags, Ticket, Verdict, WatchId, WatchSpec, Wish,
+    queue_address,
 };
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 
@@ -180,8 +181,7 @@ fn through_queue(settles: bool, count: u32) {
             let settled = kernel.settle_line(
                 consumer,
                 1,
-                u64::from(number),
-                false,
+                Tags::One(u64::from(number)),
                 Verdict::Accept,
                 now,
                 &mut out,
@@ -201,9 +201,13 @@ fn watched(count: u32) {
     let publisher = open(&mut kernel, "publisher", 1, &mut out);
     let address = address(1);
     let watch = |kernel: &mut Kernel, out: &mut Nowhere, cookie| {
-        kernel
-            .watch(reader, LinkId(0), cookie, &address, 1, now, out)
-            .expect("it may")
+        let spec = WatchSpec {
+            link: LinkId(0),
+            cookie,
+            address: &address,
+            depth: 1,
+        };
+        kernel.watch(reader, spec, now, out).expect("it may")
     };
     let watches: Vec<WatchId> = (0..100)
         .map(|cookie| watch(&mut kernel, &mut out, cookie))

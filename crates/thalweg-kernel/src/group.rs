@@ -255,7 +255,6 @@ impl Kernel {
     }
 
     /// Whether the membership is new; `None` if the session holds too many subscriptions.
-    #[allow(clippy::too_many_arguments)] // The same shape as `subscribe_alone`, plus the name.
     pub(crate) fn join_group(
         &mut self,
         id: SessionId,
@@ -628,7 +627,14 @@ impl Kernel {
                 return self.send_errand(index, member.session, waiting, now);
             }
             if let Some(line) = member.line {
-                return self.offer_to_line(index, member.session, line, message, 0, 0, now, fx);
+                return self.offer_to_line(
+                    index,
+                    member.session,
+                    line,
+                    Waiting::new(message.clone(), 0, 0, now),
+                    now,
+                    fx,
+                );
             }
             return self.deliver_anew(index, &member, message, 0, now, fx);
         }

@@ -95,9 +95,9 @@ pub use publish::{Draft, Outcome, Published};
 pub use queue::{
     BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec,
     ExchangeView, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
-    Refusal, TakenEnd, Verdict, exchange_address, queue_address,
+    Refusal, Tags, TakenEnd, Verdict, exchange_address, queue_address,
 };
-pub use read::ListCursor;
+pub use read::{ListCursor, ListSpec};
 pub use restore::{GroupName, Part};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
@@ -106,5 +106,5 @@ pub use stamp_mask::StampKey;
 pub use stamped::StampedPublish;
 pub use subscribe::{LastValueWish, Wish};
 pub use thalweg_balance::{GroupStrategy, LoadReport, Signal};
-pub use watch::{Change, WatchRefused};
+pub use watch::{Change, WatchRefused, WatchSpec};
 pub use work_terms::{OrderKey, SettlesWhen, WorkTerms};

@@ -63,10 +63,18 @@ impl ListCursor {
     }
 }
 
+/// Which last values a list has.
+#[derive(Clone, Copy, Debug)]
+pub struct ListSpec<'a> {
+    /// The filter that their addresses match.
+    pub filter: &'a str,
+    /// How many there are at the most: the first in byte order.
+    pub max: usize,
+}
+
 impl Kernel {
     /// Asks for the last value of an address. The answer comes through [`Effects::last_value_read`], maybe before this
     /// returns. False, and no answer, if the session may not have it.
-    #[allow(clippy::too_many_arguments)] // Who asks, what, and the usual.
     pub fn read_last_value<E: Effects>(
         &mut self,
         id: SessionId,
@@ -125,20 +133,19 @@ impl Kernel {
             .is_some_and(|session| session.access.may_receive(value))
     }
 
-    /// Asks for the last values of all addresses that match, `max` of them at the most: the first in byte order. The
+    /// Asks for the last values of all addresses that match. The
     /// answer comes through [`Effects::last_values_listed`], maybe before this returns. False, and no answer, if the
     /// session may not have them or this is no filter.
-    #[allow(clippy::too_many_arguments)] // Who asks, what, and the usual.
     pub fn list_last_values<E: Effects>(
         &mut self,
         id: SessionId,
         link: LinkId,
         ticket: Ticket,
-        filter: &str,
-        max: usize,
+        wanted: ListSpec<'_>,
         now: Time,
         fx: &mut E,
     ) -> bool {
+        let ListSpec { filter, max } = wanted;
         let Some(asker) = self.asker(id, link, ticket) else {
             return false;
         };

@@ -433,9 +433,10 @@ impl Kernel {
                 index,
                 member.session,
                 line,
-                &message,
-                deliveries,
-                back,
+                Waiting {
+                    back,
+                    ..Waiting::new(message.clone(), 0, deliveries, now)
+                },
                 now,
                 fx,
             );

@@ -102,23 +102,33 @@ impl Default for Watches {
     }
 }
 
+/// What a reader watches.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchSpec<'a> {
+    /// Where the reader is told.
+    pub link: LinkId,
+    /// The reader's name for it.
+    pub cookie: u64,
+    /// The address.
+    pub address: &'a str,
+    /// With 1 (or 0) a newer value takes the place of one that was not taken yet; with more the newest so many wait, in
+    /// their order.
+    pub depth: u16,
+}
+
 impl Kernel {
-    /// Watches an address for a session. With a `depth` of 1 (or 0) a newer value takes the place of one that was not
-    /// taken yet; with more the newest so many wait, in their order.
+    /// Watches an address for a session.
     ///
     /// [`Effects::watch_ready`] comes once every shard routes to it, maybe before this returns, with the value of that
-    /// moment; from then on nothing that is published there goes unnoticed. `cookie` is the reader's name for it.
-    #[allow(clippy::too_many_arguments)] // Who, what, and the usual.
+    /// moment; from then on nothing that is published there goes unnoticed.
     pub fn watch<E: Effects>(
         &mut self,
         id: SessionId,
-        link: LinkId,
-        cookie: u64,
-        address: &str,
-        depth: u16,
+        spec: WatchSpec<'_>,
         now: Time,
         fx: &mut E,
     ) -> Result<WatchId, WatchRefused> {
+        let WatchSpec { address, .. } = spec;
         let session = self
             .sessions
             .get(id)
@@ -141,7 +151,7 @@ impl Kernel {
             self.memory.entered(Kept::Watches, cell_cost(address));
             self.watches.cells.add(Cell::new(address))
         });
-        let watch = self.add_watcher(id, link, cookie, cell, depth);
+        let watch = self.add_watcher(id, &spec, cell);
         match known {
             None => self.begin_cell(cell, address, now, fx),
             Some(_) => self.begin_watcher_at_once(watch, now, fx),
@@ -154,14 +164,13 @@ impl Kernel {
         levels <= self.limits.levels_max && address.len() <= self.limits.address_bytes_max
     }
 
-    fn add_watcher(
-        &mut self,
-        id: SessionId,
-        link: LinkId,
-        cookie: u64,
-        cell: u32,
-        depth: u16,
-    ) -> u32 {
+    fn add_watcher(&mut self, id: SessionId, spec: &WatchSpec<'_>, cell: u32) -> u32 {
+        let WatchSpec {
+            link,
+            cookie,
+            depth,
+            ..
+        } = *spec;
         let session_next = self
             .sessions
             .get(id)
@@ -463,8 +472,14 @@ mod tests {
     }
 
     fn watch(kernel: &mut Kernel, reader: SessionId, address: &str) {
+        let spec = WatchSpec {
+            link: LinkId(0),
+            cookie: 0,
+            address,
+            depth: 1,
+        };
         kernel
-            .watch(reader, LinkId(0), 0, address, 1, Time::ZERO, &mut Nowhere)
+            .watch(reader, spec, Time::ZERO, &mut Nowhere)
             .expect("it may watch");
     }
 

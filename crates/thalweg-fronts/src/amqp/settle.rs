@@ -4,7 +4,7 @@ use super::Request;
 use super::fault::Fault;
 use thalweg_amqp::methods::basic::{Ack, Nack, RecoverOk, Reject};
 use thalweg_amqp::{Method, ReplyCode};
-use thalweg_kernel::{Settled, Verdict};
+use thalweg_kernel::{Settled, Tags, Verdict};
 
 impl Request<'_> {
     #[inline]
@@ -22,25 +22,13 @@ impl Request<'_> {
 
     #[inline]
     fn settle(&mut self, tag: u64, multiple: bool, verdict: Verdict) -> Result<(), Fault> {
+        let tags = Tags::new(tag, multiple);
         let settled = if self.in_transaction() {
-            self.kernel.settle_in(
-                self.session,
-                u32::from(self.ch),
-                self.ch,
-                tag,
-                multiple,
-                verdict,
-            )
+            self.kernel
+                .settle_in(self.session, u32::from(self.ch), self.ch, tags, verdict)
         } else {
-            self.kernel.settle_line(
-                self.session,
-                self.ch,
-                tag,
-                multiple,
-                verdict,
-                self.now,
-                self.links,
-            )
+            self.kernel
+                .settle_line(self.session, self.ch, tags, verdict, self.now, self.links)
         };
         match settled {
             Settled::Known => {}

@@ -12,7 +12,7 @@ use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
 use crate::stamp;
 use thalweg_coap::{Code, ExchangeId, Response, Value, content_format, option};
-use thalweg_kernel::{Draft, Outcome, SessionId, Ticket};
+use thalweg_kernel::{Draft, ListSpec, Outcome, SessionId, Ticket};
 use thalweg_model::{Filter, Message, Reliability, RetainOp, STAMP_OPTION, Time};
 
 /// Addresses that are remembered to have a value. When there are more, all are forgotten and asked for again.
@@ -512,8 +512,10 @@ impl<S: Side> Handler<S> {
             request.session,
             self.link,
             ticket,
-            &filter,
-            max,
+            ListSpec {
+                filter: &filter,
+                max,
+            },
             *now,
             *links,
         ) {

@@ -10,7 +10,7 @@ use crate::link::{Front, Links};
 use std::collections::BTreeSet;
 use thalweg_kernel::access::Rules;
 use thalweg_kernel::{
-    Grants, Kernel, LastValueWish, LinkId, NameKey, OpenSession, SessionId, Wish, home,
+    Grants, Kernel, LastValueWish, LinkId, ListSpec, NameKey, OpenSession, SessionId, Wish, home,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
@@ -220,8 +220,10 @@ impl Desk {
                                 session,
                                 id,
                                 0,
-                                &filter,
-                                usize::MAX,
+                                ListSpec {
+                                    filter: &filter,
+                                    max: usize::MAX,
+                                },
                                 now,
                                 links,
                             );

@@ -22,7 +22,7 @@ use super::topics::{Seat, Topic, TopicId};
 use super::waiting::Ask;
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
-use thalweg_kernel::{Change, WatchEnd, WatchRefused};
+use thalweg_kernel::{Change, WatchEnd, WatchRefused, WatchSpec};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What became of a value on its way to an observer.
@@ -75,10 +75,12 @@ impl<S: Side> Handler<S> {
         let Scene { now, kernel, links } = scene;
         match kernel.watch(
             request.session,
-            self.link,
-            cookie,
-            address,
-            depth,
+            WatchSpec {
+                link: self.link,
+                cookie,
+                address,
+                depth,
+            },
             *now,
             *links,
         ) {

@@ -5,7 +5,7 @@ use super::send::Handled;
 use super::{StompFront, Trouble};
 use crate::link::Links;
 use crate::probe::Mark;
-use thalweg_kernel::{Kernel, LinkId, Settled, Verdict};
+use thalweg_kernel::{Kernel, LinkId, Settled, Tags, Verdict};
 use thalweg_model::Time;
 use thalweg_stomp::{AckFrame, AckMode, AckTarget};
 
@@ -100,13 +100,13 @@ impl StompFront {
         if tag > subscription.tag_last {
             return unknown();
         }
-        let multiple = subscription.ack == AckMode::Client;
+        let tags = Tags::new(tag, subscription.ack == AckMode::Client);
         let settled = match &frame.transaction {
             Some(name) => {
                 let transaction = front.transactions.number(name)?;
-                kernel.settle_in(session, transaction, line, tag, multiple, verdict)
+                kernel.settle_in(session, transaction, line, tags, verdict)
             }
-            None => kernel.settle_line(session, line, tag, multiple, verdict, now, links),
+            None => kernel.settle_line(session, line, tags, verdict, now, links),
         };
         links.mark(Mark::KernelSettle);
         match settled {

@@ -237,7 +237,6 @@ impl Kernel {
             .find_binding(spec.exchange, to, spec.key, spec.arguments)
     }
 
-    #[allow(clippy::too_many_arguments)] // What a binding is made of.
     pub(super) fn add_binding(
         &mut self,
         exchange: &str,

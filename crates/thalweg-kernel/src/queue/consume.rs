@@ -4,7 +4,7 @@ use super::Consumer;
 use super::apart::LOOKED_AT_MAX;
 use super::depth::Asked;
 use super::line::{LineConsumer, Source};
-use super::spec::{ConsumeSpec, Refusal, Verdict};
+use super::spec::{ConsumeSpec, Refusal, Tags, Verdict};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
@@ -460,7 +460,7 @@ impl Kernel {
         // What all of them have comes back before anybody is given any of it: its order goes across lines.
         let taken = numbers
             .iter()
-            .filter_map(|number| self.take_unsettled(id, *number, 0, true))
+            .filter_map(|number| self.take_unsettled(id, *number, Tags::All))
             .flatten()
             .collect();
         self.judge_all(id, 0, taken, Verdict::Requeue, now, fx);

@@ -15,6 +15,17 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Address, Time};
 
+/// A queue that is made.
+pub(super) struct NewQueue<'a> {
+    pub(super) address: &'a str,
+    pub(super) number: u64,
+    pub(super) durable: bool,
+    pub(super) auto_delete: bool,
+    /// The session that it ends with.
+    pub(super) owner: Option<SessionId>,
+    pub(super) limits: QueueLimits,
+}
+
 impl Kernel {
     /// Declares a queue; nothing changes if it is there already just so. Only where queues are: [`Kernel::has_queues`].
     pub fn declare_queue<E: Effects>(
@@ -69,15 +80,15 @@ impl Kernel {
         }
         let number = self.next_number();
         let owner = spec.exclusive.then_some(id);
-        let index = self.add_queue(
-            spec.address,
+        let new = NewQueue {
+            address: spec.address,
             number,
             durable,
-            spec.auto_delete,
+            auto_delete: spec.auto_delete,
             owner,
-            spec.limits.clone(),
-            now,
-        );
+            limits: spec.limits.clone(),
+        };
+        let index = self.add_queue(new, now);
         self.set_queues_maker(index, made_by);
         if durable && self.limits.journal {
             let safety = self.session_safety(id);
@@ -144,17 +155,15 @@ impl Kernel {
         self.memory.left(Kept::Topology, left);
     }
 
-    #[allow(clippy::too_many_arguments)] // What a queue is made of.
-    pub(super) fn add_queue(
-        &mut self,
-        address: &str,
-        number: u64,
-        durable: bool,
-        auto_delete: bool,
-        owner: Option<SessionId>,
-        limits: QueueLimits,
-        now: Time,
-    ) -> u32 {
+    pub(super) fn add_queue(&mut self, new: NewQueue<'_>, now: Time) -> u32 {
+        let NewQueue {
+            address,
+            number,
+            durable,
+            auto_delete,
+            owner,
+            limits,
+        } = new;
         let address: Arc<str> = address.into();
         let lanes = (0..=limits.priority_max).map(|_| VecDeque::new()).collect();
         let queue = Queue {

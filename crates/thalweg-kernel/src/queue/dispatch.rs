@@ -10,6 +10,7 @@ use crate::books::Delta;
 use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
+use crate::seats::Key;
 use crate::timers::TimerKind;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -278,8 +279,14 @@ impl Kernel {
         if !fresh {
             self.note_delivery(index, item.serial, Some(to.session), fx);
         }
-        let settles =
-            self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
+        let settles = self.hand_over(
+            (to.session, to.line, to.number),
+            source,
+            item,
+            left,
+            now,
+            fx,
+        )?;
         match settles {
             HandedOver::Unsettled(_) => {
                 if let Some(queue) = self.queue_mut(index) {
@@ -304,14 +311,11 @@ impl Kernel {
         }
     }
 
-    /// Puts an item into a line of a session's output, under the consumer `number` or, for 0, for one who asked for one
+    /// Puts an item into a line of a session's output, under a consumer's number or, for 0, for one who asked for one
     /// message that it will settle.
-    #[allow(clippy::too_many_arguments)] // All that a delivery is made of.
     pub(super) fn hand_over<E: Effects>(
         &mut self,
-        id: SessionId,
-        line_number: u16,
-        number: u32,
+        (id, line_number, number): Key,
         source: Source,
         item: Item,
         left: u64,

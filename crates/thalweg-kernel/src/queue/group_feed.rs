@@ -1,12 +1,12 @@
 //! Groups and queues meet: a group may take from a queue, and a consumer of a line may be a member of a group.
 
+use super::declare::NewQueue;
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
 use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
-use crate::given_back::BackId;
 use crate::group::{Group, LineMember, Waiting};
 use crate::group_home::is_away;
 use crate::ids::SessionId;
@@ -58,15 +58,15 @@ impl Kernel {
             return Err(Refusal::Full);
         }
         let number = self.next_number();
-        let index = self.add_queue(
+        let new = NewQueue {
             address,
             number,
-            true,
-            false,
-            None,
-            QueueLimits::default(),
-            Time::ZERO,
-        );
+            durable: true,
+            auto_delete: false,
+            owner: None,
+            limits: QueueLimits::default(),
+        };
+        let index = self.add_queue(new, Time::ZERO);
         if self.limits.journal {
             self.persist_queue(index, self.limits.safety);
         }
@@ -311,52 +311,47 @@ impl Kernel {
     // --- a consumer of a line is a member of a group
 
     /// A new message of a group for a member that takes like from a queue.
-    #[allow(clippy::too_many_arguments)] // The other half of `offer`.
     pub(crate) fn offer_to_line<E: Effects>(
         &mut self,
         index: u32,
         id: SessionId,
         to: LineMember,
-        message: &Message,
-        deliveries: u8,
-        back: BackId,
+        mut new: Waiting,
         now: Time,
         fx: &mut E,
     ) {
-        let number = self.group_number(index);
-        let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-        let serial = if is_kept { self.next_serial() } else { 0 };
+        let (number, reliability) = (self.group_number(index), new.message.reliability());
+        if number != 0 && reliability > Reliability::AtMostOnce {
+            new.serial = self.next_serial();
+        }
+        let serial = new.serial;
+        let mut parcel = parcel(&new.message, 0, new.deliveries > 0);
         let item = Item {
-            back,
-            ..Item::of_group(message.clone(), serial, deliveries)
+            back: new.back,
+            ..Item::of_group(new.message, serial, new.deliveries)
         };
-        let source = self.source_of(index);
-        let waiting = match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
+        let key = (id, to.line, to.consumer);
+        let back = match self.hand_over(key, self.source_of(index), item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
-                self.group_line_sent(index, id, to, &parcel(message, tag, deliveries > 0), now);
-                false
+                (parcel.tag, parcel.settles) = (tag, true);
+                self.group_line_sent(index, id, to, &parcel, now);
+                None
             }
-            Ok(HandedOver::Done(_)) => {
-                self.group_line_sent(index, id, to, &parcel(message, 0, deliveries > 0), now);
-                self.order_settled(index, (id, to.line, to.consumer), message);
+            Ok(HandedOver::Done(item)) => {
+                self.group_line_sent(index, id, to, &parcel, now);
+                self.order_settled(index, key, &item.message);
                 return;
             }
-            Err(_) => true,
+            Err(item) => Some(item.message),
         };
         if serial != 0 {
             self.pending_references.push(Pending {
-                handed: !waiting,
-                ..Pending::new(number, serial, message.reliability(), 0)
+                handed: back.is_none(),
+                ..Pending::new(number, serial, reliability, 0)
             });
         }
-        if waiting {
-            self.wait_in_group(
-                index,
-                Waiting {
-                    back,
-                    ..Waiting::new(message.clone(), serial, deliveries, now)
-                },
-            );
+        if let Some(message) = back {
+            self.wait_in_group(index, Waiting { message, ..new });
             // Its key is with nobody, and somebody else may have room.
             self.order_changed(index);
             self.look_at_group(index, now);
@@ -388,7 +383,8 @@ impl Kernel {
         };
         let source = self.source_of(index);
         self.note_group_delivery(index, serial, id, fx);
-        match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
+        let key = (id, to.line, to.consumer);
+        match self.hand_over(key, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
                 (parcel.tag, parcel.settles) = (tag, true);
                 self.group_line_sent(index, id, to, &parcel, now);
@@ -396,7 +392,7 @@ impl Kernel {
             }
             Ok(HandedOver::Done(item)) => {
                 self.group_line_sent(index, id, to, &parcel, now);
-                self.order_settled(index, (id, to.line, to.consumer), &item.message);
+                self.order_settled(index, key, &item.message);
                 self.forget_given_back(index, back);
                 self.persist_group_removed(index, item.serial);
                 None

@@ -45,7 +45,7 @@ pub(crate) use recall::Recalling;
 pub use recall::Wanted;
 pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
-    QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, exchange_address, queue_address,
+    QueueOverflow, QueueSpec, QueueStatus, Refusal, Tags, Verdict, exchange_address, queue_address,
 };
 pub(crate) use topology::Topology;
 pub use transaction::Gathered;

@@ -153,6 +153,29 @@ pub struct ConsumeSpec<'a> {
     pub no_local: bool,
 }
 
+/// Which messages of a line are settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tags {
+    /// The one of this tag.
+    One(u64),
+    /// All up to the one of this tag.
+    UpTo(u64),
+    /// All there are.
+    All,
+}
+
+impl Tags {
+    /// What a peer means that says a tag and whether it means several: tag 0 is no message's, and means all then.
+    #[inline]
+    pub fn new(tag: u64, multiple: bool) -> Self {
+        match (tag, multiple) {
+            (_, false) => Tags::One(tag),
+            (0, true) => Tags::All,
+            (_, true) => Tags::UpTo(tag),
+        }
+    }
+}
+
 /// What a consumer says of a message it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

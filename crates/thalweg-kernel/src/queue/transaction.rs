@@ -1,7 +1,7 @@
 //! Publishes and settlements that happen all at once, at their transaction's end, or not at all.
 
 use super::line::{Step, Transaction, Unsettled};
-use super::spec::Verdict;
+use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
@@ -98,14 +98,13 @@ impl Kernel {
         id: SessionId,
         number: u32,
         line: u16,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
         verdict: Verdict,
     ) -> Settled {
         if self.transaction_mut(id, number).is_none() {
             return Settled::Unknown;
         }
-        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else {
+        let Some(taken) = self.take_unsettled(id, line, tags) else {
             return Settled::Unknown;
         };
         if let Some(transaction) = self.transaction_mut(id, number) {

@@ -1,8 +1,8 @@
 //! Consumers say what became of what they were given.
 
 use super::Item;
-use super::line::{Source, Unsettled};
-use super::spec::Verdict;
+use super::line::{Line, Source, Unsettled};
+use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
@@ -21,21 +21,19 @@ pub(super) type Taken = SmallVec<[Unsettled; 1]>;
 type Sources = SmallVec<[Source; 4]>;
 
 impl Kernel {
-    /// Settles a message of a line, or with `multiple` all up to it; tag 0 then means all.
-    #[allow(clippy::too_many_arguments)] // What a settlement says, and the usual.
+    /// Settles messages of a line.
     pub fn settle_line<E: Effects>(
         &mut self,
         id: SessionId,
         line: u16,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
         verdict: Verdict,
         now: Time,
         fx: &mut E,
     ) -> Settled {
-        let settled = match multiple {
-            true => self.settle_many(id, line, tag, verdict, now, fx),
-            false => self.settle_one(id, line, tag, verdict, now, fx),
+        let settled = match tags {
+            Tags::One(tag) => self.settle_one(id, line, tag, verdict, now, fx),
+            Tags::UpTo(_) | Tags::All => self.settle_many(id, line, tags, verdict, now, fx),
         };
         self.end_command(now, fx);
         settled
@@ -45,41 +43,42 @@ impl Kernel {
         &mut self,
         id: SessionId,
         line: u16,
-        tag: u64,
+        tags: Tags,
         verdict: Verdict,
         now: Time,
         fx: &mut E,
     ) -> Settled {
         // What goes back goes back at once, in its order; nothing is written down of it.
-        let (tag, settled) = match verdict {
-            Verdict::Requeue => (tag, Settled::Known),
-            Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tag),
+        let (tags, settled) = match verdict {
+            Verdict::Requeue => (tags, Settled::Known),
+            Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tags),
         };
-        let Some(taken) = self.take_unsettled(id, line, tag, true) else {
+        let Some(taken) = self.take_unsettled(id, line, tags) else {
             return Settled::Unknown;
         };
         self.judge_all(id, line, taken, verdict, now, fx);
         settled
     }
 
-    /// Up to which tag of those up to `tag` one call settles, and whether those are all.
-    fn settled_at_once(&mut self, id: SessionId, number: u16, tag: u64) -> (u64, Settled) {
+    /// How many of several messages one call settles, and whether those are all.
+    fn settled_at_once(&mut self, id: SessionId, number: u16, tags: Tags) -> (Tags, Settled) {
         let Some(line) = self.line_mut(id, number) else {
-            return (tag, Settled::Known);
+            return (tags, Settled::Known);
         };
         let settling = std::mem::take(&mut line.settling);
-        let last = match (tag, line.unsettled.back()) {
-            (0, Some(_)) if settling != 0 => settling,
-            (0, Some(newest)) => newest.tag,
-            _ => tag,
+        let last = match (tags, line.unsettled.back()) {
+            (Tags::One(tag) | Tags::UpTo(tag), _) => tag,
+            (Tags::All, Some(_)) if settling != 0 => settling,
+            (Tags::All, Some(newest)) => newest.tag,
+            (Tags::All, None) => return (tags, Settled::Known),
         };
         match line.unsettled.get(SETTLED_PER_CALL - 1) {
             // One that is not there is found to be unknown.
             Some(most) if most.tag < last && line.is_unsettled(last) => {
                 line.settling = last;
-                (most.tag, Settled::InPart)
+                (Tags::UpTo(most.tag), Settled::InPart)
             }
-            _ => (last, Settled::Known),
+            _ => (Tags::UpTo(last), Settled::Known),
         }
     }
 
@@ -116,7 +115,7 @@ impl Kernel {
 
     /// What is unsettled of a line goes back to where it came from, flagged.
     pub fn recover_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
-        if let Some(taken) = self.take_unsettled(id, line, 0, true) {
+        if let Some(taken) = self.take_unsettled(id, line, Tags::All) {
             self.judge_all(id, line, taken, Verdict::Requeue, now, fx);
         }
         self.end_command(now, fx);
@@ -127,23 +126,25 @@ impl Kernel {
         &mut self,
         id: SessionId,
         number: u16,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
     ) -> Option<Taken> {
         let Some(line) = self.line_mut(id, number) else {
-            return (multiple && tag == 0).then(Taken::new);
+            return (tags == Tags::All).then(Taken::new);
         };
         let mut taken = Taken::new();
-        if multiple && tag == 0 {
-            taken.extend(line.unsettled.drain(..));
-        } else {
-            let at = line
-                .unsettled
+        let find = |line: &Line, tag| {
+            line.unsettled
                 .binary_search_by_key(&tag, |unsettled| unsettled.tag)
-                .ok()?;
-            if multiple {
+                .ok()
+        };
+        match tags {
+            Tags::All => taken.extend(line.unsettled.drain(..)),
+            Tags::UpTo(tag) => {
+                let at = find(line, tag)?;
                 taken.extend(line.unsettled.drain(..=at));
-            } else {
+            }
+            Tags::One(tag) => {
+                let at = find(line, tag)?;
                 taken.extend(line.unsettled.remove(at));
             }
         }

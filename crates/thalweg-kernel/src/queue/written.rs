@@ -5,6 +5,7 @@
 //! What waits in a queue are the group's entries.
 
 use super::binding::To;
+use super::declare::NewQueue;
 use super::exchange::Exchange;
 use super::maker::StoredMaker;
 use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
@@ -225,7 +226,15 @@ impl Kernel {
             read_queue_terms(&stored.filter);
         let ttl = limits.message_ttl;
         let idle = limits.idle_expiry;
-        let index = self.add_queue(&address, number, true, auto_delete, None, limits, now);
+        let new = NewQueue {
+            address: &address,
+            number,
+            durable: true,
+            auto_delete,
+            owner: None,
+            limits,
+        };
+        let index = self.add_queue(new, now);
         self.set_queues_maker(index, made_by.compile(access));
         self.books.restored(stored.waiting.len());
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,

@@ -2,7 +2,7 @@
 
 use crate::world::{Taking, Terms, Who, World, firm, q, to_queue, x};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Settled, Verdict, Will};
+use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Settled, Tags, Verdict, Will};
 use thalweg_model::{Reliability, RetainOp, Span};
 
 /// More than one call does.
@@ -57,7 +57,7 @@ fn work(world: &mut World) {
 /// Rejects what a consumer has, as much of it as one call does, without anything else that would follow.
 fn reject_some(world: &mut World, client: Who) -> Settled {
     let (id, now, out) = (client.session, world.now, &mut world.out);
-    world.kernels[0].settle_line(id, 1, 0, true, Verdict::Reject, now, out)
+    world.kernels[0].settle_line(id, 1, Tags::All, Verdict::Reject, now, out)
 }
 
 fn reject_all(world: &mut World, client: Who) {

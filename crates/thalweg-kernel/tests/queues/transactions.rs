@@ -1,7 +1,9 @@
 //! All or nothing.
 
 use crate::world::{Taking, Terms, Who, World, draft, firm, q};
-use thalweg_kernel::{Gathered, Kept, Limits, MemoryView, Outcome, Pressure, Settled, Verdict};
+use thalweg_kernel::{
+    Gathered, Kept, Limits, MemoryView, Outcome, Pressure, Settled, Tags, Verdict,
+};
 
 fn begin(world: &mut World, who: Who, number: u32) -> bool {
     world.has_transaction = true;
@@ -20,7 +22,7 @@ fn gather(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> 
 
 fn settle(world: &mut World, who: Who, number: u32, tag: u64, verdict: Verdict) -> Settled {
     world.run(who.shard, |kernel, _, _| {
-        kernel.settle_in(who.session, number, 1, tag, false, verdict)
+        kernel.settle_in(who.session, number, 1, Tags::One(tag), verdict)
     })
 }
 

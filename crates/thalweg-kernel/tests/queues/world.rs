@@ -11,8 +11,8 @@ use thalweg_kernel::{
     Draft, Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel,
     LastValueWish, Ledger, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged,
     QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Sent, SessionId, Settled, Settlement,
-    ShardId, ShardMessage, Subscribed, Tag, TakenId, Ticket, Verdict, Will, Wish, exchange_address,
-    home, queue_address,
+    ShardId, ShardMessage, Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish,
+    exchange_address, home, queue_address,
 };
 use thalweg_model::{Death, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
@@ -910,7 +910,14 @@ impl World {
         verdict: Verdict,
     ) -> Settled {
         self.run(who.shard, |kernel, out, now| {
-            kernel.settle_line(who.session, line, tag, multiple, verdict, now, out)
+            kernel.settle_line(
+                who.session,
+                line,
+                Tags::new(tag, multiple),
+                verdict,
+                now,
+                out,
+            )
         })
     }
 

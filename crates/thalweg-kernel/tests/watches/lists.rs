@@ -1,7 +1,7 @@
 //! Many values are listed.
 
 use crate::world::{Event, World, retained};
-use thalweg_kernel::Limits;
+use thalweg_kernel::{Limits, ListSpec};
 use thalweg_model::Filter;
 
 #[test]
@@ -116,7 +116,17 @@ fn too_many_lists_at_once_are_answered_with_nothing() {
     world.mail_is_slow = true;
     for ticket in 0..300 {
         world.run(0, |kernel, out, now| {
-            kernel.list_last_values(reader.session, reader.link, ticket, "#", 9, now, out)
+            kernel.list_last_values(
+                reader.session,
+                reader.link,
+                ticket,
+                ListSpec {
+                    filter: "#",
+                    max: 9,
+                },
+                now,
+                out,
+            )
         });
     }
     let incomplete = |events: Vec<Event>| {
@@ -139,7 +149,17 @@ fn a_list_is_forgotten_when_its_reader_leaves() {
     }
     world.mail_is_slow = true;
     world.run(0, |kernel, out, now| {
-        kernel.list_last_values(reader.session, reader.link, 1, "#", 9_000, now, out)
+        kernel.list_last_values(
+            reader.session,
+            reader.link,
+            1,
+            ListSpec {
+                filter: "#",
+                max: 9_000,
+            },
+            now,
+            out,
+        )
     });
     world.leave(reader);
     world.deliver_mails();

@@ -3,8 +3,8 @@
 use crate::world::{Event, World, address_at, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_kernel::{
-    BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, QueueLimits,
-    QueueSpec, WatchEnd, WatchRefused,
+    BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, ListSpec,
+    QueueLimits, QueueSpec, WatchEnd, WatchRefused,
 };
 
 fn access(rules: Vec<Rule>) -> Access {
@@ -255,7 +255,17 @@ fn an_answer_under_way_is_judged_by_the_rights_of_its_arrival() {
     }
     world.mail_is_slow = true;
     world.run(0, |kernel, out, now| {
-        assert!(kernel.list_last_values(reader.session, reader.link, 8, "a/+", 9, now, out));
+        assert!(kernel.list_last_values(
+            reader.session,
+            reader.link,
+            8,
+            ListSpec {
+                filter: "a/+",
+                max: 9
+            },
+            now,
+            out
+        ));
         assert!(kernel.read_last_value(reader.session, reader.link, 9, &addresses[0], now, out));
     });
     while let Some(shard) = world.kernels.iter().position(Kernel::has_work) {

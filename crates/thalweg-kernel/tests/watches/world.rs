@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, Change, CloseReason, Closing, ConsumerEnd, Delivery, Draft, DropReason, Effects,
-    Grants, Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, Observed,
+    Grants, Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, ListSpec, Observed,
     OpenSession, Outcome, Sent, SessionId, ShardId, ShardMessage, Tag, Ticket, WatchEnd, WatchId,
-    WatchRefused, Wish, home,
+    WatchRefused, WatchSpec, Wish, home,
 };
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -433,8 +433,14 @@ impl World {
     ) -> Result<Watch, WatchRefused> {
         self.cookies += 1;
         let cookie = self.cookies;
+        let spec = WatchSpec {
+            link: who.link,
+            cookie,
+            address,
+            depth,
+        };
         let id = self.run(who.shard, |kernel, out, now| {
-            kernel.watch(who.session, who.link, cookie, address, depth, now, out)
+            kernel.watch(who.session, spec, now, out)
         })?;
         Ok(Watch { who, id, cookie })
     }
@@ -500,7 +506,7 @@ impl World {
     /// Nothing if it may not.
     pub fn list(&mut self, who: Who, filter: &str, max: usize) -> Option<(Vec<String>, bool)> {
         let may = self.run(who.shard, |kernel, out, now| {
-            kernel.list_last_values(who.session, who.link, 8, filter, max, now, out)
+            kernel.list_last_values(who.session, who.link, 8, ListSpec { filter, max }, now, out)
         });
         while let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
             self.run(shard, |kernel, out, now| kernel.work(now, out));
