@@ -365,3 +365,30 @@ fn many_that_are_rejected_become_dead_letters_in_their_order() {
     world.settle(client, 1, 0, true, thalweg_kernel::Verdict::Reject);
     assert_eq!(world.drain_texts("dead"), ["0", "1", "2", "3", "4"]);
 }
+
+#[test]
+fn dead_letters_leave_when_all_queues_of_a_command_went_on() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(client, "dead", &Terms::default());
+    world.queue(
+        client,
+        "first",
+        &Terms::default().with(|limits| limits.dead_letter = to_queue("dead")),
+    );
+    world.queue(client, "second", &Terms::default());
+    for (number, queue) in ["first", "second"].into_iter().enumerate() {
+        world.consume(client, queue, number as u32 + 1, Taking::credit(1));
+        for text in ["one", "two"] {
+            world.put(client, queue, &format!("{queue} {text}"));
+        }
+    }
+    world.consume(client, "dead", 3, Taking::on(2));
+    assert_eq!(world.texts(client), ["first one", "second one"]);
+    world.settle(client, 1, 0, true, thalweg_kernel::Verdict::Reject);
+    // Each queue goes on first, then what the first one gave up.
+    assert_eq!(
+        world.texts(client),
+        ["first two", "second two", "first one"]
+    );
+}
