@@ -49,7 +49,7 @@ const RATCHET: [(&str, usize); 48] = [
     ("crates/thalweg-kernel/src/seats.rs", 760),
     ("crates/thalweg-kernel/src/session.rs", 817),
     ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
-    ("crates/thalweg-kernel/tests/queues/world.rs", 959),
+    ("crates/thalweg-kernel/tests/queues/world.rs", 957),
     ("crates/thalweg-mqtt/src/tests/reports.rs", 705),
     ("crates/thalweg-server/src/config/kind.rs", 710),
     ("crates/thalweg-server/src/config/tests.rs", 1118),

@@ -910,24 +910,15 @@ impl World {
         verdict: Verdict,
     ) -> Settled {
         self.run(who.shard, |kernel, out, now| {
-            kernel.settle_line(
-                who.session,
-                line,
-                Tags::new(tag, multiple),
-                verdict,
-                now,
-                out,
-            )
+            let tags = Tags::new(tag, multiple);
+            kernel.settle_line(who.session, line, tags, verdict, now, out)
         })
     }
 
     /// Settles one of line 1.
     pub fn ack(&mut self, who: Who, tag: u64) {
-        assert_eq!(
-            self.settle(who, 1, tag, false, Verdict::Accept),
-            Settled::Known,
-            "tag {tag}"
-        );
+        let settled = self.settle(who, 1, tag, false, Verdict::Accept);
+        assert_eq!(settled, Settled::Known, "tag {tag}");
     }
 
     /// One of line 1 is not wanted.
