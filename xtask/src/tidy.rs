@@ -49,7 +49,7 @@ impl fmt::Display for Breach {
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     (
         "sans-I/O crates name no I/O",
         words::no_io_in_sans_io_crates,
@@ -70,6 +70,10 @@ const RULES: [Rule; 11] = [
     (
         "dependencies are declared once",
         shape::dependencies_are_declared_once,
+    ),
+    (
+        "fuzz targets find their crates",
+        shape::fuzz_targets_find_their_crates,
     ),
     ("links resolve", links::links_resolve),
     ("documents are linked", links::documents_are_linked),

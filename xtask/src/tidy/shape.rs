@@ -185,6 +185,38 @@ pub fn dependencies_are_declared_once(tree: &Tree) -> Vec<Breach> {
     breaches
 }
 
+/// The fuzz targets are a workspace of their own, which only `cargo xtask fuzz` compiles: their manifest names each crate that
+/// the targets, and the test modules they include, do.
+pub fn fuzz_targets_find_their_crates(tree: &Tree) -> Vec<Breach> {
+    const MANIFEST: &str = "fuzz/Cargo.toml";
+    let Some((_, manifest)) = tree.files().find(|(path, _)| *path == MANIFEST) else {
+        return Vec::new();
+    };
+    let mut sources = Vec::new();
+    for (path, text) in tree.files() {
+        if path.starts_with("fuzz/fuzz_targets/") {
+            sources.push(path);
+            let included = text
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("#[path = \"../../"))
+                .filter_map(|rest| rest.strip_suffix("\"]"));
+            sources.extend(included);
+        }
+    }
+    let mut missing = std::collections::BTreeSet::new();
+    for (_, text) in tree.files().filter(|(path, _)| sources.contains(path)) {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        for name in words.filter(|word| word.starts_with("thalweg_")) {
+            let name = name.replace('_', "-");
+            if tree.has(&format!("crates/{name}")) && !manifest.contains(&format!("\n{name} =")) {
+                missing.insert(name);
+            }
+        }
+    }
+    let breach = |name: String| Breach::of(MANIFEST, format!("a target names {name}: add it"));
+    missing.into_iter().map(breach).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,5 +302,23 @@ mod tests {
             0
         );
         assert_eq!(check("serde = \"1\"\n[workspace]"), 0, "another workspace");
+    }
+
+    #[test]
+    fn a_crate_that_only_an_included_module_names_is_missed() {
+        let check = |manifest: &str| {
+            let tree = Tree::fixture(&[
+                ("fuzz/Cargo.toml", manifest),
+                ("crates/thalweg-x/Cargo.toml", ""),
+                (
+                    "fuzz/fuzz_targets/peer.rs",
+                    "#[path = \"../../crates/y/tests/stage.rs\"]\nmod stage;",
+                ),
+                ("crates/y/tests/stage.rs", "use thalweg_x::Thing;"),
+            ]);
+            fuzz_targets_find_their_crates(&tree).len()
+        };
+        assert_eq!(check("[dependencies]\n"), 1);
+        assert_eq!(check("[dependencies]\nthalweg-x = { path = \"\" }"), 0);
     }
 }
