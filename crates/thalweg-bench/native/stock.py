@@ -46,8 +46,10 @@ class Rows:
             self.flush()
 
 
-# Messages of a flood under way at once.
-FLOOD_WINDOW = 1000
+# Messages of a flood under way at once: what came in the last quarter of a second, from the first to the last of these, and
+# the second before anything is known.
+FLOOD_WINDOW = (20, 100, 1000)
+FLOOD_AHEAD_NS = 250_000_000
 
 
 class Job:
@@ -142,7 +144,13 @@ class Job:
         self.sleep_until(driver, begin)
         if kind == "flood":
             # Some libraries take everything into a queue of their own: what is under way is bounded here.
-            while self.has_come(driver, sum(seqs.values()) - FLOOD_WINDOW, end):
+            least, window, most = FLOOD_WINDOW
+            came, since = 0, begin
+            while self.has_come(driver, sum(seqs.values()) - window, end):
+                now, through = time.monotonic_ns(), self.all_through
+                if now - since >= FLOOD_AHEAD_NS:
+                    window = min(max((through - came) * FLOOD_AHEAD_NS // (now - since), least), most)
+                    came, since = through, now
                 for flow in flows:
                     self.give(driver, flow, seqs[flow], self.size(flow, seqs[flow]))
                     seqs[flow] += 1

@@ -18,8 +18,8 @@ pub struct Shared<'a> {
     plan: &'a Plan,
     run: u32,
     copies: u32,
-    /// Messages of a flood that may be under way; none where the receiver is another process.
-    window: Option<u64>,
+    /// Messages of a flood that may be under way at most; none where the receiver is another process.
+    window_max: Option<u64>,
     pub(super) times: Times,
     table: SideTable,
     /// Nothing more is sent or received.
@@ -44,7 +44,7 @@ impl<'a> Shared<'a> {
             plan,
             run,
             copies,
-            window: None,
+            window_max: None,
             times,
             table: SideTable::default(),
             is_over: AtomicBool::new(false),
@@ -57,24 +57,22 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The same, whose flood has at most [`FLOOD_BYTES`] and [`FLOOD_MESSAGES`] under way: what a broker queues behind that
-    /// would be counted as lost when the trial ends, or be measured as its latency.
+    /// The same, whose flood is ahead of its receivers by [`FLOOD_AHEAD`] at most, and never by more than [`FLOOD_BYTES`] and
+    /// [`FLOOD_MESSAGES`]: what a broker queues behind that would be counted as lost when the trial ends, or be measured as
+    /// its latency.
     pub fn bounded(self) -> Shared<'a> {
-        let window = FLOOD_BYTES
+        let most = FLOOD_BYTES
             .checked_div(self.plan.sizes.mean())
             .unwrap_or(FLOOD_MESSAGES);
         Shared {
-            window: Some(window.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)),
+            window_max: Some(most.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)),
             ..self
         }
     }
 
-    /// Messages that a flood may send now, having sent so many.
-    fn room(&self, sent: u64) -> u64 {
-        let came = self.received.load(Ordering::Acquire) / u64::from(self.copies.max(1));
-        self.window.map_or(u64::MAX, |window| {
-            window.saturating_sub(sent.saturating_sub(came))
-        })
+    /// Messages that have come to all of their subscribers, on average.
+    fn came(&self) -> u64 {
+        self.received.load(Ordering::Acquire) / u64::from(self.copies.max(1))
     }
 
     /// Sender and receiver end.
@@ -249,6 +247,38 @@ struct Turn {
     listens: bool,
 }
 
+/// How far a flood may be ahead of its receivers: by what they took in the last [`FLOOD_AHEAD`]. A broker that is slow gets
+/// less at once, so that what was sent in the measured phase comes before the end of the drain whatever its rate is.
+#[derive(Debug)]
+struct Valve {
+    window: u64,
+    most: u64,
+    since: u64,
+    came: u64,
+}
+
+impl Valve {
+    fn new(most: u64, now: u64) -> Valve {
+        Valve {
+            window: FLOOD_FIRST.min(most),
+            most,
+            since: now,
+            came: 0,
+        }
+    }
+
+    /// Messages that may be sent now, `sent` and `came` being all so far.
+    fn room(&mut self, now: u64, sent: u64, came: u64) -> u64 {
+        let lasted = now.saturating_sub(self.since);
+        if lasted >= FLOOD_AHEAD {
+            let of_it = came.saturating_sub(self.came) as f64 * FLOOD_AHEAD as f64 / lasted as f64;
+            self.window = (of_it as u64).clamp(FLOOD_MESSAGES_MIN, self.most);
+            (self.since, self.came) = (now, came);
+        }
+        self.window.saturating_sub(sent.saturating_sub(came))
+    }
+}
+
 /// The side that sends.
 struct Sending<'a> {
     pacer: Pacer,
@@ -256,6 +286,8 @@ struct Sending<'a> {
     shared: &'a Shared<'a>,
     /// Nanoseconds before a message is due that it stays awake: to wake up takes longer than that.
     spin: u64,
+    /// Of a flood whose receivers are in this process.
+    valve: Option<Valve>,
     buffer: Vec<u8>,
     through: Vec<u32>,
 }
@@ -268,11 +300,16 @@ impl<'a> Sending<'a> {
             .rate()
             .filter(|rate| *rate <= SPIN_RATE_MAX)
             .map_or(0, |_| SPIN);
+        let valve = shared
+            .window_max
+            .filter(|_| pacer.is_flood())
+            .map(|most| Valve::new(most, shared.times.begin));
         Sending {
             pacer,
             publisher,
             shared,
             spin,
+            valve,
             buffer: Vec::new(),
             through: Vec::new(),
         }
@@ -286,15 +323,14 @@ impl<'a> Sending<'a> {
             shared,
             buffer,
             spin,
+            valve,
             ..
         } = self;
         let (layout, times) = (shared.plan.layout, shared.times);
         let mut is_full = false;
-        let mut room = if pacer.is_flood() {
-            shared.room(pacer.sent().all)
-        } else {
-            u64::MAX
-        };
+        let mut room = valve.as_mut().map_or(u64::MAX, |valve| {
+            valve.room(clock::now(), pacer.sent().all, shared.came())
+        });
         let given = pacer.turn(&mut clock::now, &mut |item, now| {
             if room == 0 {
                 is_full = true;
@@ -313,7 +349,7 @@ impl<'a> Sending<'a> {
             }
             let gave = publisher.publish(item.flow, buffer)?;
             is_full |= gave == Gave::Full;
-            room -= u64::from(gave == Gave::Taken);
+            room = room.saturating_sub(u64::from(gave == Gave::Taken));
             Ok(gave)
         });
         given.map_err(publishing)?;
@@ -413,9 +449,13 @@ impl Receiving<'_> {
 pub const LOOK_UP: u64 = 20_000_000;
 /// Bytes of payload of a flood under way at once.
 const FLOOD_BYTES: u64 = 4 << 20;
-/// Messages of a flood under way at once: a second of a broker that carries 40,000 a second.
+/// Messages of a flood under way at once.
 const FLOOD_MESSAGES: u64 = 40_000;
-/// However large they are.
+/// The same, before it is known how quick the broker is.
+const FLOOD_FIRST: u64 = 1000;
+/// How far a flood may be ahead of its receivers, nanoseconds.
+const FLOOD_AHEAD: u64 = 250_000_000;
+/// However large messages are, and however slow the broker is.
 const FLOOD_MESSAGES_MIN: u64 = 40;
 /// How long a flood waits for room before it tries again, nanoseconds.
 const FLOOD_LOOK: u64 = 1_000_000;
@@ -423,3 +463,34 @@ const FLOOD_LOOK: u64 = 1_000_000;
 const SPIN: u64 = 60_000;
 /// Messages a second up to which it does (at most an eighth of a core), and up to which one thread is enough for both sides.
 const SPIN_RATE_MAX: f64 = 2000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a broker of so many messages a second has under way after some seconds of a flood, and the most of it.
+    fn under_way(per_s: u64, most: u64) -> (u64, u64) {
+        const STEP: u64 = 1_000_000;
+        let mut valve = Valve::new(most, 0);
+        let (mut sent, mut came, mut top) = (0_u64, 0.0_f64, 0);
+        for step in 0..5_000 {
+            sent += valve.room(step * STEP, sent, came as u64);
+            top = top.max(sent - came as u64);
+            came = (came + per_s as f64 / 1000.0).min(sent as f64);
+        }
+        (sent - came as u64, top)
+    }
+
+    #[test]
+    fn a_flood_is_ahead_by_a_quarter_of_a_second_however_quick_the_broker_is() {
+        let (of_slow, top) = under_way(4_000, 40_000);
+        assert!((900..=1_100).contains(&of_slow), "{of_slow}");
+        assert!(top <= 1_100, "{top}");
+        let (of_quick, _) = under_way(100_000, 40_000);
+        assert!((24_000..=26_000).contains(&of_quick), "{of_quick}");
+        // What is quicker than this tool is bounded by the books.
+        assert!(under_way(10_000_000, 40_000).1 <= 40_000);
+        // A broker that does nothing for a while is asked again.
+        assert_eq!(under_way(10, 70).0, 40);
+    }
+}

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::calibrate::fake::{AtOnce, Fake};
+use crate::calibrate::fake::{AtOnce, Fake, Fate, Service};
 use crate::cell::{Driver, Extras, Leg, Link, Phases, Protocol, Workload};
 
 const MS: u64 = 1_000_000;
@@ -245,6 +245,44 @@ fn a_flood_has_neither_gaps_nor_repetitions() {
             "{row:?}"
         );
     }
+}
+
+/// One message after the other, each for so long.
+struct Slow {
+    takes: u64,
+    free: u64,
+}
+
+impl Service for Slow {
+    fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
+        self.free = now.max(self.free) + self.takes;
+        Fate::At(self.free)
+    }
+}
+
+/// A window of 40,000 messages kept 20 s of this broker's work under way.
+#[test]
+fn a_flood_arrives_at_a_slow_broker_too() {
+    let fake = Fake::start(Box::new(Slow {
+        takes: MS / 2,
+        free: 0,
+    }))
+    .expect("a port is free");
+    let cell = Cell {
+        load: Load::Flood { flows: 3 },
+        phases: Phases {
+            settle_ns: 0,
+            warmup_ns: 300 * MS,
+            measure_ns: 700 * MS,
+            drain_ns: 10_000 * MS,
+        },
+        ..cell(&fake)
+    };
+    let measured = run(&cell, &AtomicBool::new(false));
+    let row = &measured.row;
+    assert!(is_whole(&measured), "{:?}", row.standing);
+    assert!(row.sent > 0, "{row:?}");
+    assert_eq!((row.delivered, row.lost), (row.sent, 0), "{row:?}");
 }
 
 #[test]
