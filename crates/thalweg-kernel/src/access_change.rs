@@ -161,7 +161,7 @@ impl Kernel {
             .filter(|group| is_queue_address(&group.filter))
         {
             group.seats_changed();
-            if let Some((queue, _)) = group.feed {
+            if let Some(queue) = group.feed {
                 self.agenda.pump(queue);
             }
         }

@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::effects::Effects;
+use crate::ids::QueueId;
 use crate::queue::GivenUp;
 use std::collections::VecDeque;
 use thalweg_model::Time;
@@ -18,7 +19,7 @@ pub(crate) struct Agenda {
     /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
     dead_letters_kept: VecDeque<GivenUp>,
     /// Queues that have something for groups since this command began.
-    queues_to_pump: Vec<u32>,
+    queues_to_pump: Vec<QueueId>,
     /// There are so many kept dead letters that only [`Kernel::work`] goes on with them.
     puts_burial_off: bool,
     /// The journal does not keep up: what can wait does.
@@ -31,7 +32,7 @@ pub(crate) struct Agenda {
 enum Task {
     Bury(GivenUp),
     BuryKept(GivenUp),
-    Pump(u32),
+    Pump(QueueId),
 }
 
 /// How many dead letters one command still buries of those that can wait, and how many bytes.
@@ -73,7 +74,7 @@ impl Agenda {
     }
 
     /// Adds a queue that has something for whoever takes from it.
-    pub(crate) fn pump(&mut self, queue: u32) {
+    pub(crate) fn pump(&mut self, queue: QueueId) {
         self.queues_to_pump.push(queue);
         self.is_due = true;
     }

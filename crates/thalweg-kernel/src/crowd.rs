@@ -2,7 +2,7 @@
 
 use crate::Kernel;
 use crate::durable::Put;
-use crate::ids::{SessionId, ShardId, Ticket};
+use crate::ids::{QueueId, SessionId, ShardId, Ticket};
 use crate::kernel::Map;
 use crate::limits::Overflow;
 use crate::pace::{SLOW_FROM, eighths};
@@ -124,21 +124,21 @@ impl Kernel {
 
     /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
     /// it says itself what happens then; only the broker's own bounds are for publishers to wait.
-    pub(crate) fn note_waiting_in_queue(&mut self, index: u32, now: Time) {
+    pub(crate) fn note_waiting_in_queue(&mut self, queue_id: QueueId, now: Time) {
         let limits = &self.limits;
         let (messages_max, bytes_max) = (
             limits.named_queue_messages_max,
             limits.named_queue_bytes_max,
         );
         let pace_max = limits.queue_pace_max;
-        let Some(queue) = self.queue(index) else {
+        let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
         let eighths = queue.eighths(messages_max, bytes_max);
-        if eighths < SLOW_FROM || !self.is_taken_from(index) {
+        if eighths < SLOW_FROM || !self.is_taken_from(queue_id) {
             return;
         }
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         let until = queue.pause(eighths, pace_max, now);

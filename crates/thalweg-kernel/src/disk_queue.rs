@@ -285,7 +285,7 @@ impl Kernel {
     ) {
         match holder {
             Holder::Session(id) => self.on_session_fetched(id, question, messages, now, fx),
-            Holder::Queue(index) => self.on_queue_fetched(index, question, messages, now, fx),
+            Holder::Queue(queue) => self.on_queue_fetched(queue, question, messages, now, fx),
         }
         self.end_command(now, fx);
     }

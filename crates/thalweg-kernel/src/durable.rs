@@ -255,7 +255,7 @@ impl Kernel {
                     disk.found_spot(pending.serial, spot);
                 }
             }
-            Some(Holder::Queue(index)) => self.found_queue_spot(index, pending.serial, spot),
+            Some(Holder::Queue(queue)) => self.found_queue_spot(queue, pending.serial, spot),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
-use crate::ids::{LinkId, SessionId, Tag, TakenId, Ticket};
+use crate::ids::{LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::Draft;
 use crate::queue::Refusal;
 use thalweg_model::{Message, Properties, Reliability, Span, Time};
@@ -108,8 +108,8 @@ pub struct Spot {
 pub enum Holder {
     /// A session's.
     Session(SessionId),
-    /// Those of a queue with a name, by its number among this shard's.
-    Queue(u32),
+    /// Those of a queue with a name.
+    Queue(QueueId),
 }
 
 /// Messages that a queue wants back.

@@ -13,7 +13,7 @@ use crate::given_back::{BackId, GivenBack};
 use crate::group_home::{is_away, owner_of};
 use crate::group_policy::Policy;
 use crate::group_view::GroupCounters;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{QueueId, SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
@@ -55,8 +55,8 @@ pub(crate) struct Group {
     pub(crate) pace: Option<Box<crate::pace::Pace>>,
     /// What of it may have been delivered to members that end with their links.
     pub(crate) delivered: crate::queue::Delivered,
-    /// The queue that it takes from, by index and number; then nothing waits here that has not been with a member.
-    pub(crate) feed: Option<(u32, u64)>,
+    /// The queue that it takes from; then nothing waits here that has not been with a member.
+    pub(crate) feed: Option<QueueId>,
     pub(crate) policy: Policy,
     pub(crate) given_back: GivenBack,
     pub(crate) counters: GroupCounters,
@@ -986,7 +986,7 @@ impl Kernel {
     }
 
     pub(crate) fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        if let Some((queue, _)) = self.group_mut(index).and_then(|group| group.feed) {
+        if let Some(queue) = self.group_mut(index).and_then(|group| group.feed) {
             return self.pump_queue(queue, now, fx);
         }
         if self.is_owned_elsewhere(index) {

@@ -713,7 +713,7 @@ impl Kernel {
         }
         let queue = key
             .split_once('/')
-            .and_then(|(_, filter)| self.find_queue(filter));
+            .and_then(|(_, filter)| self.queues.find(filter));
         if let Some(queue) = queue {
             // A queue has its own ways with what returns.
             self.return_from_elsewhere(queue, &message, deliveries, now);

@@ -157,7 +157,7 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };
-            if let Some((queue, _)) = group.feed {
+            if let Some(queue) = group.feed {
                 self.return_to_queue(queue, message, serial, deliveries, now);
                 continue;
             }

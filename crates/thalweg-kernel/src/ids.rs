@@ -1,5 +1,7 @@
 //! Small numbers with types of their own.
 
+use std::num::NonZeroU32;
+
 /// A connection, as the machinery numbers it: the index of its link on this shard. Reused after the link is closed
 /// and the kernel has been told so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,6 +10,30 @@ pub struct LinkId(pub u32);
 /// A session on this shard. Reused after the session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
+
+/// Names a queue on this shard for ever: a later queue at its index has another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId {
+    index: u32,
+    generation: NonZeroU32,
+}
+
+// Everything unsettled has one.
+const _: () = assert!(size_of::<Option<QueueId>>() == 8);
+
+impl QueueId {
+    pub(crate) fn new(index: u32, generation: NonZeroU32) -> Self {
+        QueueId { index, generation }
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn generation(self) -> NonZeroU32 {
+        self.generation
+    }
+}
 
 /// One of the kernels that share the work of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -273,7 +273,7 @@ impl Kernel {
         let queues = route
             .queues
             .iter()
-            .filter_map(|index| self.explain_queue(*index));
+            .filter_map(|queue| self.explain_queue(*queue));
         let mut explained = Explained {
             receivers: receivers.collect(),
             groups,

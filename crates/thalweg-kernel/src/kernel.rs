@@ -11,7 +11,7 @@ use crate::eviction::Stalls;
 use crate::group::Group;
 use crate::group_home::Aways;
 use crate::group_view::GroupCounters;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{QueueId, SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
@@ -19,7 +19,7 @@ use crate::made_up::NameKey;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::presence::Presences;
-use crate::queue::{Queue, Recalling, TakenApart, Topology};
+use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_store::Routes;
@@ -71,13 +71,11 @@ pub struct Kernel {
     /// The journal is nearly full: nothing that would have to be kept is taken.
     pub(crate) journal_full: bool,
     pub(crate) routes: Routes,
-    pub(crate) queues: Vec<Option<Box<Queue>>>,
-    pub(crate) queues_free: Vec<u32>,
+    pub(crate) queues: Queues,
     /// Queues that have ended and whose messages' memory is not given back yet.
     pub(crate) queues_ended: VecDeque<Box<Queue>>,
     /// Queues that have messages which leave memory once they are written.
-    pub(crate) queues_spilling: Vec<u32>,
-    pub(crate) queue_by_address: Map<Arc<str>, u32>,
+    pub(crate) queues_spilling: Vec<QueueId>,
     pub(crate) topology: Topology,
     /// What must happen after the command that is running.
     pub(crate) agenda: Agenda,
@@ -168,11 +166,9 @@ impl Kernel {
             fetches: Vec::new(),
             journal_full: false,
             routes: Routes::new(seed),
-            queues: Vec::new(),
-            queues_free: Vec::new(),
+            queues: Queues::default(),
             queues_ended: VecDeque::new(),
             queues_spilling: Vec::new(),
-            queue_by_address: Map::default(),
             topology: Topology::default(),
             agenda: Agenda::default(),
             groups: Vec::new(),

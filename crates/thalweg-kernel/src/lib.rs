@@ -83,7 +83,7 @@ pub use eviction::Evicted;
 pub use group_home::GroupMail;
 pub use group_policy::GroupPolicy;
 pub use group_view::{GroupCounters, GroupMemberView, GroupView, Waits};
-pub use ids::{LinkId, SessionId, ShardId, Tag, TakenId, Ticket, WatchId};
+pub use ids::{LinkId, QueueId, SessionId, ShardId, Tag, TakenId, Ticket, WatchId};
 pub use inspect::{Explained, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};

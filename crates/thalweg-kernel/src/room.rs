@@ -94,7 +94,7 @@ impl Kernel {
             || route
                 .queues
                 .iter()
-                .any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
+                .any(|queue| self.queues.get(*queue).is_some_and(|queue| queue.durable))
             || !route.onward().conditional.is_empty()
             || !route.shards.is_empty()
     }

@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::route_store::AsOf;
 use std::rc::Rc;
 use thalweg_model::Reliability;
@@ -58,7 +58,7 @@ pub(crate) struct Route {
     pub(crate) groups: Vec<u32>,
     pub(crate) shards: Vec<u16>,
     /// Queues with names, each once.
-    pub(crate) queues: Vec<u32>,
+    pub(crate) queues: Vec<QueueId>,
     /// Those who watch it.
     pub(crate) cell: Option<u32>,
     /// Whatever is published there is remembered.
@@ -121,7 +121,7 @@ impl Route {
         !self.wants_more_than_queues() && !self.has_queues()
     }
 
-    /// Adds what is neither a session nor a binding.
+    /// Adds what is neither a session, a queue nor a binding.
     #[cold]
     fn add_sink(&mut self, sink: &Sink) {
         match sink.kind {
@@ -136,9 +136,8 @@ impl Route {
                     self.shards.push(shard);
                 }
             }
-            SinkKind::Queue => self.queues.push(sink.target),
             SinkKind::Cell => self.cell = Some(sink.target),
-            SinkKind::Session | SinkKind::Binding | SinkKind::Alternate => {}
+            SinkKind::Session | SinkKind::Queue | SinkKind::Binding | SinkKind::Alternate => {}
         }
     }
 
@@ -331,6 +330,7 @@ impl Kernel {
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),
             SinkKind::Binding => bindings.push(sink.target),
+            SinkKind::Queue => route.queues.extend(self.queues.at(sink.target)),
             _ => route.add_sink(sink),
         });
         let is_wanted = !sinks.is_empty() || !route.is_empty();

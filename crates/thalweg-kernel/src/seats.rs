@@ -409,7 +409,7 @@ impl Kernel {
             group.feed,
             group.policy.upgrade_reliability,
         );
-        let waiting = feed.map_or(waiting, |(queue, _)| self.ready_in(queue));
+        let waiting = feed.map_or(waiting, |queue| self.ready_in(queue));
         let (queued, size) = (waiting + 1, message.payload().len() as u32);
         let head = Head {
             queued,

@@ -6,7 +6,7 @@ use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
 use crate::group_home::GroupMail;
-use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
+use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
 use crate::memory::{Kept, route_cost};
 use crate::presence::PresenceNews;
@@ -207,8 +207,8 @@ pub enum ShardMessage {
     },
     /// Which of your last values are for a queue of mine? Answered as often as it takes.
     Recall {
-        /// The queue's index and number.
-        queue: (u32, u64),
+        /// The queue.
+        queue: QueueId,
         /// Which of them.
         wanted: Wanted,
         /// Where to go on.
@@ -216,8 +216,8 @@ pub enum ShardMessage {
     },
     /// Some that are.
     Recalled {
-        /// The queue's index and number.
-        queue: (u32, u64),
+        /// The queue.
+        queue: QueueId,
         /// The values.
         messages: Vec<Message>,
         /// What to ask next, if there are more.

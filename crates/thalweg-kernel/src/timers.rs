@@ -96,8 +96,16 @@ impl Kernel {
                 break;
             };
             match kind {
-                TimerKind::QueueHead => self.on_queue_head_due(id.0, now),
-                TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
+                TimerKind::QueueHead => {
+                    if let Some(queue) = self.queues.at(id.0) {
+                        self.on_queue_head_due(queue, now);
+                    }
+                }
+                TimerKind::QueueIdle => {
+                    if let Some(queue) = self.queues.at(id.0) {
+                        self.on_queue_idle(queue, now, fx);
+                    }
+                }
                 TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
                 TimerKind::GroupLook => self.on_group_look(id.0, now, fx),
                 TimerKind::GroupWatch => self.on_group_watch(id.0, now, fx),

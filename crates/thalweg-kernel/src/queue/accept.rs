@@ -8,6 +8,7 @@ use crate::books::Delta;
 use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Holder};
+use crate::ids::QueueId;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::Route;
@@ -84,7 +85,7 @@ impl Kernel {
         &mut self,
         route: &Route,
         properties: Option<&Properties>,
-        queues: &mut Vec<u32>,
+        queues: &mut Vec<QueueId>,
         redirected: &mut Vec<String>,
         seen: &mut Vec<String>,
         depth: usize,
@@ -198,7 +199,7 @@ impl Kernel {
     /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.
     pub(crate) fn accept<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: &Message,
         now: Time,
         fx: &mut E,
@@ -211,12 +212,12 @@ impl Kernel {
         };
         self.book_routed(None, address);
         let journal = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
-        let serial = if journal && self.queue(index).is_some_and(|queue| queue.durable) {
+        let serial = if journal && self.queues.get(queue_id).is_some_and(|queue| queue.durable) {
             self.next_serial()
         } else {
             0
         };
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return false;
         };
@@ -238,7 +239,7 @@ impl Kernel {
             back: 0,
         };
         if queue.ready == 0 && !queue.consumers.is_empty() {
-            match self.hand_to_somebody(index, item, true, now, fx) {
+            match self.hand_to_somebody(queue_id, item, true, now, fx) {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
                         let pending = Pending::new(number, serial, message.reliability(), 0);
@@ -252,7 +253,7 @@ impl Kernel {
                 Err(back) => item = back,
             }
         }
-        let to_disk = self.pressure >= Pressure::DropWaiting && self.goes_deep(index, message);
+        let to_disk = self.pressure >= Pressure::DropWaiting && self.goes_deep(queue_id, message);
         if self.pressure
             >= (if to_disk {
                 Pressure::RefuseSessions
@@ -263,18 +264,18 @@ impl Kernel {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }
-        match self.make_room(index, message, now) {
+        match self.make_room(queue_id, message, now) {
             Room::Made => {}
             Room::NotForThis => return false,
             Room::Refused => {
-                self.note_waiting_in_queue(index, now);
+                self.note_waiting_in_queue(queue_id, now);
                 return true;
             }
         }
-        self.tell_groups_of_arrival(index, now);
-        if self.goes_deep(index, message) {
-            self.accept_deep(index, item);
-            self.note_waiting_in_queue(index, now);
+        self.tell_groups_of_arrival(queue_id, now);
+        if self.goes_deep(queue_id, message) {
+            self.accept_deep(queue_id, item);
+            self.note_waiting_in_queue(queue_id, now);
             return false;
         }
         if serial != 0 {
@@ -282,12 +283,12 @@ impl Kernel {
                 .push(Pending::new(number, serial, message.reliability(), 0));
         }
         let bytes = message.bytes();
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
         queue.insert(item);
-        self.note_waiting_in_queue(index, now);
-        let Some(queue) = self.queue(index) else {
+        self.note_waiting_in_queue(queue_id, now);
+        let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         let (has_groups, is_behind) = (
@@ -295,33 +296,38 @@ impl Kernel {
             queue.ready > 1 && !queue.consumers.is_empty(),
         );
         self.books.entered(Delta::copy(bytes));
-        if has_groups || (is_behind && self.has_judged_consumer(index)) {
+        if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
             // Groups take it when it is written down.
-            self.agenda.pump(index);
+            self.agenda.pump(queue_id);
         }
         if expires != Time::NEVER {
-            self.watch_expiry(index);
+            self.watch_expiry(queue_id);
         }
         false
     }
 
     /// Whether a message that comes now would wait in memory.
-    pub(crate) fn queue_must_wait(&self, index: u32, address: &str, may_go_to_disk: bool) -> bool {
-        let Some(queue) = self.queue(index) else {
+    pub(crate) fn queue_must_wait(
+        &self,
+        queue_id: QueueId,
+        address: &str,
+        may_go_to_disk: bool,
+    ) -> bool {
+        let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
-        !to_disk && (queue.ready > 0 || !self.has_taker_now(index, address))
+        !to_disk && (queue.ready > 0 || !self.has_taker_now(queue_id, address))
     }
 
     /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
-    fn has_judged_consumer(&self, index: u32) -> bool {
+    fn has_judged_consumer(&self, queue_id: QueueId) -> bool {
         let judged = |id: SessionId| {
             self.sessions
                 .get(id)
                 .is_some_and(|session| !session.access.is_allow_all())
         };
-        self.queue(index).is_some_and(|queue| {
+        self.queues.get(queue_id).is_some_and(|queue| {
             queue
                 .consumers
                 .iter()
@@ -330,36 +336,40 @@ impl Kernel {
     }
 
     /// Puts a message behind those on disk; it is refused never.
-    fn accept_deep(&mut self, index: u32, mut item: Item) {
+    fn accept_deep(&mut self, queue_id: QueueId, mut item: Item) {
         if item.serial == 0 {
             // In its place in line it can only be as safe as its neighbours.
             item.serial = self.next_serial();
         }
-        let number = self.queue(index).map_or(0, super::Queue::journal_number);
+        let number = self
+            .queues
+            .get(queue_id)
+            .map_or(0, super::Queue::journal_number);
         let pending = Pending::new(number, item.serial, item.message.reliability(), 0);
         self.pending_references.push(Pending {
-            to_disk: Some(Holder::Queue(index)),
+            to_disk: Some(Holder::Queue(queue_id)),
             ..pending
         });
         self.books.entered(Delta::copy(item.message.bytes()));
         let has_groups = self
-            .queue(index)
+            .queues
+            .get(queue_id)
             .is_some_and(|queue| !queue.groups.is_empty());
-        self.push_deep(index, item);
+        self.push_deep(queue_id, item);
         if has_groups {
-            self.agenda.pump(index);
+            self.agenda.pump(queue_id);
         }
     }
 
     /// Makes room for one more.
-    fn make_room(&mut self, index: u32, message: &Message, now: Time) -> Room {
+    fn make_room(&mut self, queue_id: QueueId, message: &Message, now: Time) -> Room {
         let (messages_max, bytes_max) = (
             self.limits.named_queue_messages_max,
             self.limits.named_queue_bytes_max,
         );
         let len = message.payload().len() as u64;
         loop {
-            let Some(queue) = self.queue(index) else {
+            let Some(queue) = self.queues.get(queue_id) else {
                 return Room::NotForThis;
             };
             if queue.ready as u64 >= messages_max || queue.ready_bytes + len > bytes_max {
@@ -383,15 +393,18 @@ impl Kernel {
                 && queue.limits.bytes_max.is_none_or(|max| len <= max);
             if overflow == QueueOverflow::DropHead
                 && fits_alone
-                && let Some(oldest) = self.queue_mut(index).and_then(super::Queue::pop_least)
+                && let Some(oldest) = self
+                    .queues
+                    .get_mut(queue_id)
+                    .and_then(super::Queue::pop_least)
             {
                 self.books.left(Delta::copy(oldest.message.bytes()));
-                self.give_up(index, oldest, DeathReason::Overflow, now);
+                self.give_up(queue_id, oldest, DeathReason::Overflow, now);
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
                 self.note_dead_letter(
-                    index,
+                    queue_id,
                     message.clone(),
                     DeathReason::Overflow,
                     Original::New,
@@ -408,9 +421,9 @@ impl Kernel {
     }
 
     /// What came back may have filled a queue that gives its oldest up.
-    pub(super) fn trim(&mut self, index: u32, now: Time) {
+    pub(super) fn trim(&mut self, queue_id: QueueId, now: Time) {
         loop {
-            let Some(queue) = self.queue_mut(index) else {
+            let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
             let limits = &queue.limits;
@@ -425,7 +438,7 @@ impl Kernel {
                 return;
             };
             self.books.left(Delta::copy(oldest.message.bytes()));
-            self.give_up(index, oldest, DeathReason::Overflow, now);
+            self.give_up(queue_id, oldest, DeathReason::Overflow, now);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
 use crate::books::Delta;
 use crate::effects::{Answer, Effects, Taken};
-use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
+use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
 use crate::shards::{Asker, ShardMessage};
 use crate::timers::TimerKind;
@@ -20,8 +20,7 @@ use thalweg_model::{Address, DeathReason, Message, Time};
 /// A message that was taken by itself and is not settled.
 pub(crate) struct TakenApart {
     item: Item,
-    /// The queue's index and number.
-    queue: (u32, u64),
+    queue: QueueId,
     due: Time,
 }
 
@@ -85,8 +84,8 @@ impl Kernel {
             }
             return Ok(());
         }
-        let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
-        self.may_take_from(id, index)?;
+        let queue_id = self.queues.find(queue).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, queue_id)?;
         let access = self
             .sessions
             .get(id)
@@ -161,11 +160,11 @@ impl Kernel {
         queue: &str,
         now: Time,
     ) -> Result<(), Refusal> {
-        let Some(index) = self.find_queue(queue) else {
+        let Some(queue_id) = self.queues.find(queue) else {
             return self.add_plain_queue(queue);
         };
         let own_shard = self.shard;
-        let Some(known) = self.queue_mut(index) else {
+        let Some(known) = self.queues.get_mut(queue_id) else {
             return Err(Refusal::NoQueue);
         };
         known.used = now;
@@ -222,10 +221,10 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Found> {
-        let Some(index) = self.find_queue(address) else {
+        let Some(queue_id) = self.queues.find(address) else {
             return Some(Err(Refusal::NoQueue));
         };
-        let queue = self.queue(index)?;
+        let queue = self.queues.get(queue_id)?;
         if queue
             .owner
             .is_some_and(|owner| from != self.shard || owner != asker.session)
@@ -237,7 +236,7 @@ impl Kernel {
         }
         let mut passed = Vec::new();
         let answer = loop {
-            let queue = self.queue_mut(index)?;
+            let queue = self.queues.get_mut(queue_id)?;
             queue.used = now;
             let next = if passed.len() < LOOKED_AT_MAX {
                 queue.pop()
@@ -249,47 +248,46 @@ impl Kernel {
                     break Some(Ok(None));
                 }
                 let asked = super::depth::Asked::Apart(from, asker, access.clone());
-                break if self.asks_deep(index, asked) {
+                break if self.asks_deep(queue_id, asked) {
                     None
                 } else {
                     Some(Ok(None))
                 };
             };
-            let (number, left) = (queue.number, queue.ready as u64);
+            let left = queue.ready as u64;
             self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_queue(index);
+            self.refill_queue(queue_id);
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now);
+                self.give_up(queue_id, item, DeathReason::Expired, now);
                 continue;
             }
             if !access.may_receive(&item.message) {
                 passed.push(item);
                 continue;
             }
-            break Some(Ok(Some(self.set_apart(index, number, item, left, now, fx))));
+            break Some(Ok(Some(self.set_apart(queue_id, item, left, now, fx))));
         };
         passed
             .into_iter()
             .rev()
-            .for_each(|item| self.put_back(index, item));
+            .for_each(|item| self.put_back(queue_id, item));
         answer
     }
 
     fn set_apart<E: Effects>(
         &mut self,
-        index: u32,
-        number: u64,
+        queue_id: QueueId,
         item: Item,
         left: u64,
         now: Time,
         fx: &mut E,
     ) -> (TakenId, Message, u32, u64) {
-        self.note_delivery(index, item.serial, None, fx);
+        self.note_delivery(queue_id, item.serial, None, fx);
         self.taken_last += 1;
         let (message, deliveries) = (item.message.clone(), item.deliveries);
         self.books.sent(Delta::copy(message.bytes()));
         self.books.redelivered(deliveries > 0);
-        if let Some(queue) = self.queue_mut(index) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.unsettled += 1;
         }
         let due = now + self.limits.take_settle_timeout;
@@ -300,7 +298,7 @@ impl Kernel {
             self.taken_last,
             TakenApart {
                 item,
-                queue: (index, number),
+                queue: queue_id,
                 due,
             },
         );
@@ -336,8 +334,8 @@ impl Kernel {
 
     /// Whether a session may be given a message of a queue that may be on another shard.
     fn may_have_of(&self, id: SessionId, queue: &str, message: &Message) -> bool {
-        match self.find_queue(queue) {
-            Some(index) => self.may_have(id, index, message),
+        match self.queues.find(queue) {
+            Some(queue_id) => self.may_have(id, queue_id, message),
             None => self.sessions.get(id).is_some_and(|session| {
                 session.access.allows(Permission::Take, queue)
                     && session.access.may_receive(message)
@@ -397,36 +395,34 @@ impl Kernel {
         }
         let Some(TakenApart {
             item,
-            queue: (index, number),
+            queue: queue_id,
             ..
         }) = self.taken.remove(&taken.0)
         else {
             return;
         };
         self.books.settled(Delta::copy(item.message.bytes()));
-        let is_there = self
-            .queue(index)
-            .is_some_and(|queue| queue.number == number);
+        let is_there = self.queues.get(queue_id).is_some();
         match (end, is_there) {
             (TakenEnd::Settled(verdict), true) => {
-                self.judge_of_queue(NOBODY, index, item, verdict, now)
+                self.judge_of_queue(NOBODY, queue_id, item, verdict, now)
             }
             (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => {
                 self.book_had(NOBODY, &item)
             }
             (_, false) => self.book_drop(None, item.message.address(), DropReason::QueueEnded),
             (TakenEnd::NotGiven, true) => {
-                self.unsettle_one(index);
-                self.put_back(index, item);
+                self.unsettle_one(queue_id);
+                self.put_back(queue_id, item);
             }
         }
         if is_there {
-            self.pump_queue(index, now, fx);
+            self.pump_queue(queue_id, now, fx);
         }
     }
 
-    fn unsettle_one(&mut self, index: u32) {
-        if let Some(queue) = self.queue_mut(index) {
+    fn unsettle_one(&mut self, queue_id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.unsettled -= 1;
         }
     }

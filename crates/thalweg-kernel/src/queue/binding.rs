@@ -6,7 +6,7 @@ use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
 use crate::Kernel;
 use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, binding_cost};
 use crate::route_cache::{Route, Sink, SinkKind};
 use crate::shards::ShardMessage;
@@ -35,8 +35,7 @@ pub(crate) struct Binding {
 /// Whereto.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum To {
-    /// The queue of this index.
-    Queue(u32),
+    Queue(QueueId),
     /// The exchange of this address.
     Exchange(Arc<str>),
 }
@@ -127,9 +126,9 @@ impl Kernel {
     ) -> Result<(To, ExchangeKind), Refusal> {
         let to = match spec.to {
             BindTo::Queue(address) => {
-                let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-                self.may_configure_queue(id, index)?;
-                To::Queue(index)
+                let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+                self.may_configure_queue(id, queue_id)?;
+                To::Queue(queue_id)
             }
             BindTo::Exchange(address) => {
                 self.exchange_kind(address).ok_or(Refusal::NoExchange)?;
@@ -178,8 +177,9 @@ impl Kernel {
     }
 
     /// An exclusive queue is led to by its owner alone, as was asked when the binding was made.
-    fn may_lead_to_queue(&self, access: &Access, index: u32) -> bool {
-        self.queue(index)
+    fn may_lead_to_queue(&self, access: &Access, queue_id: QueueId) -> bool {
+        self.queues
+            .get(queue_id)
             .is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
     }
 
@@ -227,7 +227,7 @@ impl Kernel {
 
     fn is_durable_target(&self, to: &To) -> bool {
         match to {
-            To::Queue(index) => self.queue(*index).is_some_and(|queue| queue.durable),
+            To::Queue(queue) => self.queues.get(*queue).is_some_and(|it| it.durable),
             To::Exchange(address) => self.topology.is_durable(address),
         }
     }
@@ -265,7 +265,7 @@ impl Kernel {
             binding_cost(exchange, key, &filter, arguments),
         );
         if let To::Queue(queue) = to
-            && let Some(queue) = self.queue_mut(queue)
+            && let Some(queue) = self.queues.get_mut(queue)
         {
             queue.bindings.insert(index);
         }
@@ -295,7 +295,7 @@ impl Kernel {
         }
         self.persist_ended(binding.number);
         if let To::Queue(queue) = binding.to
-            && let Some(queue) = self.queue_mut(queue)
+            && let Some(queue) = self.queues.get_mut(queue)
         {
             queue.bindings.remove(&index);
         }
@@ -470,7 +470,7 @@ impl Kernel {
             let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
             self.routes.for_each_match(&next, |sink| match sink.kind {
                 SinkKind::Binding => bindings.push(sink.target),
-                SinkKind::Queue => queue = Some(sink.target),
+                SinkKind::Queue => queue = self.queues.at(sink.target),
                 SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => {
                     has_others = true
                 }
@@ -543,7 +543,7 @@ struct Walk<'a> {
 /// What a comparison of properties led to.
 #[derive(Default)]
 pub(super) struct Compared {
-    pub(super) queues: Vec<u32>,
+    pub(super) queues: Vec<QueueId>,
     /// Addresses whose routes the message takes as well.
     pub(super) next: Vec<String>,
 }

@@ -10,7 +10,7 @@ use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::{LineMember, Member, group_key};
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::timers::TimerKind;
 use thalweg_model::{DeathReason, Filter, Reliability, Time};
 
@@ -57,9 +57,9 @@ impl Kernel {
         id: SessionId,
         spec: &ConsumeSpec<'_>,
     ) -> Result<Source, Refusal> {
-        let index = self.find_queue(spec.source).ok_or(Refusal::NoQueue)?;
-        self.may_take_from(id, index)?;
-        let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
+        let queue_id = self.queues.find(spec.source).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, queue_id)?;
+        let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
         if queue.taken || (spec.exclusive && !queue.consumers.is_empty()) {
             return Err(Refusal::InUse);
         }
@@ -82,17 +82,14 @@ impl Kernel {
             at
         };
         queue.consumers.insert(at, consumer);
-        Ok(Source::Queue(index, queue.number))
+        Ok(Source::Queue(queue_id))
     }
 
     /// A single active consumer that may no longer take from its queue goes behind those that may: the first of them becomes
     /// active, and stays so.
     pub(crate) fn replace_active_consumers(&mut self) {
         let sessions = &self.sessions;
-        for (index, queue) in self.queues.iter_mut().enumerate() {
-            let Some(queue) = queue.as_deref_mut() else {
-                continue;
-            };
+        for (queue_id, queue) in self.queues.iter_mut() {
             if !queue.limits.single_active || queue.consumers.len() < 2 {
                 continue;
             }
@@ -102,7 +99,7 @@ impl Kernel {
                 owner != Some(consumer.session)
                     && session.is_none_or(|it| !it.access.allows(Permission::Take, address))
             });
-            self.agenda.pump(index as u32);
+            self.agenda.pump(queue_id);
         }
     }
 
@@ -195,9 +192,8 @@ impl Kernel {
         fx: &mut E,
     ) {
         match consumer.source {
-            Source::Queue(index, number) => {
-                let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number)
-                else {
+            Source::Queue(queue_id) => {
+                let Some(queue) = self.queues.get_mut(queue_id) else {
                     return;
                 };
                 queue.consumers.retain(|other| {
@@ -205,8 +201,8 @@ impl Kernel {
                 });
                 queue.taken = false;
                 queue.cursor = 0;
-                self.queue_lost_consumer(index, now, fx);
-                self.pump_queue(index, now, fx);
+                self.queue_lost_consumer(queue_id, now, fx);
+                self.pump_queue(queue_id, now, fx);
             }
             Source::Group(index, _) => {
                 self.leave_seat(index, (id, line, consumer.number));
@@ -220,23 +216,31 @@ impl Kernel {
     }
 
     /// A queue may have lost its last consumer.
-    pub(super) fn queue_lost_consumer<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index) else {
+    pub(super) fn queue_lost_consumer<E: Effects>(
+        &mut self,
+        queue_id: QueueId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         if !queue.consumers.is_empty() || !queue.groups.is_empty() {
             return;
         }
         queue.used = now;
-        self.settle_deliveries(index);
-        let Some(queue) = self.queue_mut(index) else {
+        self.settle_deliveries(queue_id);
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         if queue.auto_delete && queue.had_consumer {
-            self.end_queue(index, now, fx);
+            self.end_queue(queue_id, now, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
-            self.timers
-                .set(now + idle, SessionId(index), TimerKind::QueueIdle);
+            self.timers.set(
+                now + idle,
+                SessionId(queue_id.index()),
+                TimerKind::QueueIdle,
+            );
         }
     }
 
@@ -256,7 +260,7 @@ impl Kernel {
         line_of.credit = max;
         let groups = |consumer: &LineConsumer| match consumer.source {
             Source::Group(index, _) => Some(index),
-            Source::Queue(..) => None,
+            Source::Queue(_) => None,
         };
         for index in line_of
             .consumers
@@ -312,15 +316,15 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<Option<u64>, Refusal> {
-        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_take_from(id, index)?;
-        if self.queue(index).is_some_and(|queue| queue.taken) {
+        let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, queue_id)?;
+        if self.queues.get(queue_id).is_some_and(|queue| queue.taken) {
             return Err(Refusal::InUse);
         }
         if let Some(lines) = self.lines_mut(id) {
             lines.get_or_insert(line).takes_blindly = !settles;
         }
-        let taken = self.take_first(id, line, index, now, fx);
+        let taken = self.take_first(id, line, queue_id, now, fx);
         if let Some(line) = self.line_mut(id, line) {
             line.takes_blindly = false;
         }
@@ -333,13 +337,13 @@ impl Kernel {
         &mut self,
         id: SessionId,
         line: u16,
-        index: u32,
+        queue_id: QueueId,
         now: Time,
         fx: &mut E,
     ) -> Option<u64> {
         let mut passed = Vec::new();
         let taken = loop {
-            let queue = self.queue_mut(index)?;
+            let queue = self.queues.get_mut(queue_id)?;
             queue.used = now;
             let next = if passed.len() < LOOKED_AT_MAX {
                 queue.pop()
@@ -354,17 +358,17 @@ impl Kernel {
                 let left = queue.ready as u64;
                 let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
                 break self
-                    .asks_deep(index, Asked::Line(id, line, settles))
+                    .asks_deep(queue_id, Asked::Line(id, line, settles))
                     .then_some(left);
             };
             let left = queue.ready as u64;
             self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_queue(index);
+            self.refill_queue(queue_id);
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now);
+                self.give_up(queue_id, item, DeathReason::Expired, now);
                 continue;
             }
-            if !self.may_have(id, index, &item.message) {
+            if !self.may_have(id, queue_id, &item.message) {
                 passed.push(item);
                 continue;
             }
@@ -375,8 +379,8 @@ impl Kernel {
                 priority: 0,
             };
             let tag_before = self.line(id, line).map_or(0, |line| line.tag_last);
-            if let Err(item) = self.hand_to(index, nobody, item, false, now, fx) {
-                self.put_back(index, item);
+            if let Err(item) = self.hand_to(queue_id, nobody, item, false, now, fx) {
+                self.put_back(queue_id, item);
                 break None;
             }
             // One that is too large for this session is gone and was not handed over.
@@ -390,7 +394,7 @@ impl Kernel {
         passed
             .into_iter()
             .rev()
-            .for_each(|item| self.put_back(index, item));
+            .for_each(|item| self.put_back(queue_id, item));
         taken
     }
 
@@ -418,8 +422,8 @@ impl Kernel {
 
     /// A consumer that leaves is given nothing more; what follows from its leaving comes later.
     fn detach_quietly(&mut self, id: SessionId, line: u16, consumer: &LineConsumer) {
-        if let Source::Queue(index, number) = consumer.source
-            && let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number)
+        if let Source::Queue(queue_id) = consumer.source
+            && let Some(queue) = self.queues.get_mut(queue_id)
         {
             queue.consumers.retain(|other| {
                 (other.session, other.line, other.number) != (id, line, consumer.number)
@@ -473,7 +477,8 @@ impl Kernel {
             .and_then(|session| session.lines.take());
         for queue in own.map_or_else(Vec::new, |lines| lines.own_queues) {
             if self
-                .queue(queue)
+                .queues
+                .get(queue)
                 .is_some_and(|queue| queue.owner == Some(id))
             {
                 self.end_queue(queue, now, fx);

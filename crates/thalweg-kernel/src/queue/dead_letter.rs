@@ -8,6 +8,7 @@ use crate::access::{Permission, is_brokers};
 use crate::books::Delta;
 use crate::cause::Cause;
 use crate::effects::Effects;
+use crate::ids::QueueId;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
@@ -38,7 +39,7 @@ pub(crate) enum Original {
 
 impl Kernel {
     /// A queue does not keep an item any longer.
-    pub(super) fn give_up(&mut self, index: u32, item: Item, why: DeathReason, now: Time) {
+    pub(super) fn give_up(&mut self, queue_id: QueueId, item: Item, why: DeathReason, now: Time) {
         let address = item.message.address();
         match why {
             DeathReason::Expired => self.book_expired(None, address),
@@ -47,18 +48,27 @@ impl Kernel {
                 self.book_drop(None, address, DropReason::QueueFull)
             }
         }
-        self.leave_to_die(index, &item, why, now);
+        self.leave_to_die(queue_id, &item, why, now);
     }
 
     /// An item becomes a dead letter, or is forgotten at once if its queue has no place for those.
-    pub(super) fn leave_to_die(&mut self, index: u32, item: &Item, why: DeathReason, now: Time) {
-        let journal = self.queue(index).map_or(0, super::Queue::journal_number);
+    pub(super) fn leave_to_die(
+        &mut self,
+        queue_id: QueueId,
+        item: &Item,
+        why: DeathReason,
+        now: Time,
+    ) {
+        let journal = self
+            .queues
+            .get(queue_id)
+            .map_or(0, super::Queue::journal_number);
         let serial = if journal == 0 { 0 } else { item.serial };
         let original = Original::Kept {
             queue: journal,
             serial,
         };
-        if !self.note_dead_letter(index, item.message.clone(), why, original, now) {
+        if !self.note_dead_letter(queue_id, item.message.clone(), why, original, now) {
             self.forget_item(journal, item, false);
         }
     }
@@ -66,13 +76,13 @@ impl Kernel {
     /// Notes a message for the end of the command; false if its queue has no place for those.
     pub(super) fn note_dead_letter(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: Message,
         why: DeathReason,
         original: Original,
         now: Time,
     ) -> bool {
-        let Some(queue) = self.queue(index) else {
+        let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         let Some(dead_letter) = &queue.limits.dead_letter else {

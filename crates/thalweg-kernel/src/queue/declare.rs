@@ -7,7 +7,7 @@ use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queu
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, queue_cost};
 use crate::route_cache::SinkKind;
 use crate::timers::TimerKind;
@@ -38,9 +38,9 @@ impl Kernel {
         if !self.has_queues() {
             return Err(Refusal::Invalid("this is not the shard of queues"));
         }
-        if let Some(index) = self.find_queue(spec.address) {
-            self.may_use_queue(id, index)?;
-            let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
+        if let Some(queue_id) = self.queues.find(spec.address) {
+            self.may_use_queue(id, queue_id)?;
+            let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
             if let Some(what) = difference(queue, spec) {
                 return Err(Refusal::Differs(what));
             }
@@ -49,7 +49,7 @@ impl Kernel {
                 existed: true,
                 ..queue.status()
             };
-            self.declare_queue_anew(id, index, fx);
+            self.declare_queue_anew(id, queue_id, fx);
             return Ok(status);
         }
         if !super::is_queue_address(spec.address) || Address::check(spec.address).is_err() {
@@ -66,7 +66,7 @@ impl Kernel {
         {
             return Err(Refusal::Denied);
         }
-        if self.queue_by_address.len() >= self.limits.queues_max {
+        if self.queues.count() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, queue_cost(spec.address)) {
@@ -88,11 +88,11 @@ impl Kernel {
             owner,
             limits: spec.limits.clone(),
         };
-        let index = self.add_queue(new, now);
-        self.set_queues_maker(index, made_by);
+        let queue_id = self.add_queue(new, now);
+        self.set_queues_maker(queue_id, made_by);
         if durable && self.limits.journal {
             let safety = self.session_safety(id);
-            self.persist_queue(index, safety);
+            self.persist_queue(queue_id, safety);
             if let Some(link) = link {
                 fx.hold(link, self.journal.awaited());
             }
@@ -100,11 +100,14 @@ impl Kernel {
         if owner.is_some()
             && let Some(lines) = self.lines_mut(id)
         {
-            lines.own_queues.push(index);
+            lines.own_queues.push(queue_id);
         }
         if let Some(idle) = spec.limits.idle_expiry {
-            self.timers
-                .set(now + idle, SessionId(index), TimerKind::QueueIdle);
+            self.timers.set(
+                now + idle,
+                SessionId(queue_id.index()),
+                TimerKind::QueueIdle,
+            );
         }
         Ok(QueueStatus {
             existed: false,
@@ -115,8 +118,9 @@ impl Kernel {
 
     /// A session declares a queue again. If the queue's maker may not publish where its dead letters go any more and this
     /// session may, the session is its maker from now on.
-    fn declare_queue_anew<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
-        let (Some(queue), Some(session)) = (self.queue(index), self.sessions.get(id)) else {
+    fn declare_queue_anew<E: Effects>(&mut self, id: SessionId, queue_id: QueueId, fx: &mut E) {
+        let (Some(queue), Some(session)) = (self.queues.get(queue_id), self.sessions.get(id))
+        else {
             return;
         };
         let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access())
@@ -124,7 +128,7 @@ impl Kernel {
             return;
         };
         let may = |access: &Access| self.may_bury(access, dead_letter, &queue.address);
-        if may(known) || !may(&session.access) || self.may_configure_queue(id, index).is_err() {
+        if may(known) || !may(&session.access) || self.may_configure_queue(id, queue_id).is_err() {
             return;
         }
         let (link, made_by, number) = (
@@ -132,19 +136,20 @@ impl Kernel {
             MadeBy::session(session),
             queue.journal_number(),
         );
-        self.set_queues_maker(index, made_by);
+        self.set_queues_maker(queue_id, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
-            self.persist_queue(index, safety);
+            self.persist_queue(queue_id, safety);
             link.into_iter()
                 .for_each(|link| fx.hold(link, self.journal.awaited()));
         }
     }
 
     /// Whose rights decide where the dead letters of a queue go, if they go anywhere.
-    pub(super) fn set_queues_maker(&mut self, index: u32, made_by: MadeBy) {
+    pub(super) fn set_queues_maker(&mut self, queue_id: QueueId, made_by: MadeBy) {
         let Some(queue) = self
-            .queue_mut(index)
+            .queues
+            .get_mut(queue_id)
             .filter(|queue| queue.limits.dead_letter.is_some())
         else {
             return;
@@ -155,7 +160,7 @@ impl Kernel {
         self.memory.left(Kept::Topology, left);
     }
 
-    pub(super) fn add_queue(&mut self, new: NewQueue<'_>, now: Time) -> u32 {
+    pub(super) fn add_queue(&mut self, new: NewQueue<'_>, now: Time) -> QueueId {
         let NewQueue {
             address,
             number,
@@ -197,35 +202,29 @@ impl Kernel {
             went: 0,
             pace: None,
         };
-        let index = match self.queues_free.pop() {
-            Some(index) => {
-                self.queues[index as usize] = Some(Box::new(queue));
-                index
-            }
-            None => {
-                self.queues.push(Some(Box::new(queue)));
-                self.queues.len() as u32 - 1
-            }
-        };
-        self.queue_by_address.insert(address.clone(), index);
+        let queue_id = self.queues.insert(queue);
         self.memory.entered(Kept::Topology, queue_cost(&address));
-        self.add_sink(&address, SinkKind::Queue, index);
+        self.add_sink(&address, SinkKind::Queue, queue_id.index());
         self.link_groups_again(&address);
-        index
+        queue_id
     }
 
     /// Messages and consumers of a queue.
     pub fn inspect_queue(&self, id: SessionId, address: &str) -> Result<QueueStatus, Refusal> {
-        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_use_queue(id, index)?;
-        self.queue(index).map(Queue::status).ok_or(Refusal::NoQueue)
+        let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+        self.may_use_queue(id, queue_id)?;
+        self.queues
+            .get(queue_id)
+            .map(Queue::status)
+            .ok_or(Refusal::NoQueue)
     }
 
     /// Counts as a use of a queue that ends when it is not used: [`QueueLimits::idle_expiry`] starts anew.
     pub fn note_queue_use(&mut self, address: &str, now: Time) {
         if let Some(queue) = self
-            .find_queue(address)
-            .and_then(|index| self.queue_mut(index))
+            .queues
+            .find(address)
+            .and_then(|queue_id| self.queues.get_mut(queue_id))
         {
             queue.used = now;
         }
@@ -233,7 +232,8 @@ impl Kernel {
 
     /// The bounds and choices of a queue.
     pub fn queue_limits(&self, address: &str) -> Option<&QueueLimits> {
-        self.queue(self.find_queue(address)?)
+        self.queues
+            .get(self.queues.find(address)?)
             .map(|queue| &queue.limits)
     }
 
@@ -247,9 +247,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<u64, Refusal> {
-        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_configure_queue(id, index)?;
-        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+        self.may_configure_queue(id, queue_id)?;
+        let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
         if if_unused && !(queue.consumers.is_empty() && queue.groups.is_empty()) {
             return Err(Refusal::InUse);
         }
@@ -262,14 +262,14 @@ impl Kernel {
         {
             fx.hold(link, self.journal.awaited());
         }
-        self.end_queue(index, now, fx);
+        self.end_queue(queue_id, now, fx);
         self.end_command(now, fx);
         Ok(messages)
     }
 
     /// The timer of queues that end when nobody uses them.
-    pub(crate) fn on_queue_idle<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue(index) else {
+    pub(crate) fn on_queue_idle<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
         let Some(idle) = queue.limits.idle_expiry else {
@@ -280,20 +280,25 @@ impl Kernel {
         }
         let due = queue.used + idle;
         if due <= now {
-            self.end_queue(index, now, fx);
+            self.end_queue(queue_id, now, fx);
         } else {
-            self.timers.set(due, SessionId(index), TimerKind::QueueIdle);
+            self.timers
+                .set(due, SessionId(queue_id.index()), TimerKind::QueueIdle);
         }
     }
 
     /// Whether a session may see a queue.
-    pub(super) fn may_use_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        self.judge_queue(id, index, may_use)
+    pub(super) fn may_use_queue(&self, id: SessionId, queue_id: QueueId) -> Result<(), Refusal> {
+        self.judge_queue(id, queue_id, may_use)
     }
 
     /// Whether a session may bind, purge and delete a queue.
-    pub(super) fn may_configure_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        self.judge_queue(id, index, |session, address| {
+    pub(super) fn may_configure_queue(
+        &self,
+        id: SessionId,
+        queue_id: QueueId,
+    ) -> Result<(), Refusal> {
+        self.judge_queue(id, queue_id, |session, address| {
             session.access.may_configure(address)
         })
     }
@@ -302,10 +307,10 @@ impl Kernel {
     fn judge_queue(
         &self,
         id: SessionId,
-        index: u32,
+        queue_id: QueueId,
         may: impl Fn(&crate::session::Session, &str) -> bool,
     ) -> Result<(), Refusal> {
-        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
         match queue.owner {
             Some(owner) if owner == id => Ok(()),
             Some(_) => Err(Refusal::Locked),
@@ -350,8 +355,8 @@ impl Kernel {
     }
 
     /// Whether a session may take messages out of a queue.
-    pub(super) fn may_take_from(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        self.judge_queue(id, index, |session, address| {
+    pub(super) fn may_take_from(&self, id: SessionId, queue_id: QueueId) -> Result<(), Refusal> {
+        self.judge_queue(id, queue_id, |session, address| {
             session.access.allows(Permission::Take, address)
         })
     }

@@ -10,7 +10,7 @@ use super::{Item, Queue};
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::group::Group;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use thalweg_records::Record;
 
 /// Messages for which it is raised at once, at the most.
@@ -31,30 +31,30 @@ impl Kernel {
     #[inline]
     pub(super) fn note_delivery<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         serial: u64,
         to: Option<SessionId>,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queue_mut(index).filter(|queue| queue.durable) else {
+        let Some(queue) = self.queues.get_mut(queue_id).filter(|queue| queue.durable) else {
             return;
         };
         queue.left = queue.left.max(serial);
         if serial > queue.delivered_to {
-            self.raise_delivered(index, serial, to, fx);
+            self.raise_delivered(queue_id, serial, to, fx);
         }
     }
 
     #[cold]
     fn raise_delivered<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         serial: u64,
         to: Option<SessionId>,
         fx: &mut E,
     ) {
         let (step, safety) = (u64::from(self.shards), self.limits.safety);
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.delivered_to = match to {
@@ -62,7 +62,7 @@ impl Kernel {
             None => u64::MAX,
         };
         queue.delivered_ahead = (queue.delivered_ahead * 2 + 1).min(AHEAD_MAX);
-        self.persist_queue(index, safety);
+        self.persist_queue(queue_id, safety);
         if let Some(link) = to
             .and_then(|id| self.sessions.get(id))
             .and_then(|session| session.link)
@@ -100,8 +100,8 @@ impl Kernel {
     }
 
     /// If a queue has no consumer and no unsettled delivery, what is written down of its deliveries becomes exact.
-    pub(super) fn settle_deliveries(&mut self, index: u32) {
-        let Some(queue) = self.queue(index) else {
+    pub(super) fn settle_deliveries(&mut self, queue_id: QueueId) {
+        let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
         let is_taken_from =
@@ -129,10 +129,10 @@ impl Kernel {
                 self.journal.persist(&moved, Safety::Lazy);
             }
         }
-        if let Some(queue) = self.queue_mut(index) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
             (queue.delivered_to, queue.delivered_ahead, queue.left) = (to, 0, last);
         }
-        self.persist_queue(index, Safety::Lazy);
+        self.persist_queue(queue_id, Safety::Lazy);
     }
 }
 

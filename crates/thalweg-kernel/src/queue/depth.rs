@@ -9,7 +9,7 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{QueueId, SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::session::Pressure;
 use crate::shards::Asker;
@@ -96,8 +96,8 @@ impl QueueLimits {
 
 impl Kernel {
     /// Whether what comes now goes behind what is in memory. It must be written down then.
-    pub(super) fn goes_deep(&self, index: u32, message: &Message) -> bool {
-        let Some(queue) = self.queue(index) else {
+    pub(super) fn goes_deep(&self, queue_id: QueueId, message: &Message) -> bool {
+        let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         if queue.depth.is_some() {
@@ -115,8 +115,8 @@ impl Kernel {
     }
 
     /// Puts a newcomer behind all that waits.
-    pub(super) fn push_deep(&mut self, index: u32, item: Item) {
-        let Some(queue) = self.queue_mut(index) else {
+    pub(super) fn push_deep(&mut self, queue_id: QueueId, item: Item) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.ready += 1;
@@ -130,14 +130,15 @@ impl Kernel {
         });
         depth.fresh.push_back((item, Spot::default()));
         if !std::mem::replace(&mut depth.watched, true) {
-            self.queues_spilling.push(index);
+            self.queues_spilling.push(queue_id);
         }
     }
 
     /// The newcomer has been persisted.
-    pub(crate) fn found_queue_spot(&mut self, index: u32, serial: u64, spot: Spot) {
+    pub(crate) fn found_queue_spot(&mut self, queue_id: QueueId, serial: u64, spot: Spot) {
         let Some(depth) = self
-            .queue_mut(index)
+            .queues
+            .get_mut(queue_id)
             .and_then(|queue| queue.depth.as_deref_mut())
         else {
             return;
@@ -154,12 +155,9 @@ impl Kernel {
     /// A frame has been written, and its bytes begin at `place`.
     pub(crate) fn queues_on_written(&mut self, frame: u64, place: u64) {
         let mut at = 0;
-        while let Some(&index) = self.queues_spilling.get(at) {
+        while let Some(&queue_id) = self.queues_spilling.get(at) {
             let mut released = 0;
-            let depth = self
-                .queues
-                .get_mut(index as usize)
-                .and_then(Option::as_deref_mut);
+            let depth = self.queues.get_mut(queue_id);
             let is_watched = match depth.map(|queue| (&mut queue.ready_bytes, &mut queue.depth)) {
                 Some((ready_bytes, Some(depth))) => {
                     while depth
@@ -194,9 +192,9 @@ impl Kernel {
     }
 
     /// Brings more of a queue into memory if there is room.
-    pub(super) fn refill_queue(&mut self, index: u32) {
+    pub(super) fn refill_queue(&mut self, queue_id: QueueId) {
         let question = u64::from(self.next_question());
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         let Some(depth) = queue.depth.as_deref_mut() else {
@@ -230,7 +228,7 @@ impl Kernel {
         }
         depth.question = question;
         self.fetches.push(Fetch {
-            holder: Holder::Queue(index),
+            holder: Holder::Queue(queue_id),
             question,
             places,
         });
@@ -239,13 +237,13 @@ impl Kernel {
     /// What was asked for has come; nothing where a message could not be read.
     pub(crate) fn on_queue_fetched<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         question: u64,
         messages: Vec<Option<Message>>,
         now: Time,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         let journal = queue.journal_number();
@@ -258,7 +256,7 @@ impl Kernel {
         };
         depth.question = 0;
         for message in messages {
-            let Some(queue) = self.queue_mut(index) else {
+            let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
             let Some(depth) = queue.depth.as_deref_mut() else {
@@ -286,7 +284,7 @@ impl Kernel {
             let expires = message.expires();
             let deliveries = u32::from(stored.redelivered);
             self.put_back(
-                index,
+                queue_id,
                 Item {
                     message,
                     order,
@@ -297,16 +295,16 @@ impl Kernel {
                 },
             );
         }
-        self.serve_asked(index, now, fx);
-        self.pump_queue(index, now, fx);
+        self.serve_asked(queue_id, now, fx);
+        self.pump_queue(queue_id, now, fx);
     }
 
     // --- one message at a time
 
     /// Whether somebody who asks for one message has to wait for it, because it is on disk.
-    pub(super) fn asks_deep(&mut self, index: u32, asked: Asked) -> bool {
-        self.refill_queue(index);
-        let Some(queue) = self.queue_mut(index) else {
+    pub(super) fn asks_deep(&mut self, queue_id: QueueId, asked: Asked) -> bool {
+        self.refill_queue(queue_id);
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
         let has_some = queue.lanes.iter().any(|lane| !lane.is_empty());
@@ -319,8 +317,8 @@ impl Kernel {
         }
     }
 
-    fn serve_asked<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(queue) = self.queue_mut(index) else {
+    fn serve_asked<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         let address = queue.address.clone();
@@ -365,13 +363,13 @@ impl Kernel {
     /// not get any of these is served again.
     pub(super) fn drop_from_depth<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         most: usize,
         reason: DropReason,
         now: Time,
         fx: &mut E,
     ) -> usize {
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return 0;
         };
         let journal = queue.journal_number();
@@ -421,15 +419,20 @@ impl Kernel {
     }
 
     /// What an earlier run left in a queue stays on disk, if the queue is one of those.
-    pub(super) fn restore_deep(&mut self, index: u32, waiting: Waiting) -> Result<(), Waiting> {
+    pub(super) fn restore_deep(
+        &mut self,
+        queue_id: QueueId,
+        waiting: Waiting,
+    ) -> Result<(), Waiting> {
         if self.books.has_accounts()
             || !self
-                .queue(index)
+                .queues
+                .get(queue_id)
                 .is_some_and(|queue| queue.limits.is_plain())
         {
             return Err(waiting);
         }
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return Err(waiting);
         };
         let count = waiting.len();

@@ -8,7 +8,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::{Content, Effects, Handover, Sent};
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
 use crate::timers::TimerKind;
@@ -28,13 +28,13 @@ enum Taker {
 
 impl Kernel {
     /// Hands out what waits, as far as there is credit.
-    pub(crate) fn pump_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn pump_queue<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[u32; 2]> = SmallVec::new();
         // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
         let mut passed: Vec<Item> = Vec::new();
         loop {
-            let Some(queue) = self.queue(index) else {
+            let Some(queue) = self.queues.get(queue_id) else {
                 return;
             };
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
@@ -42,44 +42,52 @@ impl Kernel {
             }
             let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else {
                 // The rest is on disk.
-                self.refill_queue(index);
-                if self.queue(index).is_some_and(|queue| queue.depth.is_none()) {
+                self.refill_queue(queue_id);
+                if self
+                    .queues
+                    .get(queue_id)
+                    .is_some_and(|queue| queue.depth.is_none())
+                {
                     continue;
                 }
                 break;
             };
-            let Some((taker, turn)) = self.choose_taker(index, &next.message, &resting) else {
-                if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(index, &next.message) {
+            let Some((taker, turn)) = self.choose_taker(queue_id, &next.message, &resting) else {
+                if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(queue_id, &next.message) {
                     break;
                 }
-                let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else {
+                let Some(item) = self.queues.get_mut(queue_id).and_then(super::Queue::pop) else {
                     break;
                 };
                 self.books.left(Delta::copy(item.message.bytes()));
                 passed.push(item);
                 continue;
             };
-            self.next_turn(index, turn);
-            let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else {
+            self.next_turn(queue_id, turn);
+            let Some(item) = self.queues.get_mut(queue_id).and_then(super::Queue::pop) else {
                 break;
             };
             let bytes = item.message.bytes();
             self.books.left(Delta::copy(bytes));
-            if self.queue(index).is_some_and(|queue| queue.depth.is_some()) {
-                self.refill_queue(index);
+            if self
+                .queues
+                .get(queue_id)
+                .is_some_and(|queue| queue.depth.is_some())
+            {
+                self.refill_queue(queue_id);
             }
             if item.expires <= now {
-                self.give_up(index, item, DeathReason::Expired, now);
+                self.give_up(queue_id, item, DeathReason::Expired, now);
                 continue;
             }
             let back = match taker {
                 Taker::Consumer(consumer) => {
-                    self.hand_to(index, consumer, item, false, now, fx).err()
+                    self.hand_to(queue_id, consumer, item, false, now, fx).err()
                 }
-                Taker::Group(group) => self.give_to_group(index, group, item, now, fx),
+                Taker::Group(group) => self.give_to_group(queue_id, group, item, now, fx),
             };
             if let Some(item) = back {
-                self.put_back(index, item);
+                self.put_back(queue_id, item);
                 // Somebody else may have it: consumers do not wait for the member that a group would rather give it to.
                 // A consumer's output was full after all.
                 if let Taker::Group(group) = taker {
@@ -90,17 +98,17 @@ impl Kernel {
         passed
             .into_iter()
             .rev()
-            .for_each(|item| self.put_back(index, item));
-        self.watch_expiry(index);
+            .for_each(|item| self.put_back(queue_id, item));
+        self.watch_expiry(queue_id);
     }
 
     /// Whether nobody who takes from a queue may have a message.
-    fn nobody_may_have(&self, index: u32, message: &Message) -> bool {
-        self.queue(index).is_some_and(|queue| {
+    fn nobody_may_have(&self, queue_id: QueueId, message: &Message) -> bool {
+        self.queues.get(queue_id).is_some_and(|queue| {
             queue
                 .consumers
                 .iter()
-                .all(|consumer| !self.may_have(consumer.session, index, message))
+                .all(|consumer| !self.may_have(consumer.session, queue_id, message))
                 && queue
                     .groups
                     .iter()
@@ -110,8 +118,9 @@ impl Kernel {
 
     /// Whether a session may be given a message out of a queue: by the rules of now, for the queue and for the message.
     /// The owner of an exclusive queue may have what was published to the queue itself.
-    pub(super) fn may_have(&self, id: SessionId, index: u32, message: &Message) -> bool {
-        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else {
+    pub(super) fn may_have(&self, id: SessionId, queue_id: QueueId, message: &Message) -> bool {
+        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queues.get(queue_id))
+        else {
             return false;
         };
         let access = &session.access;
@@ -127,9 +136,9 @@ impl Kernel {
     }
 
     /// Lets an item wait where it was.
-    pub(super) fn put_back(&mut self, index: u32, item: Item) {
+    pub(super) fn put_back(&mut self, queue_id: QueueId, item: Item) {
         let bytes = item.message.bytes();
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.insert(item);
@@ -140,7 +149,7 @@ impl Kernel {
     /// settled. `fresh`: the item is not written down yet.
     pub(super) fn hand_to_somebody<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         mut item: Item,
         fresh: bool,
         now: Time,
@@ -149,10 +158,10 @@ impl Kernel {
         // Each attempt that fails marks its session as congested.
         // A group takes only what is written down, so it has to wait.
         while let Some((Taker::Consumer(consumer), turn)) =
-            self.choose_taker(index, &item.message, &[])
+            self.choose_taker(queue_id, &item.message, &[])
         {
-            self.next_turn(index, turn);
-            match self.hand_to(index, consumer, item, fresh, now, fx) {
+            self.next_turn(queue_id, turn);
+            match self.hand_to(queue_id, consumer, item, fresh, now, fx) {
                 Ok(unsettled) => return Ok(unsettled),
                 Err(back) => item = back,
             }
@@ -163,14 +172,14 @@ impl Kernel {
     /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
     fn choose_taker(
         &self,
-        index: u32,
+        queue_id: QueueId,
         message: &Message,
         resting: &[u32],
     ) -> Option<(Taker, usize)> {
-        let queue = self.queue(index)?;
+        let queue = self.queues.get(queue_id)?;
         if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
             return self
-                .can_have(index, only, message)
+                .can_have(queue_id, only, message)
                 .then_some((Taker::Consumer(*only), 0));
         }
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
@@ -178,7 +187,7 @@ impl Kernel {
         if queue.limits.single_active {
             return match queue.consumers.first() {
                 Some(first) => self
-                    .can_have(index, first, message)
+                    .can_have(queue_id, first, message)
                     .then_some((Taker::Consumer(*first), 0)),
                 None => {
                     let group = *queue.groups.first()?;
@@ -198,7 +207,10 @@ impl Kernel {
         for step in 0..count {
             let at = (queue.cursor + step) % count;
             let (priority, can) = match queue.consumers.get(at) {
-                Some(consumer) => (consumer.priority, self.can_have(index, consumer, message)),
+                Some(consumer) => (
+                    consumer.priority,
+                    self.can_have(queue_id, consumer, message),
+                ),
                 None => {
                     let group = *queue.groups.get(at - consumers)?;
                     (0, self.is_taker(group, message, resting))
@@ -220,13 +232,13 @@ impl Kernel {
     }
 
     /// Whether somebody could take a message right now that was published at this address.
-    pub(super) fn has_taker_now(&self, index: u32, address: &str) -> bool {
-        let Some(queue) = self.queue(index) else {
+    pub(super) fn has_taker_now(&self, queue_id: QueueId, address: &str) -> bool {
+        let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         queue.consumers.iter().any(|consumer| {
             self.consumer_can_take(consumer.session, consumer.line, consumer.number)
-                && self.may_have_at(consumer.session, index, address)
+                && self.may_have_at(consumer.session, queue_id, address)
         }) || queue
             .groups
             .iter()
@@ -234,8 +246,9 @@ impl Kernel {
     }
 
     /// The same as [`Kernel::may_have`] of a message that has not been led on yet.
-    fn may_have_at(&self, id: SessionId, index: u32, address: &str) -> bool {
-        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else {
+    fn may_have_at(&self, id: SessionId, queue_id: QueueId, address: &str) -> bool {
+        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queues.get(queue_id))
+        else {
             return false;
         };
         let may = |permission, target| session.access.allows(permission, target);
@@ -249,35 +262,35 @@ impl Kernel {
         !resting.contains(&group) && self.has_member_for(group, message)
     }
 
-    fn next_turn(&mut self, index: u32, turn: usize) {
-        if let Some(queue) = self.queue_mut(index) {
+    fn next_turn(&mut self, queue_id: QueueId, turn: usize) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.cursor = turn;
         }
     }
 
-    fn can_have(&self, index: u32, consumer: &Consumer, message: &Message) -> bool {
+    fn can_have(&self, queue_id: QueueId, consumer: &Consumer, message: &Message) -> bool {
         self.consumer_can_take(consumer.session, consumer.line, consumer.number)
-            && self.may_have(consumer.session, index, message)
+            && self.may_have(consumer.session, queue_id, message)
     }
 
     /// Gives an item to a consumer; gives it back if the consumer's output does not take it, and then the session is
     /// congested. Says whether it is to be settled.
     pub(super) fn hand_to<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         to: Consumer,
         item: Item,
         fresh: bool,
         now: Time,
         fx: &mut E,
     ) -> Result<bool, Item> {
-        let Some(queue) = self.queue(index) else {
+        let Some(queue) = self.queues.get(queue_id) else {
             return Err(item);
         };
-        let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
-        let source = Source::Queue(index, number);
+        let (journal, left) = (queue.journal_number(), queue.ready as u64);
+        let source = Source::Queue(queue_id);
         if !fresh {
-            self.note_delivery(index, item.serial, Some(to.session), fx);
+            self.note_delivery(queue_id, item.serial, Some(to.session), fx);
         }
         let settles = self.hand_over(
             (to.session, to.line, to.number),
@@ -289,13 +302,13 @@ impl Kernel {
         )?;
         match settles {
             HandedOver::Unsettled(_) => {
-                if let Some(queue) = self.queue_mut(index) {
+                if let Some(queue) = self.queues.get_mut(queue_id) {
                     queue.unsettled += 1;
                 }
                 Ok(true)
             }
             HandedOver::Done(item) => {
-                if let Some(queue) = self.queue_mut(index) {
+                if let Some(queue) = self.queues.get_mut(queue_id) {
                     queue.went += 1;
                 }
                 self.forget_item(journal, &item, fresh);
@@ -371,10 +384,10 @@ impl Kernel {
             Sent::TooLarge => {
                 session.routed += 1;
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
-                if let Source::Queue(index, _) = source {
+                if let Source::Queue(queue_id) = source {
                     // As if this receiver had refused it.
                     self.note_dead_letter(
-                        index,
+                        queue_id,
                         item.message.clone(),
                         DeathReason::Rejected,
                         Original::New,
@@ -419,7 +432,7 @@ impl Kernel {
     /// A member of a group takes an item; gives it back if none can.
     fn give_to_group<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         group: u32,
         item: Item,
         now: Time,
@@ -443,7 +456,7 @@ impl Kernel {
             fx,
         );
         if taken {
-            if let Some(queue) = self.queue_mut(index) {
+            if let Some(queue) = self.queues.get_mut(queue_id) {
                 queue.went += 1;
             }
             return None;
@@ -461,49 +474,50 @@ impl Kernel {
     /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
     pub(crate) fn return_to_queue(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: Message,
         serial: u64,
         deliveries: u8,
         now: Time,
     ) {
         let max = self
-            .queue(index)
+            .queues
+            .get(queue_id)
             .and_then(|queue| queue.limits.deliveries_max);
         let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
-        let Some(item) = self.take_back_item(index, message, serial, deliveries) else {
+        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
             return;
         };
         if is_too_often {
-            return self.give_up(index, item, DeathReason::DeliveryLimit, now);
+            return self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
         }
-        self.put_back(index, item);
-        self.agenda.pump(index);
+        self.put_back(queue_id, item);
+        self.agenda.pump(queue_id);
     }
 
     /// The same of what may not be judged: nobody knows how often it was delivered.
     pub(super) fn let_wait_again(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: Message,
         serial: u64,
         deliveries: u8,
     ) {
-        let Some(item) = self.take_back_item(index, message, serial, deliveries) else {
+        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
             return;
         };
-        self.put_back(index, item);
-        self.agenda.pump(index);
+        self.put_back(queue_id, item);
+        self.agenda.pump(queue_id);
     }
 
     fn take_back_item(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: Message,
         serial: u64,
         deliveries: u8,
     ) -> Option<Item> {
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return None;
         };
@@ -536,8 +550,8 @@ impl Kernel {
     // --- expiry
 
     /// Sees to it that the heads of the queue go when their time is over.
-    pub(super) fn watch_expiry(&mut self, index: u32) {
-        let Some(queue) = self.queue_mut(index) else {
+    pub(super) fn watch_expiry(&mut self, queue_id: QueueId) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         if queue.ready == 0 {
@@ -546,20 +560,21 @@ impl Kernel {
         let due = queue.head_expiry();
         if due < queue.expiry_timer {
             queue.expiry_timer = due;
-            self.timers.set(due, SessionId(index), TimerKind::QueueHead);
+            self.timers
+                .set(due, SessionId(queue_id.index()), TimerKind::QueueHead);
         }
     }
 
     /// The timer of [`Kernel::watch_expiry`].
-    pub(crate) fn on_queue_head_due(&mut self, index: u32, now: Time) {
-        let Some(queue) = self.queue_mut(index) else {
+    pub(crate) fn on_queue_head_due(&mut self, queue_id: QueueId, now: Time) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.expiry_timer = Time::NEVER;
         let mut left = EXPIRED_PER_CALL;
         while left > 0 {
             left -= 1;
-            let Some(queue) = self.queue_mut(index) else {
+            let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
             let due = queue
@@ -571,17 +586,17 @@ impl Kernel {
             };
             queue.forget_ready(&item);
             self.books.left(Delta::copy(item.message.bytes()));
-            self.give_up(index, item, DeathReason::Expired, now);
+            self.give_up(queue_id, item, DeathReason::Expired, now);
         }
         if left == 0
-            && let Some(queue) = self.queue_mut(index)
+            && let Some(queue) = self.queues.get_mut(queue_id)
         {
             // There may be more; no other timer is set until this one has fired.
             queue.expiry_timer = Time::ZERO;
             self.timers
-                .set_soon(now, SessionId(index), TimerKind::QueueHead);
+                .set_soon(now, SessionId(queue_id.index()), TimerKind::QueueHead);
         } else {
-            self.watch_expiry(index);
+            self.watch_expiry(queue_id);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::line::Source;
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects};
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, queue_cost};
 use crate::queue::Refusal;
@@ -36,16 +36,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<Purged, Refusal> {
-        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_configure_queue(id, index)?;
-        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+        self.may_configure_queue(id, queue_id)?;
+        let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
         let journal = queue.journal_number();
         // What comes while it goes on need not be dropped, or it might go on for ever.
         let all = left.unwrap_or(u64::MAX).min(queue.ready as u64);
         let most = (DROPPED_PER_CALL as u64).min(all) as usize;
         let mut count = 0;
         while count < most
-            && let Some(item) = self.queue_mut(index).and_then(Queue::pop)
+            && let Some(item) = self.queues.get_mut(queue_id).and_then(Queue::pop)
         {
             count += 1;
             self.books.left(Delta::copy(item.message.bytes()));
@@ -53,7 +53,7 @@ impl Kernel {
             self.forget_item(journal, &item, false);
         }
         if count < most {
-            count += self.drop_from_depth(index, most - count, DropReason::Purged, now, fx);
+            count += self.drop_from_depth(queue_id, most - count, DropReason::Purged, now, fx);
         }
         let dropped_some = count > 0 || left.is_some();
         let left = all.saturating_sub(count as u64);
@@ -73,16 +73,15 @@ impl Kernel {
     }
 
     /// A queue is gone: its messages, its bindings, its consumers, who are told.
-    pub(super) fn end_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else {
+    pub(super) fn end_queue<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        let Some(mut queue) = self.queues.remove(queue_id) else {
             return;
         };
-        self.queue_by_address.remove(&queue.address);
         self.memory.left(
             Kept::Topology,
             queue_cost(&queue.address) + queue.made_by.bytes(),
         );
-        self.remove_sink(&queue.address, SinkKind::Queue, index);
+        self.remove_sink(&queue.address, SinkKind::Queue, queue_id.index());
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
         }
@@ -93,7 +92,7 @@ impl Kernel {
             self.group_lost_queue(group);
         }
         for consumer in std::mem::take(&mut queue.consumers) {
-            let source = Source::Queue(index, queue.number);
+            let source = Source::Queue(queue_id);
             if let Some(line) = self.line_mut(consumer.session, consumer.line) {
                 line.consumers
                     .retain(|known| known.number != consumer.number || known.source != source);
@@ -113,9 +112,8 @@ impl Kernel {
                 .get_mut(owner)
                 .and_then(|session| session.lines.as_deref_mut())
         {
-            lines.own_queues.retain(|own| *own != index);
+            lines.own_queues.retain(|own| *own != queue_id);
         }
-        self.queues_free.push(index);
         if let Some(depth) = queue.depth.as_deref_mut() {
             let asked = depth.take_asked();
             self.serve(&queue.address, asked, now, fx);

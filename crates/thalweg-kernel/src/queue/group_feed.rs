@@ -9,7 +9,7 @@ use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::group::{Group, LineMember, Waiting};
 use crate::group_home::is_away;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::queue_cost;
 use crate::ordered::LOOK_ANEW;
@@ -39,7 +39,7 @@ impl Kernel {
     /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
     pub(crate) fn ensure_queue(&mut self, address: &str) {
         let is_here = home(HOME, self.shards) == self.shard;
-        if !is_here || !is_queue_address(address) || self.find_queue(address).is_some() {
+        if !is_here || !is_queue_address(address) || self.queues.find(address).is_some() {
             return;
         }
         // Who cannot have it made will find that there is none.
@@ -48,7 +48,7 @@ impl Kernel {
 
     /// Makes a queue that outlives the broker and has no terms.
     pub(super) fn add_plain_queue(&mut self, address: &str) -> Result<(), Refusal> {
-        if self.queue_by_address.len() >= self.limits.queues_max {
+        if self.queues.count() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, queue_cost(address)) {
@@ -66,9 +66,9 @@ impl Kernel {
             owner: None,
             limits: QueueLimits::default(),
         };
-        let index = self.add_queue(new, Time::ZERO);
+        let queue_id = self.add_queue(new, Time::ZERO);
         if self.limits.journal {
-            self.persist_queue(index, self.limits.safety);
+            self.persist_queue(queue_id, self.limits.safety);
         }
         self.topology_changed();
         Ok(())
@@ -77,17 +77,17 @@ impl Kernel {
     /// A new group on a queue's address takes from that queue, if it is here. Its entries are the queue's, in the journal,
     /// too.
     pub(crate) fn link_group_to_queue(&mut self, index: u32, address: &str) {
-        let Some(queue_index) = self.find_queue(address) else {
+        let Some(queue_id) = self.queues.find(address) else {
             return;
         };
-        let Some(queue) = self.queue_mut(queue_index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.groups.push(index);
         queue.had_consumer = true;
-        let (number, journal) = (queue.number, queue.journal_number());
+        let journal = queue.journal_number();
         if let Some(group) = self.group_mut(index) {
-            group.feed = Some((queue_index, number));
+            group.feed = Some(queue_id);
             group.number = journal;
         }
     }
@@ -99,14 +99,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some((at, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else {
+        let Some(queue_id) = self.group_mut(index).and_then(|group| group.feed.take()) else {
             return;
         };
-        if let Some(queue) = self.queue_mut(at) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.groups.retain(|group| *group != index);
             queue.cursor = 0;
         }
-        self.queue_lost_consumer(at, now, fx);
+        self.queue_lost_consumer(queue_id, now, fx);
     }
 
     /// Groups that took from a queue of that address before it ended take from the new one, too.
@@ -159,13 +159,16 @@ impl Kernel {
     /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
     pub(crate) fn return_from_elsewhere(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         message: &Message,
         deliveries: u8,
         now: Time,
     ) {
         self.book_routed(None, message.address());
-        let number = self.queue(index).map_or(0, super::Queue::journal_number);
+        let number = self
+            .queues
+            .get(queue_id)
+            .map_or(0, super::Queue::journal_number);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
         if is_kept {
@@ -179,8 +182,8 @@ impl Kernel {
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.
         match deliveries {
-            0 => self.let_wait_again(index, message.clone(), serial, 1),
-            _ => self.return_to_queue(index, message.clone(), serial, deliveries, now),
+            0 => self.let_wait_again(queue_id, message.clone(), serial, 1),
+            _ => self.return_to_queue(queue_id, message.clone(), serial, deliveries, now),
         }
     }
 
@@ -191,10 +194,13 @@ impl Kernel {
         stored: &StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
     ) -> bool {
-        let Some(index) = self.find_queue(&stored.filter) else {
+        let Some(queue_id) = self.queues.find(&stored.filter) else {
             return false;
         };
-        let to = self.queue(index).map_or(0, super::Queue::journal_number);
+        let to = self
+            .queues
+            .get(queue_id)
+            .map_or(0, super::Queue::journal_number);
         let waiting: Vec<Stored> = stored.waiting.iter().collect();
         self.books.restored(waiting.len());
         for Stored {
@@ -219,7 +225,7 @@ impl Kernel {
                     Safety::Lazy,
                 );
             }
-            self.let_wait_again(index, message, if to == 0 { 0 } else { serial }, 1);
+            self.let_wait_again(queue_id, message, if to == 0 { 0 } else { serial }, 1);
         }
         self.persist_ended(number);
         true
@@ -228,18 +234,24 @@ impl Kernel {
     /// The group through which a session takes from the queue of that number.
     pub(crate) fn group_of_queue(&self, id: SessionId, number: u64) -> Option<u32> {
         let session = self.sessions.get(id)?;
+        let is_meant = |queue_id| {
+            self.queues
+                .get(queue_id)
+                .is_some_and(|queue| queue.number == number)
+        };
         let of = |index: &&u32| {
             let group = self.groups.get(**index as usize).and_then(Option::as_ref);
-            group.is_some_and(|group| group.feed.is_some_and(|(_, queue)| queue == number))
+            group.is_some_and(|group| group.feed.is_some_and(is_meant))
         };
         session.groups.iter().find(of).copied()
     }
 
     /// A message came into a queue and waits: groups that take from it go by how many do.
-    pub(super) fn tell_groups_of_arrival(&mut self, index: u32, now: Time) {
+    pub(super) fn tell_groups_of_arrival(&mut self, queue_id: QueueId, now: Time) {
         let mut at = 0;
         while let Some(group) = self
-            .queue(index)
+            .queues
+            .get(queue_id)
             .and_then(|queue| queue.groups.get(at).copied())
         {
             self.group_arrival(group, now);
@@ -275,7 +287,7 @@ impl Kernel {
         let Chosen::Member(member) = chosen else {
             return false;
         };
-        if let Some((queue, _)) = self
+        if let Some(queue) = self
             .groups
             .get(index as usize)
             .and_then(Option::as_ref)

@@ -2,7 +2,7 @@
 
 use super::{Item, Verdict};
 use crate::Kernel;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Stamp};
 
@@ -13,7 +13,7 @@ pub(crate) struct Lines {
     pub(super) lines: Vec<Line>,
     pub(super) transactions: Vec<(u32, Transaction)>,
     /// Queues that are the session's alone.
-    pub(super) own_queues: Vec<u32>,
+    pub(super) own_queues: Vec<QueueId>,
 }
 
 /// A scope of delivery numbers and of shared credit.
@@ -49,8 +49,7 @@ pub(crate) struct LineConsumer {
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The queue of this index and number: the index may be another queue's by now.
-    Queue(u32, u64),
+    Queue(QueueId),
     /// The group of this index that was made so.
     Group(u32, u64),
 }

@@ -142,7 +142,6 @@ impl Kernel {
             .for_each(|made_by| made_by.renew(&access));
         self.queues
             .iter_mut()
-            .flatten()
-            .for_each(|queue| queue.made_by.renew(&access));
+            .for_each(|(_, queue)| queue.made_by.renew(&access));
     }
 }

@@ -22,6 +22,7 @@ mod group_feed;
 mod line;
 mod maker;
 mod pass;
+mod queues;
 mod recall;
 mod recount;
 mod spec;
@@ -41,6 +42,7 @@ pub use ending::Purged;
 pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
 pub(crate) use maker::MadeBy;
+pub(crate) use queues::Queues;
 pub(crate) use recall::Recalling;
 pub use recall::Wanted;
 pub use spec::{
@@ -53,7 +55,7 @@ pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
 use crate::given_back::BackId;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::pace::{Pace, eighths};
 use crate::{Kernel, home};
 use std::collections::{BTreeSet, VecDeque};
@@ -152,21 +154,13 @@ impl Kernel {
         home(HOME, self.shards) == self.shard
     }
 
-    pub(crate) fn queue(&self, index: u32) -> Option<&Queue> {
-        self.queues.get(index as usize)?.as_deref()
-    }
-
-    pub(crate) fn queue_mut(&mut self, index: u32) -> Option<&mut Queue> {
-        self.queues.get_mut(index as usize)?.as_deref_mut()
-    }
-
     /// How many messages wait in a queue.
-    pub(crate) fn ready_in(&self, index: u32) -> usize {
-        self.queue(index).map_or(0, |queue| queue.ready)
+    pub(crate) fn ready_in(&self, queue_id: QueueId) -> usize {
+        self.queues.get(queue_id).map_or(0, |queue| queue.ready)
     }
 
     /// Whether somebody is there to take from a queue.
-    pub(crate) fn is_taken_from(&self, index: u32) -> bool {
+    pub(crate) fn is_taken_from(&self, queue_id: QueueId) -> bool {
         let is_there = |group: &u32| {
             self.groups
                 .get(*group as usize)
@@ -177,13 +171,9 @@ impl Kernel {
                         .any(|member| self.member_is_there(member.session))
                 })
         };
-        self.queue(index)
+        self.queues
+            .get(queue_id)
             .is_some_and(|queue| !queue.consumers.is_empty() || queue.groups.iter().any(is_there))
-    }
-
-    /// The queue of an address.
-    pub(crate) fn find_queue(&self, address: &str) -> Option<u32> {
-        self.queue_by_address.get(address).copied()
     }
 }
 

@@ -6,16 +6,16 @@ use crate::Kernel;
 use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::{Content, Effects, Handover, Sent};
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::publish::Draft;
 use thalweg_model::{Reliability, Time};
 
 impl Kernel {
-    /// Hands a message that has just come to the only consumer of the queue of this index. If that settles nothing, the
+    /// Hands a message that has just come to the only consumer of a queue. If that settles nothing, the
     /// message need not even be kept. What is not handed over goes the long way (`accept`), which comes to the same.
     pub(crate) fn pass<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         publisher: Option<SessionId>,
         draft: &Draft<'_>,
         now: Time,
@@ -30,11 +30,7 @@ impl Kernel {
         let made_by = publisher
             .and_then(|id| self.sessions.get(id))
             .map_or(0, |session| session.uid);
-        let Some(queue) = self
-            .queues
-            .get_mut(index as usize)
-            .and_then(Option::as_deref_mut)
-        else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
         let ([to], []) = (&queue.consumers[..], &queue.groups[..]) else {
@@ -111,7 +107,7 @@ impl Kernel {
         queue.unsettled += 1;
         line.in_flight += 1;
         self.books.sent(Delta::copy(message.bytes()));
-        let source = Source::Queue(index, queue.number);
+        let source = Source::Queue(queue_id);
         let serial = if queue.durable { serial } else { 0 };
         let item = Item {
             message,

@@ -5,7 +5,7 @@ use super::spec::{ExchangeKind, Refusal};
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{QueueId, SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::shards::ShardMessage;
 use std::collections::VecDeque;
@@ -24,8 +24,7 @@ pub struct Wanted {
 
 /// Last values that a queue here is still to be given.
 pub(crate) struct Recalling {
-    /// The queue's index and number.
-    queue: (u32, u64),
+    queue: QueueId,
     wanted: Wanted,
     cursor: ScanCursor,
 }
@@ -48,8 +47,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
-        self.may_configure_queue(id, index)?;
+        let queue_id = self.queues.find(queue).ok_or(Refusal::NoQueue)?;
+        self.may_configure_queue(id, queue_id)?;
         let (kind, _) = self.exchange_kind(exchange).ok_or(Refusal::NoExchange)?;
         if kind == ExchangeKind::Headers {
             return Err(Refusal::Invalid(
@@ -62,7 +61,6 @@ impl Kernel {
         {
             return Err(Refusal::Denied);
         }
-        let number = self.queue(index).map_or(0, |queue| queue.number);
         let wanted = Wanted {
             filter: filter.into(),
             pattern: pattern.map(Into::into),
@@ -71,7 +69,7 @@ impl Kernel {
         let known = self
             .recalls
             .iter_mut()
-            .find(|it| it.queue == (index, number) && it.wanted == wanted);
+            .find(|it| it.queue == queue_id && it.wanted == wanted);
         if let Some(known) = known {
             // It begins anew: what it has brought already may have been taken.
             known.cursor = ScanCursor::default();
@@ -80,13 +78,13 @@ impl Kernel {
         } else {
             let cursor = ScanCursor::default();
             self.recalls.push_back(Recalling {
-                queue: (index, number),
+                queue: queue_id,
                 wanted: wanted.clone(),
                 cursor,
             });
         }
         self.tell_shards(|_| ShardMessage::Recall {
-            queue: (index, number),
+            queue: queue_id,
             wanted: wanted.clone(),
             cursor: ScanCursor::default(),
         });
@@ -107,12 +105,12 @@ impl Kernel {
             let Some(mut recalling) = self.recalls.pop_front() else {
                 return;
             };
-            let (index, number) = recalling.queue;
-            if self.queue(index).is_none_or(|queue| queue.number != number) {
+            let queue_id = recalling.queue;
+            if self.queues.get(queue_id).is_none() {
                 continue;
             }
             let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now);
-            self.accept_last_values(index, found, now, fx);
+            self.accept_last_values(queue_id, found, now, fx);
             if !done {
                 self.recalls.push_back(recalling);
             }
@@ -140,13 +138,13 @@ impl Kernel {
 
     fn accept_last_values<E: Effects>(
         &mut self,
-        index: u32,
+        queue_id: QueueId,
         messages: Vec<Message>,
         now: Time,
         fx: &mut E,
     ) {
         for message in messages {
-            self.accept(index, &message, now, fx);
+            self.accept(queue_id, &message, now, fx);
             if !self.pending_references.is_empty() {
                 self.persist_kept(&message, false, self.limits.safety);
             }
@@ -157,7 +155,7 @@ impl Kernel {
     pub(crate) fn on_recall(
         &mut self,
         from: ShardId,
-        queue: (u32, u64),
+        queue: QueueId,
         wanted: Wanted,
         mut cursor: ScanCursor,
         now: Time,
@@ -184,16 +182,16 @@ impl Kernel {
     pub(crate) fn on_recalled<E: Effects>(
         &mut self,
         from: ShardId,
-        (index, number): (u32, u64),
+        queue_id: QueueId,
         messages: Vec<Message>,
         more: Option<Box<ShardMessage>>,
         now: Time,
         fx: &mut E,
     ) {
-        if self.queue(index).is_none_or(|queue| queue.number != number) {
+        if self.queues.get(queue_id).is_none() {
             return;
         }
-        self.accept_last_values(index, messages, now, fx);
+        self.accept_last_values(queue_id, messages, now, fx);
         if let Some(more) = more {
             self.outbox.send(from, *more);
         }

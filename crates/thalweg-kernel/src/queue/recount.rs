@@ -57,7 +57,7 @@ impl Kernel {
     /// What all queues hold, what was taken out of them by itself, and dead letters that wait.
     pub(crate) fn recount_queues(&self) -> Result<Held, String> {
         let mut all = Held::default();
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             all += queue
                 .recount()
                 .map_err(|why| format!("queue {}: {why}", queue.address))?;

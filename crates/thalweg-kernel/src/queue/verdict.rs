@@ -7,7 +7,7 @@ use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::Waiting;
-use crate::ids::SessionId;
+use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
 use crate::settle::Settled;
@@ -209,14 +209,7 @@ impl Kernel {
 
     pub(super) fn pump_source<E: Effects>(&mut self, source: Source, now: Time, fx: &mut E) {
         match source {
-            Source::Queue(index, number) => {
-                if self
-                    .queue(index)
-                    .is_some_and(|queue| queue.number == number)
-                {
-                    self.pump_queue(index, now, fx);
-                }
-            }
+            Source::Queue(queue_id) => self.pump_queue(queue_id, now, fx),
             Source::Group(index, made) => {
                 if self.is_group(index, made) {
                     self.hand_over_waiting(index, now, fx);
@@ -242,12 +235,9 @@ impl Kernel {
         } = unsettled;
         self.books.settled(Delta::copy(item.message.bytes()));
         match source {
-            Source::Queue(index, number) => {
-                let is_there = self
-                    .queue(index)
-                    .is_some_and(|queue| queue.number == number);
-                if is_there {
-                    self.judge_of_queue(id, index, item, verdict, now);
+            Source::Queue(queue_id) => {
+                if self.queues.get(queue_id).is_some() {
+                    self.judge_of_queue(id, queue_id, item, verdict, now);
                 } else if verdict == Verdict::Requeue {
                     self.hand_back(Some(id));
                     self.book_drop(None, item.message.address(), DropReason::QueueEnded);
@@ -302,12 +292,12 @@ impl Kernel {
     pub(super) fn judge_of_queue(
         &mut self,
         id: SessionId,
-        index: u32,
+        queue_id: QueueId,
         mut item: Item,
         verdict: Verdict,
         now: Time,
     ) {
-        let Some(queue) = self.queue_mut(index) else {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.unsettled -= 1;
@@ -326,17 +316,17 @@ impl Kernel {
                     .is_some_and(|max| item.deliveries > max);
                 self.hand_back(Some(id));
                 if too_often {
-                    self.give_up(index, item, DeathReason::DeliveryLimit, now);
+                    self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
                 } else {
-                    self.put_back(index, item);
-                    self.trim(index, now);
+                    self.put_back(queue_id, item);
+                    self.trim(queue_id, now);
                 }
-                self.settle_deliveries(index);
+                self.settle_deliveries(queue_id);
             }
             Verdict::Reject => {
                 queue.went += 1;
                 self.book_had(id, &item);
-                self.leave_to_die(index, &item, DeathReason::Rejected, now);
+                self.leave_to_die(queue_id, &item, DeathReason::Rejected, now);
             }
         }
     }

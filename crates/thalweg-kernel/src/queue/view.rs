@@ -4,6 +4,7 @@ use super::binding::To;
 use super::exchange::PREDECLARED;
 use super::spec::{ExchangeKind, QueueLimits};
 use crate::Kernel;
+use crate::ids::QueueId;
 use std::sync::Arc;
 use thalweg_model::PropertyValue;
 
@@ -67,7 +68,7 @@ pub struct BindingView {
 impl Kernel {
     /// Shows `f` every queue; in no particular order.
     pub fn for_each_queue(&self, mut f: impl FnMut(QueueView)) {
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             let owner = queue
                 .owner
                 .and_then(|owner| self.sessions.get(owner))
@@ -89,8 +90,8 @@ impl Kernel {
     }
 
     /// What a publish to a queue would meet there.
-    pub(crate) fn explain_queue(&self, index: u32) -> Option<(Arc<str>, String)> {
-        let queue = self.queue(index)?;
+    pub(crate) fn explain_queue(&self, queue_id: QueueId) -> Option<(Arc<str>, String)> {
+        let queue = self.queues.get(queue_id)?;
         let consumers = queue.consumers.len() + queue.groups.len();
         let what = format!(
             "{consumers} consumers, {} waiting, {} unsettled",
@@ -131,7 +132,8 @@ impl Kernel {
                     .map(|binding| BindingView {
                         to: match &binding.to {
                             To::Queue(index) => self
-                                .queue(*index)
+                                .queues
+                                .get(*index)
                                 .map_or("".into(), |queue| Box::from(&*queue.address)),
                             To::Exchange(address) => Box::from(&**address),
                         },

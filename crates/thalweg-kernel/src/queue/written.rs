@@ -14,6 +14,7 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::Safety;
+use crate::ids::QueueId;
 use crate::ledger::DropReason;
 use std::fmt::Write;
 use thalweg_model::syntax::ONE_LINE;
@@ -79,8 +80,8 @@ fn each_line(text: &str, mut f: impl FnMut(&str, String)) {
 }
 
 impl Kernel {
-    pub(super) fn persist_queue(&mut self, index: u32, safety: Safety) {
-        let Some(queue) = self.queue(index) else {
+    pub(super) fn persist_queue(&mut self, queue_id: QueueId, safety: Safety) {
+        let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
         let terms = queue_terms(queue);
@@ -122,7 +123,7 @@ impl Kernel {
         lines.add("address", &binding.exchange);
         match &binding.to {
             To::Queue(queue) => {
-                let Some(queue) = self.queue(*queue) else {
+                let Some(queue) = self.queues.get(*queue) else {
                     return;
                 };
                 lines.add("queue", &queue.address);
@@ -234,13 +235,13 @@ impl Kernel {
             owner: None,
             limits,
         };
-        let index = self.add_queue(new, now);
-        self.set_queues_maker(index, made_by.compile(access));
+        let queue_id = self.add_queue(new, now);
+        self.set_queues_maker(queue_id, made_by.compile(access));
         self.books.restored(stored.waiting.len());
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
         // it stays as it is until no consumer is left.
         let serial_last = self.serial_last;
-        if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
+        if let Some(queue) = self.queues.get_mut(queue_id).filter(|_| delivered_to > 0) {
             queue.left = delivered_to.min(serial_last);
             let is_all = delivered_to == u64::MAX;
             (queue.delivered_to, queue.delivered_ahead) = if is_all {
@@ -248,10 +249,10 @@ impl Kernel {
             } else {
                 (queue.left, 0)
             };
-            self.persist_queue(index, Safety::Lazy);
+            self.persist_queue(queue_id, Safety::Lazy);
         }
-        let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
-            Ok(()) => return self.after_restore(index, idle, now),
+        let waiting = match self.restore_deep(queue_id, flagged(stored.waiting, delivered_to)) {
+            Ok(()) => return self.after_restore(queue_id, idle, now),
             Err(waiting) => waiting,
         };
         for Stored {
@@ -278,7 +279,7 @@ impl Kernel {
             let expires = message
                 .expires()
                 .min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
-            let Some(queue) = self.queue_mut(index) else {
+            let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
             queue.order_last += 1;
@@ -293,18 +294,18 @@ impl Kernel {
             });
             self.books.entered(Delta::copy(bytes));
         }
-        self.after_restore(index, idle, now);
+        self.after_restore(queue_id, idle, now);
     }
 
-    fn after_restore(&mut self, index: u32, idle: Option<Span>, now: Time) {
+    fn after_restore(&mut self, queue_id: QueueId, idle: Option<Span>, now: Time) {
         if let Some(idle) = idle {
             self.timers.set(
                 now + idle,
-                crate::SessionId(index),
+                crate::SessionId(queue_id.index()),
                 crate::timers::TimerKind::QueueIdle,
             );
         }
-        self.watch_expiry(index);
+        self.watch_expiry(queue_id);
     }
 
     fn restore_binding(
@@ -340,7 +341,7 @@ impl Kernel {
             }
         });
         let to = match (to_queue, to_exchange) {
-            (Some(address), _) => To::Queue(self.find_queue(&address)?),
+            (Some(address), _) => To::Queue(self.queues.find(&address)?),
             (None, Some(address)) => {
                 self.exchange_kind(&address)?;
                 To::Exchange(address.into())
