@@ -1,6 +1,7 @@
 //! The rules of the house, each a function from a tree of files (or cargo's metadata) to the places that break it.
 
 mod arrows;
+mod documents;
 mod links;
 pub mod shape;
 pub mod source;
@@ -49,7 +50,7 @@ impl fmt::Display for Breach {
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 18] = [
     (
         "sans-I/O crates name no I/O",
         words::no_io_in_sans_io_crates,
@@ -77,6 +78,30 @@ const RULES: [Rule; 12] = [
     ),
     ("links resolve", links::links_resolve),
     ("documents are linked", links::documents_are_linked),
+    (
+        "every crate is on the front pages",
+        documents::every_crate_is_on_the_front_pages,
+    ),
+    (
+        "files and functions on a message's way exist",
+        documents::a_messages_way_exists,
+    ),
+    (
+        "span names are those of the metrics",
+        documents::span_names_are_those_of_the_metrics,
+    ),
+    (
+        "files in documents exist",
+        documents::files_in_documents_exist,
+    ),
+    (
+        "settings and metrics in documents exist",
+        documents::settings_and_metrics_in_documents_exist,
+    ),
+    (
+        "instruction counts are those committed",
+        documents::instruction_counts_are_those_committed,
+    ),
 ];
 
 /// Checks the work tree.

@@ -189,9 +189,7 @@ pub fn dependencies_are_declared_once(tree: &Tree) -> Vec<Breach> {
 /// the targets, and the test modules they include, do.
 pub fn fuzz_targets_find_their_crates(tree: &Tree) -> Vec<Breach> {
     const MANIFEST: &str = "fuzz/Cargo.toml";
-    let Some((_, manifest)) = tree.files().find(|(path, _)| *path == MANIFEST) else {
-        return Vec::new();
-    };
+    let manifest = tree.text(MANIFEST);
     let mut sources = Vec::new();
     for (path, text) in tree.files() {
         if path.starts_with("fuzz/fuzz_targets/") {

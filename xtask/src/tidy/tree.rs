@@ -53,6 +53,11 @@ impl Tree {
             .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
+    /// The text of this file; empty when there is none.
+    pub fn text(&self, path: &str) -> &str {
+        self.texts.get(path).map_or("", String::as_str)
+    }
+
     /// The texts whose paths end so.
     pub fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         self.files().filter(move |(path, _)| path.ends_with(suffix))

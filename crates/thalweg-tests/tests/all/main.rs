@@ -17,7 +17,6 @@ mod coap_peer;
 mod coap_stream;
 mod conformance;
 mod crash;
-mod documents;
 mod examples;
 mod groups;
 mod guard;
