@@ -278,7 +278,7 @@ fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> C
 }
 
 /// The curves of a table that [`Chart::csv`] has written.
-fn again(table: &str) -> Vec<Series> {
+pub(super) fn again(table: &str) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for line in table.lines().skip(1) {
         let mut fields = line.rsplitn(5, ',').skip(2);

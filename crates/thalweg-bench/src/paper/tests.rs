@@ -352,5 +352,15 @@ fn all_studies_are_on_one_page() {
     ] {
         assert!(whole.join(file).exists(), "{file}");
     }
+    // Published without E5's messages: its drawings are those of the tables.
+    let shares = fs::read_to_string(whole.join("figures/e5-shares.csv")).expect("there is one");
+    fs::remove_file(e5.join("messages.csv")).expect("it is there");
+    render(&whole).expect("it can be rendered without messages");
+    let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
+    assert!(html.contains("who got how much") && html.contains("mean wait, second by second"));
+    assert_eq!(
+        fs::read_to_string(whole.join("figures/e5-shares.csv")).expect("there is one"),
+        shares
+    );
     let _ = fs::remove_dir_all(&whole);
 }

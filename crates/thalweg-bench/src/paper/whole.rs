@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::axis::Axis;
 use super::bars::Bars;
 use super::chart::{Chart, Look, Point, Series};
-use super::figures::{Drawing, Figure};
+use super::figures::{Drawing, Figure, again};
 use super::junit::{Case, End};
 use super::{Part, lead, outcome, page, write};
 use crate::command::Outcome;
@@ -101,7 +101,10 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         ));
         let about_e5 = run.as_ref().map_or(&found.json["about"], |run| &run.about);
         again_e5 = format!("{} --only core", command_of("E5", about_e5, &about));
-        shares_e5 = run.map_or_else(Vec::new, |run| shares(&Groups::of(&run.trials)));
+        shares_e5 = match &run {
+            Some(run) => shares(&Groups::of(&run.trials)),
+            None => shares_again(&folder.join("figures")),
+        };
         rulings.extend(checks.iter().map(|check| check.ruling.clone()));
         checks_e5 = checks;
     }
@@ -345,6 +348,31 @@ fn shares(groups: &Groups<'_>) -> Vec<Figure> {
             });
         }
     }
+    drawings_of(bars, lines)
+}
+
+/// The same of the tables of an earlier page, where messages were not kept.
+fn shares_again(folder: &Path) -> Vec<Figure> {
+    let table =
+        |file: &str| fs::read_to_string(folder.join(format!("{file}.csv"))).unwrap_or_default();
+    let mut bars: Vec<(String, Vec<f64>, Option<f64>)> = Vec::new();
+    for line in table(SHARES).lines().skip(1) {
+        // The name of a part has a comma in it, the strategy has none.
+        let Some((strategy, rest)) = line.split_once(',') else {
+            continue;
+        };
+        let Some(share) = rest.rsplit(',').nth(1).and_then(|text| text.parse().ok()) else {
+            continue;
+        };
+        match bars.last_mut().filter(|(name, ..)| name == strategy) {
+            Some((_, parts, _)) => parts.push(share),
+            None => bars.push((strategy.to_owned(), vec![share], None)),
+        }
+    }
+    drawings_of(bars, again(&table(WAITS)))
+}
+
+fn drawings_of(bars: Vec<(String, Vec<f64>, Option<f64>)>, lines: Vec<Series>) -> Vec<Figure> {
     let figure = |file: &str, drawing, caption: &str| Figure {
         file: file.to_owned(),
         drawing,
@@ -371,16 +399,19 @@ fn shares(groups: &Groups<'_>) -> Vec<Figure> {
     });
     [
         figure(
-            "e5-shares",
+            SHARES,
             share,
             "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.",
         ),
-        figure("e5-waits", waits, "The repeat in the middle."),
+        figure(WAITS, waits, "The repeat in the middle."),
     ]
     .into_iter()
     .filter(|figure| figure.drawing.svg().is_some())
     .collect()
 }
+
+const SHARES: &str = "e5-shares";
+const WAITS: &str = "e5-waits";
 
 fn by_second(trial: &Trial) -> Vec<Point> {
     let mut seconds: Vec<(f64, f64)> = Vec::new();

@@ -109,7 +109,7 @@ fn throughput(
         ("multimedia", Budget::Paper) => &[40, 80, 160, 320, 600],
         _ => &[10, 20, 40, 80, 160, 320, 600],
     };
-    let (warmup, measure, repeats) = by(budget, (0.5, 2.0, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
+    let (warmup, measure, repeats) = by(budget, (0.4, 1.6, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
     // Cameras take pictures so rarely that a few seconds see none; their publishers are quicker by this, and it is told.
     let scale = match (class.name, budget) {
         ("multimedia", Budget::Quick) => 4.0,
@@ -145,12 +145,8 @@ fn ceiling(
     cells: &mut Vec<Cell>,
 ) {
     // S1.1 is about intervals, and about small messages.
-    let quick = if class.name == "simple" && leg.protocol != Protocol::Xmpp {
-        2
-    } else {
-        1
-    };
-    let (warmup, measure, repeats) = by(budget, (0.5, 2.0, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
+    let quick = if class.name == "simple" { 3 } else { 1 };
+    let (warmup, measure, repeats) = by(budget, (0.4, 1.6, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
     cell("E1b", system, leg)
         .at("class", class.name)
         .at("pairs", 40)

@@ -539,7 +539,8 @@ fn floods_have_no_latency_to_recommend_by() {
 /// The results that ship: what E2d measured answers a question of loss.
 #[test]
 fn e2d_answers_which_protocol_and_whether_to_let_the_client_choose() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/E2d");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../bench-results/2026-11-22-standard/E2d");
     let source = Source::open(&folder).expect("it is there");
     let (advice, text) = ask(
         "--payload 60B --loss 10% --need at-least-once --objective bytes",

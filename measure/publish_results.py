@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs the studies and makes docs/results from what they measured.
+
+    measure/publish_results.py                          # install, run (about 20 minutes), publish
+    measure/publish_results.py --raw DIR --resume       # go on with a run that was interrupted, then publish
+    measure/publish_results.py --raw DIR --publish-only # make docs/results of a run that is there
+
+Wanted: a machine without other work, root (networks, packages, real-time priority), an optimised build at
+target/release/thalweg (or --program). What is measured against is installed before the clock runs. Only what the page is
+drawn from is kept: rows, tables and verdicts, no histograms and no messages. docs/results/README.md is written, too.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Of a study made of cells, of one made of courses or groups, and of the page.
+CELLS = ["cells.jsonl", "run.json", "figures"]
+WHOLE = ["run.json", "summary.md", "findings.json", "trials.csv"]
+STUDIES = {
+    "E1": ("three classes of traffic through brokers of several protocols", CELLS),
+    "E2": ("MQTT and CoAP through a link that loses packets", CELLS),
+    "E2d": ("the client that chooses its protocol while the loss changes", WHOLE),
+    "E3": ("floods, periods and neighbours over 95 Mbit/s", CELLS),
+    "E4": ("MQTT, AMQP and STOMP on one device", CELLS),
+    "E5": ("shared subscriptions that know the state of their members", WHOLE),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "target/release/thalweg")
+    parser.add_argument("--budget", default="quick", choices=["quick", "standard", "paper"])
+    parser.add_argument("--seed", default="101")
+    parser.add_argument("--raw", type=pathlib.Path, help="folder of the run; default: target/results-TIME")
+    parser.add_argument("--to", type=pathlib.Path, default=ROOT / "docs/results")
+    parser.add_argument("--like", action="append", default=[], help="only such cells of E1 to E4: to try this script")
+    parser.add_argument("--commit", help="what the program was built of; default: what is checked out")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--publish-only", action="store_true")
+    args = parser.parse_args()
+    args.program = args.program.resolve()
+    raw = args.raw or ROOT / f"target/results-{int(time.time())}"
+    if not args.publish_only:
+        run(args, raw)
+    publish(args, raw)
+
+
+def run(args, raw):
+    bench = [str(args.program), "bench"]
+    # Ends with 1 if something is missing that no package has: the page says what was not measured.
+    subprocess.run([*bench, "doctor", "--install"], stdout=subprocess.DEVNULL)
+    command = [*bench, "suite", "all", "--budget", args.budget, "--seed", args.seed, "--out", str(raw)]
+    command += ["--resume"] if args.resume else []
+    command += [word for like in args.like for word in ("--like", like)]
+    environment = {**os.environ, "THALWEG_BIN": str(args.program)}
+    code = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL).returncode
+    # 2 and 3: something does not count, or did not come out. That is for the page to say.
+    if code not in (0, 2, 3):
+        sys.exit(f"the run ended with {code}; {raw} has what there is, --raw {raw} --resume goes on")
+
+
+def publish(args, raw):
+    about = json.loads((raw / "run.json").read_text())
+    if about.get("interrupted", True):
+        sys.exit(f"{raw} is of a run that was interrupted; --raw {raw} --resume goes on")
+    there = args.to
+    for name in [*STUDIES, "figures", "run.json", "summary.md", "report.html", "shapes.json", "junit.xml"]:
+        path = there / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    there.mkdir(parents=True, exist_ok=True)
+    # Paths of this machine are nobody's concern.
+    about["command_line"] = ["thalweg", *about["command_line"][1:]]
+    (there / "run.json").write_text(json.dumps(about, indent=2) + "\n")
+    for study, (_, kept) in STUDIES.items():
+        if (raw / study).is_dir():
+            take(raw / study, there / study, kept)
+    take(raw, there, ["figures"])
+    columns = next(raw.glob("E*/columns.md"), None)
+    if columns:
+        shutil.copy(columns, there / "columns.md")
+    rendered = subprocess.run([str(args.program), "bench", "report", str(there)], stdout=subprocess.DEVNULL)
+    if rendered.returncode not in (0, 2, 3):
+        sys.exit(f"thalweg bench report {there} ended with {rendered.returncode}")
+    # Those are on the page of all studies.
+    for study, (_, kept) in STUDIES.items():
+        for name in ("report.html", "junit.xml"):
+            (there / study / name).unlink(missing_ok=True)
+    (there / "README.md").write_text(readme(there, about, args.commit or commit()))
+    print(f"written: {there}; now look at report.html and README.md, and run measure/report_pages.py {there}/report.html")
+
+
+def take(source, target, names):
+    target.mkdir(exist_ok=True)
+    for path in [source / name for name in names] + sorted(source.glob("latency-*.svg")):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+        elif path.exists():
+            shutil.copy(path, target / path.name)
+
+
+def readme(there, about, build_of):
+    shapes = json.loads((there / "shapes.json").read_text())["shapes"]
+    present = [study for study in STUDIES if (there / study).is_dir()]
+    links = ", ".join(f"[{study}]({study}/)" for study in present)
+    day = time.strftime("%-d %B %Y, %H:%M", time.gmtime(about["started_unix_s"]))
+    build = "an optimised build" if about["is_optimised"] else "a debug build: these are no results"
+    text = f"""# Results: a run of the studies
+
+One page has it all: [report.html](report.html), opens without a network. The raw files of each study are beside it: {links}, with
+[their columns](columns.md). How each number was obtained, and what it does not say, is in [../laboratory.md](../laboratory.md) and
+[../bench.md](../bench.md). This folder is written by `measure/publish_results.py`.
+
+## What this run is
+
+{day} UTC, budget {about["budget"]}, seed {about["seed"]}, {build} of {build_of}. {about["cpu"]} with **{about["cores"]} cores for broker,
+clients and laboratory**, kernel {about["kernel"]}, load before {about["load_average_at_start"].split()[0]}; {about["lasted_s"]:.0f} s in all. All
+studies are of one machine and one hour. What this budget leaves open (most cells have one repeat, which has no interval) a run with `--budget
+standard` tells; one of 22 and 23 November is in [bench-results](../../bench-results/2026-11-22-standard/README.md).
+
+| study | what | trials | count |
+|---|---|--:|--:|
+"""
+    for study in present:
+        trials, count = counted(there / study)
+        text += f"| {study} | {STUDIES[study][0]} | {trials} | {count} |\n"
+    for failed in about.get("failed") or []:
+        text += f"\n{failed['suite']} could not be run: {failed['why']}\n"
+    text += """
+What does not count was limited by what sends, held back by the broker, or came to no regular end; the page lists each with its reason.
+
+## What came out
+
+Each statement of a study twice: with the brokers that the study used or their stand-ins, and with ours. The figures are on the page.
+
+| study | statement | with theirs | with ours |
+|---|---|---|---|
+"""
+    for shape in shapes:
+        if "id" not in shape:
+            held = sum(check["held"] for check in shape["checks"])
+            text += f"| {shape['study']} | bars | - | {held} of {len(shape['checks'])} held |\n"
+            continue
+        theirs = shape["baseline"]["verdict"] if "baseline" in shape else "-"
+        text += f"| {shape['study']} | {shape['id']} | {theirs} | {shape['ours']['verdict']} |\n"
+    return text + """
+## What is not in it
+
+Histograms, seconds and events, E5's messages and E2d's: distributions are drawn from the tables in `figures/`, and the verdicts of E5
+and E2d are those of their `findings.json`. `thalweg bench report docs/results` makes the page from that, in seconds.
+"""
+
+
+def counted(folder):
+    """Trials of a study, and those that count."""
+    cells = folder / "cells.jsonl"
+    if cells.exists():
+        rows = [json.loads(line)["row"]["standing"] for line in cells.read_text().splitlines() if line.strip()]
+        return len(rows), sum(standing == "valid" for standing in rows)
+    head, *rows = (folder / "trials.csv").read_text().splitlines()
+    columns = head.split(",")
+    at = next((columns.index(name) for name in ("verdict", "standing") if name in columns), None)
+    return len(rows), "-" if at is None else sum(",valid," in f",{row}," for row in rows)
+
+
+def commit():
+    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return found.stdout.strip() or "an unknown commit"
+
+
+if __name__ == "__main__":
+    main()
