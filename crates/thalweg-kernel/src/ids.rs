@@ -26,10 +26,12 @@ impl QueueId {
         QueueId { index, generation }
     }
 
+    #[inline]
     pub(crate) fn index(self) -> u32 {
         self.index
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> NonZeroU32 {
         self.generation
     }

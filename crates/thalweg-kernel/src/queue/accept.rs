@@ -222,14 +222,13 @@ impl Kernel {
             return false;
         };
         queue.came += 1;
-        queue.order_last += 1;
+        let order = queue.backlog.next_order();
         let number = queue.number;
         let ttl = queue
             .limits
             .message_ttl
             .map_or(Time::NEVER, |ttl| now + ttl);
         let expires = message.expires().min(ttl);
-        let order = queue.order_last;
         let mut item = Item {
             message: message.clone(),
             order,
@@ -238,7 +237,7 @@ impl Kernel {
             deliveries: 0,
             back: 0,
         };
-        if queue.ready == 0 && !queue.consumers.is_empty() {
+        if queue.backlog.is_empty() && !queue.consumers.is_empty() {
             match self.hand_to_somebody(queue_id, item, true, now, fx) {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
@@ -286,14 +285,14 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
-        queue.insert(item);
+        queue.backlog.insert(item);
         self.note_waiting_in_queue(queue_id, now);
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         let (has_groups, is_behind) = (
             !queue.groups.is_empty(),
-            queue.ready > 1 && !queue.consumers.is_empty(),
+            queue.backlog.len() > 1 && !queue.consumers.is_empty(),
         );
         self.books.entered(Delta::copy(bytes));
         if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
@@ -316,8 +315,8 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
-        let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
-        !to_disk && (queue.ready > 0 || !self.has_taker_now(queue_id, address))
+        let to_disk = may_go_to_disk && (queue.backlog.is_deep() || self.may_go_deep(queue));
+        !to_disk && (!queue.backlog.is_empty() || !self.has_taker_now(queue_id, address))
     }
 
     /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
@@ -372,7 +371,9 @@ impl Kernel {
             let Some(queue) = self.queues.get(queue_id) else {
                 return Room::NotForThis;
             };
-            if queue.ready as u64 >= messages_max || queue.ready_bytes + len > bytes_max {
+            if queue.backlog.len() as u64 >= messages_max
+                || queue.backlog.payload_bytes() + len > bytes_max
+            {
                 // The broker's own bound: what waits was accepted, so the newcomer is refused.
                 self.book_drop(None, message.address(), DropReason::QueueFull);
                 return Room::Refused;
@@ -380,11 +381,11 @@ impl Kernel {
             let over = queue
                 .limits
                 .messages_max
-                .is_some_and(|max| queue.ready as u64 >= max)
+                .is_some_and(|max| queue.backlog.len() as u64 >= max)
                 || queue
                     .limits
                     .bytes_max
-                    .is_some_and(|max| queue.ready_bytes + len > max);
+                    .is_some_and(|max| queue.backlog.payload_bytes() + len > max);
             if !over {
                 return Room::Made;
             }
@@ -396,7 +397,7 @@ impl Kernel {
                 && let Some(oldest) = self
                     .queues
                     .get_mut(queue_id)
-                    .and_then(super::Queue::pop_least)
+                    .and_then(|queue| queue.backlog.pop_least())
             {
                 self.books.left(Delta::copy(oldest.message.bytes()));
                 self.give_up(queue_id, oldest, DeathReason::Overflow, now);
@@ -429,12 +430,14 @@ impl Kernel {
             let limits = &queue.limits;
             let over = limits
                 .messages_max
-                .is_some_and(|max| queue.ready as u64 > max)
-                || limits.bytes_max.is_some_and(|max| queue.ready_bytes > max);
+                .is_some_and(|max| queue.backlog.len() as u64 > max)
+                || limits
+                    .bytes_max
+                    .is_some_and(|max| queue.backlog.payload_bytes() > max);
             if !over || limits.overflow != QueueOverflow::DropHead {
                 return;
             }
-            let Some(oldest) = queue.pop_least() else {
+            let Some(oldest) = queue.backlog.pop_least() else {
                 return;
             };
             self.books.left(Delta::copy(oldest.message.bytes()));

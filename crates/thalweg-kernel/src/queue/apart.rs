@@ -239,7 +239,7 @@ impl Kernel {
             let queue = self.queues.get_mut(queue_id)?;
             queue.used = now;
             let next = if passed.len() < LOOKED_AT_MAX {
-                queue.pop()
+                queue.backlog.pop()
             } else {
                 None
             };
@@ -254,7 +254,7 @@ impl Kernel {
                     Some(Ok(None))
                 };
             };
-            let left = queue.ready as u64;
+            let left = queue.backlog.len() as u64;
             self.books.left(Delta::copy(item.message.bytes()));
             self.refill_queue(queue_id);
             if item.expires <= now {

@@ -346,7 +346,7 @@ impl Kernel {
             let queue = self.queues.get_mut(queue_id)?;
             queue.used = now;
             let next = if passed.len() < LOOKED_AT_MAX {
-                queue.pop()
+                queue.backlog.pop()
             } else {
                 None
             };
@@ -355,13 +355,13 @@ impl Kernel {
                     break None;
                 }
                 // If there is more, it is on disk, and comes as soon as it is fetched.
-                let left = queue.ready as u64;
+                let left = queue.backlog.len() as u64;
                 let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
                 break self
                     .asks_deep(queue_id, Asked::Line(id, line, settles))
                     .then_some(left);
             };
-            let left = queue.ready as u64;
+            let left = queue.backlog.len() as u64;
             self.books.left(Delta::copy(item.message.bytes()));
             self.refill_queue(queue_id);
             if item.expires <= now {

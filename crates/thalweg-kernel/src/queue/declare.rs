@@ -1,9 +1,9 @@
 //! Queues are made and ended.
 
-use super::Queue;
 use super::exchange::{subtree, write_address};
 use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
+use super::{Backlog, Queue};
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
@@ -11,7 +11,7 @@ use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, queue_cost};
 use crate::route_cache::SinkKind;
 use crate::timers::TimerKind;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_model::{Address, Time};
 
@@ -170,7 +170,7 @@ impl Kernel {
             limits,
         } = new;
         let address: Arc<str> = address.into();
-        let lanes = (0..=limits.priority_max).map(|_| VecDeque::new()).collect();
+        let backlog = Backlog::new(limits.priority_max);
         let queue = Queue {
             address: address.clone(),
             number,
@@ -180,11 +180,7 @@ impl Kernel {
             owner,
             limits,
             made_by: MadeBy::default(),
-            lanes,
-            ready: 0,
-            ready_bytes: 0,
-            memory: 0,
-            depth: None,
+            backlog,
             unsettled: 0,
             consumers: Vec::new(),
             cursor: 0,
@@ -192,11 +188,9 @@ impl Kernel {
             had_consumer: false,
             groups: Vec::new(),
             bindings: BTreeSet::new(),
-            order_last: 0,
             delivered_to: 0,
             delivered_ahead: 0,
             left: 0,
-            expiry_timer: Time::NEVER,
             used: now,
             came: 0,
             went: 0,
@@ -253,10 +247,10 @@ impl Kernel {
         if if_unused && !(queue.consumers.is_empty() && queue.groups.is_empty()) {
             return Err(Refusal::InUse);
         }
-        if if_empty && queue.ready > 0 {
+        if if_empty && !queue.backlog.is_empty() {
             return Err(Refusal::NotEmpty);
         }
-        let messages = queue.ready as u64;
+        let messages = queue.backlog.len() as u64;
         if queue.durable
             && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
         {
@@ -405,7 +399,7 @@ impl Queue {
         let consumers = (self.consumers.len() + self.groups.len()) as u32;
         QueueStatus {
             existed: true,
-            messages: self.ready as u64,
+            messages: self.backlog.len() as u64,
             consumers,
         }
     }

@@ -6,7 +6,6 @@
 //! set back to what did leave. So it is exact after consumers have gone in good order; otherwise it covers at most as many
 //! again as were delivered, and no more than [`AHEAD_MAX`].
 
-use super::{Item, Queue};
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::group::Group;
@@ -110,7 +109,7 @@ impl Kernel {
         if queue.delivered_ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
             return;
         }
-        let (delivered, first_of_others) = queue.delivered();
+        let (delivered, first_of_others) = queue.backlog.delivered(queue.left);
         let last = delivered.iter().copied().max().unwrap_or(0);
         let is_exact = last < first_of_others;
         let (number, to) = (queue.number, if is_exact { last } else { 0 });
@@ -133,33 +132,5 @@ impl Kernel {
             (queue.delivered_to, queue.delivered_ahead, queue.left) = (to, 0, last);
         }
         self.persist_queue(queue_id, Safety::Lazy);
-    }
-}
-
-impl Queue {
-    /// The serials of those that wait and were delivered, and the first of those that were not, as far as any has left.
-    fn delivered(&self) -> (Vec<u64>, u64) {
-        let (to, mut delivered, mut first_of_others) = (self.left, Vec::new(), u64::MAX);
-        let in_memory = |item: &&Item| item.deliveries > 0 || item.serial <= to;
-        let in_memory = self
-            .lanes
-            .iter()
-            .flat_map(|lane| lane.iter().take_while(in_memory));
-        let on_disk = self
-            .depth
-            .iter()
-            .flat_map(|depth| depth.entries())
-            .take_while(|(serial, _)| *serial <= to);
-        for (serial, is_delivered) in in_memory
-            .map(|item| (item.serial, item.deliveries > 0))
-            .chain(on_disk)
-        {
-            match is_delivered {
-                _ if serial == 0 || serial > to => {}
-                true => delivered.push(serial),
-                false => first_of_others = first_of_others.min(serial),
-            }
-        }
-        (delivered, first_of_others)
     }
 }

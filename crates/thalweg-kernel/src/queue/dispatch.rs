@@ -13,7 +13,6 @@ use crate::ledger::DropReason;
 use crate::seats::Key;
 use crate::timers::TimerKind;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use thalweg_model::{DeathReason, Message, Time};
 
 /// How many messages of a queue expire in one call at the most.
@@ -28,7 +27,15 @@ enum Taker {
 
 impl Kernel {
     /// Hands out what waits, as far as there is credit.
+    #[inline]
     pub(crate) fn pump_queue<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        // Most settlements find that nothing waits.
+        if self.ready_in(queue_id) > 0 {
+            self.hand_out_waiting(queue_id, now, fx);
+        }
+    }
+
+    fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[u32; 2]> = SmallVec::new();
         // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
@@ -37,16 +44,16 @@ impl Kernel {
             let Some(queue) = self.queues.get(queue_id) else {
                 return;
             };
-            if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
+            if queue.backlog.is_empty() || (queue.consumers.is_empty() && queue.groups.is_empty()) {
                 break;
             }
-            let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else {
+            let Some(next) = queue.backlog.first() else {
                 // The rest is on disk.
                 self.refill_queue(queue_id);
                 if self
                     .queues
                     .get(queue_id)
-                    .is_some_and(|queue| queue.depth.is_none())
+                    .is_some_and(|queue| !queue.backlog.is_deep())
                 {
                     continue;
                 }
@@ -56,7 +63,11 @@ impl Kernel {
                 if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(queue_id, &next.message) {
                     break;
                 }
-                let Some(item) = self.queues.get_mut(queue_id).and_then(super::Queue::pop) else {
+                let Some(item) = self
+                    .queues
+                    .get_mut(queue_id)
+                    .and_then(|queue| queue.backlog.pop())
+                else {
                     break;
                 };
                 self.books.left(Delta::copy(item.message.bytes()));
@@ -64,7 +75,11 @@ impl Kernel {
                 continue;
             };
             self.next_turn(queue_id, turn);
-            let Some(item) = self.queues.get_mut(queue_id).and_then(super::Queue::pop) else {
+            let Some(item) = self
+                .queues
+                .get_mut(queue_id)
+                .and_then(|queue| queue.backlog.pop())
+            else {
                 break;
             };
             let bytes = item.message.bytes();
@@ -72,7 +87,7 @@ impl Kernel {
             if self
                 .queues
                 .get(queue_id)
-                .is_some_and(|queue| queue.depth.is_some())
+                .is_some_and(|queue| queue.backlog.is_deep())
             {
                 self.refill_queue(queue_id);
             }
@@ -141,7 +156,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.insert(item);
+        queue.backlog.insert(item);
         self.books.entered(Delta::copy(bytes));
     }
 
@@ -287,7 +302,7 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return Err(item);
         };
-        let (journal, left) = (queue.journal_number(), queue.ready as u64);
+        let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
         let source = Source::Queue(queue_id);
         if !fresh {
             self.note_delivery(queue_id, item.serial, Some(to.session), fx);
@@ -522,16 +537,7 @@ impl Kernel {
             return None;
         };
         queue.went = queue.went.saturating_sub(1);
-        let lane = queue.lane_of(&message);
-        let on_disk = queue
-            .depth
-            .as_deref()
-            .map_or(queue.order_last, super::depth::Depth::first_order);
-        let first = queue
-            .lanes
-            .get(lane)
-            .and_then(|lane| lane.front())
-            .map_or(on_disk, |item| item.order);
+        let order = queue.backlog.order_before(&message);
         let ttl = queue
             .limits
             .message_ttl
@@ -539,7 +545,7 @@ impl Kernel {
         let expires = message.expires().min(ttl);
         Some(Item {
             message,
-            order: first - 1,
+            order,
             serial,
             expires,
             deliveries: u32::from(deliveries),
@@ -554,12 +560,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if queue.ready == 0 {
-            return;
-        }
-        let due = queue.head_expiry();
-        if due < queue.expiry_timer {
-            queue.expiry_timer = due;
+        if let Some(due) = queue.backlog.expiry_to_watch() {
             self.timers
                 .set(due, SessionId(queue_id.index()), TimerKind::QueueHead);
         }
@@ -570,21 +571,16 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.expiry_timer = Time::NEVER;
+        queue.backlog.expiry_timer_fired(false);
         let mut left = EXPIRED_PER_CALL;
         while left > 0 {
             left -= 1;
             let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
-            let due = queue
-                .lanes
-                .iter_mut()
-                .find(|lane| lane.front().is_some_and(|item| item.expires <= now));
-            let Some(item) = due.and_then(VecDeque::pop_front) else {
+            let Some(item) = queue.backlog.pop_expired(now) else {
                 break;
             };
-            queue.forget_ready(&item);
             self.books.left(Delta::copy(item.message.bytes()));
             self.give_up(queue_id, item, DeathReason::Expired, now);
         }
@@ -592,7 +588,7 @@ impl Kernel {
             && let Some(queue) = self.queues.get_mut(queue_id)
         {
             // There may be more; no other timer is set until this one has fired.
-            queue.expiry_timer = Time::ZERO;
+            queue.backlog.expiry_timer_fired(true);
             self.timers
                 .set_soon(now, SessionId(queue_id.index()), TimerKind::QueueHead);
         } else {

@@ -41,11 +41,14 @@ impl Kernel {
         let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
         let journal = queue.journal_number();
         // What comes while it goes on need not be dropped, or it might go on for ever.
-        let all = left.unwrap_or(u64::MAX).min(queue.ready as u64);
+        let all = left.unwrap_or(u64::MAX).min(queue.backlog.len() as u64);
         let most = (DROPPED_PER_CALL as u64).min(all) as usize;
         let mut count = 0;
         while count < most
-            && let Some(item) = self.queues.get_mut(queue_id).and_then(Queue::pop)
+            && let Some(item) = self
+                .queues
+                .get_mut(queue_id)
+                .and_then(|queue| queue.backlog.pop())
         {
             count += 1;
             self.books.left(Delta::copy(item.message.bytes()));
@@ -114,11 +117,9 @@ impl Kernel {
         {
             lines.own_queues.retain(|own| *own != queue_id);
         }
-        if let Some(depth) = queue.depth.as_deref_mut() {
-            let asked = depth.take_asked();
-            self.serve(&queue.address, asked, now, fx);
-        }
-        if queue.ready > 0 {
+        let asked = queue.backlog.take_asked();
+        self.serve(&queue.address, asked, now, fx);
+        if !queue.backlog.is_empty() {
             self.queues_ended.push_back(queue);
         }
         self.topology_changed();
@@ -126,14 +127,17 @@ impl Kernel {
 
     /// What waited in a queue that ends is dropped, though its memory is given back later.
     fn book_ended(&mut self, queue: &Queue) {
-        self.books
-            .left(Delta::copies(queue.ready, queue.memory_held()));
+        self.books.left(Delta::copies(
+            queue.backlog.len(),
+            queue.backlog.memory_held(),
+        ));
         if self.books.has_accounts() {
-            for item in queue.lanes.iter().flatten() {
+            for item in queue.backlog.items() {
                 self.book_drop(None, item.message.address(), DropReason::QueueEnded);
             }
         } else {
-            self.books.dropped_many(DropReason::QueueEnded, queue.ready);
+            self.books
+                .dropped_many(DropReason::QueueEnded, queue.backlog.len());
         }
     }
 
@@ -141,11 +145,7 @@ impl Kernel {
     pub(crate) fn clear_ended(&mut self) {
         let mut left = DROPPED_PER_CALL;
         while let Some(queue) = self.queues_ended.front_mut() {
-            for lane in &mut queue.lanes {
-                let some = left.min(lane.len());
-                lane.drain(..some);
-                left -= some;
-            }
+            left = queue.backlog.clear_some(left);
             if left == 0 {
                 return;
             }

@@ -9,6 +9,7 @@
 
 mod accept;
 mod apart;
+mod backlog;
 mod binding;
 mod consume;
 mod dead_letter;
@@ -35,6 +36,7 @@ mod written;
 pub(crate) use accept::Queued;
 pub(crate) use apart::TakenApart;
 pub use apart::TakenEnd;
+use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use delivered::Delivered;
@@ -54,13 +56,12 @@ pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
-use crate::given_back::BackId;
 use crate::ids::{QueueId, SessionId};
 use crate::pace::{Pace, eighths};
 use crate::{Kernel, home};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_model::{Message, Span, Time};
+use thalweg_model::{Span, Time};
 
 /// A queue.
 pub(crate) struct Queue {
@@ -77,15 +78,7 @@ pub(crate) struct Queue {
     pub(crate) limits: QueueLimits,
     /// Who said where its dead letters go.
     pub(crate) made_by: MadeBy,
-    /// What waits, by priority; one lane if there are none.
-    lanes: Vec<VecDeque<Item>>,
-    /// Messages that wait, in memory and on disk.
-    ready: usize,
-    /// Their payloads' bytes.
-    ready_bytes: u64,
-    /// Memory that what waits there takes, and what of it is behind all that on disk.
-    memory: usize,
-    depth: Option<Box<depth::Depth>>,
+    backlog: Backlog,
     /// Given to consumers and not settled.
     pub(crate) unsettled: usize,
     /// By falling priority; those of one priority in the order in which they came.
@@ -99,8 +92,6 @@ pub(crate) struct Queue {
     groups: Vec<u32>,
     /// Bindings that lead here.
     bindings: BTreeSet<u32>,
-    /// Rises with each message.
-    order_last: i64,
     /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, how far it is raised ahead, and the
     /// highest of those that waited and left.
     delivered_to: u64,
@@ -108,8 +99,6 @@ pub(crate) struct Queue {
     left: u64,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,
-    /// The earliest time a timer is set for.
-    expiry_timer: Time,
     /// When somebody last did something with it.
     used: Time,
     /// Copies that came, for whoever looks.
@@ -117,24 +106,6 @@ pub(crate) struct Queue {
     /// Copies that were settled.
     went: u64,
 }
-
-/// A message in a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) message: Message,
-    /// Its place in line.
-    order: i64,
-    /// Names it in the journal; 0 if it is not written down.
-    pub(crate) serial: u64,
-    expires: Time,
-    /// How often it was delivered.
-    pub(crate) deliveries: u32,
-    /// Of a group: under which it is known who gave it back.
-    back: BackId,
-}
-
-// Each message that waits in a queue has one.
-const _: () = assert!(size_of::<Item>() <= 40);
 
 /// Somebody who takes from a queue. Its credit is with its line.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +127,9 @@ impl Kernel {
 
     /// How many messages wait in a queue.
     pub(crate) fn ready_in(&self, queue_id: QueueId) -> usize {
-        self.queues.get(queue_id).map_or(0, |queue| queue.ready)
+        self.queues
+            .get(queue_id)
+            .map_or(0, |queue| queue.backlog.len())
     }
 
     /// Whether somebody is there to take from a queue.
@@ -194,82 +167,18 @@ impl Queue {
         if self.durable { self.number } else { 0 }
     }
 
-    fn lane_of(&self, message: &Message) -> usize {
-        usize::from(message.priority().min(self.limits.priority_max))
-    }
-
     /// How many eighths are filled of what the broker lets wait in it.
     pub(crate) fn eighths(&self, messages_max: u64, bytes_max: u64) -> u32 {
-        let of_messages = eighths(self.ready, messages_max as usize);
-        of_messages.max(eighths(self.ready_bytes as usize, bytes_max as usize))
+        let of_messages = eighths(self.backlog.len(), messages_max as usize);
+        of_messages.max(eighths(
+            self.backlog.payload_bytes() as usize,
+            bytes_max as usize,
+        ))
     }
 
     /// See [`Pace::pause`].
     pub(crate) fn pause(&mut self, eighths: u32, patience: Span, now: Time) -> Option<Time> {
         let pace = self.pace.get_or_insert_default();
         pace.pause(self.went, eighths, patience, now)
-    }
-
-    /// Puts an item where its order says.
-    fn insert(&mut self, item: Item) {
-        let lane = self.lane_of(&item.message);
-        self.ready += 1;
-        self.ready_bytes += item.message.payload().len() as u64;
-        self.memory += item.message.bytes();
-        let Some(lane) = self.lanes.get_mut(lane) else {
-            return;
-        };
-        if lane.back().is_none_or(|last| last.order < item.order) {
-            lane.push_back(item);
-        } else if lane.front().is_none_or(|first| item.order < first.order) {
-            lane.push_front(item);
-        } else {
-            let at = lane.partition_point(|other| other.order < item.order);
-            lane.insert(at, item);
-        }
-    }
-
-    /// Memory that all takes that waits here.
-    fn memory_held(&self) -> usize {
-        self.memory + self.depth.as_deref().map_or(0, depth::Depth::recount)
-    }
-
-    /// Takes the next: the oldest of the highest priority.
-    fn pop(&mut self) -> Option<Item> {
-        let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
-        self.forget_ready(&item);
-        Some(item)
-    }
-
-    /// Takes the one that is given up first when there is no room: the oldest of the lowest priority.
-    fn pop_least(&mut self) -> Option<Item> {
-        let item = self.lanes.iter_mut().find_map(VecDeque::pop_front)?;
-        self.forget_ready(&item);
-        Some(item)
-    }
-
-    fn forget_ready(&mut self, item: &Item) {
-        self.ready -= 1;
-        self.ready_bytes = self
-            .ready_bytes
-            .saturating_sub(item.message.payload().len() as u64);
-        self.memory = self.memory.saturating_sub(item.message.bytes());
-        if self.ready == 0 {
-            for lane in &mut self.lanes {
-                if lane.capacity() > 1024 {
-                    lane.shrink_to(64);
-                }
-            }
-        }
-    }
-
-    /// The earliest expiry among the heads.
-    fn head_expiry(&self) -> Time {
-        self.lanes
-            .iter()
-            .filter_map(|lane| lane.front())
-            .map(|item| item.expires)
-            .min()
-            .unwrap_or(Time::NEVER)
     }
 }

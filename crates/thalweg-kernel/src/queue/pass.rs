@@ -41,7 +41,7 @@ impl Kernel {
         };
         let Some(link) = session
             .link
-            .filter(|_| !session.congested && queue.ready == 0)
+            .filter(|_| !session.congested && queue.backlog.is_empty())
         else {
             return false;
         };
@@ -94,7 +94,7 @@ impl Kernel {
         }
         consumer.in_flight += u32::from(settles);
         line.tag_last = tag;
-        queue.order_last += 1;
+        let order = queue.backlog.next_order();
         queue.came += 1;
         session.routed += 1;
         self.books.routed_without_account();
@@ -111,7 +111,7 @@ impl Kernel {
         let serial = if queue.durable { serial } else { 0 };
         let item = Item {
             message,
-            order: queue.order_last,
+            order,
             serial,
             expires: until,
             deliveries: 0,

@@ -27,17 +27,24 @@ struct Slot {
 impl Queues {
     #[inline]
     pub(crate) fn get(&self, id: QueueId) -> Option<&Queue> {
-        let slot = self.slots.get(id.index() as usize)?;
-        slot.queue
-            .as_deref()
-            .filter(|_| slot.generation == id.generation())
+        match self.slots.get(id.index() as usize)? {
+            Slot {
+                generation,
+                queue: Some(queue),
+            } if *generation == id.generation() => Some(queue),
+            _ => None,
+        }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
-        let slot = self.slots.get_mut(id.index() as usize)?;
-        let is_same = slot.generation == id.generation();
-        slot.queue.as_deref_mut().filter(|_| is_same)
+        match self.slots.get_mut(id.index() as usize)? {
+            Slot {
+                generation,
+                queue: Some(queue),
+            } if *generation == id.generation() => Some(queue),
+            _ => None,
+        }
     }
 
     /// The queue of an address.

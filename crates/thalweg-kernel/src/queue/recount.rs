@@ -1,36 +1,9 @@
 //! What queues and consumers hold, counted from what is there.
 
+use super::Item;
 use super::line::{Lines, Step, Unsettled};
-use super::{Item, Queue};
 use crate::Kernel;
-use crate::recount::{Held, same};
-
-impl Queue {
-    fn recount(&self) -> Result<Held, String> {
-        let items = || self.lanes.iter().flatten();
-        let in_memory: usize = items().map(bytes).sum();
-        let (on_disk, deep) = self
-            .depth
-            .as_ref()
-            .map_or((0, 0), |depth| (depth.len(), depth.recount()));
-        let waiting = items().count() + on_disk;
-        same("messages that wait", self.ready, waiting)?;
-        same("bytes in memory", self.memory, in_memory)?;
-        if on_disk == 0 {
-            let payloads = items().map(|item| item.message.payload().len() as u64);
-            same(
-                "bytes of payloads",
-                self.ready_bytes as usize,
-                payloads.sum::<u64>() as usize,
-            )?;
-        }
-        Ok(Held {
-            waiting,
-            in_flight: 0,
-            bytes: in_memory + deep,
-        })
-    }
-}
+use crate::recount::Held;
 
 impl Lines {
     /// What its consumers were sent and have not settled, also where a transaction will.
@@ -59,6 +32,7 @@ impl Kernel {
         let mut all = Held::default();
         for queue in self.queues.iter() {
             all += queue
+                .backlog
                 .recount()
                 .map_err(|why| format!("queue {}: {why}", queue.address))?;
         }

@@ -79,8 +79,8 @@ impl Kernel {
                 auto_delete: queue.auto_delete,
                 owner,
                 limits: queue.limits.clone(),
-                messages: queue.ready,
-                bytes: queue.ready_bytes,
+                messages: queue.backlog.len(),
+                bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
                 consumers: queue.consumers.len() + queue.groups.len(),
                 came: queue.came,
@@ -95,7 +95,8 @@ impl Kernel {
         let consumers = queue.consumers.len() + queue.groups.len();
         let what = format!(
             "{consumers} consumers, {} waiting, {} unsettled",
-            queue.ready, queue.unsettled
+            queue.backlog.len(),
+            queue.unsettled
         );
         Some((queue.address.clone(), what))
     }

@@ -282,11 +282,11 @@ impl Kernel {
             let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
-            queue.order_last += 1;
+            let order = queue.backlog.next_order();
             let deliveries = u32::from(redelivered);
-            queue.insert(Item {
+            queue.backlog.insert(Item {
                 message,
-                order: queue.order_last,
+                order,
                 serial,
                 expires,
                 deliveries,

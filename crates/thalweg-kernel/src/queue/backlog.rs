@@ -1,0 +1,509 @@
+//! What waits in a queue with a name: in memory by priority, and behind that on disk only.
+//!
+//! *Knows:* order, expiry, what is in memory and what is on disk. *Must never know:* a consumer, a session, the journal, the
+//! books; callers book what they are given.
+//!
+//! A long queue's newcomers wait in memory until they are written; then only their place is kept, and what consumers have
+//! taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in the order in which they
+//! came and from the front alone: see `depth`.
+
+use super::depth::Asked;
+use crate::effects::Spot;
+use crate::given_back::BackId;
+use crate::recount::{Held, same};
+use std::collections::VecDeque;
+use thalweg_model::{Message, Time};
+use thalweg_records::{Stored, Waiting};
+
+/// Messages fetched at once, at the most.
+const FETCH_MAX: usize = 512;
+/// Bytes after which no more messages are fetched at once.
+const FETCH_BYTES_MAX: usize = 1 << 20;
+/// Fewer in memory than this: the next are fetched.
+const FETCH_BELOW: usize = 256;
+
+/// A message in a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(super) message: Message,
+    /// Its place in line.
+    pub(super) order: i64,
+    /// Names it in the journal; 0 if it is not written down.
+    pub(super) serial: u64,
+    pub(super) expires: Time,
+    /// How often it was delivered.
+    pub(super) deliveries: u32,
+    /// Of a group: under which it is known who gave it back.
+    pub(super) back: BackId,
+}
+
+// Each message that waits in a queue has one.
+const _: () = assert!(size_of::<Item>() <= 40);
+
+/// The messages that wait in a queue.
+pub(super) struct Backlog {
+    /// By priority; one lane if there are none.
+    lanes: Vec<VecDeque<Item>>,
+    /// Messages in memory and on disk.
+    len: usize,
+    /// Their payloads' bytes.
+    payload_bytes: u64,
+    /// Memory of what is in `lanes`.
+    memory: usize,
+    deep: Option<Box<Deep>>,
+    /// Rises with each message.
+    order_last: i64,
+    /// The earliest time a timer is set for.
+    expiry_timer: Time,
+}
+
+/// What waits behind all that is in memory: what is being fetched, then `stored`, then `fresh`.
+#[derive(Default)]
+struct Deep {
+    fetching: VecDeque<Stored>,
+    /// The number of that question; 0 if nothing is asked for.
+    question: u64,
+    stored: Waiting,
+    /// In memory until they are written.
+    fresh: VecDeque<(Item, Spot)>,
+    /// The place in line of the first of all.
+    first_order: i64,
+    /// It is looked after when a batch is written.
+    watched: bool,
+    /// Who asked for one message and waits for what is being fetched.
+    asked: VecDeque<Asked>,
+}
+
+/// Messages on disk that a queue loses, and who waited for one.
+pub(super) struct Lost {
+    pub(super) serials: Vec<u64>,
+    pub(super) memory: usize,
+    pub(super) asked: VecDeque<Asked>,
+}
+
+impl Backlog {
+    pub(super) fn new(priority_max: u8) -> Self {
+        Backlog {
+            lanes: (0..=priority_max).map(|_| VecDeque::new()).collect(),
+            len: 0,
+            payload_bytes: 0,
+            memory: 0,
+            deep: None,
+            order_last: 0,
+            expiry_timer: Time::NEVER,
+        }
+    }
+
+    /// Messages that wait, in memory and on disk.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of payload that wait; of what is on disk, of its records.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// Memory of what does not wait behind all that is on disk.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Memory that all takes that waits here.
+    pub(super) fn memory_held(&self) -> usize {
+        self.memory + self.deep.as_deref().map_or(0, Deep::recount)
+    }
+
+    /// The place in line of a newcomer.
+    #[inline]
+    pub(super) fn next_order(&mut self) -> i64 {
+        self.order_last += 1;
+        self.order_last
+    }
+
+    /// The place in line before all of a message's priority.
+    pub(super) fn order_before(&self, message: &Message) -> i64 {
+        let behind = self
+            .deep
+            .as_deref()
+            .map_or(self.order_last, |deep| deep.first_order);
+        let first = self
+            .lanes
+            .get(self.lane_of(message))
+            .and_then(VecDeque::front);
+        first.map_or(behind, |item| item.order) - 1
+    }
+
+    fn lane_of(&self, message: &Message) -> usize {
+        usize::from(message.priority()).min(self.lanes.len() - 1)
+    }
+
+    // --- in memory
+
+    /// The oldest of the highest priority, if it is in memory.
+    pub(super) fn first(&self) -> Option<&Item> {
+        self.lanes.iter().rev().find_map(VecDeque::front)
+    }
+
+    /// All that is in memory, without what waits to be written.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.lanes.iter().flatten()
+    }
+
+    /// Puts an item where its order says.
+    pub(super) fn insert(&mut self, item: Item) {
+        let lane = self.lane_of(&item.message);
+        self.len += 1;
+        self.payload_bytes += item.message.payload().len() as u64;
+        self.memory += item.message.bytes();
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return;
+        };
+        if lane.back().is_none_or(|last| last.order < item.order) {
+            lane.push_back(item);
+        } else if lane.front().is_none_or(|first| item.order < first.order) {
+            lane.push_front(item);
+        } else {
+            let at = lane.partition_point(|other| other.order < item.order);
+            lane.insert(at, item);
+        }
+    }
+
+    /// Takes the next: the oldest of the highest priority.
+    pub(super) fn pop(&mut self) -> Option<Item> {
+        let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        self.left(&item);
+        Some(item)
+    }
+
+    /// Takes the one that is given up first when there is no room: the oldest of the lowest priority.
+    pub(super) fn pop_least(&mut self) -> Option<Item> {
+        let item = self.lanes.iter_mut().find_map(VecDeque::pop_front)?;
+        self.left(&item);
+        Some(item)
+    }
+
+    /// Takes a head whose time is over.
+    pub(super) fn pop_expired(&mut self, now: Time) -> Option<Item> {
+        let is_over = |item: &mut Item| item.expires <= now;
+        let item = self
+            .lanes
+            .iter_mut()
+            .find_map(|lane| lane.pop_front_if(is_over))?;
+        self.left(&item);
+        Some(item)
+    }
+
+    fn left(&mut self, item: &Item) {
+        self.len -= 1;
+        self.payload_bytes = self
+            .payload_bytes
+            .saturating_sub(item.message.payload().len() as u64);
+        self.memory = self.memory.saturating_sub(item.message.bytes());
+        if self.len == 0 {
+            for lane in &mut self.lanes {
+                if lane.capacity() > 1024 {
+                    lane.shrink_to(64);
+                }
+            }
+        }
+    }
+
+    /// Drops up to `left` items, and says how many more it could have dropped.
+    pub(super) fn clear_some(&mut self, mut left: usize) -> usize {
+        for lane in &mut self.lanes {
+            let some = left.min(lane.len());
+            lane.drain(..some);
+            left -= some;
+        }
+        left
+    }
+
+    // --- expiry
+
+    /// When a head's time is over for which no timer is set yet; one is, from now on.
+    pub(super) fn expiry_to_watch(&mut self) -> Option<Time> {
+        let heads = self.lanes.iter().filter_map(VecDeque::front);
+        let due = heads.map(|item| item.expires).min()?;
+        let is_earlier = due < self.expiry_timer;
+        self.expiry_timer = self.expiry_timer.min(due);
+        is_earlier.then_some(due)
+    }
+
+    /// The timer has fired. `again`: it is set anew, so that no other is.
+    pub(super) fn expiry_timer_fired(&mut self, again: bool) {
+        self.expiry_timer = if again { Time::ZERO } else { Time::NEVER };
+    }
+
+    // --- on disk
+
+    /// Whether something waits behind what is in memory.
+    #[inline]
+    pub(super) fn is_deep(&self) -> bool {
+        self.deep.is_some()
+    }
+
+    /// Puts a newcomer behind all that waits; true if it is to be looked after from now on when a batch is written.
+    pub(super) fn push_deep(&mut self, item: Item) -> bool {
+        self.len += 1;
+        self.payload_bytes += item.message.payload().len() as u64;
+        let order = item.order;
+        let deep = self.deep.get_or_insert_with(|| {
+            Box::new(Deep {
+                first_order: order,
+                ..Deep::default()
+            })
+        });
+        deep.fresh.push_back((item, Spot::default()));
+        !std::mem::replace(&mut deep.watched, true)
+    }
+
+    /// The newcomer has been persisted.
+    pub(super) fn found_spot(&mut self, serial: u64, spot: Spot) {
+        let newest = self
+            .deep
+            .as_deref_mut()
+            .and_then(|deep| deep.fresh.back_mut());
+        if let Some((_, known)) = newest.filter(|(item, _)| item.serial == serial) {
+            *known = spot;
+        }
+    }
+
+    /// A frame has been written whose bytes begin at `place`: how much memory that frees, and whether the queue is still to be
+    /// looked after.
+    pub(super) fn on_written(&mut self, frame: u64, place: u64) -> (usize, bool) {
+        let Some(deep) = self.deep.as_deref_mut() else {
+            return (0, false);
+        };
+        let mut released = 0;
+        let is_written = |(_, spot): &mut (Item, Spot)| spot.frame == frame;
+        while let Some((item, spot)) = deep.fresh.pop_front_if(is_written) {
+            released += item.message.bytes().saturating_sub(size_of::<Stored>());
+            // Of what is on disk the record's length is known, not the payload's.
+            self.payload_bytes =
+                self.payload_bytes - item.message.payload().len() as u64 + u64::from(spot.len);
+            // Serials rise, so it goes to the end.
+            let _ = deep
+                .stored
+                .insert(stored(&item, place + u64::from(spot.offset), spot.len));
+        }
+        deep.watched = !deep.fresh.is_empty();
+        (released, deep.watched)
+    }
+
+    /// What to fetch, under the number `question`, so that more is in memory; nothing if there is no need to. What was never
+    /// on disk comes at once.
+    pub(super) fn refill(&mut self, question: u64) -> Option<Vec<(u64, u32)>> {
+        let in_memory = self.lanes.first().map_or(0, VecDeque::len);
+        let deep = self.deep.as_deref_mut()?;
+        if deep.question != 0 || in_memory >= FETCH_BELOW {
+            return None;
+        }
+        if deep.stored.is_empty() {
+            // What is left has not even been written yet.
+            let fresh = std::mem::take(&mut deep.fresh);
+            self.deep = None;
+            if let Some(lane) = self.lanes.first_mut() {
+                let bytes = fresh.iter().map(|(item, _)| item.message.bytes());
+                self.memory += bytes.sum::<usize>();
+                lane.extend(fresh.into_iter().map(|(item, _)| item));
+            }
+            return None;
+        }
+        let (mut places, mut bytes) = (Vec::new(), 0);
+        while places.len() < FETCH_MAX
+            && bytes < FETCH_BYTES_MAX
+            && let Some(stored) = deep.stored.pop_front()
+        {
+            bytes += stored.len as usize;
+            places.push((stored.place, stored.len));
+            deep.fetching.push_back(stored);
+        }
+        deep.question = question;
+        Some(places)
+    }
+
+    /// An answer has come; false if it is not that of the question that is open.
+    pub(super) fn is_answered(&mut self, question: u64) -> bool {
+        let deep = self.deep.as_deref_mut();
+        let Some(deep) = deep.filter(|deep| deep.question == question) else {
+            return false;
+        };
+        deep.question = 0;
+        true
+    }
+
+    /// The first of those that were fetched, and its place in line. It waits here no longer.
+    pub(super) fn pop_fetched(&mut self) -> Option<(Stored, i64)> {
+        let deep = self.deep.as_deref_mut()?;
+        let stored = deep.fetching.pop_front()?;
+        let order = deep.first_order;
+        deep.first_order += 1;
+        self.len -= 1;
+        self.payload_bytes = self.payload_bytes.saturating_sub(u64::from(stored.len));
+        Some((stored, order))
+    }
+
+    /// Lets somebody wait who asks for one message, if all that waits is on disk.
+    pub(super) fn ask(&mut self, asked: Asked) -> bool {
+        let has_some = self.lanes.iter().any(|lane| !lane.is_empty());
+        match self.deep.as_deref_mut() {
+            Some(deep) if !has_some => {
+                deep.asked.push_back(asked);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn take_asked(&mut self) -> VecDeque<Asked> {
+        let deep = self.deep.as_deref_mut();
+        deep.map(|deep| std::mem::take(&mut deep.asked))
+            .unwrap_or_default()
+    }
+
+    /// Drops of what is on disk, the first first, `most` messages or few more.
+    pub(super) fn drop_deep(&mut self, most: usize) -> Option<Lost> {
+        let deep = self.deep.as_deref_mut()?;
+        // What is being fetched goes whole: what comes is not known any more then.
+        deep.question = 0;
+        let mut on_disk: Vec<Stored> = std::mem::take(&mut deep.fetching).into();
+        while on_disk.len() < most
+            && let Some(stored) = deep.stored.pop_front()
+        {
+            on_disk.push(stored);
+        }
+        let in_memory = deep.fresh.len().min(most.saturating_sub(on_disk.len()));
+        let fresh: Vec<Item> = deep
+            .fresh
+            .drain(..in_memory)
+            .map(|(item, _)| item)
+            .collect();
+        let count = on_disk.len() + fresh.len();
+        deep.first_order += count as i64;
+        let asked = std::mem::take(&mut deep.asked);
+        if deep.len() == 0 {
+            self.deep = None;
+        }
+        let records = on_disk.iter().map(|stored| u64::from(stored.len));
+        let payloads = fresh.iter().map(|item| item.message.payload().len() as u64);
+        self.len -= count;
+        self.payload_bytes = self
+            .payload_bytes
+            .saturating_sub(records.chain(payloads).sum::<u64>());
+        let memory = fresh.iter().map(|item| item.message.bytes()).sum::<usize>();
+        let serials = on_disk.iter().map(|stored| stored.serial);
+        Some(Lost {
+            serials: serials
+                .chain(fresh.iter().map(|item| item.serial))
+                .collect(),
+            memory: on_disk.len() * size_of::<Stored>() + memory,
+            asked,
+        })
+    }
+
+    /// What an earlier run left stays on disk; how much memory it takes.
+    pub(super) fn restore_deep(&mut self, waiting: Waiting) -> usize {
+        let count = waiting.len();
+        self.len += count;
+        self.payload_bytes += waiting
+            .iter()
+            .map(|stored| u64::from(stored.len))
+            .sum::<u64>();
+        self.order_last += count as i64;
+        if count > 0 {
+            self.deep = Some(Box::new(Deep {
+                stored: waiting,
+                first_order: 1,
+                ..Deep::default()
+            }));
+        }
+        count * size_of::<Stored>()
+    }
+
+    /// The serials of those that were delivered, and the first of those that were not, as far as `to`.
+    pub(super) fn delivered(&self, to: u64) -> (Vec<u64>, u64) {
+        let (mut delivered, mut first_of_others) = (Vec::new(), u64::MAX);
+        let in_memory = |item: &&Item| item.deliveries > 0 || item.serial <= to;
+        let in_memory = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.iter().take_while(in_memory));
+        let on_disk = self
+            .deep
+            .iter()
+            .flat_map(|deep| deep.entries())
+            .take_while(|(serial, _)| *serial <= to);
+        for (serial, is_delivered) in in_memory
+            .map(|item| (item.serial, item.deliveries > 0))
+            .chain(on_disk)
+        {
+            match is_delivered {
+                _ if serial == 0 || serial > to => {}
+                true => delivered.push(serial),
+                false => first_of_others = first_of_others.min(serial),
+            }
+        }
+        (delivered, first_of_others)
+    }
+
+    /// What waits, counted from what is there.
+    pub(super) fn recount(&self) -> Result<Held, String> {
+        let in_memory: usize = self.items().map(|item| item.message.bytes()).sum();
+        let deep = self.deep.as_deref();
+        let (on_disk, memory) = deep.map_or((0, 0), |deep| (deep.len(), deep.recount()));
+        let waiting = self.items().count() + on_disk;
+        same("messages that wait", self.len, waiting)?;
+        same("bytes in memory", self.memory, in_memory)?;
+        if on_disk == 0 {
+            let payloads = self.items().map(|item| item.message.payload().len());
+            let booked = self.payload_bytes as usize;
+            same("bytes of payloads", booked, payloads.sum::<usize>())?;
+        }
+        Ok(Held {
+            waiting,
+            in_flight: 0,
+            bytes: in_memory + memory,
+        })
+    }
+}
+
+impl Deep {
+    /// Serials, and whether each may have been delivered.
+    fn entries(&self) -> impl Iterator<Item = (u64, bool)> {
+        let fetching = self.fetching.iter().map(|it| (it.serial, it.redelivered));
+        let stored = self.stored.iter().map(|it| (it.serial, it.redelivered));
+        let fresh = self.fresh.iter();
+        let fresh = fresh.map(|(item, _)| (item.serial, item.deliveries > 0));
+        fetching.chain(stored).chain(fresh)
+    }
+
+    /// Memory that it takes, counted from what is there.
+    fn recount(&self) -> usize {
+        let on_disk = self.fetching.len() + self.stored.len();
+        let fresh = self.fresh.iter().map(|(item, _)| item.message.bytes());
+        on_disk * size_of::<Stored>() + fresh.sum::<usize>()
+    }
+
+    fn len(&self) -> usize {
+        self.fetching.len() + self.stored.len() + self.fresh.len()
+    }
+}
+
+/// An item without its message.
+fn stored(item: &Item, place: u64, len: u32) -> Stored {
+    Stored {
+        serial: item.serial,
+        place,
+        len,
+        reliability: item.message.reliability(),
+        redelivered: item.deliveries > 0,
+        ..Stored::default()
+    }
+}
