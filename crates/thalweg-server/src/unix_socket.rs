@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use socket2::{Domain, SockAddr, Socket, Type};
+
 /// Removes the socket's file when it is dropped.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
@@ -20,11 +22,20 @@ impl Drop for SocketFile {
 /// anything else of that name stays. The error says what is wrong, in words that follow the path.
 pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), String> {
     remove_leftover(path)?;
-    let listener = UnixListener::bind(path).map_err(words)?;
+    let (socket, file) = named(path, mode).map_err(words)?;
+    socket.listen(BACKLOG).map_err(words)?;
+    socket.set_nonblocking(true).map_err(words)?;
+    Ok((socket.into(), file))
+}
+
+/// A socket of that name that does not listen yet. Until it has its mode it has the bits that the umask leaves, and nobody can
+/// connect to a socket that does not listen.
+fn named(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
     let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(words)?;
-    listener.set_nonblocking(true).map_err(words)?;
-    Ok((listener, file))
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok((socket, file))
 }
 
 /// Removes the socket of a process that was killed.
@@ -45,6 +56,9 @@ fn remove_leftover(path: &Path) -> Result<(), String> {
     }
 }
 
+/// As the standard library has it.
+const BACKLOG: i32 = 128;
+
 fn words(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "its directory does not exist".to_owned(),
@@ -61,6 +75,19 @@ mod tests {
     use super::*;
     use crate::transport::certificates::Folder;
     use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn nobody_connects_to_a_socket_before_it_has_its_mode() {
+        let folder = Folder::new();
+        let path = folder.file("broker.sock");
+        let (_socket, _file) = named(&path, 0o600).unwrap();
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let refused = UnixStream::connect(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
 
     #[test]
     fn a_socket_that_takes_no_streams_stays_with_its_program() {
