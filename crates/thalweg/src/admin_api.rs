@@ -1,5 +1,7 @@
 //! Asking a running broker's admin API, for `top`, `trace`, `ledger` and `backup`.
 
+mod unix;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,17 +29,28 @@ pub fn secret_in(file: &Path) -> Result<String, Failure> {
 /// A way to ask one broker.
 pub struct AdminApi {
     agent: ureq::Agent,
+    /// What a request's path follows.
     base: String,
+    /// The broker's address as it was given.
+    shown: String,
     token: Option<String>,
 }
 
 impl AdminApi {
     /// For the broker that the flags name; nothing is asked yet.
     pub fn new(args: &AdminArgs) -> Result<AdminApi, Failure> {
-        let base = args.url.trim_end_matches('/');
         let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false);
+        if let Some(path) = &args.unix {
+            return Ok(AdminApi {
+                agent: unix::agent(config.proxy(None).build(), path),
+                base: "http://localhost".to_owned(),
+                shown: path.display().to_string(),
+                token: None,
+            });
+        }
+        let base = args.url.trim_end_matches('/');
         if base.starts_with("https://") {
             config = config.tls_config(tls_config(args.ca.as_deref())?);
         } else if !base.starts_with("http://") {
@@ -61,13 +74,14 @@ impl AdminApi {
         Ok(AdminApi {
             agent: config.build().into(),
             base: base.to_owned(),
+            shown: base.to_owned(),
             token,
         })
     }
 
     /// The broker's address as it was given.
-    pub fn base(&self) -> &str {
-        &self.base
+    pub fn shown(&self) -> &str {
+        &self.shown
     }
 
     /// Asks for a JSON document. `query` is name and value, not yet escaped.
@@ -100,8 +114,12 @@ impl AdminApi {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
-        let base = &self.base;
+        let base = &self.shown;
         if let ureq::Error::Io(error) = error {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                return Failure::new(format!("there is no {base}"))
+                    .mend("Is the broker running? Name its admin.unix_socket with --unix");
+            }
             if error.kind() == std::io::ErrorKind::ConnectionRefused {
                 return Failure::new(format!("nobody listens on {base}")).mend(
                     "Is the broker running, and admin.enabled not false? Name its admin.bind with --url",

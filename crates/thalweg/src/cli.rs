@@ -568,6 +568,9 @@ pub struct AdminArgs {
     /// The broker's admin API: http://, or https:// if `admin.tls.certificate` is set
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7883")]
     pub url: String,
+    /// The Unix socket of the admin API, `admin.unix_socket`, in place of --url. No token is asked for there
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["url", "ca", "token", "token_file"])]
+    pub unix: Option<PathBuf>,
     /// Authorities to trust for https://, in PEM. Default: the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,

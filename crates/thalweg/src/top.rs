@@ -29,7 +29,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.once {
         // Rates need two looks.
         std::thread::sleep(every.min(Duration::from_secs(1)));
-        out.write_all(screen(&look()?, &before, api.base()).as_bytes())?;
+        out.write_all(screen(&look()?, &before, api.shown()).as_bytes())?;
         return Ok(out.flush()?);
     }
     loop {
@@ -37,7 +37,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let now = look()?;
         // Home, the lines, each cleared to its end, then everything below: no flicker.
-        let lines = screen(&now, &before, api.base()).replace('\n', "\x1b[K\n");
+        let lines = screen(&now, &before, api.shown()).replace('\n', "\x1b[K\n");
         write!(out, "\x1b[H{lines}\x1b[J")?;
         out.flush()?;
         before = now;

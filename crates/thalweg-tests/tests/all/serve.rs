@@ -109,6 +109,46 @@ fn durability_that_is_given_up_is_warned_of_at_the_start() {
 }
 
 #[test]
+fn operators_commands_ask_over_the_unix_socket_without_a_token() {
+    let broker = Broker::with()
+        .set("admin.unix_socket", "{folder}/admin.sock")
+        .set("admin.token", "a secret")
+        .start();
+    if broker.kind() != Kind::Thalweg {
+        return; // It has no admin interface.
+    }
+    let run = |command: &[&str], socket: &str| {
+        Command::new(thalweg_binary())
+            .args(command)
+            .arg("--unix")
+            .arg(broker.folder().join(socket))
+            .output()
+            .expect("the binary runs")
+    };
+    let answered = run(&["ledger", "--json"], "admin.sock");
+    assert!(answered.status.success(), "{answered:?}");
+    assert!(answered.stdout.starts_with(b"{"), "{answered:?}");
+    let top = run(&["top", "--once"], "admin.sock");
+    assert!(top.status.success(), "{top:?}");
+    assert!(
+        String::from_utf8_lossy(&top.stdout).contains("admin.sock"),
+        "{top:?}"
+    );
+    let copy = broker.folder().join("copy");
+    let backup = run(&["backup", &copy.display().to_string()], "admin.sock");
+    assert!(backup.status.success(), "{backup:?}");
+
+    assert_refused(
+        &run(&["ledger"], "nobody.sock"),
+        &["nobody.sock", "admin.unix_socket", "--unix"],
+    );
+    assert_refused(
+        &run(&["ledger", "--url", "http://127.0.0.1:1"], "admin.sock"),
+        &["--url"],
+    );
+}
+
+#[test]
 fn operators_commands_speak_https_and_say_what_is_wrong_with_a_certificate() {
     let broker = Broker::with()
         .encrypted()
