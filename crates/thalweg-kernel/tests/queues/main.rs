@@ -21,6 +21,7 @@ mod given_back;
 mod group_views;
 mod groups;
 mod journal;
+mod kernels;
 mod lifetime;
 mod limits;
 mod makers;

@@ -2,19 +2,21 @@
 
 pub use crate::dice::Dice;
 use crate::disk::Disk;
+pub use crate::kernels::{Who, draft};
+use crate::kernels::{balance, dropped, kernels, session, sum};
 use crate::slow_mail::SlowMail;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, ConsumerEnd, DeadLetter, Delivery,
-    Draft, Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel,
-    LastValueWish, Ledger, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged,
-    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Sent, SessionId, Settled, Settlement,
-    ShardId, ShardMessage, Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish,
-    exchange_address, home, queue_address,
+    Draft, DropReason, Effects, ExchangeKind, ExchangeSpec, Fetch, GroupStrategy, Handover, Kernel,
+    LastValueWish, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged, QueueLimits,
+    QueueSpec, QueueStatus, QueueView, Refusal, Sent, Settled, Settlement, ShardId, ShardMessage,
+    Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish, exchange_address, home,
+    queue_address,
 };
-use thalweg_model::{Death, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Death, Properties, PropertyValue, Reliability, Span, Time};
 
 /// What came to a link.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -197,14 +199,6 @@ impl Effects for Out {
     }
 }
 
-/// Somebody with a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
-    pub shard: usize,
-    pub session: SessionId,
-    pub link: LinkId,
-}
-
 /// See the module.
 pub struct World {
     pub now: Time,
@@ -313,22 +307,6 @@ impl Taking {
             priority,
             ..Taking::default()
         }
-    }
-}
-
-/// A draft without anything special.
-pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
-    Draft {
-        address,
-        payload: text.as_bytes(),
-        reliability: Reliability::AtMostOnce,
-        retain: RetainOp::None,
-        expires_in: None,
-        priority: 0,
-        properties: None,
-        ticket: 0,
-        native: None,
-        stamp: None,
     }
 }
 
@@ -460,38 +438,13 @@ impl World {
 
     /// What every command must leave behind.
     pub fn check(&self) {
-        let sum = |of: fn(&Ledger) -> u64| {
-            self.kernels
-                .iter()
-                .map(|kernel| of(kernel.ledger()))
-                .sum::<u64>()
-        };
-        let totals: Vec<_> = self.kernels.iter().map(Kernel::totals).collect();
-        let waiting = totals
-            .iter()
-            .map(|totals| totals.waiting as u64)
-            .sum::<u64>();
-        let in_flight = totals
-            .iter()
-            .map(|totals| totals.in_flight as u64)
-            .sum::<u64>();
-        let came = sum(|ledger| ledger.routed + ledger.restored);
-        let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
-        assert_eq!(
-            came,
-            gone + waiting + in_flight,
-            "copies: {waiting} wait, {in_flight} unsettled"
-        );
+        let copies = balance(&self.kernels);
         for kernel in &self.kernels {
             // Long queues are not counted after every command: that takes a minute and a half.
             self.checks.set(self.checks.get() + 1);
-            if waiting + in_flight < 100 || self.checks.get().is_multiple_of(50) {
+            if copies < 100 || self.checks.get().is_multiple_of(50) {
                 kernel.recount().expect("the books are right");
             }
-            let ledger = kernel.ledger();
-            let published = ledger.received + ledger.own;
-            let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
-            assert_eq!(published, became, "publishes: {ledger:?}");
             let mut in_queues = 0;
             kernel.for_each_queue(|queue| in_queues += queue.messages);
             let mut elsewhere = 0;
@@ -509,8 +462,10 @@ impl World {
             .flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding()))
             .sum();
         // What an earlier run left on disk is booked by prefix only when its address is known.
-        if !self.limits.ledger_prefixes.is_empty() && sum(|ledger| ledger.restored) == 0 {
-            assert_eq!(outstanding, waiting + in_flight, "the books by prefix");
+        if !self.limits.ledger_prefixes.is_empty()
+            && sum(&self.kernels, |ledger| ledger.restored) == 0
+        {
+            assert_eq!(outstanding, copies, "the books by prefix");
         }
     }
 
@@ -552,18 +507,12 @@ impl World {
     ) -> Who {
         let link = self.new_link();
         let open = OpenSession {
-            client: name,
-            link,
             fresh: expiry == Span::ZERO,
             expiry,
-            in_flight_max: None,
             will: will.map(Box::new),
             access,
-            user: None,
-            dialect: "none",
             tenant,
-            known_as: None,
-            grants: Grants::default(),
+            ..session(name, link)
         };
         let opened = self.run(shard, |kernel, out, now| {
             let opened = kernel.open_session(open, now, out).expect("there is room");
@@ -1125,18 +1074,9 @@ impl World {
         waiting
     }
 
-    pub fn dropped(&self, reason: thalweg_kernel::DropReason) -> u64 {
-        self.kernels
-            .iter()
-            .map(|kernel| kernel.ledger().dropped[reason as usize])
-            .sum()
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        dropped(&self.kernels, reason)
     }
-}
-
-fn kernels(limits: &Limits, shards: u16) -> Vec<Kernel> {
-    (0..shards)
-        .map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7))
-        .collect()
 }
 
 /// A durable exchange of a kind; its address is filled in later.

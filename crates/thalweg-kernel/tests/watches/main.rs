@@ -6,6 +6,8 @@
 #[path = "../queues/dice.rs"]
 mod dice;
 mod keeping;
+#[path = "../queues/kernels.rs"]
+mod kernels;
 mod lists;
 mod model;
 mod presence;

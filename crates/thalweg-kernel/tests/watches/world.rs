@@ -1,13 +1,15 @@
 //! Kernels, their links and the mail between them.
 
 pub use crate::dice::Dice;
+pub use crate::kernels::{Who, draft};
+use crate::kernels::{balance, dropped, kernels, session};
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, Change, CloseReason, Closing, ConsumerEnd, Delivery, Draft, DropReason, Effects,
-    Grants, Handover, Kernel, KnownAs, LastValueWish, Ledger, Limits, LinkId, ListSpec, Observed,
-    OpenSession, Outcome, Sent, SessionId, ShardId, ShardMessage, Tag, Ticket, WatchEnd, WatchId,
-    WatchRefused, WatchSpec, Wish, home,
+    Handover, Kernel, KnownAs, LastValueWish, Limits, LinkId, ListSpec, Observed, OpenSession,
+    Outcome, Sent, ShardId, ShardMessage, Tag, Ticket, WatchEnd, WatchId, WatchRefused, WatchSpec,
+    Wish, home,
 };
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -87,14 +89,6 @@ impl Effects for Out {
     fn hold(&mut self, _: LinkId, _: u64) {}
 }
 
-/// Somebody with a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
-    pub shard: usize,
-    pub session: SessionId,
-    pub link: LinkId,
-}
-
 /// A watch and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -132,21 +126,6 @@ pub fn clear(address: &str) -> Draft<'_> {
     }
 }
 
-pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
-    Draft {
-        address,
-        payload: text.as_bytes(),
-        reliability: Reliability::AtMostOnce,
-        retain: RetainOp::None,
-        expires_in: None,
-        priority: 0,
-        properties: None,
-        ticket: 0,
-        native: None,
-        stamp: None,
-    }
-}
-
 impl World {
     pub fn new(shards: u16) -> World {
         World::with(shards, Limits::default())
@@ -157,12 +136,9 @@ impl World {
             ledger_prefixes: ["a".into(), "b".into()].into(),
             ..limits
         };
-        let kernels = (0..shards)
-            .map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7))
-            .collect();
         World {
             now: Time::from_secs(1_000),
-            kernels,
+            kernels: kernels(&limits, shards),
             mail_is_slow: false,
             clock_stands: false,
             out: Out::default(),
@@ -229,37 +205,8 @@ impl World {
         for kernel in &self.kernels {
             kernel.recount().expect("the books are right");
         }
-        let sum = |of: fn(&Ledger) -> u64| {
-            self.kernels
-                .iter()
-                .map(|kernel| of(kernel.ledger()))
-                .sum::<u64>()
-        };
-        let waiting = self
-            .kernels
-            .iter()
-            .map(|kernel| kernel.totals().waiting as u64)
-            .sum::<u64>();
-        let in_flight = self
-            .kernels
-            .iter()
-            .map(|kernel| kernel.totals().in_flight as u64)
-            .sum::<u64>();
-        let came = sum(|ledger| ledger.routed + ledger.restored);
-        let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
-        assert_eq!(
-            came,
-            gone + waiting + in_flight,
-            "copies: {waiting} wait, {in_flight} unsettled"
-        );
+        balance(&self.kernels);
         for kernel in &self.kernels {
-            let ledger = kernel.ledger();
-            let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
-            assert_eq!(
-                ledger.received + ledger.own,
-                became,
-                "publishes: {ledger:?}"
-            );
             if kernel.totals().watches == 0
                 && kernel.totals().retained + kernel.totals().kept_values == 0
             {
@@ -285,33 +232,35 @@ impl World {
 
     /// A session in a tenant.
     pub fn connect_in(&mut self, tenant: &str, shard: usize, access: Access, expiry: Span) -> Who {
-        self.out.links.push(VecDeque::new());
-        let link = LinkId(self.out.links.len() as u32 - 1);
+        let link = self.new_link();
         let name = format!("client-{}", link.0);
         let open = OpenSession {
-            client: &name,
-            link,
-            fresh: true,
             expiry,
-            in_flight_max: None,
-            will: None,
             access,
-            user: None,
-            dialect: "none",
             tenant,
-            known_as: None,
-            grants: Grants::default(),
+            ..session(&name, link)
         };
-        let opened = self.run(shard, |kernel, out, now| {
-            let opened = kernel.open_session(open, now, out).expect("there is room");
-            kernel.start(opened.session, now, out);
-            opened
-        });
-        Who {
+        self.start(shard, open).expect("there is room")
+    }
+
+    fn new_link(&mut self) -> LinkId {
+        self.out.links.push(VecDeque::new());
+        LinkId(self.out.links.len() as u32 - 1)
+    }
+
+    /// Opens a session and starts it; nothing if it is refused.
+    fn start(&mut self, shard: usize, open: OpenSession<'_>) -> Option<Who> {
+        let link = open.link;
+        let session = self.run(shard, |kernel, out, now| {
+            let session = kernel.open_session(open, now, out).ok()?.session;
+            kernel.start(session, now, out);
+            Some(session)
+        })?;
+        Some(Who {
             shard,
-            session: opened.session,
+            session,
             link,
-        }
+        })
     }
 
     /// A session of this name, whose peer is known by another one; nothing if it is refused.
@@ -335,32 +284,15 @@ impl World {
         fresh: bool,
         expiry: Span,
     ) -> Option<Who> {
-        self.out.links.push(VecDeque::new());
-        let link = LinkId(self.out.links.len() as u32 - 1);
+        let link = self.new_link();
         let open = OpenSession {
-            client,
-            link,
             fresh,
             expiry,
-            in_flight_max: None,
-            will: None,
-            access: Access::ALL,
             user: user.map(Into::into),
-            dialect: "none",
-            tenant: "",
             known_as,
-            grants: Grants::default(),
+            ..session(client, link)
         };
-        let opened = self.run(shard, |kernel, out, now| {
-            let opened = kernel.open_session(open, now, out).ok()?;
-            kernel.start(opened.session, now, out);
-            Some(opened)
-        });
-        Some(Who {
-            shard,
-            session: opened?.session,
-            link,
-        })
+        self.start(shard, open)
     }
 
     pub fn leave(&mut self, who: Who) {
@@ -535,10 +467,7 @@ impl World {
     }
 
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.kernels
-            .iter()
-            .map(|kernel| kernel.ledger().dropped[reason as usize])
-            .sum()
+        dropped(&self.kernels, reason)
     }
 }
 
