@@ -48,7 +48,8 @@ impl Kernel {
     /// The cause of what another shard sends. Its publisher's acknowledgement waits for what is written down here, and not
     /// for shards that get something from here.
     pub(crate) fn cause_elsewhere(&self, message: &Message, safety: Safety) -> Cause {
-        let must_arrive = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
+        let must_arrive =
+            self.env.limits().journal && message.reliability() > Reliability::AtMostOnce;
         Cause {
             publisher: None,
             number: message.publisher(),

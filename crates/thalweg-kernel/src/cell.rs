@@ -17,7 +17,6 @@ use crate::ids::{SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
 use crate::route_cache::{Sink, SinkKind};
-use crate::session::Pressure;
 use crate::shards::ShardMessage;
 use crate::watch::{NONE, WatchState};
 use crate::{Kernel, home};
@@ -128,12 +127,12 @@ impl Kernel {
             address: address.into(),
             question,
         });
-        let silent: Vec<ShardId> = (0..self.shards)
+        let silent: Vec<ShardId> = (0..self.env.shards())
             .map(ShardId)
-            .filter(|shard| *shard != self.shard)
+            .filter(|shard| *shard != self.env.shard())
             .collect();
         // What other shards have sent to the home, if that is here, came before their straight answers.
-        let vouches_missing = if home(address, self.shards) == self.shard {
+        let vouches_missing = if home(address, self.env.shards()) == self.env.shard() {
             0
         } else {
             silent.len()
@@ -156,10 +155,10 @@ impl Kernel {
     /// Another shard has a new cell.
     pub(crate) fn on_watch(&mut self, from: ShardId, address: Box<str>, question: u32, now: Time) {
         self.on_interest(from, &address, true);
-        let home = home(&address, self.shards);
+        let home = home(&address, self.env.shards());
         self.outbox.send(from, ShardMessage::Done { question });
-        if home == self.shard {
-            self.on_vouch(self.shard, from, &address, question, now);
+        if home == self.env.shard() {
+            self.on_vouch(self.env.shard(), from, &address, question, now);
         } else if home != from {
             self.outbox.send(
                 home,
@@ -240,7 +239,7 @@ impl Kernel {
     /// The value of a cell's address if this is its home.
     fn value_if_home(&self, index: u32, now: Time) -> Option<Option<Message>> {
         let cell = self.watches.cells.get(index)?;
-        let is_home = home(&cell.address, self.shards) == self.shard;
+        let is_home = home(&cell.address, self.env.shards()) == self.env.shard();
         is_home.then(|| self.last_value_of(&cell.address, now).cloned())
     }
 
@@ -263,10 +262,10 @@ impl Kernel {
             return;
         };
         if let Some(at_home) = at_home {
-            asking.note(self.shard, at_home);
+            asking.note(self.env.shard(), at_home);
         }
         self.watches.value_bytes -= asking.came_bytes();
-        let (mut changes, unseen) = asking.in_order(self.shard);
+        let (mut changes, unseen) = asking.in_order(self.env.shard());
         changes.retain(|message| message.expires() > now || message.retain() == RetainOp::Clear);
         let Some(cell) = self.watches.cells.get_mut(index) else {
             return;
@@ -373,7 +372,7 @@ impl Kernel {
             self.watches.value_bytes += message.bytes();
             asking
                 .came
-                .push_back((from.unwrap_or(self.shard), message.clone()));
+                .push_back((from.unwrap_or(self.env.shard()), message.clone()));
             if asking.came.len() > EARLY_MAX
                 && let Some((_, oldest)) = asking.came.pop_front()
             {
@@ -427,7 +426,7 @@ impl Kernel {
         if watcher.depth > 1 {
             let bytes = message.bytes();
             // Short memory makes it like the others.
-            let short = self.pressure >= Pressure::DropWaiting;
+            let short = self.env.drops_waiting();
             let (max, why) = match short {
                 true => (1, DropReason::Memory),
                 false => (usize::from(watcher.depth), DropReason::QueueFull),
@@ -473,7 +472,7 @@ impl Kernel {
         let Some(cell) = self.watches.cells.remove(index) else {
             return;
         };
-        self.memory.left(Kept::Watches, cell_cost(&cell.address));
+        self.env.left(Kept::Watches, cell_cost(&cell.address));
         if let Some(asking) = cell.asking {
             self.watches.questions.remove(&asking.question);
             self.watches.value_bytes -= asking.came_bytes();

@@ -98,7 +98,7 @@ impl Kernel {
     /// A copy waits in a session's queue, or has no room there. Nobody waits for one that is away, nor for one that has taken
     /// nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
     fn note_waiting(&mut self, id: SessionId, now: Time) {
-        let limits = &self.limits;
+        let limits = &self.env.limits();
         let (messages_max, pace_max) = (limits.queue_messages_max, limits.queue_pace_max);
         if limits.overflow != Overflow::DropNewest {
             // Then the operator has chosen something else than to wait.
@@ -125,7 +125,7 @@ impl Kernel {
     /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
     /// it says itself what happens then; only the broker's own bounds are for publishers to wait.
     pub(crate) fn note_waiting_in_queue(&mut self, queue_id: QueueId, now: Time) {
-        let limits = &self.limits;
+        let limits = &self.env.limits();
         let (messages_max, bytes_max) = (
             limits.named_queue_messages_max,
             limits.named_queue_bytes_max,
@@ -147,9 +147,11 @@ impl Kernel {
 
     /// A message waits in a group that has a member with a link.
     pub(crate) fn note_waiting_in_group(&mut self, index: u32, now: Time) {
-        let (messages_max, bytes_max) =
-            (self.limits.group_messages_max, self.limits.group_bytes_max);
-        let pace_max = self.limits.queue_pace_max;
+        let (messages_max, bytes_max) = (
+            self.env.limits().group_messages_max,
+            self.env.limits().group_bytes_max,
+        );
+        let pace_max = self.env.limits().queue_pace_max;
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return;
         };

@@ -9,7 +9,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::SessionId;
 use crate::ledger::{AccountPlace, DropReason};
-use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
+use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
@@ -175,8 +175,8 @@ impl Kernel {
         entry.serial != 0
             && !entry.of_group
             && entry.group == NO_GROUP
-            && (self.pressure >= Pressure::DropWaiting
-                || session.waiting_bytes + bytes > self.limits.queue_memory_bytes_max)
+            && (self.env.drops_waiting()
+                || session.waiting_bytes + bytes > self.env.limits().queue_memory_bytes_max)
     }
 
     /// Puts a newcomer behind all that waits.

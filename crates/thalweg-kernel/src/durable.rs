@@ -89,13 +89,13 @@ impl Kernel {
     pub(crate) fn next_number(&mut self) -> u64 {
         self.number_last += 1;
         // Shards number on their own; see SHARDS_MAX.
-        self.number_last << SHARD_BITS | u64::from(self.shard.0)
+        self.number_last << SHARD_BITS | u64::from(self.env.shard().0)
     }
 
     /// A serial that no entry of any shard had before: entries of several shards may come together in one queue.
     pub(crate) fn next_serial(&mut self) -> u64 {
         // Small steps, because what waits in long queues is remembered as differences.
-        self.serial_last += u64::from(self.shards);
+        self.serial_last += u64::from(self.env.shards());
         self.serial_last
     }
 
@@ -110,9 +110,9 @@ impl Kernel {
 
     /// How safe a publish must be before it is acknowledged: the filters' word, else the listener's, else the general.
     pub(crate) fn safety_of(&self, publisher: Option<SessionId>, route: &Route) -> Safety {
-        route
-            .safety
-            .unwrap_or_else(|| publisher.map_or(self.limits.safety, |id| self.session_safety(id)))
+        route.safety.unwrap_or_else(|| {
+            publisher.map_or(self.env.limits().safety, |id| self.session_safety(id))
+        })
     }
 
     /// How safe what a session was told must be.
@@ -120,7 +120,7 @@ impl Kernel {
         self.sessions
             .get(id)
             .and_then(|session| session.grants.safety)
-            .unwrap_or(self.limits.safety)
+            .unwrap_or(self.env.limits().safety)
     }
 
     /// Notes that a copy went into a queue; written down with the message.

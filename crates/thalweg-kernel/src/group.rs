@@ -19,7 +19,7 @@ use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
 use crate::route_cache::{Sink, SinkKind};
 use crate::seats::{Chosen, Seats};
-use crate::session::{Entry, Pressure, SubscriptionIds};
+use crate::session::{Entry, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::subscribe::{PendingSubscribe, Wish};
 use crate::window::{Slot, SlotState};
@@ -196,7 +196,7 @@ impl Kernel {
         if let Some(&index) = self.group_by_key.get(key) {
             return index;
         }
-        let policy = self.limits.policy_of(filter);
+        let policy = self.env.limits().policy_of(filter);
         let group = Group {
             key: key.clone(),
             made: self.next_number(),
@@ -204,7 +204,7 @@ impl Kernel {
             filter: filter.into(),
             members: Vec::new(),
             peers: Vec::new(),
-            owner: owner_of(key, filter, self.shards),
+            owner: owner_of(key, filter, self.env.shards()),
             away: Vec::new(),
             out: 0,
             is_ending: false,
@@ -229,7 +229,7 @@ impl Kernel {
             }
         };
         self.group_by_key.insert(key.clone(), index);
-        self.memory
+        self.env
             .entered(Kept::Subscriptions, group_cost(key, filter));
         if is_queue_address(filter) {
             // What is published there waits in the queue.
@@ -264,7 +264,7 @@ impl Kernel {
         question: u32,
         pending: &mut PendingSubscribe,
     ) -> Option<bool> {
-        let limit = self.limits.subscriptions_max;
+        let limit = self.env.limits().subscriptions_max;
         let known = self.find_group(name, wish.filter);
         let member = Member {
             session: id,
@@ -294,7 +294,7 @@ impl Kernel {
         self.hold_subscription(id, wish.filter, index);
         let session = self.sessions.get_mut(id)?;
         session.groups.push(index);
-        if session.durable || (self.limits.journal && self.is_of_queue_elsewhere(index)) {
+        if session.durable || (self.env.limits().journal && self.is_of_queue_elsewhere(index)) {
             let safety = self.session_safety(id);
             self.make_group_durable(index, safety);
         }
@@ -445,14 +445,14 @@ impl Kernel {
         self.forget_all_away(index);
         self.forget_errands(index);
         self.group_by_key.remove(&key);
-        self.memory
+        self.env
             .left(Kept::Subscriptions, group_cost(&key, &filter));
         self.groups[index as usize] = None;
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
     pub(crate) fn tell_membership(&mut self, index: u32, question: u32) -> usize {
-        if self.shards == 1 {
+        if self.env.shards() == 1 {
             return 0;
         }
         // Who has left has left before.
@@ -492,7 +492,7 @@ impl Kernel {
                 group.peers.sort_unstable_by_key(|peer| peer.shard);
             }
         }
-        if from.durable && self.limits.journal {
+        if from.durable && self.env.limits().journal {
             // No message is written for the group before this is.
             self.make_group_durable(index, Safety::Lazy);
         } else {
@@ -534,7 +534,7 @@ impl Kernel {
         let Some(Some(group)) = self.groups.get(index as usize) else {
             return;
         };
-        if group.owner == self.shard {
+        if group.owner == self.env.shard() {
             return self.offer(index, message, now, fx);
         }
         self.books.forwarded();
@@ -591,7 +591,8 @@ impl Kernel {
             is_away(member.session)
                 || session.is_some_and(|it| it.link.is_some() && !it.congested && it.has_credit())
         };
-        group.owner == self.shard && (!group.waiting.is_empty() || !group.everybody().any(can_take))
+        group.owner == self.env.shard()
+            && (!group.waiting.is_empty() || !group.everybody().any(can_take))
     }
 
     /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
@@ -647,9 +648,11 @@ impl Kernel {
             || upgrades
             || message.reliability() > Reliability::AtMostOnce
             || self.has_receiver_with_link(index, message.address());
-        let (messages_max, bytes_max) =
-            (self.limits.group_messages_max, self.limits.group_bytes_max);
-        let pressed = self.pressure >= Pressure::DropWaiting;
+        let (messages_max, bytes_max) = (
+            self.env.limits().group_messages_max,
+            self.env.limits().group_bytes_max,
+        );
+        let pressed = self.env.drops_waiting();
         let bytes = message.bytes();
         let Some(group) = self.group_mut(index) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);

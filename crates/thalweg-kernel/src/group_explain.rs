@@ -24,7 +24,7 @@ impl Kernel {
         let view = self.view_group(group, now);
         let (key, is_fed, owner) = (group.key.clone(), group.feed.is_some(), group.owner);
         let mut said = String::new();
-        if owner != self.shard {
+        if owner != self.env.shard() {
             let _ = write!(said, "shard {} chooses", owner.0);
         } else if group.everybody().next().is_none() {
             said.push_str("nothing: there is no member");

@@ -263,7 +263,7 @@ pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
 impl Kernel {
     pub(crate) fn is_owned_elsewhere(&self, index: u32) -> bool {
         let group = self.groups.get(index as usize).and_then(Option::as_ref);
-        group.is_some_and(|group| group.owner != self.shard)
+        group.is_some_and(|group| group.owner != self.env.shard())
     }
 
     /// What another shard has to say of a group.
@@ -742,7 +742,7 @@ impl Kernel {
                     message.reliability(),
                     0,
                 ));
-                self.persist_kept(&message, false, self.limits.safety);
+                self.persist_kept(&message, false, self.env.limits().safety);
             }
             // In the same batch, so that it is never in both queues nor in none.
             self.took_over(entry);

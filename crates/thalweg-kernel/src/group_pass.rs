@@ -44,7 +44,7 @@ impl Kernel {
         if draft.reliability != Reliability::AtMostOnce || self.books.has_accounts() {
             return false;
         }
-        let (here, random) = (self.shard, self.random());
+        let (here, random) = (self.env.shard(), self.env.random());
         let Some(Some(group)) = self.groups.get_mut(index as usize) else {
             return false;
         };

@@ -209,7 +209,7 @@ impl Kernel {
     }
 
     pub(crate) fn view_group(&self, group: &Group, now: Time) -> GroupView {
-        let is_owner = group.owner == self.shard;
+        let is_owner = group.owner == self.env.shard();
         let seats = group.members.iter().filter_map(|member| {
             let session = self.sessions.get(member.session)?;
             let (tally, seen) = group

@@ -145,12 +145,12 @@ impl Kernel {
 
     /// Which of the kernels this is.
     pub fn shard(&self) -> ShardId {
-        self.shard
+        self.env.shard()
     }
 
     /// How many kernels share the work.
     pub fn shards(&self) -> u16 {
-        self.shards
+        self.env.shards()
     }
 
     /// Whether a session may do that now. For lists, which leave out what somebody may not see; who does something is judged
@@ -183,7 +183,8 @@ impl Kernel {
         let key = self.name_key(nonce);
         let tries = (0..).map(|n| format!("auto-{:016x}", key.name("client", n) as u64));
         let fits = |name: &String| {
-            crate::home(name, self.shards) == self.shard && !self.by_client.contains_key(&**name)
+            crate::home(name, self.env.shards()) == self.env.shard()
+                && !self.by_client.contains_key(&**name)
         };
         tries.into_iter().find(fits).unwrap_or_default().into()
     }

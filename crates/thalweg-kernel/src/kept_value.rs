@@ -10,7 +10,6 @@
 
 use crate::ids::SessionId;
 use crate::publish::Draft;
-use crate::session::Pressure;
 use crate::shards::ShardMessage;
 use crate::{Kernel, home};
 use thalweg_model::{Message, RetainOp, Time};
@@ -33,7 +32,7 @@ impl Kernel {
     /// The same, said here or on another shard.
     pub(crate) fn on_keep_last(&mut self, address: &str, keep: bool) -> bool {
         let changed = if keep {
-            if self.kept_addresses.len() >= self.limits.kept_addresses_max
+            if self.kept_addresses.len() >= self.env.limits().kept_addresses_max
                 && !self.kept_addresses.contains_key(address)
             {
                 return false;
@@ -55,7 +54,8 @@ impl Kernel {
     pub(crate) fn is_kept(&self, address: &str) -> bool {
         (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
             || self
-                .limits
+                .env
+                .limits()
                 .kept_filters
                 .iter()
                 .any(|filter| filter.matches(address))
@@ -70,8 +70,8 @@ impl Kernel {
         now: Time,
     ) {
         let message = self.keep(publisher, draft, kept, now);
-        let owner = home(draft.address, self.shards);
-        if owner == self.shard {
+        let owner = home(draft.address, self.env.shards());
+        if owner == self.env.shard() {
             self.remember_here(message);
         } else {
             self.outbox.send(owner, ShardMessage::Keep { message });
@@ -81,7 +81,7 @@ impl Kernel {
     pub(crate) fn remember_here(&mut self, message: Message) {
         if message.retain() == RetainOp::Clear {
             self.forget_remembered(&message);
-        } else if self.pressure >= Pressure::DropWaiting || self.kept_values.set(message).is_err() {
+        } else if self.env.drops_waiting() || self.kept_values.set(message).is_err() {
             self.books.retain_refused();
         }
     }

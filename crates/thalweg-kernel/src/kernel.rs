@@ -7,6 +7,7 @@ use crate::crowd::{Crowd, PacedElsewhere};
 use crate::dedup::Dedup;
 use crate::durable::Pending;
 use crate::effects::{Fetch, Safety};
+use crate::env::Env;
 use crate::eviction::Stalls;
 use crate::group::Group;
 use crate::group_home::Aways;
@@ -16,7 +17,6 @@ use crate::last_value::{self, LastValues};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
-use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::presence::Presences;
 use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
@@ -24,7 +24,7 @@ use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_store::Routes;
 use crate::seat_away::SeatsAway;
-use crate::session::{Grants, Meters, Pressure, Session};
+use crate::session::{Grants, Meters, Session};
 use crate::slab::Slab;
 use crate::stamp_mask::StampKey;
 use crate::subscribe::PendingSubscribe;
@@ -42,9 +42,7 @@ pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 ///
 /// Every command takes the time and something that carries out [`Effects`](crate::Effects).
 pub struct Kernel {
-    pub(crate) limits: Limits,
-    pub(crate) shard: ShardId,
-    pub(crate) shards: u16,
+    pub(crate) env: Env,
     pub(crate) sessions: Slab<Session>,
     pub(crate) by_client: Map<Arc<str>, SessionId>,
     pub(crate) online: usize,
@@ -68,8 +66,6 @@ pub struct Kernel {
     pub(crate) outbox: Outbox,
     /// Messages that queues want back from disk.
     pub(crate) fetches: Vec<Fetch>,
-    /// The journal is nearly full: nothing that would have to be kept is taken.
-    pub(crate) journal_full: bool,
     pub(crate) routes: Routes,
     pub(crate) queues: Queues,
     /// Queues that have ended and whose messages' memory is not given back yet.
@@ -121,36 +117,22 @@ pub struct Kernel {
     pub(crate) overflowed: Vec<SessionId>,
     /// Subscriptions of all sessions.
     pub(crate) subscriptions: usize,
-    pub(crate) pressure: Pressure,
     /// What the publish that is being spread has met.
     pub(crate) crowd: Crowd,
     /// Publishers that receivers on other shards have asked to wait, and until when.
     pub(crate) paced: PacedElsewhere,
-    /// Memory or disk is short, so that a publish is looked at before anything is done with it.
-    pub(crate) is_short: bool,
-    /// What is kept beside messages.
-    pub(crate) memory: Memory,
     pub(crate) books: Books,
-    random: u64,
-    /// What names that are made up depend on.
-    names: u64,
 }
 
 impl Kernel {
     /// A kernel for shard `shard` of `shards`. `seed` keys hash tables, random choices and made-up names; peers must not know
     /// it.
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
-        assert!(
-            shard.0 < shards,
-            "a shard's number is below the number of shards"
-        );
         let last_values = LastValues::new(last_value_limits(&limits));
         let kept_values = LastValues::new(kept_value_limits(&limits));
         let books = Books::new(&limits.ledger_prefixes);
         Kernel {
-            limits,
-            shard,
-            shards,
+            env: Env::new(limits, shard, shards, seed),
             sessions: Slab::default(),
             by_client: Map::default(),
             online: 0,
@@ -164,7 +146,6 @@ impl Kernel {
             journal: Journal::new(),
             outbox: Outbox::default(),
             fetches: Vec::new(),
-            journal_full: false,
             routes: Routes::new(seed),
             queues: Queues::default(),
             queues_ended: VecDeque::new(),
@@ -198,14 +179,9 @@ impl Kernel {
             backlog: Vec::new(),
             overflowed: Vec::new(),
             subscriptions: 0,
-            pressure: Pressure::None,
             crowd: Crowd::default(),
             paced: PacedElsewhere::default(),
-            is_short: false,
-            memory: Memory::default(),
             books,
-            random: seed | 1,
-            names: seed,
         }
     }
 
@@ -216,16 +192,15 @@ impl Kernel {
 
     /// Makes names that nobody can guess, for a connection of which `nonce` is.
     pub fn name_key(&self, nonce: u64) -> NameKey {
-        NameKey::new(self.names, nonce)
+        self.env.name_key(nonce)
     }
 
     /// Replaces the limits; sessions and queues that exceed new ones keep what they have.
     pub fn set_limits(&mut self, limits: Limits) {
         self.last_values.set_limits(last_value_limits(&limits));
         self.kept_values.set_limits(kept_value_limits(&limits));
-        let keeps_others = self.limits.kept_filters != limits.kept_filters;
-        self.limits = limits;
-        if keeps_others {
+        let before = self.env.replace_limits(limits);
+        if before.kept_filters != self.env.limits().kept_filters {
             self.forget_unkept();
         }
         self.renew_strategies();
@@ -235,14 +210,13 @@ impl Kernel {
 
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        self.env.limits()
     }
 
     /// Whether the journal is so full that new messages that it would have to keep are refused. What is settled or ended
     /// is still written down.
     pub fn set_journal_full(&mut self, full: bool) {
-        self.journal_full = full;
-        self.is_short = full || self.pressure >= Pressure::DropWaiting;
+        self.env.set_journal_full(full);
     }
 
     /// Whether the journal does not keep up with what is persisted: then dead letters wait that can.
@@ -261,14 +235,6 @@ impl Kernel {
             + self.last_values.bytes()
             + self.kept_values.bytes()
             + self.watches.value_bytes
-    }
-
-    pub(crate) fn random(&mut self) -> u64 {
-        // xorshift64: spreads choices, keeps no secrets.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 }
 

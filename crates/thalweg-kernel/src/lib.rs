@@ -23,6 +23,7 @@ mod disk_queue;
 mod draft;
 mod durable;
 mod effects;
+mod env;
 mod eviction;
 mod given_back;
 mod group;

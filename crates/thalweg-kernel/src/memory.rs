@@ -70,7 +70,7 @@ impl Default for MemoryView {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     by_kind: [usize; Kept::ALL.len()],
-    pub(crate) view: MemoryView,
+    view: MemoryView,
 }
 
 /// What one session may keep although memory is short: enough for some filters of ordinary length, and a will.
@@ -100,69 +100,87 @@ impl Memory {
     pub(crate) fn total(&self) -> usize {
         self.by_kind.iter().sum()
     }
+
+    /// Bytes by kind, in the order of [`Kept::ALL`].
+    fn by_kind(&self) -> [usize; Kept::ALL.len()] {
+        self.by_kind
+    }
+
+    pub(crate) fn view(&self) -> MemoryView {
+        self.view
+    }
+
+    pub(crate) fn set_view(&mut self, view: MemoryView) {
+        self.view = view;
+    }
+
+    #[inline]
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.view.pressure
+    }
+
+    /// Bytes of what is kept beside messages and transactions.
+    fn beside(&self) -> usize {
+        self.total() - self.of(Kept::Transactions)
+    }
+
+    /// The same on all shards.
+    fn beside_everywhere(&self) -> usize {
+        self.beside() + self.view.beside_elsewhere
+    }
+
+    /// Whether one more session or the like may come in. Messages are bounded otherwise, so they alone keep out no
+    /// consumer that may come to drain them.
+    pub(crate) fn has_room_for_one_more(&self) -> bool {
+        self.view.pressure < Pressure::RefuseSessions
+            || self.beside_everywhere() <= self.view.budget / 8
+    }
+
+    /// Whether `more` bytes may be kept that others can do without.
+    pub(crate) fn may_keep_much(&self, more: usize) -> bool {
+        self.view.pressure < Pressure::DropWaiting
+            && self.beside_everywhere() + more <= self.view.budget / 2
+    }
+
+    /// Whether transactions may hold `more` bytes.
+    pub(crate) fn may_gather(&self, more: usize) -> bool {
+        let gathered = self.of(Kept::Transactions);
+        self.view.pressure < Pressure::DropWaiting && gathered + more <= self.view.budget / 4
+    }
 }
 
 impl Kernel {
-    /// How much memory there is for all.
+    /// Sets how much memory there is for all.
     pub fn set_memory(&mut self, view: MemoryView) {
-        self.memory.view = view;
-        self.set_pressure(view.pressure);
+        self.env.set_memory(view);
     }
 
-    /// How short memory is; whoever sums up all shards decides.
+    /// Sets how short memory is, as the sum over all shards says.
     pub fn set_pressure(&mut self, pressure: Pressure) {
-        self.pressure = pressure;
-        self.memory.view.pressure = pressure;
-        self.is_short = self.journal_full || pressure >= Pressure::DropWaiting;
+        self.env.set_pressure(pressure);
     }
 
     /// Bytes of memory that all that peers make us keep takes: messages and the rest.
     pub fn memory_held(&self) -> usize {
-        self.bytes_held() + self.memory.total()
+        self.bytes_held() + self.env.memory().total()
     }
 
     /// Bytes of what is kept beside messages and transactions.
     pub fn kept_beside(&self) -> usize {
-        self.memory.total() - self.memory.of(Kept::Transactions)
+        self.env.memory().beside()
     }
 
     /// The same by kind, transactions among them, in the order of [`Kept::ALL`].
     pub fn kept_bytes(&self) -> [usize; Kept::ALL.len()] {
-        self.memory.by_kind
+        self.env.memory().by_kind()
     }
 
-    /// What is kept beside messages and transactions on all shards.
-    fn beside_everywhere(&self) -> usize {
-        self.kept_beside() + self.memory.view.beside_elsewhere
-    }
-
-    /// Whether somebody new may come in. Messages are bounded otherwise, so they alone keep nobody out who may come to take
-    /// them.
-    pub(crate) fn has_room_for_one_more(&self) -> bool {
-        self.pressure < Pressure::RefuseSessions
-            || self.beside_everywhere() <= self.memory.view.budget / 8
-    }
-
-    /// Whether someone who keeps `own` bytes beside messages may keep `more`.
+    /// Whether a session that keeps `own` bytes beside messages may keep `more`.
     pub fn may_keep(&self, own: usize, more: usize) -> bool {
         if own + more <= LITTLE {
-            return self.has_room_for_one_more();
+            return self.env.memory().has_room_for_one_more();
         }
-        self.may_keep_much(more)
-    }
-
-    /// Whether someone may keep `more` that others can do without.
-    pub(crate) fn may_keep_much(&self, more: usize) -> bool {
-        // Filters are kept on every shard.
-        let more = more * usize::from(self.shards);
-        self.pressure < Pressure::DropWaiting
-            && self.beside_everywhere() + more <= self.memory.view.budget / 2
-    }
-
-    /// Whether transactions may hold so much more.
-    pub(crate) fn may_gather(&self, more: usize) -> bool {
-        let gathered = self.memory.of(Kept::Transactions);
-        self.pressure < Pressure::DropWaiting && gathered + more <= self.memory.view.budget / 4
+        self.env.may_keep_much(more)
     }
 
     /// Counts a session as it is now; called when it is opened, and when its will or its set of tickets has changed.
@@ -172,8 +190,8 @@ impl Kernel {
         };
         let weight = session_cost(session);
         let before = std::mem::replace(&mut session.weight, weight);
-        self.memory.entered(Kept::Sessions, weight);
-        self.memory.left(Kept::Sessions, before);
+        self.env.entered(Kept::Sessions, weight);
+        self.env.left(Kept::Sessions, before);
     }
 }
 

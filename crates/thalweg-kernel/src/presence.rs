@@ -82,7 +82,7 @@ impl Session {
 impl Kernel {
     /// Whether a filter may be asked for at all: where nothing is ever told, nobody is to wait for it.
     pub(crate) fn is_told_here(&self, filter: &str) -> bool {
-        self.limits.presence || !presence::is_presence(filter)
+        self.env.limits().presence || !presence::is_presence(filter)
     }
 
     /// Where it will be told that a peer is here, if anywhere: where it was told of `taken`, whose place it takes.
@@ -94,14 +94,14 @@ impl Kernel {
         if let Some(news) = taken {
             return Some(news.address.clone());
         }
-        let known = open.known_as.filter(|_| self.limits.presence)?;
+        let known = open.known_as.filter(|_| self.env.limits().presence)?;
         let address = match known.claimed_in {
             Some(protocol) if open.user.as_deref() != Some(owner_of(known.name)) => {
                 presence::claimed_address(known.tenant, protocol, known.name)
             }
             _ => presence::address(known.tenant, known.name),
         };
-        (address.len() <= self.limits.address_bytes_max).then(|| address.into())
+        (address.len() <= self.env.limits().address_bytes_max).then(|| address.into())
     }
 
     /// The link of a session will end, and nobody is to be told but by what this gives.
@@ -132,8 +132,8 @@ impl Kernel {
         fx: &mut E,
     ) {
         let Some(news) = news else { return };
-        match home(&news.address, self.shards) {
-            ShardId(shard) if shard == self.shard.0 => self.on_presence(news, now, fx),
+        match home(&news.address, self.env.shards()) {
+            ShardId(shard) if shard == self.env.shard().0 => self.on_presence(news, now, fx),
             shard => self
                 .outbox
                 .send(shard, ShardMessage::Presence(Box::new(news))),
@@ -194,8 +194,8 @@ impl Kernel {
     /// For how long it can be remembered that one more has left; nothing if not at all.
     fn keep_offline(&mut self, now: Time) -> Option<Span> {
         let (span, max) = (
-            self.limits.presence_offline,
-            self.limits.presence_offline_max,
+            self.env.limits().presence_offline,
+            self.env.limits().presence_offline_max,
         );
         let kept = &mut self.presences.kept_until;
         while kept.front().is_some_and(|until| *until <= now) {
@@ -222,7 +222,7 @@ impl Kernel {
             address,
             payload: told.as_bytes(),
             reliability: Reliability::AtLeastOnce,
-            retain: if self.limits.retain_enabled {
+            retain: if self.env.limits().retain_enabled {
                 retain
             } else {
                 RetainOp::None

@@ -57,7 +57,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        if self.is_short && self.must_refuse(id, &draft) {
+        if self.env.is_short() && self.must_refuse(id, &draft) {
             return Published {
                 outcome: Outcome::Full,
                 pause_until: None,
@@ -157,7 +157,7 @@ impl Kernel {
             outcome,
             pause_until: None,
         };
-        if self.is_short && self.must_refuse_any(id, &draft, others) {
+        if self.env.is_short() && self.must_refuse_any(id, &draft, others) {
             return refused(Outcome::Full);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -275,7 +275,9 @@ impl Kernel {
     #[cold]
     pub(crate) fn route_for(&mut self, id: SessionId, address: &str) -> Result<Rc<Route>, Outcome> {
         let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
-        if levels > self.limits.levels_max || address.len() > self.limits.address_bytes_max {
+        if levels > self.env.limits().levels_max
+            || address.len() > self.env.limits().address_bytes_max
+        {
             return Err(Outcome::BadAddress);
         }
         match self.sessions.get(id) {
@@ -305,7 +307,7 @@ impl Kernel {
     ) -> Outcome {
         let is_simple = route.goes == Goes::ToReceivers
             && draft.retain == RetainOp::None
-            && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal);
+            && (draft.reliability == Reliability::AtMostOnce || !self.env.limits().journal);
         if !is_simple {
             return match route.goes {
                 Goes::ToQueue if draft.retain == RetainOp::None => {
@@ -347,7 +349,7 @@ impl Kernel {
             refused = self.accept(queue, &message, now, fx);
         }
         self.books.matched();
-        if self.limits.journal {
+        if self.env.limits().journal {
             let cause = self.cause_of(publisher, route, draft);
             let has_more = self.agenda.is_due();
             self.write_down(&cause, draft, false, has_more, now);
@@ -393,7 +395,7 @@ impl Kernel {
         if route.onward().has_copies() || self.agenda.is_due() {
             self.finish(cause, draft, now, fx);
         }
-        if self.limits.journal {
+        if self.env.limits().journal {
             self.await_all(cause, draft.reliability, before, fx);
         }
         outcome
@@ -421,7 +423,7 @@ impl Kernel {
                 Retained::Refused => self.books.retain_refused(),
             }
         }
-        if route.is_kept && (draft.retain == RetainOp::None || !self.limits.retain_enabled) {
+        if route.is_kept && (draft.retain == RetainOp::None || !self.env.limits().retain_enabled) {
             self.remember(publisher, draft, &mut kept, now);
         }
         let mut queued = Queued {
@@ -451,7 +453,7 @@ impl Kernel {
         }
         let onward = route.onward();
         let has_more = onward.has_copies() || self.agenda.is_due();
-        if self.limits.journal {
+        if self.env.limits().journal {
             self.write_down(cause, draft, is_last_value, has_more, now);
         }
         if let Some(message) = &kept {
@@ -491,7 +493,7 @@ impl Kernel {
             self.promises += 1;
             let from = match cause.must_arrive {
                 true => self.refer_transfer(
-                    Destination::sessions_of(shard, self.shards),
+                    Destination::sessions_of(shard, self.env.shards()),
                     message.reliability(),
                 ),
                 false => (0, 0),
@@ -542,7 +544,7 @@ impl Kernel {
     #[cold]
     fn finish<E: Effects>(&mut self, cause: &Cause, draft: &Draft<'_>, now: Time, fx: &mut E) {
         self.end_command(now, fx);
-        if self.limits.journal
+        if self.env.limits().journal
             && let Some(held) = self.held_of(cause, draft)
         {
             self.persist_held(held, cause.safety);
@@ -630,7 +632,7 @@ impl Kernel {
         if reliability == Reliability::AtMostOnce
             && let Some(link) = session.link
             // What waited while the session was away must not be overtaken.
-            && (!self.limits.queue_at_most_once_offline || session.is_queue_empty())
+            && (!self.env.limits().queue_at_most_once_offline || session.is_queue_empty())
         {
             let delivery = delivery.get_or_insert_with(|| Delivery {
                 address: draft.address,
@@ -722,11 +724,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        if reliability == Reliability::AtMostOnce && !self.limits.queue_at_most_once_offline {
+        if reliability == Reliability::AtMostOnce && !self.env.limits().queue_at_most_once_offline {
             return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
         }
         let message = self.keep(publisher, draft, kept, now);
-        let serial = if self.limits.journal {
+        let serial = if self.env.limits().journal {
             self.serial_for(receiver.session)
         } else {
             0
@@ -827,7 +829,7 @@ impl Kernel {
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
-        if self.pressure
+        if self.env.pressure()
             >= (if to_disk {
                 Pressure::RefuseSessions
             } else {
@@ -840,9 +842,9 @@ impl Kernel {
         }
         if self.is_queue_full(id, bytes) {
             let bytes_max = self.session_bytes_max(id);
-            match self.limits.overflow {
+            match self.env.limits().overflow {
                 Overflow::DropOldest
-                    if self.limits.queue_messages_max > 0 && bytes <= bytes_max =>
+                    if self.env.limits().queue_messages_max > 0 && bytes <= bytes_max =>
                 {
                     // A large newcomer takes the place of several small ones.
                     while self.is_queue_full(id, bytes) && self.drop_oldest(id) {}
@@ -881,13 +883,15 @@ impl Kernel {
 
     fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
         self.sessions.get(id).is_some_and(|session| {
-            session.waiting_len() >= self.limits.queue_messages_max
-                || session.waiting_bytes + bytes > self.limits.session_bytes_max(session.durable)
+            session.waiting_len() >= self.env.limits().queue_messages_max
+                || session.waiting_bytes + bytes
+                    > self.env.limits().session_bytes_max(session.durable)
         })
     }
 
     fn session_bytes_max(&self, id: SessionId) -> usize {
-        self.limits
+        self.env
+            .limits()
             .session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
     }
 

@@ -94,12 +94,12 @@ impl Kernel {
         {
             return false;
         }
-        let home = home(address, self.shards);
-        let here = match home == self.shard {
+        let home = home(address, self.env.shards());
+        let here = match home == self.env.shard() {
             true => self.last_value_of(address, now),
             false => self.value_in_cell(address, now),
         };
-        if here.is_some() || home == self.shard {
+        if here.is_some() || home == self.env.shard() {
             let value = here.filter(|value| self.may_be_told(id, value));
             fx.answer(link, ticket, Answer::Value(value));
         } else {
@@ -155,7 +155,7 @@ impl Kernel {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
-        let grants = self.limits.wildcards_enabled && session.grants.wildcards;
+        let grants = self.env.limits().wildcards_enabled && session.grants.wildcards;
         if !session.access.allows(Permission::Subscribe, filter)
             || (checked.has_wildcard() && !grants)
         {
@@ -166,7 +166,7 @@ impl Kernel {
             fx.answer(link, ticket, Answer::Values { values, complete });
             return true;
         }
-        let max = max.min(self.limits.list_max);
+        let max = max.min(self.env.limits().list_max);
         let question = self.next_question();
         let at = Box::new(ListCursor::new(max));
         let mut list = List {
@@ -177,13 +177,13 @@ impl Kernel {
             here: None,
             shards_missing: 0,
         };
-        let home = home(filter, self.shards);
+        let home = home(filter, self.env.shards());
         let is_asked = |shard| checked.has_wildcard() || shard == home;
-        for shard in (0..self.shards)
+        for shard in (0..self.env.shards())
             .map(ShardId)
             .filter(|shard| is_asked(*shard))
         {
-            if shard == self.shard {
+            if shard == self.env.shard() {
                 list.here = Some(at.clone());
             } else {
                 list.shards_missing += 1;

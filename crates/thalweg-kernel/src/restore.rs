@@ -153,8 +153,8 @@ impl Kernel {
     ) {
         // Numbers carry their shard in the lowest bits, serials are its own modulo the number of shards.
         self.number_last = part.number_last >> SHARD_BITS;
-        let shards = u64::from(self.shards);
-        self.serial_last = (part.serial_last / shards + 1) * shards + u64::from(self.shard.0);
+        let shards = u64::from(self.env.shards());
+        self.serial_last = (part.serial_last / shards + 1) * shards + u64::from(self.env.shard().0);
         for (place, len) in part.last_values {
             match read(place, len) {
                 Some(message) if message.expires() <= now => {
@@ -226,7 +226,7 @@ impl Kernel {
         for (number, transfer) in part.transfers {
             self.restore_transfer(number, transfer, read, now);
         }
-        if self.limits.group_redispatch {
+        if self.env.limits().group_redispatch {
             // All links are lost: as when one is.
             let ids: Vec<SessionId> = self.sessions.iter().map(|(id, _)| id).collect();
             for id in ids {
@@ -450,7 +450,7 @@ impl Kernel {
             return;
         };
         let key = group_key(&stored.name, &stored.filter);
-        let own = self.shard;
+        let own = self.env.shard();
         for shard in shards
             .iter()
             .map(|shard| ShardId(*shard))

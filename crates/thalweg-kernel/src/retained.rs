@@ -10,7 +10,7 @@ use crate::effects::{Delivery, Effects, Safety};
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
-use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
+use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::transfer::From;
 use crate::{Kernel, home};
@@ -71,11 +71,11 @@ impl Kernel {
         kept: &mut Option<Message>,
         now: Time,
     ) -> Retained {
-        if !self.limits.retain_enabled {
+        if !self.env.limits().retain_enabled {
             return Retained::Refused;
         }
-        let owner = home(draft.address, self.shards);
-        if owner != self.shard {
+        let owner = home(draft.address, self.env.shards());
+        if owner != self.env.shard() {
             let message = self.keep(cause.publisher, draft, kept, now);
             self.send_last_value_home(owner, message, cause);
             return Retained::Elsewhere;
@@ -98,12 +98,12 @@ impl Kernel {
             }
             RetainOp::Set => {
                 let known = || self.last_values.get(message.address(), Time::ZERO);
-                if self.pressure >= Pressure::DropWaiting
+                if self.env.drops_waiting()
                     && known().is_none_or(|old| old.bytes() < message.bytes())
                 {
                     return false;
                 }
-                let cap = message.ingress() + self.limits.retained_expiry_max;
+                let cap = message.ingress() + self.env.limits().retained_expiry_max;
                 let capped = (message.expires() > cap).then(|| expiring(message, cap));
                 let message = capped.as_ref().unwrap_or(message);
                 let is_set = self.last_values.set(message.clone()).is_ok();
@@ -120,9 +120,9 @@ impl Kernel {
     pub(crate) fn scan_for(&mut self, filter: &str, reliability: Reliability, id: u32) -> Scan {
         let wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
         let shards = if wildcard {
-            (0..self.shards).map(ShardId).collect()
+            (0..self.env.shards()).map(ShardId).collect()
         } else {
-            vec![home(filter, self.shards)]
+            vec![home(filter, self.env.shards())]
         };
         Scan {
             filter: filter.into(),
@@ -183,7 +183,7 @@ impl Kernel {
             let Some(&shard) = scan.shards.last() else {
                 return Progress::Done;
             };
-            if shard != self.shard {
+            if shard != self.env.shard() {
                 if !scan.asked {
                     scan.asked = true;
                     let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
@@ -213,7 +213,7 @@ impl Kernel {
     /// Whether a value of this shard has been replaced since it was found. The subscriber has got the newer one live, and
     /// must not get the older one after it. (A value of another shard may be outdated by the time it takes to come.)
     fn is_outdated(&self, message: &Message, now: Time) -> bool {
-        home(message.address(), self.shards) == self.shard
+        home(message.address(), self.env.shards()) == self.env.shard()
             && !self
                 .last_values
                 .get(message.address(), now)
@@ -357,7 +357,7 @@ impl Kernel {
     /// Applies a retain operation that came to another shard.
     pub(crate) fn on_retain(&mut self, message: Message, safety: Safety, from: From) {
         // What the broker says about itself it will say again.
-        let is_kept = self.limits.journal
+        let is_kept = self.env.limits().journal
             && (message.publisher() != 0 || !message.address().starts_with('$'));
         if !self.keep_last_value(&message) {
             self.books.retain_refused();

@@ -32,8 +32,8 @@ impl Kernel {
                 .get(id)
                 .is_some_and(|session| session.held.contains(draft.ticket));
         !is_repeated
-            && (self.journal_full && self.must_be_written(id, draft)
-                || self.pressure >= Pressure::DropWaiting && self.must_wait_in_memory(id, draft))
+            && (self.env.journal_full() && self.must_be_written(id, draft)
+                || self.env.drops_waiting() && self.must_wait_in_memory(id, draft))
     }
 
     /// Whether a copy would have to wait in memory, so far as is known here: what sessions and groups on other shards have
@@ -45,7 +45,7 @@ impl Kernel {
             return true;
         }
         let route = self.route(draft.address);
-        let waits_on_disk = self.pressure < Pressure::RefuseSessions;
+        let waits_on_disk = self.env.pressure() < Pressure::RefuseSessions;
         let waits = |receiver: &Receiver| {
             let is_own = receiver.flags & NO_LOCAL != 0 && receiver.session == id;
             let session = self.sessions.get(receiver.session);

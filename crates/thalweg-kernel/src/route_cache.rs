@@ -233,7 +233,7 @@ impl Kernel {
         }
         let route = Rc::new(self.work_out(address));
         self.routes
-            .remember(address, route.clone(), self.limits.route_cache_max);
+            .remember(address, route.clone(), self.env.limits().route_cache_max);
         route
     }
 
@@ -320,7 +320,8 @@ impl Kernel {
             ..Route::default()
         };
         let said = self
-            .limits
+            .env
+            .limits()
             .safety_filters
             .iter()
             .filter(|(filter, _)| filter.matches(address));

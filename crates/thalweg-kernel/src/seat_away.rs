@@ -195,7 +195,7 @@ impl Kernel {
 
     /// Tells the owner of a group, if that is another shard, how a session's memberships are now.
     pub(crate) fn tell_seats(&mut self, index: u32, id: SessionId) {
-        if self.shards == 1 || !self.is_owned_elsewhere(index) {
+        if self.env.shards() == 1 || !self.is_owned_elsewhere(index) {
             return;
         }
         let Some(Some(group)) = self.groups.get(index as usize) else {
@@ -486,7 +486,7 @@ impl Kernel {
     /// In the same batch, so that it is never in both queues nor in none.
     fn write_down_errand(&mut self, message: &Message, from: (u64, u64)) {
         if !self.pending_references.is_empty() {
-            self.persist_kept(message, false, self.limits.safety);
+            self.persist_kept(message, false, self.env.limits().safety);
         }
         self.took_over(from);
     }

@@ -396,7 +396,7 @@ impl Kernel {
         except: &[Key],
         now: Time,
     ) -> Chosen {
-        let random = self.random();
+        let random = self.env.random();
         let Some(group) = self.group_mut(index) else {
             return Chosen::Nobody;
         };
@@ -841,7 +841,7 @@ impl Kernel {
 
     /// The limits have changed: groups whose strategy is another now begin anew.
     pub(crate) fn renew_strategies(&mut self) {
-        let limits = &self.limits;
+        let limits = &self.env.limits();
         for group in self.groups.iter_mut().flatten() {
             let policy = limits.policy_of(&group.filter);
             if group.policy != policy {

@@ -480,7 +480,7 @@ impl Kernel {
             access: open.access.in_tenant(open.tenant),
             ..open
         };
-        let expiry = open.expiry.min(self.limits.session_expiry_max);
+        let expiry = open.expiry.min(self.env.limits().session_expiry_max);
         let existing = self.by_client.get(open.client).copied();
         let owner = existing
             .and_then(|id| self.sessions.get(id))
@@ -498,9 +498,9 @@ impl Kernel {
             if !open.fresh {
                 return Ok(self.resume_session(id, open, presence, expiry, now, fx));
             }
-            let safety = open.grants.safety.unwrap_or(self.limits.safety);
+            let safety = open.grants.safety.unwrap_or(self.env.limits().safety);
             self.end_session_as(id, safety, now, fx);
-        } else if self.sessions.len() >= self.limits.sessions_max {
+        } else if self.sessions.len() >= self.env.limits().sessions_max {
             self.tell_presence(left, now, fx);
             return Err(OpenRefusal::TooManySessions);
         } else if !self.may_keep(0, open.will.as_deref().map_or(0, will_cost)) {
@@ -508,7 +508,7 @@ impl Kernel {
             return Err(OpenRefusal::Overloaded);
         }
         let client: Arc<str> = open.client.into();
-        let (link, durable) = (open.link, self.limits.journal && expiry > Span::ZERO);
+        let (link, durable) = (open.link, self.env.limits().journal && expiry > Span::ZERO);
         let trial = self.trial_of(&client, now);
         let session = Session {
             client: client.clone(),
@@ -534,7 +534,7 @@ impl Kernel {
             held: HeldTickets::default(),
             in_flight_max: open
                 .in_flight_max
-                .unwrap_or(self.limits.in_flight_max)
+                .unwrap_or(self.env.limits().in_flight_max)
                 .max(1),
             congested: false,
             overflowed: false,
@@ -553,7 +553,7 @@ impl Kernel {
             watches: crate::watch::NONE,
             lines: None,
             work: None,
-            meters: self.limits.meters(&open.grants, now),
+            meters: self.env.limits().meters(&open.grants, now),
             received: 0,
             routed: 0,
             restored: 0,
@@ -570,7 +570,7 @@ impl Kernel {
             let safety = self.session_safety(id);
             self.persist_session(id, safety);
         }
-        if self.limits.journal {
+        if self.env.limits().journal {
             // A session of that name may have ended just now, and must not come back after the answer.
             fx.hold(link, self.journal.awaited());
         }
@@ -593,7 +593,7 @@ impl Kernel {
         let link = open.link;
         let in_flight_max = open
             .in_flight_max
-            .unwrap_or(self.limits.in_flight_max)
+            .unwrap_or(self.env.limits().in_flight_max)
             .max(1);
         let trial = self.trial_of(open.client, now);
         if let Some(session) = self.sessions.get_mut(id) {
@@ -608,7 +608,7 @@ impl Kernel {
             session.dialect = open.dialect;
             session.presence = presence;
             session.grants = open.grants;
-            session.meters = self.limits.meters(&open.grants, now);
+            session.meters = self.env.limits().meters(&open.grants, now);
             session.expiry = expiry;
             session.expires_at = Time::NEVER;
             session.will = open.will;
@@ -804,7 +804,7 @@ impl Kernel {
             return;
         };
         if let Some(expiry) = expiry {
-            session.expiry = expiry.min(self.limits.session_expiry_max);
+            session.expiry = expiry.min(self.env.limits().session_expiry_max);
         }
         if how == Closing::Clean {
             session.will = None;
@@ -833,7 +833,7 @@ impl Kernel {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
         self.persist_session(id, Safety::Lazy);
-        if self.limits.group_redispatch {
+        if self.env.limits().group_redispatch {
             // What was sent before goes before what waits.
             self.return_group_copies(id, now, fx);
         }
@@ -901,7 +901,7 @@ impl Kernel {
         if self.by_client.get(&session.client) == Some(&id) {
             self.by_client.remove(&session.client);
         }
-        self.memory.left(Kept::Sessions, session.weight);
+        self.env.left(Kept::Sessions, session.weight);
         for entry in &session.waiting {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
         }

@@ -533,7 +533,7 @@ impl Kernel {
 
     /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.
     pub(crate) fn own_receiver(&self, publisher: u64, route: &Route) -> Option<SessionId> {
-        if publisher == 0 || shard_of(publisher) != self.shard.0 {
+        if publisher == 0 || shard_of(publisher) != self.env.shard().0 {
             return None;
         }
         let not_own = route
@@ -564,10 +564,10 @@ impl Kernel {
                     flags: 0,
                 },
             );
-            self.memory.entered(Kept::Interest, route_cost(filter));
+            self.env.entered(Kept::Interest, route_cost(filter));
         } else if !wanted && known {
             self.routes.remove(filter, is);
-            self.memory.left(Kept::Interest, route_cost(filter));
+            self.env.left(Kept::Interest, route_cost(filter));
         }
     }
 
@@ -591,13 +591,13 @@ impl Kernel {
 
     /// Tells every other shard; how many there are.
     pub(crate) fn tell_shards(&mut self, message: impl Fn(ShardId) -> ShardMessage) -> usize {
-        for shard in (0..self.shards)
+        for shard in (0..self.env.shards())
             .map(ShardId)
-            .filter(|shard| *shard != self.shard)
+            .filter(|shard| *shard != self.env.shard())
         {
             self.outbox.send(shard, message(shard));
         }
-        usize::from(self.shards) - 1
+        usize::from(self.env.shards()) - 1
     }
 
     /// A number for a question to other shards; never 0.

@@ -146,7 +146,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.held.insert(draft.ticket) && session.durable && self.limits.journal {
+        if session.held.insert(draft.ticket) && session.durable && self.env.limits().journal {
             let queue = session.uid;
             self.journal.persist(
                 &Record::Held {
@@ -163,7 +163,7 @@ impl Kernel {
     fn hold_for<E: Effects>(&mut self, id: SessionId, reliability: Reliability, fx: &mut E) {
         let link = self.sessions.get(id).and_then(|session| session.link);
         if let (true, Some(link)) = (
-            self.limits.journal && reliability > Reliability::AtMostOnce,
+            self.env.limits().journal && reliability > Reliability::AtMostOnce,
             link,
         ) {
             fx.hold(link, self.journal.awaited());
@@ -197,9 +197,12 @@ impl Kernel {
     }
 
     fn forget_publishers(&mut self, user: &str, now: Time) {
-        let (max, expiry) = (self.limits.publishers_max, self.limits.publisher_expiry);
+        let (max, expiry) = (
+            self.env.limits().publishers_max,
+            self.env.limits().publisher_expiry,
+        );
         while let Some((user, publisher)) = self.dedup.forget_one(user, max, expiry, now) {
-            if self.limits.journal {
+            if self.env.limits().journal {
                 self.journal.persist(
                     &Record::PublisherForgotten {
                         user: &user,
@@ -224,7 +227,7 @@ impl Kernel {
             outcome,
             pause_until: None,
         };
-        if self.journal_full && self.must_refuse(id, draft) {
+        if self.env.journal_full() && self.must_refuse(id, draft) {
             return refused(Outcome::Full);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -264,7 +267,7 @@ impl Kernel {
             safety,
         });
         self.outbox.send(
-            home(HOME, self.shards),
+            home(HOME, self.env.shards()),
             ShardMessage::PublishStamped(publish),
         );
         self.hold_for(id, draft.reliability, fx);

@@ -152,7 +152,7 @@ impl Kernel {
         }
         let reliability = wish
             .reliability
-            .min(self.limits.reliability_max)
+            .min(self.env.limits().reliability_max)
             .min(self.grants(id).reliability_max);
         let is_new = match wish.group {
             Some(group) => self.join_group(id, group, wish, reliability, number, pending),
@@ -168,7 +168,7 @@ impl Kernel {
             LastValueWish::IfNew => is_new,
             LastValueWish::Never => false,
         };
-        if wanted && wish.group.is_none() && self.limits.retain_enabled {
+        if wanted && wish.group.is_none() && self.env.limits().retain_enabled {
             pending
                 .scans
                 .push(self.scan_for(wish.filter, reliability, wish.id));
@@ -187,14 +187,14 @@ impl Kernel {
         let Ok(filter) = Filter::new(wish.filter) else {
             return Err(Subscribed::BadFilter);
         };
-        if filter.levels().count() > self.limits.levels_max {
+        if filter.levels().count() > self.env.limits().levels_max {
             return Err(Subscribed::BadFilter);
         }
         let grants = self.grants(id);
-        if wish.group.is_some() && !(self.limits.groups_enabled && grants.groups) {
+        if wish.group.is_some() && !(self.env.limits().groups_enabled && grants.groups) {
             return Err(Subscribed::NoShared);
         }
-        if filter.has_wildcard() && !(self.limits.wildcards_enabled && grants.wildcards) {
+        if filter.has_wildcard() && !(self.env.limits().wildcards_enabled && grants.wildcards) {
             return Err(Subscribed::NoWildcards);
         }
         match self.sessions.get(id) {
@@ -238,7 +238,7 @@ impl Kernel {
             return Some(false);
         }
         let session = self.sessions.get(id)?;
-        if session.subscriptions.len() >= self.limits.subscriptions_max
+        if session.subscriptions.len() >= self.env.limits().subscriptions_max
             || !self.may_subscribe(id, subscription_cost(wish.filter))
         {
             return None;
@@ -276,7 +276,7 @@ impl Kernel {
         });
         session.filter_bytes += cost;
         self.subscriptions += 1;
-        self.memory.entered(Kept::Subscriptions, cost);
+        self.env.entered(Kept::Subscriptions, cost);
     }
 
     /// Whether some shard may not know yet what is wanted here.
@@ -400,7 +400,7 @@ impl Kernel {
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
         self.subscriptions -= 1;
         let cost = subscription_cost(&held.filter);
-        self.memory.left(Kept::Subscriptions, cost);
+        self.env.left(Kept::Subscriptions, cost);
         if let Some(session) = self.sessions.get_mut(id) {
             session.filter_bytes -= cost;
         }

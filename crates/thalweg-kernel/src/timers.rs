@@ -116,7 +116,7 @@ impl Kernel {
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
-            let journal = self.limits.journal;
+            let journal = self.env.limits().journal;
             self.last_values.expire(now, SWEEP_MAX, |address| {
                 if journal {
                     self.journal

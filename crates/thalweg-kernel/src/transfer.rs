@@ -101,7 +101,7 @@ const BROUGHT_PER_CALL: usize = 256;
 impl Kernel {
     /// Whether what a publish sends to other shards must stand in a transfer queue meanwhile.
     pub(crate) fn must_arrive(&self, publisher: Option<SessionId>, draft: &Draft<'_>) -> bool {
-        if !self.limits.journal {
+        if !self.env.limits().journal {
             return false;
         }
         // A message without a ticket is a will.
@@ -204,7 +204,7 @@ impl Kernel {
     }
 
     fn is_all_here(&self, to: &Destination) -> bool {
-        matches!(to, Destination::Sessions(_)) || self.shards == 1
+        matches!(to, Destination::Sessions(_)) || self.env.shards() == 1
     }
 
     fn bring<E: Effects>(
@@ -216,15 +216,17 @@ impl Kernel {
         fx: &mut E,
     ) {
         match to {
-            Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
+            Destination::Sessions(homes)
+                if homes.last() == Some(&(self.env.shard().0, self.env.shards())) =>
+            {
                 let only = &homes[..homes.len() - 1];
-                self.on_publish(self.shard, &message, Safety::Lazy, only, now, fx);
+                self.on_publish(self.env.shard(), &message, Safety::Lazy, only, now, fx);
                 self.took_over(from);
             }
             Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
             Destination::LastValue => {
-                let home = crate::home(message.address(), self.shards);
-                if home == self.shard {
+                let home = crate::home(message.address(), self.env.shards());
+                if home == self.env.shard() {
                     self.on_retain(message, Safety::Lazy, from);
                 } else {
                     self.outbox.send(
@@ -251,14 +253,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut mails = Vec::new();
-        let own = self.shard.0;
-        for shard in (0..self.shards).filter(|shard| *shard != own) {
+        let own = self.env.shard().0;
+        for shard in (0..self.env.shards()).filter(|shard| *shard != own) {
             let mut to = homes.clone();
-            to.push((shard, self.shards));
+            to.push((shard, self.env.shards()));
             let from = self.refer_transfer(Destination::Sessions(to), message.reliability());
             mails.push((ShardId(shard), from));
         }
-        self.on_publish(self.shard, message, Safety::Lazy, homes, now, fx);
+        self.on_publish(self.env.shard(), message, Safety::Lazy, homes, now, fx);
         self.took_over(from);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));

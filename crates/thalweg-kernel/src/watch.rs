@@ -140,15 +140,18 @@ impl Kernel {
         if !may_see(session, address) || !self.is_told_here(address) {
             return Err(WatchRefused::Denied);
         }
-        if self.watches.count >= self.limits.watches_max {
+        if self.watches.count >= self.env.limits().watches_max {
             return Err(WatchRefused::TooMany);
         }
         let known = self.cell_of(address);
-        if !self.may_keep_much(WATCHER + known.map_or(cell_cost(address), |_| 0)) {
+        if !self
+            .env
+            .may_keep_much(WATCHER + known.map_or(cell_cost(address), |_| 0))
+        {
             return Err(WatchRefused::Overloaded);
         }
         let cell = known.unwrap_or_else(|| {
-            self.memory.entered(Kept::Watches, cell_cost(address));
+            self.env.entered(Kept::Watches, cell_cost(address));
             self.watches.cells.add(Cell::new(address))
         });
         let watch = self.add_watcher(id, &spec, cell);
@@ -161,7 +164,8 @@ impl Kernel {
 
     pub(crate) fn is_address_within_limits(&self, address: &str) -> bool {
         let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
-        levels <= self.limits.levels_max && address.len() <= self.limits.address_bytes_max
+        levels <= self.env.limits().levels_max
+            && address.len() <= self.env.limits().address_bytes_max
     }
 
     fn add_watcher(&mut self, id: SessionId, spec: &WatchSpec<'_>, cell: u32) -> u32 {
@@ -205,7 +209,7 @@ impl Kernel {
             }
         }
         self.watches.count += 1;
-        self.memory.entered(Kept::Watches, WATCHER);
+        self.env.entered(Kept::Watches, WATCHER);
         watch
     }
 
@@ -318,7 +322,7 @@ impl Kernel {
             return;
         };
         self.watches.count -= 1;
-        self.memory.left(Kept::Watches, WATCHER);
+        self.env.left(Kept::Watches, WATCHER);
         let Watcher {
             session,
             cell,

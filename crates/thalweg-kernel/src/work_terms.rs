@@ -92,7 +92,7 @@ impl Kernel {
         now: Time,
     ) {
         let _ = now;
-        let groups_max = self.limits.subscriptions_max;
+        let groups_max = self.env.limits().subscriptions_max;
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };

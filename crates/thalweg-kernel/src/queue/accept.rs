@@ -211,7 +211,7 @@ impl Kernel {
             ""
         };
         self.book_routed(None, address);
-        let journal = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
+        let journal = self.env.limits().journal && message.reliability() > Reliability::AtMostOnce;
         let serial = if journal && self.queues.get(queue_id).is_some_and(|queue| queue.durable) {
             self.next_serial()
         } else {
@@ -252,8 +252,8 @@ impl Kernel {
                 Err(back) => item = back,
             }
         }
-        let to_disk = self.pressure >= Pressure::DropWaiting && self.goes_deep(queue_id, message);
-        if self.pressure
+        let to_disk = self.env.drops_waiting() && self.goes_deep(queue_id, message);
+        if self.env.pressure()
             >= (if to_disk {
                 Pressure::RefuseSessions
             } else {
@@ -363,8 +363,8 @@ impl Kernel {
     /// Makes room for one more.
     fn make_room(&mut self, queue_id: QueueId, message: &Message, now: Time) -> Room {
         let (messages_max, bytes_max) = (
-            self.limits.named_queue_messages_max,
-            self.limits.named_queue_bytes_max,
+            self.env.limits().named_queue_messages_max,
+            self.env.limits().named_queue_bytes_max,
         );
         let len = message.payload().len() as u64;
         loop {

@@ -72,7 +72,7 @@ impl Kernel {
                 Some(session) if session.access.allows(Permission::Take, queue) => {
                     let (queue, access) = (queue.into(), session.access.clone());
                     self.outbox.send(
-                        home(HOME, self.shards),
+                        home(HOME, self.env.shards()),
                         ShardMessage::TakeApart {
                             asker,
                             queue,
@@ -90,7 +90,7 @@ impl Kernel {
             .sessions
             .get(id)
             .map_or(Access::ALL, |session| session.access.clone());
-        match self.serve_taker(self.shard, asker, &access, queue, now, fx) {
+        match self.serve_taker(self.env.shard(), asker, &access, queue, now, fx) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
             None => {}
@@ -139,11 +139,11 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         if self.has_queues() {
-            self.make_queue_for(self.shard, asker, queue, now)?;
+            self.make_queue_for(self.env.shard(), asker, queue, now)?;
             fx.answer(link, ticket, Answer::QueueMade(Ok(())));
         } else {
             self.outbox.send(
-                home(HOME, self.shards),
+                home(HOME, self.env.shards()),
                 ShardMessage::MakeQueue {
                     asker,
                     queue: queue.into(),
@@ -163,7 +163,7 @@ impl Kernel {
         let Some(queue_id) = self.queues.find(queue) else {
             return self.add_plain_queue(queue);
         };
-        let own_shard = self.shard;
+        let own_shard = self.env.shard();
         let Some(known) = self.queues.get_mut(queue_id) else {
             return Err(Refusal::NoQueue);
         };
@@ -227,7 +227,7 @@ impl Kernel {
         let queue = self.queues.get(queue_id)?;
         if queue
             .owner
-            .is_some_and(|owner| from != self.shard || owner != asker.session)
+            .is_some_and(|owner| from != self.env.shard() || owner != asker.session)
         {
             return Some(Err(Refusal::Locked));
         }
@@ -290,7 +290,7 @@ impl Kernel {
         if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.unsettled += 1;
         }
-        let due = now + self.limits.take_settle_timeout;
+        let due = now + self.env.limits().take_settle_timeout;
         if due != Time::NEVER {
             self.timers.set(due, NOBODY, TimerKind::TakenSettle);
         }
@@ -318,7 +318,7 @@ impl Kernel {
         let Some(taken) = self.serve_taker(from, asker, access, address, now, fx) else {
             return;
         };
-        if from == self.shard {
+        if from == self.env.shard() {
             self.on_taken_apart(asker, address.into(), taken, now, fx);
         } else {
             self.outbox.send(
@@ -389,7 +389,7 @@ impl Kernel {
     ) {
         if !self.has_queues() {
             return self.outbox.send(
-                home(HOME, self.shards),
+                home(HOME, self.env.shards()),
                 ShardMessage::SettleTaken { taken, end },
             );
         }

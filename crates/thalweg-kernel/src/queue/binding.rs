@@ -60,7 +60,7 @@ impl Kernel {
             self.bind_anew(id, index, kind, fx);
             return Ok(());
         }
-        if self.topology.binding_count() >= self.limits.bindings_max {
+        if self.topology.binding_count() >= self.env.limits().bindings_max {
             return Err(Refusal::TooMany);
         }
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
@@ -78,10 +78,10 @@ impl Kernel {
         if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
-        let durable = self.limits.journal
+        let durable = self.env.limits().journal
             && self.topology.is_durable(spec.exchange)
             && self.is_durable_target(&to);
-        if durable && self.journal_full {
+        if durable && self.env.journal_full() {
             return Err(Refusal::Full);
         }
         let number = if durable { self.next_number() } else { 0 };
@@ -220,8 +220,8 @@ impl Kernel {
         let Some(before) = self.topology.set_maker(index, made_by) else {
             return;
         };
-        self.memory.entered(Kept::Topology, entered);
-        self.memory.left(Kept::Topology, before.bytes());
+        self.env.entered(Kept::Topology, entered);
+        self.env.left(Kept::Topology, before.bytes());
         self.topology_changed();
     }
 
@@ -260,7 +260,7 @@ impl Kernel {
             number,
         };
         let index = self.topology.insert_binding(binding, kind);
-        self.memory.entered(
+        self.env.entered(
             Kept::Topology,
             binding_cost(exchange, key, &filter, arguments),
         );
@@ -287,7 +287,7 @@ impl Kernel {
             &binding.filter,
             &binding.arguments,
         );
-        self.memory
+        self.env
             .left(Kept::Topology, cost + binding.made_by.bytes());
         self.remove_sink(&binding.filter, SinkKind::Binding, index);
         if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {

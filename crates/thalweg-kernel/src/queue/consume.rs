@@ -125,7 +125,7 @@ impl Kernel {
         if name.is_empty() || Filter::check(filter).is_err() {
             return Err(Refusal::Invalid("a group has a name and a filter"));
         }
-        if !self.limits.groups_enabled {
+        if !self.env.limits().groups_enabled {
             return Err(Refusal::Denied);
         }
         match self.sessions.get(id) {

@@ -238,7 +238,7 @@ impl Kernel {
         let route = self.route(&address);
         let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
         let must_arrive =
-            is_kept && self.limits.journal && draft.reliability > Reliability::AtMostOnce;
+            is_kept && self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;
         let cause = Cause {
             must_arrive,
             number: message.publisher(),
@@ -246,7 +246,7 @@ impl Kernel {
         };
         let before = self.promises;
         self.spread_message(&cause, &route, &draft, Some(message.clone()), now, fx);
-        if self.limits.journal {
+        if self.env.limits().journal {
             self.await_all(&cause, draft.reliability, before, fx);
         }
     }

@@ -66,7 +66,7 @@ impl Kernel {
         {
             return Err(Refusal::Denied);
         }
-        if self.queues.count() >= self.limits.queues_max {
+        if self.queues.count() >= self.env.limits().queues_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, queue_cost(spec.address)) {
@@ -75,7 +75,7 @@ impl Kernel {
         let (link, made_by) = (session.link, MadeBy::session(session));
         // What ends with its link is not worth writing down.
         let durable = spec.durable && !spec.exclusive;
-        if durable && self.journal_full {
+        if durable && self.env.journal_full() {
             return Err(Refusal::Full);
         }
         let number = self.next_number();
@@ -90,7 +90,7 @@ impl Kernel {
         };
         let queue_id = self.add_queue(new, now);
         self.set_queues_maker(queue_id, made_by);
-        if durable && self.limits.journal {
+        if durable && self.env.limits().journal {
             let safety = self.session_safety(id);
             self.persist_queue(queue_id, safety);
             if let Some(link) = link {
@@ -156,8 +156,8 @@ impl Kernel {
         };
         let entered = made_by.bytes();
         let left = std::mem::replace(&mut queue.made_by, made_by).bytes();
-        self.memory.entered(Kept::Topology, entered);
-        self.memory.left(Kept::Topology, left);
+        self.env.entered(Kept::Topology, entered);
+        self.env.left(Kept::Topology, left);
     }
 
     pub(super) fn add_queue(&mut self, new: NewQueue<'_>, now: Time) -> QueueId {
@@ -174,7 +174,7 @@ impl Kernel {
         let queue = Queue {
             address: address.clone(),
             number,
-            durable: durable && self.limits.journal,
+            durable: durable && self.env.limits().journal,
             durable_declared: durable,
             auto_delete,
             owner,
@@ -197,7 +197,7 @@ impl Kernel {
             pace: None,
         };
         let queue_id = self.queues.insert(queue);
-        self.memory.entered(Kept::Topology, queue_cost(&address));
+        self.env.entered(Kept::Topology, queue_cost(&address));
         self.add_sink(&address, SinkKind::Queue, queue_id.index());
         self.link_groups_again(&address);
         queue_id

@@ -52,7 +52,7 @@ impl Kernel {
         to: Option<SessionId>,
         fx: &mut E,
     ) {
-        let (step, safety) = (u64::from(self.shards), self.limits.safety);
+        let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
@@ -80,7 +80,7 @@ impl Kernel {
         to: SessionId,
         fx: &mut E,
     ) {
-        let (step, safety) = (u64::from(self.shards), self.limits.safety);
+        let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
         let is_new = |group: &&mut Group| {
             group.number != 0 && group.feed.is_none() && serial > group.delivered.to
         };

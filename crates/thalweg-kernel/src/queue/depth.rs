@@ -11,7 +11,6 @@ use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
 use crate::ids::{QueueId, SessionId, ShardId};
 use crate::ledger::DropReason;
-use crate::session::Pressure;
 use crate::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
@@ -47,9 +46,9 @@ impl Kernel {
             return true;
         }
         message.reliability() > Reliability::AtMostOnce
-            && (self.pressure >= Pressure::DropWaiting
+            && (self.env.drops_waiting()
                 || queue.backlog.memory() + message.bytes()
-                    > self.limits.named_queue_memory_bytes_max)
+                    > self.env.limits().named_queue_memory_bytes_max)
             && self.may_go_deep(queue)
     }
 

@@ -80,7 +80,7 @@ impl Kernel {
         let Some(mut queue) = self.queues.remove(queue_id) else {
             return;
         };
-        self.memory.left(
+        self.env.left(
             Kept::Topology,
             queue_cost(&queue.address) + queue.made_by.bytes(),
         );

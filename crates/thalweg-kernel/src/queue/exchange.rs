@@ -250,20 +250,20 @@ impl Kernel {
         {
             return Err(Refusal::Denied);
         }
-        if self.topology.exchange_count() >= self.limits.exchanges_max {
+        if self.topology.exchange_count() >= self.env.limits().exchanges_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, exchange_cost(spec.address, spec.alternate)) {
             return Err(Refusal::Short);
         }
-        if self.journal_full && spec.durable {
+        if self.env.journal_full() && spec.durable {
             return Err(Refusal::Full);
         }
         let made_by = spec
             .alternate
             .map(|_| MadeBy::session(session))
             .unwrap_or_default();
-        let number = if spec.durable && self.limits.journal {
+        let number = if spec.durable && self.env.limits().journal {
             self.next_number()
         } else {
             0
@@ -331,7 +331,7 @@ impl Kernel {
         if exchange.alternate.is_some() {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
-        self.memory.entered(Kept::Topology, exchange.cost(address));
+        self.env.entered(Kept::Topology, exchange.cost(address));
         self.topology.insert_exchange(address, exchange);
     }
 
@@ -372,7 +372,7 @@ impl Kernel {
         let Some(exchange) = self.topology.remove_exchange(address) else {
             return;
         };
-        self.memory.left(Kept::Topology, exchange.cost(address));
+        self.env.left(Kept::Topology, exchange.cost(address));
         if exchange.alternate.is_some() {
             self.remove_sink(&everything_in(address), SinkKind::Alternate, 0);
         }

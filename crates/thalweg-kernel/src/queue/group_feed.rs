@@ -38,7 +38,7 @@ impl Kernel {
 
     /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
     pub(crate) fn ensure_queue(&mut self, address: &str) {
-        let is_here = home(HOME, self.shards) == self.shard;
+        let is_here = home(HOME, self.env.shards()) == self.env.shard();
         if !is_here || !is_queue_address(address) || self.queues.find(address).is_some() {
             return;
         }
@@ -48,13 +48,13 @@ impl Kernel {
 
     /// Makes a queue that outlives the broker and has no terms.
     pub(super) fn add_plain_queue(&mut self, address: &str) -> Result<(), Refusal> {
-        if self.queues.count() >= self.limits.queues_max {
+        if self.queues.count() >= self.env.limits().queues_max {
             return Err(Refusal::TooMany);
         }
         if !self.may_keep(0, queue_cost(address)) {
             return Err(Refusal::Short);
         }
-        if self.journal_full {
+        if self.env.journal_full() {
             return Err(Refusal::Full);
         }
         let number = self.next_number();
@@ -67,8 +67,8 @@ impl Kernel {
             limits: QueueLimits::default(),
         };
         let queue_id = self.add_queue(new, Time::ZERO);
-        if self.limits.journal {
-            self.persist_queue(queue_id, self.limits.safety);
+        if self.env.limits().journal {
+            self.persist_queue(queue_id, self.env.limits().safety);
         }
         self.topology_changed();
         Ok(())
@@ -177,7 +177,7 @@ impl Kernel {
                 ..Pending::new(number, serial, message.reliability(), 0)
             };
             self.pending_references.push(pending);
-            self.persist_kept(message, false, self.limits.safety);
+            self.persist_kept(message, false, self.env.limits().safety);
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.

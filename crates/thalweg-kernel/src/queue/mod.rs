@@ -122,7 +122,7 @@ pub(crate) const HOME: &str = "$q";
 impl Kernel {
     /// Whether this is the shard where queues and exchanges are, and to which connections come that use them.
     pub fn has_queues(&self) -> bool {
-        home(HOME, self.shards) == self.shard
+        home(HOME, self.env.shards()) == self.env.shard()
     }
 
     /// How many messages wait in a queue.

@@ -21,7 +21,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let may_be_written = self.limits.journal && draft.reliability > Reliability::AtMostOnce;
+        let may_be_written =
+            self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;
         let serial = if may_be_written {
             self.next_serial()
         } else {

@@ -146,7 +146,7 @@ impl Kernel {
         for message in messages {
             self.accept(queue_id, &message, now, fx);
             if !self.pending_references.is_empty() {
-                self.persist_kept(&message, false, self.limits.safety);
+                self.persist_kept(&message, false, self.env.limits().safety);
             }
         }
     }

@@ -75,10 +75,10 @@ impl Kernel {
             .iter()
             .map(|(_, transaction)| transaction.bytes)
             .sum();
-        if of_session + bytes > self.limits.transaction_bytes_max {
+        if of_session + bytes > self.env.limits().transaction_bytes_max {
             return Gathered::TooLarge;
         }
-        if !self.may_gather(bytes) {
+        if !self.env.memory().may_gather(bytes) {
             return Gathered::Short;
         }
         let Some(transaction) = self.transaction_mut(id, number) else {
@@ -88,7 +88,7 @@ impl Kernel {
         transaction
             .steps
             .push(Step::Publish(message, others.into(), draft.stamp));
-        self.memory.entered(Kept::Transactions, bytes);
+        self.env.entered(Kept::Transactions, bytes);
         Gathered::In
     }
 
@@ -135,14 +135,14 @@ impl Kernel {
             .iter()
             .filter(|step| matches!(step, Step::Publish(..)));
         let publishes = publishes.count();
-        if self.journal_full && publishes > 0 {
+        if self.env.journal_full() && publishes > 0 {
             // All or nothing: what must be written down cannot be.
             self.abort(id, number, now, fx);
             return Some(vec![Outcome::Full; publishes]);
         }
         let transaction = self.take_transaction(id, number)?;
         // What it brings takes no more memory than it did before.
-        let pressure = self.pressure;
+        let pressure = self.env.pressure();
         self.set_pressure(Pressure::None);
         let mut outcomes = Vec::new();
         let mut lines: Vec<u16> = Vec::new();
@@ -183,7 +183,7 @@ impl Kernel {
         }
         self.end_command(now, fx);
         if let (true, Some(link)) = (
-            self.limits.journal,
+            self.env.limits().journal,
             self.sessions.get(id).and_then(|session| session.link),
         ) {
             // What was settled must not come again after the answer.
@@ -250,7 +250,7 @@ impl Kernel {
             .iter()
             .position(|(known, _)| *known == number)?;
         let transaction = lines.transactions.swap_remove(at).1;
-        self.memory.left(Kept::Transactions, transaction.bytes);
+        self.env.left(Kept::Transactions, transaction.bytes);
         Some(transaction)
     }
 }

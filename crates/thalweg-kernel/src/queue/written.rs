@@ -159,7 +159,7 @@ impl Kernel {
     /// One of them is gone, and what it held.
     pub(super) fn persist_ended(&mut self, number: u64) {
         if number != 0 {
-            let safety = self.limits.safety;
+            let safety = self.env.limits().safety;
             self.journal
                 .persist(&Record::GroupEnded { queue: number }, safety);
         }

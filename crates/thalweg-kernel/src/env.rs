@@ -1,0 +1,141 @@
+//! What a kernel works under: its limits, its place among the shards, how short memory and disk are, and its random
+//! numbers.
+
+use crate::ids::ShardId;
+use crate::limits::Limits;
+use crate::made_up::NameKey;
+use crate::memory::{Kept, Memory, MemoryView};
+use crate::session::Pressure;
+
+/// Limits, the shard, shortage of memory and disk, and randomness; set from outside, asked by every flow.
+pub(crate) struct Env {
+    limits: Limits,
+    shard: ShardId,
+    shards: u16,
+    /// The journal is nearly full: nothing that it would have to keep is accepted.
+    journal_full: bool,
+    /// Memory or disk is short, so that a publish is judged before anything is done with it.
+    is_short: bool,
+    memory: Memory,
+    random: u64,
+    /// Seed of made-up names.
+    names: u64,
+}
+
+impl Env {
+    /// For shard `shard` of `shards`; peers must not know `seed`.
+    pub(crate) fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
+        assert!(
+            shard.0 < shards,
+            "a shard's number is below the number of shards"
+        );
+        Env {
+            limits,
+            shard,
+            shards,
+            journal_full: false,
+            is_short: false,
+            memory: Memory::default(),
+            random: seed | 1,
+            names: seed,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Replaces the limits and returns those that were in force.
+    pub(crate) fn replace_limits(&mut self, limits: Limits) -> Limits {
+        std::mem::replace(&mut self.limits, limits)
+    }
+
+    /// This shard.
+    #[inline]
+    pub(crate) fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The number of shards, at least 1.
+    #[inline]
+    pub(crate) fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    #[inline]
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.memory.pressure()
+    }
+
+    /// Whether messages that would have to wait in memory are dropped or refused.
+    #[inline]
+    pub(crate) fn drops_waiting(&self) -> bool {
+        self.pressure() >= Pressure::DropWaiting
+    }
+
+    /// Whether the journal accepts nothing new.
+    #[inline]
+    pub(crate) fn journal_full(&self) -> bool {
+        self.journal_full
+    }
+
+    /// Whether memory or disk is short, so that a publish is judged before anything is done with it.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    pub(crate) fn set_journal_full(&mut self, full: bool) {
+        self.journal_full = full;
+        self.is_short = full || self.drops_waiting();
+    }
+
+    /// Sets how short memory is, of which budget.
+    pub(crate) fn set_memory(&mut self, view: MemoryView) {
+        self.memory.set_view(view);
+        self.is_short = self.journal_full || self.drops_waiting();
+    }
+
+    /// Sets how short memory is; the budget remains.
+    pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
+        self.set_memory(MemoryView {
+            pressure,
+            ..self.memory.view()
+        });
+    }
+
+    /// What is kept beside messages.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Counts `bytes` that are kept from now on.
+    pub(crate) fn entered(&mut self, kind: Kept, bytes: usize) {
+        self.memory.entered(kind, bytes);
+    }
+
+    /// Counts `bytes` that are kept no longer.
+    pub(crate) fn left(&mut self, kind: Kept, bytes: usize) {
+        self.memory.left(kind, bytes);
+    }
+
+    /// Whether something may keep `more` bytes that others can do without; filters are kept on every shard.
+    pub(crate) fn may_keep_much(&self, more: usize) -> bool {
+        self.memory.may_keep_much(more * usize::from(self.shards))
+    }
+
+    /// The next random number.
+    pub(crate) fn random(&mut self) -> u64 {
+        // xorshift64: spreads choices, keeps no secrets.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Makes names that peers cannot guess, for the connection that `nonce` belongs to.
+    pub(crate) fn name_key(&self, nonce: u64) -> NameKey {
+        NameKey::new(self.names, nonce)
+    }
+}
