@@ -4,11 +4,12 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{CloseReason, Effects};
+use crate::entry::NO_GROUP;
 use crate::ids::{SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::queue::is_queue_address;
-use crate::session::{NO_GROUP, Session};
+use crate::session::Session;
 use crate::window::{Slot, SlotState};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Kernel {
             let access = session.access.clone();
             self.renew_makers_of(&names, &access);
             self.routes.all_have_changed();
-            self.seats_away.has_changed(id);
+            self.remote.seats.has_changed(id);
             self.seat_takers_again();
             self.replace_active_consumers();
             self.watches.recheck = self.watches.count > 0;
@@ -72,7 +73,9 @@ impl Kernel {
             self.books.settled(Delta::copy(entry.message.bytes()));
             if entry.group != NO_GROUP {
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
-                self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
+                self.remote
+                    .seats
+                    .give_back((id, u16::MAX, 0), u64::from(tag));
             }
             if entry.may_move() {
                 entry.deliveries = entry.deliveries.saturating_add(1);
@@ -80,7 +83,7 @@ impl Kernel {
                 others.push(entry);
                 continue;
             }
-            if let Some(group) = self.group_mut(entry.group) {
+            if let Some(group) = self.groups.get_mut(entry.group) {
                 group.counters.dropped += 1;
                 self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
             }
@@ -146,7 +149,7 @@ impl Kernel {
         }
         self.renew_makers(access);
         self.routes.all_have_changed();
-        self.seats_away.have_changed();
+        self.remote.seats.have_changed();
         self.seat_takers_again();
         self.replace_active_consumers();
         self.watches.recheck = self.watches.count > 0;
@@ -157,7 +160,6 @@ impl Kernel {
         for group in self
             .groups
             .iter_mut()
-            .flatten()
             .filter(|group| is_queue_address(&group.filter))
         {
             group.seats_changed();

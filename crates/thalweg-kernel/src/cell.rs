@@ -122,7 +122,7 @@ impl Kernel {
                 flags: 0,
             },
         );
-        let question = self.next_question();
+        let question = self.remote.next_question();
         self.tell_shards(|_| ShardMessage::Watch {
             address: address.into(),
             question,
@@ -156,11 +156,11 @@ impl Kernel {
     pub(crate) fn on_watch(&mut self, from: ShardId, address: Box<str>, question: u32, now: Time) {
         self.on_interest(from, &address, true);
         let home = home(&address, self.env.shards());
-        self.outbox.send(from, ShardMessage::Done { question });
+        self.remote.send(from, ShardMessage::Done { question });
         if home == self.env.shard() {
             self.on_vouch(self.env.shard(), from, &address, question, now);
         } else if home != from {
-            self.outbox.send(
+            self.remote.send(
                 home,
                 ShardMessage::Vouch {
                     to: from,
@@ -181,7 +181,7 @@ impl Kernel {
         now: Time,
     ) {
         let value = self.last_value_of(address, now).cloned();
-        self.outbox.send(
+        self.remote.send(
             to,
             ShardMessage::Vouched {
                 by,

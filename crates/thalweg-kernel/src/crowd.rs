@@ -152,7 +152,7 @@ impl Kernel {
             self.env.limits().group_bytes_max,
         );
         let pace_max = self.env.limits().queue_pace_max;
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let eighths =
@@ -164,7 +164,7 @@ impl Kernel {
         {
             return;
         }
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         // Some of what was given comes back; but members may settle nothing.
@@ -249,7 +249,7 @@ impl Kernel {
         let crowd = std::mem::take(&mut self.crowd);
         let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
         if let (true, Some(until)) = (is_sure, crowd.until) {
-            self.outbox.send(
+            self.remote.send(
                 from,
                 ShardMessage::Pace {
                     publisher: message.publisher(),
@@ -261,7 +261,7 @@ impl Kernel {
 
     /// A receiver on another shard fills.
     pub(crate) fn on_pace(&mut self, publisher: u64, until: Time, now: Time) {
-        self.paced.add(publisher, until, now);
+        self.remote.paced.add(publisher, until, now);
     }
 
     /// Until when a publisher waits for receivers on other shards.
@@ -269,6 +269,6 @@ impl Kernel {
     fn paced_until(&mut self, id: SessionId, route: &Route, now: Time) -> Option<Time> {
         let uid = self.sessions.get(id)?.uid;
         let leaves = !route.shards.is_empty() || !route.groups.is_empty();
-        self.paced.until(uid, leaves, now)
+        self.remote.paced.until(uid, leaves, now)
     }
 }

@@ -7,9 +7,9 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Fetch, Holder, Spot};
+use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
 use crate::ids::SessionId;
 use crate::ledger::{AccountPlace, DropReason};
-use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
@@ -236,7 +236,7 @@ impl Kernel {
 
     /// Brings more of a session's queue into memory if there is room; true if `waiting` has something new.
     pub(crate) fn refill(&mut self, id: SessionId) -> bool {
-        let question = self.next_question();
+        let question = self.remote.next_question();
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };

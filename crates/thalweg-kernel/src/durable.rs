@@ -6,10 +6,10 @@
 
 use crate::Kernel;
 use crate::effects::{Holder, Safety, Spot};
+use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
 use crate::ids::{SessionId, Tag};
 use crate::publish::Draft;
 use crate::route_cache::Route;
-use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
@@ -406,10 +406,7 @@ impl Kernel {
         if group == NO_GROUP {
             return 0;
         }
-        self.groups
-            .get(group as usize)
-            .and_then(Option::as_ref)
-            .map_or(0, |group| group.number)
+        self.groups.get(group).map_or(0, |group| group.number)
     }
 }
 

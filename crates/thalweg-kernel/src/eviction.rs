@@ -8,11 +8,12 @@
 
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
+use crate::entry::{Entry, NO_GROUP};
 use crate::group::Member;
 use crate::group_home::is_away;
 use crate::ids::SessionId;
 use crate::kernel::Map;
-use crate::session::{Closing, Entry, NO_GROUP, Session};
+use crate::session::{Closing, Session};
 use crate::timers::TimerKind;
 use crate::window::SlotState;
 use smallvec::SmallVec;
@@ -163,7 +164,7 @@ impl Entry {
 impl Kernel {
     /// Receivers whose links were ended for their silence since this was asked last; the latest of many.
     pub fn take_evicted(&mut self) -> impl Iterator<Item = Evicted> {
-        std::mem::take(&mut self.stalls.evicted).into_iter()
+        std::mem::take(&mut self.groups.stalls.evicted).into_iter()
     }
 
     /// Members may have been silent for too long, as the group's balancer sees it.
@@ -195,7 +196,7 @@ impl Kernel {
     }
 
     fn settle_timeout(&self, index: u32) -> Span {
-        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        let group = self.groups.get(index);
         group.map_or(Span::FOREVER, |group| group.policy.settle_timeout)
     }
 
@@ -240,8 +241,8 @@ impl Kernel {
 
     /// Members of a group that have not settled what they have of it for so long.
     fn late_members(&mut self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
-        let members = match self.groups.get(index as usize) {
-            Some(Some(group)) => group.members.iter().map(|member| member.session),
+        let members = match self.groups.get(index) {
+            Some(group) => group.members.iter().map(|member| member.session),
             _ => return Vec::new(),
         };
         let mut late: Vec<SessionId> = members.collect();
@@ -330,7 +331,7 @@ impl Kernel {
     }
 
     fn note_eviction(&mut self, id: SessionId, index: u32, now: Time) {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let (group, filter) = (group.name(), group.filter.clone());
@@ -345,14 +346,14 @@ impl Kernel {
             .count()
             + on_lines;
         let client = session.client.clone();
-        let strikes = self.stalls.strike(&client, now);
+        let strikes = self.groups.stalls.strike(&client, now);
         if !self.is_owned_elsewhere(index) {
             self.note_stall(id, index);
         }
-        while self.stalls.evicted.len() >= KEPT_MAX {
-            self.stalls.evicted.pop_front();
+        while self.groups.stalls.evicted.len() >= KEPT_MAX {
+            self.groups.stalls.evicted.pop_front();
         }
-        self.stalls.evicted.push_back(Evicted {
+        self.groups.stalls.evicted.push_back(Evicted {
             client,
             group,
             filter,
@@ -382,7 +383,7 @@ impl Kernel {
             .or_else(|| self.held_on_line(id, index))
             .or_else(|| self.held_away(id));
         let Some(message) = held else { return false };
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         let can = |member: &Member| {
@@ -396,10 +397,10 @@ impl Kernel {
 
     /// What holds for a receiver that opens a session now.
     pub(crate) fn trial_of(&self, client: &str, now: Time) -> Option<Box<Trial>> {
-        if self.stalls.strikes.is_empty() {
+        if self.groups.stalls.strikes.is_empty() {
             return None;
         }
-        let strikes = self.stalls.strikes_of(client, now);
+        let strikes = self.groups.stalls.strikes_of(client, now);
         let until = now + pause(strikes);
         (strikes > 0).then(|| {
             Box::new(Trial {
@@ -438,8 +439,8 @@ impl Kernel {
         if let Some(session) = self.sessions.get_mut(id)
             && session.trial.take().is_some()
         {
-            self.seats_away.has_changed(id);
-            self.stalls.strikes.remove(&session.client);
+            self.remote.seats.has_changed(id);
+            self.groups.stalls.strikes.remove(&session.client);
         }
     }
 }

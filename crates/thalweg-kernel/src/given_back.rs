@@ -94,7 +94,8 @@ impl Kernel {
         by: Key,
         now: Time,
     ) -> BackId {
-        self.group_mut(index)
+        self.groups
+            .get_mut(index)
             .map_or(0, |group| group.given_back.note(known, by, now))
     }
 
@@ -102,7 +103,7 @@ impl Kernel {
     #[inline]
     pub(crate) fn forget_given_back(&mut self, index: u32, number: BackId) {
         if number != 0
-            && let Some(group) = self.group_mut(index)
+            && let Some(group) = self.groups.get_mut(index)
         {
             group.given_back.forget(number);
         }
@@ -119,7 +120,8 @@ impl Kernel {
         now: Time,
     ) -> Chosen {
         let known = self
-            .group_mut(index)
+            .groups
+            .get_mut(index)
             .and_then(|group| group.given_back.by_number.get(&number).cloned());
         let Some(refused) = known.filter(|_| number != 0) else {
             return self.choose_member(index, message, again, &[], now);

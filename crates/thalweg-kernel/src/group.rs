@@ -9,6 +9,7 @@ use crate::books::Delta;
 use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
+use crate::entry::{Entry, SubscriptionIds};
 use crate::given_back::{BackId, GivenBack};
 use crate::group_home::{is_away, owner_of};
 use crate::group_policy::Policy;
@@ -19,7 +20,6 @@ use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
 use crate::route_cache::{Sink, SinkKind};
 use crate::seats::{Chosen, Seats};
-use crate::session::{Entry, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::subscribe::{PendingSubscribe, Wish};
 use crate::window::{Slot, SlotState};
@@ -189,11 +189,11 @@ pub(crate) fn group_key(name: &str, filter: &str) -> Arc<str> {
 
 impl Kernel {
     pub(crate) fn find_group(&self, name: &str, filter: &str) -> Option<u32> {
-        self.group_by_key.get(&*group_key(name, filter)).copied()
+        self.groups.find(&group_key(name, filter))
     }
 
     pub(crate) fn group_for(&mut self, key: &Arc<str>, filter: &str) -> u32 {
-        if let Some(&index) = self.group_by_key.get(key) {
+        if let Some(index) = self.groups.find(key) {
             return index;
         }
         let policy = self.env.limits().policy_of(filter);
@@ -218,17 +218,7 @@ impl Kernel {
             counters: GroupCounters::default(),
             seats: Some(Box::new(Seats::new(policy.strategy))),
         };
-        let index = match self.groups.iter().position(Option::is_none) {
-            Some(free) => {
-                self.groups[free] = Some(group);
-                free as u32
-            }
-            None => {
-                self.groups.push(Some(group));
-                self.groups.len() as u32 - 1
-            }
-        };
-        self.group_by_key.insert(key.clone(), index);
+        let index = self.groups.insert(group);
         self.env
             .entered(Kept::Subscriptions, group_cost(key, filter));
         if is_queue_address(filter) {
@@ -250,10 +240,6 @@ impl Kernel {
         index
     }
 
-    pub(crate) fn group_mut(&mut self, index: u32) -> Option<&mut Group> {
-        self.groups.get_mut(index as usize)?.as_mut()
-    }
-
     /// Whether the membership is new; `None` if the session holds too many subscriptions.
     pub(crate) fn join_group(
         &mut self,
@@ -272,7 +258,7 @@ impl Kernel {
             id: wish.id,
             line: None,
         };
-        if let Some(group) = known.and_then(|index| self.group_mut(index))
+        if let Some(group) = known.and_then(|index| self.groups.get_mut(index))
             && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
         {
             *old = member;
@@ -290,7 +276,7 @@ impl Kernel {
         }
         self.ensure_queue(wish.filter);
         let index = self.group_for(&key, wish.filter);
-        self.group_mut(index)?.add(member);
+        self.groups.get_mut(index)?.add(member);
         self.hold_subscription(id, wish.filter, index);
         let session = self.sessions.get_mut(id)?;
         session.groups.push(index);
@@ -310,7 +296,7 @@ impl Kernel {
             return;
         }
         let number = self.next_number();
-        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         (group.number, group.delivered) = (number, Default::default());
@@ -336,7 +322,7 @@ impl Kernel {
 
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
     pub(crate) fn end_group_durability(&mut self, index: u32) {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         if group.number == 0
@@ -360,7 +346,7 @@ impl Kernel {
         let mut members: Vec<SessionId> =
             group.members.iter().map(|member| member.session).collect();
         members.extend(self.leavers_of(index));
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.number = 0;
             group
                 .waiting
@@ -395,7 +381,7 @@ impl Kernel {
         }
         let mut key = None;
         self.leave_seats(index, id);
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.members.retain(|member| member.session != id);
             group.seats_changed();
             key = Some(group.key.clone());
@@ -416,7 +402,7 @@ impl Kernel {
     }
 
     pub(crate) fn forget_group_if_empty<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         if !group.members.is_empty() || !group.peers.is_empty() {
@@ -427,13 +413,11 @@ impl Kernel {
         }
         let (key, filter) = (group.key.clone(), group.filter.clone());
         self.end_leavers(index);
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let (waiting, bytes) = (std::mem::take(&mut group.waiting), group.waiting_bytes);
-        let mut counters = group.counters;
-        counters.dropped += waiting.len() as u64;
-        self.groups_ended += counters;
+        group.counters.dropped += waiting.len() as u64;
         for waiting in &waiting {
             self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         }
@@ -444,10 +428,9 @@ impl Kernel {
         self.unlink_group_from_queue(index, now, fx);
         self.forget_all_away(index);
         self.forget_errands(index);
-        self.group_by_key.remove(&key);
         self.env
             .left(Kept::Subscriptions, group_cost(&key, &filter));
-        self.groups[index as usize] = None;
+        self.groups.remove(index);
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
@@ -457,7 +440,7 @@ impl Kernel {
         }
         // Who has left has left before.
         self.send_reports();
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return 0;
         };
         let all = group.members.len() as u32;
@@ -485,7 +468,7 @@ impl Kernel {
             self.ensure_queue(filter);
         }
         let index = self.group_for(key, filter);
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.peers.retain(|peer| peer.shard != from.shard);
             if from.all > 0 {
                 group.peers.push(from);
@@ -514,7 +497,7 @@ impl Kernel {
             _ => return,
         };
         for index in groups {
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.seats_changed();
             }
             self.tell_seats(index, id);
@@ -531,7 +514,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         if group.owner == self.env.shard() {
@@ -552,7 +535,7 @@ impl Kernel {
             self.pending_references
                 .push(Pending::new(number, from.1, message.reliability(), 0));
         }
-        self.outbox.send(
+        self.remote.send(
             owner,
             ShardMessage::PublishToGroup {
                 key,
@@ -571,7 +554,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        match self.group_by_key.get(key).copied() {
+        match self.groups.find(key) {
             Some(index) => self.offer(index, message, now, fx),
             None => {
                 // The last member left while the message was on its way.
@@ -583,7 +566,7 @@ impl Kernel {
 
     /// Whether a message that comes now would wait here.
     pub(crate) fn group_must_wait(&self, index: u32) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         let can_take = |member: &Member| {
@@ -601,7 +584,8 @@ impl Kernel {
         self.group_arrival(index, now);
         // What came before goes before.
         let is_behind = self
-            .group_mut(index)
+            .groups
+            .get_mut(index)
             .is_some_and(|group| !group.waiting.is_empty())
             && self.is_in_line(index, now);
         let chosen = if is_behind {
@@ -654,7 +638,7 @@ impl Kernel {
         );
         let pressed = self.env.drops_waiting();
         let bytes = message.bytes();
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);
         };
         let number = group.number;
@@ -679,7 +663,7 @@ impl Kernel {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
                 self.pending_references.push(pending);
             }
-            let Some(group) = self.group_mut(index) else {
+            let Some(group) = self.groups.get_mut(index) else {
                 return;
             };
             group.waiting_bytes += bytes;
@@ -708,7 +692,7 @@ impl Kernel {
     }
 
     pub(crate) fn drop_of_group(&mut self, index: u32, message: &Message, reason: DropReason) {
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.counters.dropped += 1;
         }
         self.book_drop(None, message.address(), reason);
@@ -716,7 +700,7 @@ impl Kernel {
 
     /// Whether somebody is here who may receive from the address, though perhaps not now.
     fn has_receiver_with_link(&self, index: u32, address: &str) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         group.everybody().any(|member| {
@@ -989,14 +973,15 @@ impl Kernel {
     }
 
     pub(crate) fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        if let Some(queue) = self.group_mut(index).and_then(|group| group.feed) {
+        if let Some(queue) = self.groups.get_mut(index).and_then(|group| group.feed) {
             return self.pump_queue(queue, now, fx);
         }
         if self.is_owned_elsewhere(index) {
             return self.send_home(index);
         }
         if self
-            .group_mut(index)
+            .groups
+            .get_mut(index)
             .is_some_and(|group| group.waiting.is_empty())
         {
             return;
@@ -1007,7 +992,7 @@ impl Kernel {
         // Those at the head that nobody who is there may have stand in nobody's way.
         let mut at = 0;
         loop {
-            let Some(group) = self.group_mut(index) else {
+            let Some(group) = self.groups.get_mut(index) else {
                 return;
             };
             let Some(waiting) = group.waiting.remove(at) else {
@@ -1028,7 +1013,7 @@ impl Kernel {
             // While it waits for somebody who has not given it back, the others take what is behind it.
             let is_refused = waiting.back != 0;
             if let Some(waiting) = self.give(index, waiting, now, fx) {
-                if let Some(group) = self.group_mut(index) {
+                if let Some(group) = self.groups.get_mut(index) {
                     group.waiting_bytes += bytes;
                     group.waiting.insert(at, waiting);
                     self.books.entered(Delta::copy(bytes));
@@ -1039,7 +1024,7 @@ impl Kernel {
                 }
                 return;
             }
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.counters.wait.add(now.since(since));
             }
         }
@@ -1047,7 +1032,7 @@ impl Kernel {
 
     /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
     fn is_nobodys_for_now(&self, index: u32, at: usize) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         let Some(waiting) = group

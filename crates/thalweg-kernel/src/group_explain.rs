@@ -20,7 +20,7 @@ impl Kernel {
     ) -> Option<(Arc<str>, String)> {
         let is_in_line = self.is_in_line(index, now);
         let is_ordered = self.is_ordered(index, now);
-        let group = self.groups.get(index as usize)?.as_ref()?;
+        let group = self.groups.get(index)?;
         let view = self.view_group(group, now);
         let (key, is_fed, owner) = (group.key.clone(), group.feed.is_some(), group.owner);
         let mut said = String::new();
@@ -85,7 +85,7 @@ impl Kernel {
     }
 
     fn why_nobody(&self, index: u32, address: &str) -> &'static str {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return "";
         };
         if !self.has_member_allowed_at(index, address) {

@@ -262,7 +262,7 @@ pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
 
 impl Kernel {
     pub(crate) fn is_owned_elsewhere(&self, index: u32) -> bool {
-        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        let group = self.groups.get(index);
         group.is_some_and(|group| group.owner != self.env.shard())
     }
 
@@ -305,10 +305,10 @@ impl Kernel {
             seen,
             ..
         } = notice;
-        let errand_last = self.aways.errand_last;
-        let id = match self.aways.find(from, sitting) {
+        let errand_last = self.remote.aways.errand_last;
+        let id = match self.remote.aways.find(from, sitting) {
             Some(id) => {
-                if let Some(away) = self.aways.get_mut(id) {
+                if let Some(away) = self.remote.aways.get_mut(id) {
                     if away.epoch != epoch {
                         away.returning = (seen + 1, errand_last);
                     }
@@ -319,7 +319,7 @@ impl Kernel {
                 }
                 id
             }
-            None => self.aways.insert(Away {
+            None => self.remote.aways.insert(Away {
                 shard: from,
                 sitting,
                 opening,
@@ -339,7 +339,7 @@ impl Kernel {
                 is_gone: false,
             }),
         };
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let member = Member {
@@ -358,8 +358,8 @@ impl Kernel {
     }
 
     fn forget_away(&mut self, id: SessionId) -> Option<u32> {
-        let index = self.aways.remove(id)?.group;
-        if let Some(group) = self.group_mut(index) {
+        let index = self.remote.aways.remove(id)?.group;
+        if let Some(group) = self.groups.get_mut(index) {
             group.away.retain(|member| member.session != id);
             group.seats_changed();
         }
@@ -369,16 +369,18 @@ impl Kernel {
     /// A group ends.
     pub(crate) fn forget_all_away(&mut self, index: u32) {
         let away = self
-            .group_mut(index)
+            .groups
+            .get_mut(index)
             .map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
         for member in away {
-            self.aways.remove(member.session);
+            self.remote.aways.remove(member.session);
         }
     }
 
     /// Whether a message could leave for a seat away right now.
     pub(crate) fn away_can_take(&self, member: &Member, message: &Message, upgrades: bool) -> bool {
         let there = self
+            .remote
             .aways
             .get(member.session)
             .filter(|away| away.opening.is_some() && !away.is_shut);
@@ -395,7 +397,7 @@ impl Kernel {
 
     /// What a member, here or away, may do.
     pub(crate) fn member_access(&self, id: SessionId) -> Option<&Access> {
-        match self.aways.get(id) {
+        match self.remote.aways.get(id) {
             Some(away) => (!away.is_gone).then_some(&away.access),
             None => self.sessions.get(id).map(|session| &session.access),
         }
@@ -403,7 +405,7 @@ impl Kernel {
 
     /// What a member, here or away, wants to be kept in order.
     pub(crate) fn order_wished(&self, member: &Member, group: &str) -> Option<OrderKey> {
-        if let Some(away) = self.aways.get(member.session) {
+        if let Some(away) = self.remote.aways.get(member.session) {
             return away.ordered;
         }
         self.sessions
@@ -416,14 +418,14 @@ impl Kernel {
 
     /// A member's session's number; the same over links.
     pub(crate) fn member_number(&self, id: SessionId) -> u64 {
-        let away = self.aways.get(id).map(|away| away.uid);
+        let away = self.remote.aways.get(id).map(|away| away.uid);
         away.or_else(|| self.sessions.get(id).map(|session| session.uid))
             .unwrap_or(0)
     }
 
     /// Whether a member, here or away, has a link.
     pub(crate) fn member_is_there(&self, id: SessionId) -> bool {
-        let away = self.aways.get(id).map(|away| away.opening.is_some());
+        let away = self.remote.aways.get(id).map(|away| away.opening.is_some());
         away.unwrap_or_else(|| {
             self.sessions
                 .get(id)
@@ -433,7 +435,7 @@ impl Kernel {
 
     /// Whether a member, here or away, was silent before and has to show first that it works.
     pub(crate) fn member_is_on_trial(&self, id: SessionId) -> bool {
-        let away = self.aways.get(id).map(|away| away.on_trial);
+        let away = self.remote.aways.get(id).map(|away| away.on_trial);
         away.unwrap_or_else(|| {
             self.sessions
                 .get(id)
@@ -443,7 +445,7 @@ impl Kernel {
 
     /// Whether a member's output, here or away, takes no more.
     pub(crate) fn member_is_full(&self, id: SessionId) -> bool {
-        let away = self.aways.get(id).map(|away| away.is_shut);
+        let away = self.remote.aways.get(id).map(|away| away.is_shut);
         away.unwrap_or_else(|| {
             self.sessions
                 .get(id)
@@ -453,13 +455,14 @@ impl Kernel {
 
     /// A member's name, here or away.
     pub(crate) fn member_client(&self, id: SessionId) -> Option<Arc<str>> {
-        let away = self.aways.get(id).map(|away| away.client.clone());
+        let away = self.remote.aways.get(id).map(|away| away.client.clone());
         away.or_else(|| self.sessions.get(id).map(|session| session.client.clone()))
     }
 
     /// Members away, as operators see them, if they have a link.
     pub(crate) fn view_away(&self, member: &Member) -> Option<(&Arc<str>, bool)> {
         let away = self
+            .remote
             .aways
             .get(member.session)
             .filter(|away| away.opening.is_some())?;
@@ -476,8 +479,8 @@ impl Kernel {
         } else {
             (self.group_number(index), waiting.serial)
         };
-        self.aways.errand_last += 1;
-        let number = self.aways.errand_last;
+        self.remote.aways.errand_last += 1;
+        let number = self.remote.aways.errand_last;
         let Waiting {
             message,
             deliveries,
@@ -485,8 +488,9 @@ impl Kernel {
             ..
         } = waiting;
         let (Some(group), Some(away)) = (
-            self.groups.get_mut(index as usize).and_then(Option::as_mut),
-            self.aways
+            self.groups.get_mut(index),
+            self.remote
+                .aways
                 .seats
                 .get_mut((id.0 & !AWAY) as usize)
                 .and_then(Option::as_deref_mut),
@@ -528,7 +532,7 @@ impl Kernel {
             back,
             message,
         };
-        self.outbox.send(
+        self.remote.send(
             shard,
             ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))),
         );
@@ -542,17 +546,17 @@ impl Kernel {
             }
         };
         for (sitting, said) in report.said {
-            let Some(id) = self.aways.find(from, sitting) else {
+            let Some(id) = self.remote.aways.find(from, sitting) else {
                 continue;
             };
-            let Some(index) = self.aways.get(id).map(|away| away.group) else {
+            let Some(index) = self.remote.aways.get(id).map(|away| away.group) else {
                 continue;
             };
             touch(index);
             self.on_said(id, index, said, now, fx);
         }
         for (key, copies) in report.copies {
-            if let Some(index) = self.group_by_key.get(&key).copied() {
+            if let Some(index) = self.groups.find(&key) {
                 touch(index);
             }
             for copy in copies.into_iter().rev() {
@@ -580,17 +584,17 @@ impl Kernel {
                 self.group_stepped(index, (id, u16::MAX, 0), number, step, at);
             }
             Said::Shut => {
-                if let Some(away) = self.aways.get_mut(id) {
+                if let Some(away) = self.remote.aways.get_mut(id) {
                     away.is_shut = true;
                 }
                 self.seat_blocked(index, id, true);
             }
             Said::Down | Said::Left => {
-                if let Some(away) = self.aways.get_mut(id) {
+                if let Some(away) = self.remote.aways.get_mut(id) {
                     away.opening = None;
                     away.is_gone = matches!(said, Said::Left);
                 }
-                if let Some(group) = self.group_mut(index) {
+                if let Some(group) = self.groups.get_mut(index) {
                     group.seats_changed();
                 }
                 self.forget_if_gone(id);
@@ -614,7 +618,7 @@ impl Kernel {
         is_done: bool,
         now: Time,
     ) {
-        let Some(away) = self.aways.get_mut(id) else {
+        let Some(away) = self.remote.aways.get_mut(id) else {
             return;
         };
         let Some((message, _, back)) = away.errands.remove(&number) else {
@@ -624,7 +628,7 @@ impl Kernel {
             away.progress = now;
             self.forget_given_back(index, back);
         }
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.out = group.out.saturating_sub(1);
         }
         let holder: Key = (id, u16::MAX, 0);
@@ -638,6 +642,7 @@ impl Kernel {
 
     fn forget_if_gone(&mut self, id: SessionId) {
         if self
+            .remote
             .aways
             .get(id)
             .is_some_and(|away| away.is_gone && away.errands.is_empty())
@@ -650,11 +655,15 @@ impl Kernel {
 
     /// Members of a group that have not settled what they have of it for so long, among those away.
     pub(crate) fn late_away(&self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return Vec::new();
         };
         let is_late = |id: &SessionId| {
-            let away = self.aways.get(*id).filter(|away| away.opening.is_some());
+            let away = self
+                .remote
+                .aways
+                .get(*id)
+                .filter(|away| away.opening.is_some());
             away.and_then(|away| Some(away.errands.first_key_value()?.1.1.max(away.progress)))
                 .is_some_and(|since| since + limit <= now)
         };
@@ -668,7 +677,7 @@ impl Kernel {
 
     /// A message that a seat away has and that others may have.
     pub(crate) fn held_away(&self, id: SessionId) -> Option<Message> {
-        let away = self.aways.get(id)?;
+        let away = self.remote.aways.get(id)?;
         let upgrades = self.upgrades(away.group);
         let may_move = |message: &&Message| {
             let asked = if upgrades {
@@ -683,12 +692,12 @@ impl Kernel {
 
     /// A member away has been silent for too long; its shard ends its link.
     pub(crate) fn evict_away(&mut self, id: SessionId, index: u32) {
-        let Some(away) = self.aways.get(id) else {
+        let Some(away) = self.remote.aways.get(id) else {
             return;
         };
         let (shard, sitting) = (away.shard, away.sitting);
         self.note_stall(id, index);
-        self.outbox.send(
+        self.remote.send(
             shard,
             ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))),
         );
@@ -704,10 +713,10 @@ impl Kernel {
             refused,
         } = copy;
         self.books.arrived();
-        let index = self.group_by_key.get(key).copied();
+        let index = self.groups.find(key);
         let number = index.map_or(0, |index| self.group_number(index));
         if let (Some((sitting, errand)), Some(index)) = (errand, index)
-            && let Some(id) = self.aways.find(from, sitting)
+            && let Some(id) = self.remote.aways.find(from, sitting)
         {
             self.errand_answered(id, index, errand, false, now);
         }
@@ -750,12 +759,12 @@ impl Kernel {
         let bytes = message.bytes();
         let by = refused
             .by
-            .and_then(|sitting| self.aways.find(from, sitting));
+            .and_then(|sitting| self.remote.aways.find(from, sitting));
         let back = match by {
             Some(by) => self.note_given_back(index, refused.known, (by, u16::MAX, 0), now),
             None => refused.known,
         };
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.counters.returned += u64::from(deliveries > 0);
@@ -784,13 +793,13 @@ impl Kernel {
 
     /// Whatever must wait for errands is done when they are back.
     pub(crate) fn note_group_ending(&mut self, index: u32) {
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.is_ending = true;
         }
     }
 
     fn end_group_if_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         if group.is_ending && group.out == 0 {

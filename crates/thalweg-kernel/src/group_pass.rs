@@ -45,7 +45,7 @@ impl Kernel {
             return false;
         }
         let (here, random) = (self.env.shard(), self.env.random());
-        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return false;
         };
         let is_all_here = group.owner == here && group.peers.is_empty() && group.away.is_empty();

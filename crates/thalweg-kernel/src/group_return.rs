@@ -6,11 +6,11 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
+use crate::entry::{Entry, NO_GROUP};
 use crate::eviction::may_move;
 use crate::group::Waiting;
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
-use crate::session::{Entry, NO_GROUP};
 use crate::window::SlotState;
 use thalweg_model::Time;
 use thalweg_records::Record;
@@ -45,7 +45,9 @@ impl Kernel {
             let Some(slot) = session.window.remove(tag) else {
                 continue;
             };
-            self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
+            self.remote
+                .seats
+                .give_back((id, u16::MAX, 0), u64::from(tag));
             if let SlotState::ExpectSettle(mut entry) = slot.state {
                 entry.deliveries = entry.deliveries.saturating_add(1);
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
@@ -100,7 +102,7 @@ impl Kernel {
         };
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state
-                && let Some(Some(group)) = self.groups.get_mut(entry.group as usize)
+                && let Some(group) = self.groups.get_mut(entry.group)
             {
                 group.counters.dropped += 1;
             }
@@ -153,7 +155,7 @@ impl Kernel {
                     Safety::Lazy,
                 );
             }
-            let Some(group) = self.group_mut(index) else {
+            let Some(group) = self.groups.get_mut(index) else {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };

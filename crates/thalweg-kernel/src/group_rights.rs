@@ -10,7 +10,7 @@ use thalweg_model::Message;
 impl Kernel {
     /// Whether this shard has members and none of them, here or away, may be given the message.
     pub(crate) fn is_forbidden(&self, index: u32, message: &Message) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         let may = |member: &Member| self.member_may_have(member.session, group, message);
@@ -19,7 +19,7 @@ impl Kernel {
 
     /// Whether a group has a member that may be given what is published at an address.
     pub(crate) fn has_member_allowed_at(&self, index: u32, address: &str) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         group
@@ -29,8 +29,8 @@ impl Kernel {
 
     /// Whether the member of a group may be given a message; if there is no such group any more, whether it may receive it.
     pub(crate) fn is_member_allowed(&self, index: u32, id: SessionId, message: &Message) -> bool {
-        match self.groups.get(index as usize) {
-            Some(Some(group)) => self.member_may_have(id, group, message),
+        match self.groups.get(index) {
+            Some(group) => self.member_may_have(id, group, message),
             _ => self
                 .member_access(id)
                 .is_some_and(|access| access.may_receive(message)),

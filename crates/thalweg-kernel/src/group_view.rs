@@ -193,19 +193,14 @@ fn member_view(
 impl Kernel {
     /// Shows `f` every group this shard knows.
     pub fn for_each_group(&self, now: Time, mut f: impl FnMut(GroupView)) {
-        for group in self.groups.iter().flatten() {
+        for group in self.groups.iter() {
             f(self.view_group(group, now));
         }
     }
 
     /// What became of the messages of all this shard's groups together, those among them that have ended.
     pub fn group_sums(&self) -> GroupCounters {
-        let mut sums = self.groups_ended;
-        self.groups
-            .iter()
-            .flatten()
-            .for_each(|group| sums += group.counters);
-        sums
+        self.groups.sums()
     }
 
     pub(crate) fn view_group(&self, group: &Group, now: Time) -> GroupView {

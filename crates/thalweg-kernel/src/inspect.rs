@@ -2,11 +2,12 @@
 
 use crate::Kernel;
 use crate::access::Permission;
+use crate::entry::NO_GROUP;
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
 use crate::route_cache::{Sink, SinkKind};
-use crate::session::{NO_GROUP, Session};
+use crate::session::Session;
 use std::sync::Arc;
 use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
 
@@ -206,10 +207,7 @@ impl Kernel {
                         sink.map_or(0, |sink| sink.id),
                     )
                 } else {
-                    let group = self
-                        .groups
-                        .get(held.group as usize)
-                        .and_then(Option::as_ref);
+                    let group = self.groups.get(held.group);
                     let member =
                         group.and_then(|group| group.members.iter().find(|m| m.session == id));
                     (
@@ -313,7 +311,7 @@ impl Kernel {
             waiting: self.books.waiting(),
             in_flight: self.books.in_flight(),
             queued_bytes: self.books.bytes_held(),
-            groups: self.groups.iter().flatten().count(),
+            groups: self.groups.count(),
             watches: self.watches.count,
             kept_values: self.kept_values.count(),
             publishers: self.dedup.len(),

@@ -74,7 +74,7 @@ impl Kernel {
         if owner == self.env.shard() {
             self.remember_here(message);
         } else {
-            self.outbox.send(owner, ShardMessage::Keep { message });
+            self.remote.send(owner, ShardMessage::Keep { message });
         }
     }
 

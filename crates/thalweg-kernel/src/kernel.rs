@@ -3,33 +3,27 @@
 use crate::agenda::Agenda;
 use crate::batch::Journal;
 use crate::books::Books;
-use crate::crowd::{Crowd, PacedElsewhere};
+use crate::crowd::Crowd;
 use crate::dedup::Dedup;
 use crate::durable::Pending;
 use crate::effects::{Fetch, Safety};
 use crate::env::Env;
-use crate::eviction::Stalls;
-use crate::group::Group;
-use crate::group_home::Aways;
-use crate::group_view::GroupCounters;
+use crate::groups::Groups;
 use crate::ids::{QueueId, SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
-use crate::outbox::Outbox;
 use crate::presence::Presences;
 use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
+use crate::remote::Remote;
 use crate::route_store::Routes;
-use crate::seat_away::SeatsAway;
 use crate::session::{Grants, Meters, Session};
 use crate::slab::Slab;
 use crate::stamp_mask::StampKey;
-use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
-use crate::transfer::{Destination, LeftInTransfer};
 use crate::watch::Watches;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -54,16 +48,10 @@ pub struct Kernel {
     pub(crate) pending_references: Vec<Pending>,
     /// How safe that must be for what was sent of it, whatever its publisher asked for.
     pub(crate) pending_safety: Safety,
-    /// Where exactly-once messages stand that are under way to other shards, by where they go.
-    pub(crate) transfers: Vec<(Destination, u64)>,
-    /// What an earlier run left under way, until all shards know each other's routes.
-    pub(crate) left_in_transfer: VecDeque<LeftInTransfer>,
     /// Sessions whose queues have messages that leave memory once they are written.
     pub(crate) spilling: Vec<SessionId>,
     /// What was written down since the last batch was taken.
     pub(crate) journal: Journal,
-    /// Messages for other shards, in order.
-    pub(crate) outbox: Outbox,
     /// Messages that queues want back from disk.
     pub(crate) fetches: Vec<Fetch>,
     pub(crate) routes: Routes,
@@ -75,16 +63,9 @@ pub struct Kernel {
     pub(crate) topology: Topology,
     /// What must happen after the command that is running.
     pub(crate) agenda: Agenda,
-    pub(crate) groups: Vec<Option<Group>>,
-    pub(crate) group_by_key: Map<Arc<str>, u32>,
-    /// Members of groups that are owned here, where their sessions are on other shards.
-    pub(crate) aways: Aways,
-    /// What owners of groups on other shards know of members here.
-    pub(crate) seats_away: SeatsAway,
-    /// What groups have counted that have ended.
-    pub(crate) groups_ended: GroupCounters,
-    /// Receivers that were silent while groups waited for them.
-    pub(crate) stalls: Stalls,
+    pub(crate) groups: Groups,
+    /// What concerns other shards.
+    pub(crate) remote: Remote,
     pub(crate) last_values: LastValues,
     /// Values that nobody retained, of addresses whose every publish is to be remembered; newer than those in
     /// `last_values`, where both have one.
@@ -107,8 +88,6 @@ pub struct Kernel {
     pub(crate) promises: u64,
     /// Bytes of payload that were written down.
     pub(crate) bytes_written: u64,
-    pub(crate) pending: Map<u32, PendingSubscribe>,
-    pub(crate) question_last: u32,
     pub(crate) timers: Timers,
     pub(crate) sweep_at: Time,
     pub(crate) sweep_next: u32,
@@ -119,8 +98,6 @@ pub struct Kernel {
     pub(crate) subscriptions: usize,
     /// What the publish that is being spread has met.
     pub(crate) crowd: Crowd,
-    /// Publishers that receivers on other shards have asked to wait, and until when.
-    pub(crate) paced: PacedElsewhere,
     pub(crate) books: Books,
 }
 
@@ -140,11 +117,8 @@ impl Kernel {
             serial_last: u64::from(shard.0),
             pending_references: Vec::new(),
             pending_safety: Safety::Lazy,
-            transfers: Vec::new(),
-            left_in_transfer: VecDeque::new(),
             spilling: Vec::new(),
             journal: Journal::new(),
-            outbox: Outbox::default(),
             fetches: Vec::new(),
             routes: Routes::new(seed),
             queues: Queues::default(),
@@ -152,12 +126,8 @@ impl Kernel {
             queues_spilling: Vec::new(),
             topology: Topology::default(),
             agenda: Agenda::default(),
-            groups: Vec::new(),
-            group_by_key: Map::default(),
-            aways: Aways::default(),
-            seats_away: SeatsAway::default(),
-            groups_ended: GroupCounters::default(),
-            stalls: Stalls::default(),
+            groups: Groups::default(),
+            remote: Remote::default(),
             last_values,
             kept_values,
             kept_addresses: Map::default(),
@@ -171,8 +141,6 @@ impl Kernel {
             dedup: Dedup::default(),
             promises: 0,
             bytes_written: 0,
-            pending: Map::default(),
-            question_last: 0,
             timers: Timers::default(),
             sweep_at: Time::ZERO,
             sweep_next: 0,
@@ -180,7 +148,6 @@ impl Kernel {
             overflowed: Vec::new(),
             subscriptions: 0,
             crowd: Crowd::default(),
-            paced: PacedElsewhere::default(),
             books,
         }
     }

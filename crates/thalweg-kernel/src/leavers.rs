@@ -60,8 +60,7 @@ impl Kernel {
     pub(crate) fn leavers_of(&self, index: u32) -> impl Iterator<Item = SessionId> + '_ {
         let seats = self
             .groups
-            .get(index as usize)
-            .and_then(Option::as_ref)
+            .get(index)
             .and_then(|group| group.seats.as_deref());
         let leavers = seats.map_or(&[][..], |seats| &seats.leavers);
         let is_there =
@@ -70,11 +69,11 @@ impl Kernel {
     }
 
     fn leavers_mut(&mut self, index: u32) -> Option<&mut Leavers> {
-        Some(&mut self.group_mut(index)?.seats.as_deref_mut()?.leavers)
+        Some(&mut self.groups.get_mut(index)?.seats.as_deref_mut()?.leavers)
     }
 
     fn has_of_group(&mut self, id: SessionId, uid: u64, index: u32) -> bool {
-        let made = self.group_mut(index).map_or(0, |group| group.made);
+        let made = self.groups.get_mut(index).map_or(0, |group| group.made);
         let Some(session) = self
             .sessions
             .get_mut(id)

@@ -129,26 +129,27 @@ fn suits(member: &Member, number: u64, key: u64) -> u64 {
 
 impl Kernel {
     fn order_mut(&mut self, index: u32) -> Option<&mut Order> {
-        self.group_mut(index)?.seats.as_mut()?.order.as_mut()
+        self.groups.get_mut(index)?.seats.as_mut()?.order.as_mut()
     }
 
     /// Whether what waits in a group is not overtaken by what comes.
     pub(crate) fn is_in_line(&mut self, index: u32, now: Time) -> bool {
         let is_adaptive = self
-            .group_mut(index)
+            .groups
+            .get_mut(index)
             .is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
         !self.is_fed(index) && (is_adaptive || self.is_ordered(index, now))
     }
 
     /// Whether a group's members get messages as surely as they wanted, however these were published.
     pub(crate) fn upgrades(&self, index: u32) -> bool {
-        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        let group = self.groups.get(index);
         group.is_some_and(|group| group.policy.upgrade_reliability)
     }
 
     /// Takes the message at a place in a group's queue out of it.
     fn take_waiting(&mut self, index: u32, at: usize) -> Option<Waiting> {
-        let group = self.group_mut(index)?;
+        let group = self.groups.get_mut(index)?;
         let waiting = group.waiting.remove(at)?;
         let bytes = waiting.message.bytes();
         group.waiting_bytes -= bytes;
@@ -159,7 +160,7 @@ impl Kernel {
     /// Puts it back.
     fn put_waiting(&mut self, index: u32, at: usize, waiting: Waiting) {
         let bytes = waiting.message.bytes();
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.waiting_bytes += bytes;
@@ -231,7 +232,7 @@ impl Kernel {
     fn find_bound(&mut self, index: u32, order: &mut Order, leavers: &mut Leavers) {
         order.is_stale = false;
         order.bound.clear();
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let made = group.made;
@@ -247,7 +248,12 @@ impl Kernel {
         sessions.dedup();
         let mut found: Vec<(u64, Key)> = Vec::new();
         for id in group.away.iter().map(|member| member.session) {
-            let errands = self.aways.get(id).into_iter().flat_map(Away::messages);
+            let errands = self
+                .remote
+                .aways
+                .get(id)
+                .into_iter()
+                .flat_map(Away::messages);
             found.extend(errands.map(|message| (order.key(message), (id, u16::MAX, 0))));
         }
         for id in sessions {
@@ -281,7 +287,7 @@ impl Kernel {
 
     /// A member has settled a copy.
     pub(crate) fn order_settled(&mut self, index: u32, holder: Key, message: &Message) {
-        let Some(Some(group)) = self.groups.get_mut(index as usize) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let made = group.made;
@@ -296,7 +302,7 @@ impl Kernel {
             order.is_stale |= order.bound.contains_key(&key);
             return;
         }
-        if let Some(away) = self.aways.get(holder.0) {
+        if let Some(away) = self.remote.aways.get(holder.0) {
             if !away.messages().any(|message| order.key(message) == key) {
                 order.bound.remove(&key);
             }
@@ -337,7 +343,7 @@ impl Kernel {
         let mut is_held = false;
         let mut at = 0;
         while at < LOOK_AHEAD {
-            let Some(group) = self.group_mut(index) else {
+            let Some(group) = self.groups.get_mut(index) else {
                 return;
             };
             let Some(waiting) = group.waiting.get(at) else {
@@ -347,7 +353,7 @@ impl Kernel {
             let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
                 if let Some(waiting) = self.take_waiting(index, at) {
-                    if let Some(group) = self.group_mut(index) {
+                    if let Some(group) = self.groups.get_mut(index) {
                         group.counters.expired += 1;
                     }
                     self.forget_given_back(index, back);
@@ -370,7 +376,7 @@ impl Kernel {
                         return;
                     };
                     let Some(waiting) = self.give_to(index, member, waiting, now, fx) else {
-                        if let Some(group) = self.group_mut(index) {
+                        if let Some(group) = self.groups.get_mut(index) {
                             group.counters.wait.add(now.since(since));
                         }
                         continue;
@@ -395,7 +401,10 @@ impl Kernel {
             at += 1;
         }
         // Where nobody is, somebody has to come first.
-        let seats = self.group_mut(index).and_then(|group| group.seats.as_ref());
+        let seats = self
+            .groups
+            .get_mut(index)
+            .and_then(|group| group.seats.as_ref());
         if !passed.is_empty() && seats.is_some_and(|seats| seats.has_any()) {
             self.look_at_group(index, now + LOOK_ANEW);
         }

@@ -135,7 +135,7 @@ impl Kernel {
         match home(&news.address, self.env.shards()) {
             ShardId(shard) if shard == self.env.shard().0 => self.on_presence(news, now, fx),
             shard => self
-                .outbox
+                .remote
                 .send(shard, ShardMessage::Presence(Box::new(news))),
         }
     }

@@ -9,13 +9,14 @@ use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
 use crate::effects::{Delivery, Effects, Safety, Sent};
+use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
 use crate::ids::{SessionId, Tag, Ticket};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::queue::Queued;
 use crate::retained::Retained;
 use crate::route_cache::{Goes, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
-use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
+use crate::session::Pressure;
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use crate::transfer::Destination;
@@ -99,7 +100,7 @@ impl Kernel {
             outcome,
             pause_until,
         };
-        if self.crowd.is_some() || !self.paced.is_empty() {
+        if self.crowd.is_some() || !self.remote.paced.is_empty() {
             let route = self.route(draft.address);
             self.heed_crowd(id, &route, &draft, &mut published, now);
         }
@@ -189,7 +190,7 @@ impl Kernel {
             outcome,
             pause_until,
         };
-        if self.crowd.is_some() || !self.paced.is_empty() {
+        if self.crowd.is_some() || !self.remote.paced.is_empty() {
             self.heed_crowd(id, &all, &draft, &mut published, now);
         }
         published
@@ -499,7 +500,7 @@ impl Kernel {
                 false => (0, 0),
             };
             let (message, only, safety) = (message.clone(), None, cause.safety);
-            self.outbox.send(
+            self.remote.send(
                 crate::ShardId(shard),
                 ShardMessage::Publish {
                     message,
@@ -1010,7 +1011,7 @@ impl Kernel {
             },
             Sent::TooLarge => {
                 if let Some(entry) = session.window.undo(tag) {
-                    if let Some(group) = self.group_mut(group) {
+                    if let Some(group) = self.groups.get_mut(group) {
                         group.counters.dropped += 1;
                     }
                     // It was chosen, and its key is not there after all.

@@ -103,7 +103,7 @@ impl Kernel {
             let value = here.filter(|value| self.may_be_told(id, value));
             fx.answer(link, ticket, Answer::Value(value));
         } else {
-            self.outbox.send(
+            self.remote.send(
                 home,
                 ShardMessage::Read {
                     asker,
@@ -167,7 +167,7 @@ impl Kernel {
             return true;
         }
         let max = max.min(self.env.limits().list_max);
-        let question = self.next_question();
+        let question = self.remote.next_question();
         let at = Box::new(ListCursor::new(max));
         let mut list = List {
             asker,
@@ -187,7 +187,7 @@ impl Kernel {
                 list.here = Some(at.clone());
             } else {
                 list.shards_missing += 1;
-                self.outbox.send(
+                self.remote.send(
                     shard,
                     ShardMessage::List {
                         question,
@@ -261,7 +261,7 @@ impl Kernel {
             list.shards_missing -= 1;
             self.finish_list(question, fx);
         } else {
-            self.outbox.send(
+            self.remote.send(
                 from,
                 ShardMessage::List {
                     question,

@@ -83,7 +83,7 @@ impl Kernel {
             subscriptions += session.subscriptions.len();
             online += usize::from(session.link.is_some());
         }
-        for group in self.groups.iter().flatten() {
+        for group in self.groups.iter() {
             held += group
                 .recount()
                 .map_err(|why| format!("group {}: {why}", group.key))?;

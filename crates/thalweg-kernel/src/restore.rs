@@ -5,13 +5,14 @@ use crate::books::Delta;
 use crate::disk_queue::{DiskQueue, entry};
 use crate::durable::SHARD_BITS;
 use crate::effects::{Effects, Safety};
+use crate::entry::NO_GROUP;
 use crate::group::{Member, Peer, Waiting, group_key};
 use crate::group_home::owner_of;
 use crate::ids::{SessionId, ShardId};
 use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{Grants, HeldTickets, NO_GROUP, Session, Will};
+use crate::session::{Grants, HeldTickets, Session, Will};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use crate::transfer::Destination;
@@ -401,7 +402,7 @@ impl Kernel {
                     id: stored.id,
                     line: None,
                 };
-                if let Some(group) = self.group_mut(index) {
+                if let Some(group) = self.groups.get_mut(index) {
                     group.add(member);
                 }
                 index
@@ -457,7 +458,7 @@ impl Kernel {
             .filter(|shard| *shard != own)
         {
             let index = self.group_for(&key, &stored.filter);
-            let Some(group) = self.group_mut(index) else {
+            let Some(group) = self.groups.get_mut(index) else {
                 return;
             };
             if group.peers.iter().all(|peer| peer.shard != shard) {
@@ -541,14 +542,14 @@ impl Kernel {
         self.books.entered(Delta::copies(waiting.len(), bytes));
         // What comes from now on has not been delivered.
         let serial_last = self.serial_last;
-        let group = self.group_mut(index)?;
+        let group = self.groups.get_mut(index)?;
         if to == number && delivered_to > 0 {
             group.delivered.to = delivered_to.min(serial_last);
             let (queue, serial) = (number, group.delivered.to);
             self.journal
                 .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
         }
-        let group = self.group_mut(index)?;
+        let group = self.groups.get_mut(index)?;
         group.number = to;
         group.waiting_bytes += bytes;
         group.waiting.extend(waiting);
@@ -561,10 +562,8 @@ impl Kernel {
 
     /// Groups with restored members hold what is written down from now on, whether or not they did before.
     fn make_groups_durable(&mut self) {
-        for index in 0..self.groups.len() as u32 {
-            if self.groups.get(index as usize).is_some_and(Option::is_some) {
-                self.make_group_durable(index, Safety::Lazy);
-            }
+        for index in self.groups.ids() {
+            self.make_group_durable(index, Safety::Lazy);
         }
     }
 }

@@ -7,10 +7,10 @@
 use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Delivery, Effects, Safety};
+use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
-use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::transfer::From;
 use crate::{Kernel, home};
@@ -132,7 +132,7 @@ impl Kernel {
             shards,
             cursor: ScanCursor::default(),
             asked: false,
-            serial: self.next_question(),
+            serial: self.remote.next_question(),
         }
     }
 
@@ -187,7 +187,7 @@ impl Kernel {
                 if !scan.asked {
                     scan.asked = true;
                     let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
-                    self.outbox.send(
+                    self.remote.send(
                         shard,
                         ShardMessage::Scan {
                             session: id,

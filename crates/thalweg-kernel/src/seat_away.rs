@@ -7,13 +7,13 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
+use crate::entry::Entry;
 use crate::group::{Member, Waiting};
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
 use crate::ids::{SessionId, ShardId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::seats::{Key, key};
-use crate::session::Entry;
 use crate::shards::ShardMessage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,7 +198,7 @@ impl Kernel {
         if self.env.shards() == 1 || !self.is_owned_elsewhere(index) {
             return;
         }
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let members: Vec<Member> = group
@@ -218,12 +218,12 @@ impl Kernel {
             return;
         };
         let opening = session.link.map(|_| session.openings);
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let owner = group.owner;
         let waits = session.trial.as_ref().is_some_and(|trial| trial.waits);
-        let away = &mut self.seats_away;
+        let away = &mut self.remote.seats;
         let mut here = away.here.get(&place).copied().unwrap_or_else(|| {
             away.sitting_last = away.sitting_last.wrapping_add(1);
             Here {
@@ -250,7 +250,7 @@ impl Kernel {
             sitting: here.sitting,
             opening,
             epoch: here.epoch,
-            seen: self.seats_away.seen.get(&owner).copied().unwrap_or(0),
+            seen: self.remote.seats.seen.get(&owner).copied().unwrap_or(0),
             client: session.client.clone(),
             uid: session.uid,
             reliability: member.reliability,
@@ -261,7 +261,7 @@ impl Kernel {
             on_trial: session.trial.is_some(),
         };
         self.send_report(owner);
-        self.outbox.send(
+        self.remote.send(
             owner,
             ShardMessage::Group(GroupMail(Box::new(Mail::Seat(notice)))),
         );
@@ -269,10 +269,10 @@ impl Kernel {
 
     /// A session leaves a group. What it has of it stays the group's.
     pub(crate) fn leave_seats(&mut self, index: u32, id: SessionId) {
-        if self.seats_away.here.is_empty() || !self.is_owned_elsewhere(index) {
+        if self.remote.seats.here.is_empty() || !self.is_owned_elsewhere(index) {
             return;
         }
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let members: Vec<Key> = group
@@ -288,35 +288,37 @@ impl Kernel {
 
     /// The same of one member.
     pub(crate) fn leave_seat(&mut self, index: u32, member: Key) {
-        self.seats_away.get_up(place(index, member));
+        self.remote.seats.get_up(place(index, member));
     }
 
     /// A session ends: what it holds is no errand from then on.
     pub(crate) fn end_errands(&mut self, id: SessionId) {
-        if !self.seats_away.errands.is_empty() {
-            self.seats_away.give_up_errands(id, |_| true);
+        if !self.remote.seats.errands.is_empty() {
+            self.remote.seats.give_up_errands(id, |_| true);
         }
         self.seats_down(id);
     }
 
     /// A session has no link any more. What stays with it nevertheless is still an errand.
     pub(crate) fn seats_down(&mut self, id: SessionId) {
-        if self.seats_away.here.is_empty() {
+        if self.remote.seats.here.is_empty() {
             return;
         }
         let places = self
-            .seats_away
+            .remote
+            .seats
             .here
             .range((id.0, 0, 0, 0)..=(id.0, u16::MAX, u32::MAX, u32::MAX));
         for place in places.map(|(place, _)| *place).collect::<Vec<Place>>() {
-            self.seats_away.go_down(place);
+            self.remote.seats.go_down(place);
         }
     }
 
     /// A group ends here: nobody will settle anything of it.
     pub(crate) fn forget_errands(&mut self, index: u32) {
         let of_group = self
-            .seats_away
+            .remote
+            .seats
             .errands
             .iter()
             .filter(|(_, running)| running.group == index);
@@ -324,7 +326,8 @@ impl Kernel {
             .map(|(at, _)| SessionId(at.0))
             .collect::<Vec<SessionId>>()
         {
-            self.seats_away
+            self.remote
+                .seats
                 .give_up_errands(id, |running| running.group == index);
         }
     }
@@ -340,10 +343,10 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.books.arrived();
-        self.seats_away.seen.insert(owner, errand.number);
-        let place = self.seats_away.by_sitting.get(&errand.sitting).copied();
+        self.remote.seats.seen.insert(owner, errand.number);
+        let place = self.remote.seats.by_sitting.get(&errand.sitting).copied();
         let here = place
-            .and_then(|place| self.seats_away.here.get(&place))
+            .and_then(|place| self.remote.seats.here.get(&place))
             .copied();
         let member = place.and_then(|place| self.member_at(place));
         let (Some(place), Some(here), Some(member)) = (place, here, member) else {
@@ -358,7 +361,7 @@ impl Kernel {
         if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(index)) {
             return self.run_errand(owner, index, &member, errand, now, fx);
         }
-        self.seats_away.shut(errand.sitting);
+        self.remote.seats.shut(errand.sitting);
         self.send_back(owner, errand);
         if is_denied {
             // The owner does not know what it may.
@@ -367,7 +370,7 @@ impl Kernel {
     }
 
     fn member_at(&self, place: Place) -> Option<Member> {
-        let group = self.groups.get(place.3 as usize)?.as_ref()?;
+        let group = self.groups.get(place.3)?;
         group
             .members
             .iter()
@@ -399,7 +402,7 @@ impl Kernel {
             errand: Some((sitting, number)),
             refused,
         };
-        self.seats_away.bring(owner, key, copy);
+        self.remote.seats.bring(owner, key, copy);
     }
 
     /// Delivers an errand to a member that can take it.
@@ -422,7 +425,7 @@ impl Kernel {
             ..
         } = errand;
         self.book_routed(None, message.address());
-        self.seats_away.current = Some(Running {
+        self.remote.seats.current = Some(Running {
             owner,
             sitting,
             number,
@@ -460,27 +463,28 @@ impl Kernel {
             self.hand_out(member.session);
             self.move_to(*member, Entry { serial, ..entry }, from.0, index, now, fx);
         }
-        if self.seats_away.current.take().is_none() {
+        if self.remote.seats.current.take().is_none() {
             return;
         }
         // It did not leave: it was dropped, or its output is full.
-        self.seats_away.say(owner, sitting, Said::Back(number));
+        self.remote.seats.say(owner, sitting, Said::Back(number));
         let unsent = |entry: &Entry| entry.group == index;
         let is_full = self
             .sessions
             .get(member.session)
             .is_some_and(|session| session.waiting.iter().any(unsent))
             || self
-                .group_mut(index)
+                .groups
+                .get_mut(index)
                 .is_some_and(|group| !group.waiting.is_empty());
         if is_full {
-            self.seats_away.shut(sitting);
+            self.remote.seats.shut(sitting);
             // It keeps its place before what else goes back.
-            self.seats_away.unsent = Some((sitting, number));
+            self.remote.seats.unsent = Some((sitting, number));
             self.return_unsent(member.session, now, fx);
         }
         self.send_home(index);
-        self.seats_away.unsent = None;
+        self.remote.seats.unsent = None;
     }
 
     /// In the same batch, so that it is never in both queues nor in none.
@@ -493,12 +497,13 @@ impl Kernel {
 
     /// A delivery left; whether it is the errand that is just being run.
     pub(crate) fn is_errand_sent(&mut self, index: u32, to: Key, parcel: &Parcel) -> bool {
-        let Some(running) = self.seats_away.current.take() else {
+        let Some(running) = self.remote.seats.current.take() else {
             return false;
         };
         debug_assert_eq!(running.group, index);
         if parcel.settles {
-            self.seats_away
+            self.remote
+                .seats
                 .errands
                 .insert((to.0.0, to.1, parcel.tag), running);
         }
@@ -507,7 +512,7 @@ impl Kernel {
 
     /// An exactly-once delivery has come so far; whether it was an errand, and its owner is told.
     pub(crate) fn is_errand_stepped(&mut self, of: Key, tag: u64, step: Step, now: Time) -> bool {
-        let away = &mut self.seats_away;
+        let away = &mut self.remote.seats;
         let Some(running) = away.errands.get(&(of.0.0, of.1, tag)).copied() else {
             return false;
         };
@@ -521,12 +526,12 @@ impl Kernel {
 
     /// A delivery is settled, or goes back; whether it was an errand.
     pub(crate) fn is_errand_over(&mut self, of: Key, tag: u64, is_done: bool) -> bool {
-        self.seats_away.end(of, tag, is_done)
+        self.remote.seats.end(of, tag, is_done)
     }
 
     /// The owner has found that a member is silent for too long.
     pub(crate) fn on_evict<E: Effects>(&mut self, sitting: u32, now: Time, fx: &mut E) {
-        if let Some(place) = self.seats_away.by_sitting.get(&sitting).copied() {
+        if let Some(place) = self.remote.seats.by_sitting.get(&sitting).copied() {
             self.evict_now(SessionId(place.0), place.3, now, fx);
         }
     }
@@ -534,7 +539,8 @@ impl Kernel {
     // --- what members say
 
     fn sitting_in(&self, index: u32, id: SessionId) -> Option<Here> {
-        self.seats_away
+        self.remote
+            .seats
             .here
             .get(&place(index, (id, u16::MAX, 0)))
             .copied()
@@ -542,14 +548,16 @@ impl Kernel {
 
     pub(crate) fn tell_load(&mut self, index: u32, id: SessionId, report: &LoadReport) {
         if let Some(here) = self.sitting_in(index, id) {
-            self.seats_away
+            self.remote
+                .seats
                 .say(here.owner, here.sitting, Said::Load(*report));
         }
     }
 
     pub(crate) fn tell_round_trip(&mut self, index: u32, id: SessionId, least: Span, jitter: Span) {
         if let Some(here) = self.sitting_in(index, id) {
-            self.seats_away
+            self.remote
+                .seats
                 .say(here.owner, here.sitting, Said::RoundTrip(least, jitter));
         }
     }
@@ -557,7 +565,9 @@ impl Kernel {
     /// A member has not settled something in time: the owner knows whether others are there.
     pub(crate) fn tell_overdue(&mut self, id: SessionId, index: u32) {
         if let Some(here) = self.sitting_in(index, id) {
-            self.seats_away.say(here.owner, here.sitting, Said::Overdue);
+            self.remote
+                .seats
+                .say(here.owner, here.sitting, Said::Overdue);
         }
     }
 
@@ -565,7 +575,7 @@ impl Kernel {
 
     /// Whatever waits in a group of another owner goes there; seats that had been shut and have room again are open.
     pub(crate) fn send_home(&mut self, index: u32) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
@@ -576,7 +586,7 @@ impl Kernel {
             );
             self.books.left(Delta::copies(waiting.len(), bytes));
             for waiting in waiting {
-                let (errand, known) = (self.seats_away.unsent, waiting.back);
+                let (errand, known) = (self.remote.seats.unsent, waiting.back);
                 self.bring_home(
                     owner,
                     name.clone(),
@@ -589,15 +599,16 @@ impl Kernel {
         }
         // What is only said waits for the end of the turn.
         if self
-            .seats_away
+            .remote
+            .seats
             .reports
             .iter()
             .any(|(shard, report)| *shard == owner && !report.copies.is_empty())
         {
             self.send_report(owner);
         }
-        for sitting in self.seats_away.shut.clone() {
-            let Some(place) = self.seats_away.by_sitting.get(&sitting).copied() else {
+        for sitting in self.remote.seats.shut.clone() {
+            let Some(place) = self.remote.seats.by_sitting.get(&sitting).copied() else {
                 continue;
             };
             if place.3 == index
@@ -633,7 +644,7 @@ impl Kernel {
         } else {
             (number, serial)
         };
-        self.seats_away.bring(
+        self.remote.seats.bring(
             owner,
             name,
             CopyBack {
@@ -648,12 +659,13 @@ impl Kernel {
 
     /// A member here gives back what it was given of a group that another shard owns.
     pub(crate) fn refuse_errand(&mut self, index: u32, by: Key, waiting: Waiting) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
         let sitting = self
-            .seats_away
+            .remote
+            .seats
             .here
             .get(&place(index, by))
             .map(|here| here.sitting);
@@ -683,13 +695,14 @@ impl Kernel {
 
     fn send_report(&mut self, owner: ShardId) {
         if let Some(at) = self
-            .seats_away
+            .remote
+            .seats
             .reports
             .iter()
             .position(|(shard, _)| *shard == owner)
         {
-            let (_, report) = self.seats_away.reports.swap_remove(at);
-            self.outbox.send(
+            let (_, report) = self.remote.seats.reports.swap_remove(at);
+            self.remote.send(
                 owner,
                 ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
             );
@@ -698,10 +711,10 @@ impl Kernel {
 
     /// Tells owners what they have not been told, at the end of a turn.
     pub(crate) fn tell_owners(&mut self) {
-        let all = std::mem::take(&mut self.seats_away.retell_all);
-        let some = std::mem::take(&mut self.seats_away.retell);
+        let all = std::mem::take(&mut self.remote.seats.retell_all);
+        let some = std::mem::take(&mut self.remote.seats.retell);
         if all || !some.is_empty() {
-            let places = self.seats_away.here.keys().copied();
+            let places = self.remote.seats.here.keys().copied();
             let changed = |place: &Place| all || some.contains(&SessionId(place.0));
             for place in places.filter(changed).collect::<Vec<Place>>() {
                 if let Some(member) = self.member_at(place) {
@@ -714,8 +727,8 @@ impl Kernel {
 
     /// The same without looking for what has changed.
     pub(crate) fn send_reports(&mut self) {
-        for (owner, report) in std::mem::take(&mut self.seats_away.reports) {
-            self.outbox.send(
+        for (owner, report) in std::mem::take(&mut self.remote.seats.reports) {
+            self.remote.send(
                 owner,
                 ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
             );

@@ -213,13 +213,13 @@ impl Kernel {
     /// Everybody with a link sits down, everybody else gets up.
     fn seat_members(&mut self, index: u32, seats: &mut Seats, now: Time) {
         seats.stale = false;
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         let opening = |member: &Member| {
             self.member_access(member.session)
                 .filter(|access| may_sit(access, group))?;
-            if let Some(away) = self.aways.get(member.session) {
+            if let Some(away) = self.remote.aways.get(member.session) {
                 return away.opening();
             }
             let session = self.sessions.get(member.session)?;
@@ -261,6 +261,7 @@ impl Kernel {
             let seat = seats.places.entry(key(member)).or_insert_with(|| {
                 let place = balancer.join(terms, now);
                 if self
+                    .remote
                     .aways
                     .get(member.session)
                     .is_some_and(|away| away.on_trial)
@@ -315,7 +316,7 @@ impl Kernel {
 
     /// What the balancer is told of a member of the group of this key.
     pub(crate) fn terms_of(&self, member: &Member, group: &str) -> Terms {
-        if let Some(away) = self.aways.get(member.session) {
+        if let Some(away) = self.remote.aways.get(member.session) {
             return away.terms;
         }
         let Some(session) = self.sessions.get(member.session) else {
@@ -363,7 +364,7 @@ impl Kernel {
             .get(id)
             .map_or_else(Vec::new, |session| session.groups.clone());
         for index in groups {
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.seats_changed();
             }
             self.seat_if_stale(index, now);
@@ -372,7 +373,7 @@ impl Kernel {
 
     /// Everybody sits down who has come, and gets up who has gone.
     pub(crate) fn seat_if_stale(&mut self, index: u32, now: Time) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         if group.seats.as_ref().is_none_or(|seats| !seats.stale) {
@@ -382,7 +383,7 @@ impl Kernel {
             return;
         };
         self.seat_members(index, &mut seats, now);
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.seats = Some(seats);
         }
     }
@@ -397,7 +398,7 @@ impl Kernel {
         now: Time,
     ) -> Chosen {
         let random = self.env.random();
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return Chosen::Nobody;
         };
         if group.everybody().next().is_none() {
@@ -419,7 +420,11 @@ impl Kernel {
             once,
             again,
         };
-        let Some(mut seats) = self.group_mut(index).and_then(|group| group.seats.take()) else {
+        let Some(mut seats) = self
+            .groups
+            .get_mut(index)
+            .and_then(|group| group.seats.take())
+        else {
             return Chosen::Nobody;
         };
         if seats.stale {
@@ -429,7 +434,7 @@ impl Kernel {
             && let Some(chosen) =
                 self.choose_in_order(index, &mut seats, message, &head, except, now)
         {
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.seats = Some(seats);
             }
             return chosen;
@@ -452,7 +457,7 @@ impl Kernel {
         if let (Some(order), Chosen::Member(member)) = (&mut seats.order, &chosen) {
             order.bind(message, member, upgrades);
         }
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.seats = Some(seats);
         }
         self.look_at_group(index, look);
@@ -482,16 +487,12 @@ impl Kernel {
     }
 
     fn seats_mut(&mut self, index: u32) -> Option<&mut Seats> {
-        self.groups
-            .get_mut(index as usize)?
-            .as_mut()?
-            .seats
-            .as_deref_mut()
+        self.groups.get_mut(index)?.seats.as_deref_mut()
     }
 
     /// A message came into a group.
     pub(crate) fn group_arrival(&mut self, index: u32, now: Time) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.counters.arrived += 1;
@@ -542,7 +543,7 @@ impl Kernel {
         if self.is_errand_sent(index, to, parcel) {
             return;
         }
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.counters.chosen += 1;
@@ -593,7 +594,7 @@ impl Kernel {
         if self.is_errand_over(of, tag, is_done) {
             return;
         }
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.counters.settled += u64::from(is_done);
@@ -693,7 +694,7 @@ impl Kernel {
         now: Time,
     ) -> bool {
         self.seat_if_stale(index, now);
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return true;
         };
         let Some(seats) = group.seats.as_deref_mut() else {
@@ -803,7 +804,7 @@ impl Kernel {
 
     /// A member's link is ended for its silence.
     pub(crate) fn note_stall(&mut self, id: SessionId, index: u32) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.counters.stalls += 1;
@@ -842,7 +843,7 @@ impl Kernel {
     /// The limits have changed: groups whose strategy is another now begin anew.
     pub(crate) fn renew_strategies(&mut self) {
         let limits = &self.env.limits();
-        for group in self.groups.iter_mut().flatten() {
+        for group in self.groups.iter_mut() {
             let policy = limits.policy_of(&group.filter);
             if group.policy != policy {
                 group.policy = policy;

@@ -3,9 +3,9 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
+use crate::entry::{Entry, NO_GROUP};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
-use crate::session::{Entry, NO_GROUP};
 use crate::window::SlotState;
 use thalweg_balance::Step;
 use thalweg_model::{Message, Reliability, Time};

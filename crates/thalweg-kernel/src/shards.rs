@@ -404,7 +404,7 @@ impl Kernel {
             }
             ShardMessage::Read { asker, address } => {
                 let value = self.last_value_of(&address, now).cloned();
-                self.outbox
+                self.remote
                     .send(from, ShardMessage::ReadDone { asker, value });
             }
             ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
@@ -414,7 +414,7 @@ impl Kernel {
                 mut at,
             } => {
                 let found = self.list_some(&filter, &mut at, now);
-                self.outbox.send(
+                self.remote.send(
                     from,
                     ShardMessage::Listed {
                         question,
@@ -443,7 +443,7 @@ impl Kernel {
             ShardMessage::MakeQueue { asker, queue } => {
                 let made = self.make_queue_for(from, asker, &queue, now);
                 // Behind what tells that shard of the queue.
-                self.outbox
+                self.remote
                     .send(from, ShardMessage::QueueMade { asker, made });
             }
             ShardMessage::QueueMade { asker, made } => self.on_queue_made(asker, made, fx),
@@ -467,7 +467,7 @@ impl Kernel {
                 let mut found = VecDeque::new();
                 let done = self.look(&filter, &mut cursor, now, &mut found);
                 let cursor = (!done).then_some(cursor);
-                self.outbox.send(
+                self.remote.send(
                     from,
                     ShardMessage::Found {
                         session,
@@ -573,18 +573,15 @@ impl Kernel {
 
     fn answer_shard(&mut self, to: ShardId, question: u32) {
         if question != 0 {
-            self.outbox.send(to, ShardMessage::Done { question });
+            self.remote.send(to, ShardMessage::Done { question });
         }
     }
 
     fn on_done<E: Effects>(&mut self, from: ShardId, question: u32, now: Time, fx: &mut E) {
-        let Some(pending) = self.pending.get_mut(&question) else {
+        if !self.remote.is_pending(question) {
             return self.on_watch_known(from, question, now, fx);
-        };
-        pending.answers_missing -= 1;
-        if pending.answers_missing == 0
-            && let Some(pending) = self.pending.remove(&question)
-        {
+        }
+        if let Some(pending) = self.remote.answered(question) {
             self.finish_subscribe(pending, now, fx);
         }
     }
@@ -595,15 +592,9 @@ impl Kernel {
             .map(ShardId)
             .filter(|shard| *shard != self.env.shard())
         {
-            self.outbox.send(shard, message(shard));
+            self.remote.send(shard, message(shard));
         }
         usize::from(self.env.shards()) - 1
-    }
-
-    /// A number for a question to other shards; never 0.
-    pub(crate) fn next_question(&mut self) -> u32 {
-        self.question_last = self.question_last.wrapping_add(1).max(1);
-        self.question_last
     }
 
     /// Who asks now, for an answer that may come later.

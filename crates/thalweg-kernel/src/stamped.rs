@@ -266,7 +266,7 @@ impl Kernel {
             user,
             safety,
         });
-        self.outbox.send(
+        self.remote.send(
             home(HOME, self.env.shards()),
             ShardMessage::PublishStamped(publish),
         );

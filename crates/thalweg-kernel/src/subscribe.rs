@@ -3,13 +3,14 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::{Answer, Effects, Subscribed};
+use crate::entry::NO_GROUP;
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId, Ticket};
 use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::queue::is_queue_address;
 use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{Grants, Held, NO_GROUP, Session};
+use crate::session::{Grants, Held, Session};
 use crate::shards::ShardMessage;
 use thalweg_model::{Filter, Reliability, Time};
 use thalweg_records::Record;
@@ -81,7 +82,7 @@ impl Kernel {
             scans: Vec::new(),
             answers_missing: 0,
         };
-        let number = self.next_question();
+        let number = self.remote.next_question();
         for wish in wishes {
             let outcome = self.subscribe_one(id, wish, number, &mut pending);
             pending.outcomes.push(outcome);
@@ -89,7 +90,7 @@ impl Kernel {
         if pending.answers_missing == 0 {
             self.finish_subscribe(pending, now, fx);
         } else {
-            self.pending.insert(number, pending);
+            self.remote.wait_for(number, pending);
         }
         self.end_command(now, fx);
     }
@@ -281,7 +282,7 @@ impl Kernel {
 
     /// Whether some shard may not know yet what is wanted here.
     fn has_open_questions(&self) -> bool {
-        !self.pending.is_empty() || !self.watches.questions.is_empty()
+        self.remote.has_pending() || !self.watches.questions.is_empty()
     }
 
     fn ask_interest(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe) {
@@ -365,11 +366,7 @@ impl Kernel {
         if group == NO_GROUP {
             session.scans.retain(|scan| *scan.filter != *filter);
         }
-        let name = self
-            .groups
-            .get(held.group as usize)
-            .and_then(Option::as_ref)
-            .map(Group::name);
+        let name = self.groups.get(held.group).map(Group::name);
         self.drop_subscription(id, &held, now, fx);
         if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {
             let record = Record::Unsubscribed {

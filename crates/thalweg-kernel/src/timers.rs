@@ -163,7 +163,7 @@ impl Kernel {
             || !self.lists_here.is_empty()
             || !self.recalls.is_empty()
             || self.watches.recheck
-            || self.seats_away.has_news()
+            || self.remote.seats.has_news()
     }
 
     /// Goes on with long tasks that were put off so that one turn stays short.
@@ -186,7 +186,7 @@ impl Kernel {
         if self.watches.recheck {
             self.recheck_watches(fx);
         }
-        if self.seats_away.has_news() {
+        if self.remote.seats.has_news() {
             self.tell_owners();
         }
     }

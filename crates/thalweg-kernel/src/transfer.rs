@@ -118,11 +118,7 @@ impl Kernel {
 
     /// Notes that the message being spread is under way; written down with it.
     pub(crate) fn refer_transfer(&mut self, to: Destination, reliability: Reliability) -> From {
-        let known = self
-            .transfers
-            .iter()
-            .find(|(destination, _)| *destination == to)
-            .map(|(_, number)| *number);
+        let known = self.remote.transfer_to(&to);
         let number = known.unwrap_or_else(|| {
             let number = self.next_number();
             self.journal.persist(
@@ -133,7 +129,7 @@ impl Kernel {
                 },
                 Safety::Lazy,
             );
-            self.transfers.push((to, number));
+            self.remote.add_transfer(to, number);
             number
         });
         let serial = self.next_serial();
@@ -169,16 +165,14 @@ impl Kernel {
         for entry in stored.waiting {
             let from = (number, entry.serial);
             match read(entry.place, entry.len) {
-                Some(message) => self.left_in_transfer.push_back(LeftInTransfer::Message(
-                    to.clone(),
-                    from,
-                    message,
-                )),
+                Some(message) => {
+                    self.remote
+                        .push_left(LeftInTransfer::Message(to.clone(), from, message))
+                }
                 None => self.took_over(from),
             }
         }
-        self.left_in_transfer
-            .push_back(LeftInTransfer::End(to, number));
+        self.remote.push_left(LeftInTransfer::End(to, number));
         self.timers
             .set(now, SessionId(0), TimerKind::LeftInTransfer);
     }
@@ -186,7 +180,7 @@ impl Kernel {
     /// The timer of [`Kernel::restore_transfer`]: brings some of what was left to where it was going.
     pub(crate) fn bring_what_was_left<E: Effects>(&mut self, now: Time, fx: &mut E) {
         for _ in 0..BROUGHT_PER_CALL {
-            match self.left_in_transfer.pop_front() {
+            match self.remote.pop_left() {
                 Some(LeftInTransfer::Message(to, from, message)) => {
                     self.bring(&to, from, message, now, fx)
                 }
@@ -229,7 +223,7 @@ impl Kernel {
                 if home == self.env.shard() {
                     self.on_retain(message, Safety::Lazy, from);
                 } else {
-                    self.outbox.send(
+                    self.remote.send(
                         home,
                         ShardMessage::Retain {
                             message,
@@ -264,7 +258,7 @@ impl Kernel {
         self.took_over(from);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));
-            self.outbox.send(
+            self.remote.send(
                 shard,
                 ShardMessage::Publish {
                     message,
@@ -285,7 +279,7 @@ impl Kernel {
             true => self.refer_transfer(Destination::LastValue, message.reliability()),
             false => (0, 0),
         };
-        self.outbox.send(
+        self.remote.send(
             home,
             ShardMessage::Retain {
                 message,

@@ -4,8 +4,8 @@
 //! unsettled tag to the newest. A receiver that never settles one delivery must not stop tag numbers from moving on:
 //! beyond [`SPAN_MAX`] the oldest are set aside in a small map.
 
+use crate::entry::Entry;
 use crate::ids::Tag;
-use crate::session::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_model::{Message, Time};
 

@@ -108,12 +108,12 @@ impl Kernel {
                 if terms != WorkTerms::default() && said.of_groups.len() < groups_max {
                     said.of_groups.insert(key.clone(), terms);
                 }
-                self.group_by_key.get(&*key).copied().into_iter().collect()
+                self.groups.find(&key).into_iter().collect()
             }
         };
-        self.seats_away.has_changed(id);
+        self.remote.seats.has_changed(id);
         for index in changed {
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.seats_changed();
             }
         }

@@ -71,7 +71,7 @@ impl Kernel {
             match self.sessions.get(id) {
                 Some(session) if session.access.allows(Permission::Take, queue) => {
                     let (queue, access) = (queue.into(), session.access.clone());
-                    self.outbox.send(
+                    self.remote.send(
                         home(HOME, self.env.shards()),
                         ShardMessage::TakeApart {
                             asker,
@@ -142,7 +142,7 @@ impl Kernel {
             self.make_queue_for(self.env.shard(), asker, queue, now)?;
             fx.answer(link, ticket, Answer::QueueMade(Ok(())));
         } else {
-            self.outbox.send(
+            self.remote.send(
                 home(HOME, self.env.shards()),
                 ShardMessage::MakeQueue {
                     asker,
@@ -200,7 +200,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(taken) = self.serve_taker(from, asker, access, &queue, now, fx) {
-            self.outbox.send(
+            self.remote.send(
                 from,
                 ShardMessage::TakenApart {
                     asker,
@@ -321,7 +321,7 @@ impl Kernel {
         if from == self.env.shard() {
             self.on_taken_apart(asker, address.into(), taken, now, fx);
         } else {
-            self.outbox.send(
+            self.remote.send(
                 from,
                 ShardMessage::TakenApart {
                     asker,
@@ -388,7 +388,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if !self.has_queues() {
-            return self.outbox.send(
+            return self.remote.send(
                 home(HOME, self.env.shards()),
                 ShardMessage::SettleTaken { taken, end },
             );

@@ -133,7 +133,7 @@ impl Kernel {
             _ => return Err(Refusal::Denied),
         }
         let index = self.group_for(&group_key(name, filter), filter);
-        let made = self.group_mut(index).map_or(0, |group| group.made);
+        let made = self.groups.get_mut(index).map_or(0, |group| group.made);
         let line = Some(LineMember {
             line: spec.line,
             consumer: spec.consumer,
@@ -144,7 +144,7 @@ impl Kernel {
         } else {
             Reliability::AtMostOnce
         };
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.add(Member {
                 session: id,
                 reliability,
@@ -207,7 +207,7 @@ impl Kernel {
             Source::Group(index, _) => {
                 self.leave_seat(index, (id, line, consumer.number));
                 self.note_leaver(id, index);
-                if let Some(group) = self.group_mut(index) {
+                if let Some(group) = self.groups.get_mut(index) {
                     group.forget_line_member(id, line, consumer.number);
                 }
                 self.group_lost_member(index, now, fx);
@@ -268,7 +268,7 @@ impl Kernel {
             .filter_map(groups)
             .collect::<Vec<u32>>()
         {
-            if let Some(group) = self.group_mut(index) {
+            if let Some(group) = self.groups.get_mut(index) {
                 group.seats_changed();
             }
         }

@@ -84,7 +84,7 @@ impl Kernel {
         let is_new = |group: &&mut Group| {
             group.number != 0 && group.feed.is_none() && serial > group.delivered.to
         };
-        let Some(group) = self.group_mut(index).filter(is_new) else {
+        let Some(group) = self.groups.get_mut(index).filter(is_new) else {
             return;
         };
         let Delivered { to: up_to, ahead } = &mut group.delivered;

@@ -90,7 +90,7 @@ impl Kernel {
 
     /// Brings more of a queue into memory if there is room.
     pub(super) fn refill_queue(&mut self, queue_id: QueueId) {
-        let question = u64::from(self.next_question());
+        let question = u64::from(self.remote.next_question());
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };

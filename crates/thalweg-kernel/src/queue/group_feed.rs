@@ -86,7 +86,7 @@ impl Kernel {
         queue.groups.push(index);
         queue.had_consumer = true;
         let journal = queue.journal_number();
-        if let Some(group) = self.group_mut(index) {
+        if let Some(group) = self.groups.get_mut(index) {
             group.feed = Some(queue_id);
             group.number = journal;
         }
@@ -99,7 +99,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(queue_id) = self.group_mut(index).and_then(|group| group.feed.take()) else {
+        let Some(queue_id) = self
+            .groups
+            .get_mut(index)
+            .and_then(|group| group.feed.take())
+        else {
             return;
         };
         if let Some(queue) = self.queues.get_mut(queue_id) {
@@ -111,9 +115,10 @@ impl Kernel {
 
     /// Groups that took from a queue of that address before it ended take from the new one, too.
     pub(super) fn link_groups_again(&mut self, address: &str) {
-        for index in 0..self.groups.len() as u32 {
+        for index in self.groups.ids() {
             if !self
-                .group_mut(index)
+                .groups
+                .get_mut(index)
                 .is_some_and(|group| *group.filter == *address && group.feed.is_none())
             {
                 continue;
@@ -126,13 +131,13 @@ impl Kernel {
 
     /// Its queue is gone: what members have is theirs alone.
     pub(super) fn group_lost_queue(&mut self, index: u32) {
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         group.feed = None;
         group.number = 0;
         self.end_leavers(index);
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
@@ -145,14 +150,13 @@ impl Kernel {
 
     pub(crate) fn is_fed(&self, index: u32) -> bool {
         self.groups
-            .get(index as usize)
-            .and_then(Option::as_ref)
+            .get(index)
             .is_some_and(|group| group.feed.is_some())
     }
 
     /// Whether a group takes from a queue, and this is not the shard of queues.
     pub(crate) fn is_of_queue_elsewhere(&self, index: u32) -> bool {
-        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        let group = self.groups.get(index);
         !self.has_queues() && group.is_some_and(|group| is_queue_address(&group.filter))
     }
 
@@ -240,7 +244,7 @@ impl Kernel {
                 .is_some_and(|queue| queue.number == number)
         };
         let of = |index: &&u32| {
-            let group = self.groups.get(**index as usize).and_then(Option::as_ref);
+            let group = self.groups.get(**index);
             group.is_some_and(|group| group.feed.is_some_and(is_meant))
         };
         session.groups.iter().find(of).copied()
@@ -261,7 +265,7 @@ impl Kernel {
 
     /// Whether a member, here or elsewhere, could take a message.
     pub(super) fn has_member_for(&self, index: u32, message: &Message) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else {
+        let Some(group) = self.groups.get(index) else {
             return false;
         };
         let upgrades = group.policy.upgrade_reliability;
@@ -287,12 +291,7 @@ impl Kernel {
         let Chosen::Member(member) = chosen else {
             return false;
         };
-        if let Some(queue) = self
-            .groups
-            .get(index as usize)
-            .and_then(Option::as_ref)
-            .and_then(|group| group.feed)
-        {
+        if let Some(queue) = self.groups.get(index).and_then(|group| group.feed) {
             self.note_delivery(
                 queue,
                 serial,
@@ -310,7 +309,7 @@ impl Kernel {
             return true;
         }
         let (number, upgrades) = (self.group_number(index), self.upgrades(index));
-        let entry = crate::session::Entry {
+        let entry = crate::entry::Entry {
             serial,
             ..member.entry(index, message, deliveries, upgrades)
         };
@@ -421,18 +420,12 @@ impl Kernel {
     }
 
     fn source_of(&self, index: u32) -> Source {
-        Source::Group(
-            index,
-            self.groups
-                .get(index as usize)
-                .and_then(Option::as_ref)
-                .map_or(0, |group| group.made),
-        )
+        Source::Group(index, self.groups.get(index).map_or(0, |group| group.made))
     }
 
     fn wait_in_group(&mut self, index: u32, waiting: Waiting) {
         let bytes = waiting.message.bytes();
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.waiting_bytes += bytes;

@@ -135,14 +135,11 @@ impl Kernel {
     /// Whether somebody is there to take from a queue.
     pub(crate) fn is_taken_from(&self, queue_id: QueueId) -> bool {
         let is_there = |group: &u32| {
-            self.groups
-                .get(*group as usize)
-                .and_then(Option::as_ref)
-                .is_some_and(|group| {
-                    group
-                        .everybody()
-                        .any(|member| self.member_is_there(member.session))
-                })
+            self.groups.get(*group).is_some_and(|group| {
+                group
+                    .everybody()
+                    .any(|member| self.member_is_there(member.session))
+            })
         };
         self.queues
             .get(queue_id)

@@ -168,7 +168,7 @@ impl Kernel {
                 cursor,
             })
         });
-        self.outbox.send(
+        self.remote.send(
             from,
             ShardMessage::Recalled {
                 queue,
@@ -193,7 +193,7 @@ impl Kernel {
         }
         self.accept_last_values(queue_id, messages, now, fx);
         if let Some(more) = more {
-            self.outbox.send(from, *more);
+            self.remote.send(from, *more);
         }
     }
 }

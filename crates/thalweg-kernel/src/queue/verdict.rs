@@ -284,8 +284,7 @@ impl Kernel {
     /// Whether a group is still that which it was.
     fn is_group(&self, index: u32, made: u64) -> bool {
         self.groups
-            .get(index as usize)
-            .and_then(Option::as_ref)
+            .get(index)
             .is_some_and(|group| group.made == made)
     }
 
@@ -369,7 +368,7 @@ impl Kernel {
             waiting.back = self.note_given_back(index, back, by, now);
         }
         let bytes = waiting.message.bytes();
-        let Some(group) = self.group_mut(index) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.waiting_bytes += bytes;
