@@ -30,6 +30,8 @@ pub mod message;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod pace;
+#[cfg(test)]
+mod pair;
 mod presence;
 #[cfg(any(feature = "amqp", feature = "stomp"))]
 mod queues;

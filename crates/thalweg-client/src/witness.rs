@@ -151,6 +151,20 @@ pub(crate) fn message<'m>(id: MessageId, address: &'m str, payload: &'m [u8]) ->
     }
 }
 
+pub(crate) fn at_most_once<'m>(id: MessageId, address: &'m str, payload: &'m [u8]) -> Outbound<'m> {
+    Outbound {
+        reliability: Reliability::AtMostOnce,
+        ..message(id, address, payload)
+    }
+}
+
+pub(crate) fn exactly_once<'m>(id: MessageId, address: &'m str, payload: &'m [u8]) -> Outbound<'m> {
+    Outbound {
+        reliability: Reliability::ExactlyOnce,
+        ..message(id, address, payload)
+    }
+}
+
 /// A connection of a client with this name and nothing else.
 pub(crate) fn opening(client_id: &str) -> Opening {
     Opening {

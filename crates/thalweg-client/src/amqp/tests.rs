@@ -8,8 +8,9 @@ use thalweg_model::Filter;
 use thalweg_model::syntax::DOTTED;
 
 use super::*;
+use crate::pair::{FarEnd, acknowledged, endpoint};
 use crate::transport::Medium;
-use crate::witness::{Got, Told, Witness, message, opening};
+use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod arrival;
 mod bytes;
@@ -78,6 +79,33 @@ impl Published {
     }
 }
 
+impl FarEnd for Server {
+    /// What was only for the old connection is gone, and what was not settled is there again.
+    fn accept(&mut self) {
+        self.side = ServerSide::new(self.limits);
+        self.out.clear();
+        let numbers: Vec<u16> = self.channels.keys().copied().collect();
+        numbers.into_iter().for_each(|ch| self.end_channel(ch));
+    }
+
+    fn hear(&mut self, bytes: &[u8], _: Time) {
+        let (mut rest, mut gathered) = (bytes, Gathered::default());
+        while let Some((consumed, event)) = self
+            .side
+            .handle_input(rest, &mut gathered)
+            .expect("the client keeps to the rules")
+        {
+            rest = &rest[consumed..];
+            self.on_event(event);
+        }
+        assert!(rest.is_empty(), "half a frame");
+    }
+
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+}
+
 impl Server {
     fn new() -> Server {
         let limits = ServerLimits {
@@ -102,27 +130,6 @@ impl Server {
             made_up: 0,
             out: Vec::new(),
         }
-    }
-
-    /// A new connection. What was only for the old one is gone, and what was not settled is there again.
-    fn accept(&mut self) {
-        self.side = ServerSide::new(self.limits);
-        self.out.clear();
-        let numbers: Vec<u16> = self.channels.keys().copied().collect();
-        numbers.into_iter().for_each(|ch| self.end_channel(ch));
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        let (mut rest, mut gathered) = (bytes, Gathered::default());
-        while let Some((consumed, event)) = self
-            .side
-            .handle_input(rest, &mut gathered)
-            .expect("the client keeps to the rules")
-        {
-            rest = &rest[consumed..];
-            self.on_event(event);
-        }
-        assert!(rest.is_empty(), "half a frame");
     }
 
     fn on_event(&mut self, event: Event<'_>) {
@@ -494,31 +501,7 @@ impl Server {
     }
 }
 
-/// A lane and its broker, and what lies between them.
-struct Pair {
-    lane: Amqp,
-    server: Server,
-    out: Output,
-    witness: Witness,
-    now: Time,
-    /// Bytes that came and were not understood yet.
-    input: Vec<u8>,
-    /// How many bytes come at once.
-    chunk: Box<dyn FnMut() -> usize>,
-    opening: Opening,
-    fault: Option<LinkFault>,
-}
-
-fn endpoint() -> Endpoint {
-    let (host, port) = ("broker".to_owned(), 5672);
-    Endpoint {
-        host,
-        port,
-        medium: Medium::Stream,
-        is_encrypted: false,
-        websocket: None,
-    }
-}
+type Pair = crate::pair::Pair<Amqp, Server>;
 
 fn settings() -> AmqpSettings {
     AmqpSettings::default()
@@ -526,17 +509,8 @@ fn settings() -> AmqpSettings {
 
 impl Pair {
     fn new(settings: AmqpSettings) -> Pair {
-        Pair {
-            lane: Amqp::new(endpoint(), settings),
-            server: Server::new(),
-            out: Output::default(),
-            witness: Witness::default(),
-            now: Time::from_secs(1000),
-            input: Vec::new(),
-            chunk: Box::new(|| usize::MAX),
-            opening: opening("pump-7"),
-            fault: None,
-        }
+        let lane = Amqp::new(endpoint(5672, Medium::Stream), settings);
+        Pair::of(lane, Server::new(), "pump-7")
     }
 
     /// A pair that is connected; nothing of that is told any more.
@@ -547,80 +521,11 @@ impl Pair {
     }
 
     fn connect(&mut self) {
-        self.server.accept();
-        self.input.clear();
-        self.out.clear();
-        let peer = "127.0.0.1:5672".parse().expect("an address");
-        self.lane
-            .open(&self.opening.clone(), peer, self.now, &mut self.out);
-        self.exchange();
+        self.reach();
         assert_eq!(
             self.witness.take().last(),
-            Some(&Told::Up(Welcome::default())),
-            "{:?}",
-            self.fault
+            Some(&Told::Up(Welcome::default()))
         );
         self.server.heard.clear();
-    }
-
-    /// Lets both talk until neither has anything to say, or the lane gives up.
-    fn exchange(&mut self) {
-        loop {
-            let said = std::mem::take(&mut self.out.bytes);
-            self.out.clear();
-            self.server.hear(&said);
-            let mut heard = std::mem::take(&mut self.server.out);
-            if heard.is_empty() && said.is_empty() {
-                return;
-            }
-            while !heard.is_empty() && self.fault.is_none() {
-                let chunk = (self.chunk)().clamp(1, heard.len());
-                self.input.extend(heard.drain(..chunk));
-                match self.lane.handle_input(
-                    &self.input,
-                    self.now,
-                    &mut self.out,
-                    &mut self.witness,
-                ) {
-                    Ok(consumed) => _ = self.input.drain(..consumed),
-                    Err(fault) => self.fault = Some(fault),
-                }
-            }
-        }
-    }
-
-    fn publish(&mut self, message: &Outbound<'_>) -> Result<Departure, Refusal> {
-        self.lane.publish(message, self.now, &mut self.out)
-    }
-
-    fn subscribe(
-        &mut self,
-        id: u32,
-        filter: &str,
-        reliability: Reliability,
-    ) -> Result<(), Refusal> {
-        let wish = SubscribeWish {
-            subscription: SubscriptionId(id),
-            filter,
-            reliability,
-            last_values: false,
-        };
-        self.lane.subscribe(&wish, self.now, &mut self.out)
-    }
-
-    /// A subscription that stands.
-    fn subscribed(&mut self, id: u32, filter: &str) {
-        self.subscribe(id, filter, Reliability::AtLeastOnce)
-            .expect("it can be said");
-        self.exchange();
-        assert_eq!(
-            self.witness.take(),
-            [Told::Subscribed(SubscriptionId(id), Ok(()))]
-        );
-    }
-
-    fn received(&mut self) -> Vec<Got> {
-        self.exchange();
-        self.witness.take_received()
     }
 }

@@ -14,11 +14,12 @@ use thalweg_wire::testkit::Dice;
 
 use super::*;
 use crate::message::Retain;
+use crate::pair::endpoint;
 use crate::transport::{
-    Departure, Endpoint, LinkFault, Medium, Outbound, Output, Refusal, RequestId, Settled,
-    SubscribeWish, SubscriptionId, Transport,
+    Departure, LinkFault, Medium, Outbound, Output, Refusal, RequestId, Settled, SubscribeWish,
+    SubscriptionId, Transport,
 };
-use crate::witness::{Got, Told, Witness, message, opening};
+use crate::witness::{Got, Told, Witness, at_most_once, message, opening};
 
 mod bytes;
 mod lossy;
@@ -26,16 +27,6 @@ mod order;
 mod streams;
 
 use lossy::stamped;
-
-fn endpoint(medium: Medium) -> Endpoint {
-    Endpoint {
-        host: "test".to_owned(),
-        port: 5683,
-        medium,
-        is_encrypted: false,
-        websocket: None,
-    }
-}
 
 fn settings() -> CoapSettings {
     CoapSettings {
@@ -430,7 +421,7 @@ impl World {
             heard: lanes.iter().map(|_| Witness::default()).collect(),
             lanes: lanes
                 .into_iter()
-                .map(|settings| Coap::new(endpoint(Medium::Datagrams), settings))
+                .map(|settings| Coap::new(endpoint(5683, Medium::Datagrams), settings))
                 .collect(),
             out: Output::default(),
             fault: None,
@@ -1013,10 +1004,7 @@ fn where_nobody_is_the_link_is_at_fault() {
 #[test]
 fn at_most_once_stops_where_nobody_shows_a_sign_of_life_and_goes_on_when_somebody_does() {
     let mut world = World::up(13, 0, vec![settings()]);
-    let reading = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "plant/1", &[b'x'; 100])
-    };
+    let reading = at_most_once(1, "plant/1", &[b'x'; 100]);
     let mut gone = 0;
     while world.publish(0, &reading) == Ok(Departure::Gone) {
         gone += 1;

@@ -6,8 +6,9 @@ use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Stamp};
 use thalweg_mqtt::{ConnAck, Event, PingReq, ServerLimits, ServerSide};
 
 use super::*;
-use crate::transport::{MessageId, Properties, Settled, Welcome, Will};
-use crate::witness::{Got, Told, Witness, message, opening};
+use crate::pair::{FarEnd, acknowledged, endpoint};
+use crate::transport::{Medium, MessageId, Properties, Settled, Welcome, Will};
+use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod bytes;
 mod questions;
@@ -62,6 +63,32 @@ struct Connack {
     response_information: Option<String>,
 }
 
+impl FarEnd for Server {
+    fn accept(&mut self) {
+        self.limits.topic_alias_max = self.connack.aliases_max;
+        self.limits.receive_max = self.connack.receive_max.unwrap_or(u16::MAX);
+        self.side = ServerSide::new(self.limits.clone());
+        self.out.clear();
+    }
+
+    fn hear(&mut self, bytes: &[u8], _: Time) {
+        let mut rest = bytes;
+        while let Some((consumed, event)) = self
+            .side
+            .handle_input(rest)
+            .expect("the client keeps to the rules")
+        {
+            rest = &rest[consumed..];
+            self.on_event(event);
+        }
+        assert!(rest.is_empty(), "half a packet");
+    }
+
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+}
+
 impl Server {
     fn new() -> Server {
         let limits = ServerLimits {
@@ -86,27 +113,6 @@ impl Server {
             pings: 0,
             out: Vec::new(),
         }
-    }
-
-    /// A new connection.
-    fn accept(&mut self) {
-        self.limits.topic_alias_max = self.connack.aliases_max;
-        self.limits.receive_max = self.connack.receive_max.unwrap_or(u16::MAX);
-        self.side = ServerSide::new(self.limits.clone());
-        self.out.clear();
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while let Some((consumed, event)) = self
-            .side
-            .handle_input(rest)
-            .expect("the client keeps to the rules")
-        {
-            rest = &rest[consumed..];
-            self.on_event(event);
-        }
-        assert!(rest.is_empty(), "half a packet");
     }
 
     fn on_event(&mut self, event: Event<'_>) {
@@ -257,26 +263,7 @@ impl Server {
     }
 }
 
-/// A lane and its server, and the time.
-struct Pair {
-    lane: Mqtt,
-    server: Server,
-    out: Output,
-    heard: Witness,
-    now: Time,
-    opening: Opening,
-}
-
-fn endpoint() -> Endpoint {
-    let medium = crate::transport::Medium::Stream;
-    Endpoint {
-        host: "test".to_owned(),
-        port: 1883,
-        medium,
-        is_encrypted: false,
-        websocket: None,
-    }
-}
+type Pair = crate::pair::Pair<Mqtt, Server>;
 
 fn settings() -> MqttSettings {
     MqttSettings {
@@ -287,79 +274,31 @@ fn settings() -> MqttSettings {
 
 impl Pair {
     fn new(settings: MqttSettings) -> Pair {
-        Pair {
-            lane: Mqtt::new(endpoint(), settings),
-            server: Server::new(),
-            out: Output::default(),
-            heard: Witness::default(),
-            now: Time::from_secs(1000),
-            opening: opening("gateway"),
-        }
+        let lane = Mqtt::new(endpoint(1883, Medium::Stream), settings);
+        let mut pair = Pair::of(lane, Server::new(), "gateway");
+        (pair.round_trip, pair.last_values) = (Span::from_millis(20), true);
+        pair
     }
 
     /// A connected pair.
     fn up(settings: MqttSettings) -> Pair {
         let mut pair = Pair::new(settings);
-        pair.connect();
-        pair.heard.take();
+        pair.reach();
+        pair.witness.take();
         pair
     }
 
-    fn connect(&mut self) {
-        self.server.accept();
-        self.out.clear();
-        self.lane.open(
-            &self.opening,
-            ([127, 0, 0, 1], 1883).into(),
-            self.now,
-            &mut self.out,
-        );
-        self.exchange();
+    fn of_version(version: u8) -> Pair {
+        Pair::up(MqttSettings {
+            version,
+            ..settings()
+        })
     }
 
-    /// The connection is lost, with all that is under way.
-    fn lose(&mut self) {
-        self.lane.closed();
-        self.out.clear();
-    }
-
-    /// Everything said is heard, until nobody says anything.
-    fn exchange(&mut self) {
-        loop {
-            let there = std::mem::take(&mut self.out.bytes);
-            self.out.clear();
-            self.server.hear(&there);
-            let back = std::mem::take(&mut self.server.out);
-            if back.is_empty() {
-                return;
-            }
-            self.now += Span::from_millis(20);
-            let consumed = self
-                .lane
-                .handle_input(&back, self.now, &mut self.out, &mut self.heard);
-            assert_eq!(consumed, Ok(back.len()));
-        }
-    }
-
-    fn publish(&mut self, message: &Outbound<'_>) -> Result<Departure, Refusal> {
-        self.lane.publish(message, self.now, &mut self.out)
-    }
-
-    fn subscribe(&mut self, number: u32, filter: &str) -> Result<(), Refusal> {
-        let wish = SubscribeWish {
-            subscription: SubscriptionId(number),
-            filter,
-            reliability: Reliability::ExactlyOnce,
-            last_values: true,
-        };
-        self.lane.subscribe(&wish, self.now, &mut self.out)
-    }
-
-    fn timeout(&mut self) {
+    /// Lets time pass until the lane's timer is due, which must not end the connection.
+    fn wait(&mut self) {
         self.now = self.lane.poll_timeout();
-        self.lane
-            .handle_timeout(self.now, &mut self.out, &mut self.heard)
-            .expect("the server lives");
+        self.timeout().expect("the server lives");
         self.exchange();
     }
 }
@@ -369,10 +308,7 @@ const VERSIONS: [u8; 2] = [4, 5];
 #[test]
 fn messages_of_every_reliability_are_settled_once() {
     for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings {
-            version,
-            ..settings()
-        });
+        let mut pair = Pair::of_version(version);
         let classes = [
             Reliability::AtMostOnce,
             Reliability::AtLeastOnce,
@@ -394,7 +330,7 @@ fn messages_of_every_reliability_are_settled_once() {
         }
         pair.exchange();
         let settled = |id| Told::Settled(id, Settled::Acknowledged);
-        assert_eq!(pair.heard.take(), [settled(2), settled(3)]);
+        assert_eq!(pair.witness.take(), [settled(2), settled(3)]);
         assert_eq!(
             pair.server
                 .published
@@ -403,7 +339,7 @@ fn messages_of_every_reliability_are_settled_once() {
                 .collect::<Vec<_>>(),
             [0, 1, 2]
         );
-        assert_eq!(pair.heard.round_trips.len(), 2);
+        assert_eq!(pair.witness.round_trips.len(), 2);
     }
 }
 
@@ -411,7 +347,7 @@ fn messages_of_every_reliability_are_settled_once() {
 fn everything_that_a_message_has_is_said_and_understood() {
     let mut pair = Pair::new(settings());
     pair.server.connack.user = vec![(STAMPS_ANNOUNCEMENT.to_owned(), "1".to_owned())];
-    pair.connect();
+    pair.reach();
     let capabilities = pair.lane.capabilities();
     assert!(
         capabilities.stamps
@@ -435,7 +371,7 @@ fn everything_that_a_message_has_is_said_and_understood() {
         stamp,
         ..message(1, "plant/1", b"21.5")
     };
-    pair.publish(&sent).expect("it goes");
+    pair.must_publish(&sent);
     pair.exchange();
     let user = vec![
         ("unit".to_owned(), "K".to_owned()),
@@ -456,21 +392,17 @@ fn everything_that_a_message_has_is_said_and_understood() {
     };
     assert_eq!(pair.server.published, [expected]);
     // A cleared last value is a retained message without payload. §3.3.1.3
-    pair.publish(&Outbound {
+    pair.must_publish(&Outbound {
         retain: Retain::Clear,
         ..message(2, "plant/1", b"ignored")
-    })
-    .expect("it goes");
+    });
     pair.exchange();
     assert_eq!(pair.server.retained["plant/1"], b"");
 }
 
 #[test]
 fn what_a_version_cannot_say_is_left_out() {
-    let mut pair = Pair::up(MqttSettings {
-        version: 4,
-        ..settings()
-    });
+    let mut pair = Pair::of_version(4);
     let capabilities = pair.lane.capabilities();
     assert!(!capabilities.carries_stamps && !capabilities.properties && !capabilities.requests);
     let stamp = Some(Stamp {
@@ -482,30 +414,22 @@ fn what_a_version_cannot_say_is_left_out() {
         content_type: Some("text/plain"),
         ..message(1, "plant/1", b"21.5")
     };
-    pair.publish(&sent).expect("it goes");
+    pair.must_publish(&sent);
     pair.exchange();
     assert_eq!(pair.server.published[0].user, []);
-    let refused = pair.lane.request(
-        RequestId(1),
-        &message(2, "rpc", b""),
-        pair.now,
-        &mut pair.out,
-    );
+    let refused = pair.request(1, &message(2, "rpc", b""));
     assert!(matches!(refused, Err(Refusal::Unsupported(_))));
 }
 
 #[test]
 fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engine_says_so() {
     for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings {
-            version,
-            ..settings()
-        });
-        pair.subscribe(0, "plant/#").expect("it goes");
-        pair.subscribe(1, "plant/+").expect("it goes");
-        pair.subscribe(2, "forbidden/1").expect("it goes");
+        let mut pair = Pair::of_version(version);
+        pair.must_subscribe(0, "plant/#", Reliability::ExactlyOnce);
+        pair.must_subscribe(1, "plant/+", Reliability::ExactlyOnce);
+        pair.must_subscribe(2, "forbidden/1", Reliability::ExactlyOnce);
         pair.exchange();
-        let refused = pair.heard.take().pop();
+        let refused = pair.witness.take().pop();
         let Some(Told::Subscribed(SubscriptionId(2), Err(Refusal::Denied(_)))) = refused else {
             panic!("{refused:?}")
         };
@@ -521,7 +445,7 @@ fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engin
         pair.server
             .deliver("plant/3", b"zero", QoS::AtMostOnce, false, &["plant/+"]);
         pair.exchange();
-        let got = pair.heard.take_received();
+        let got = pair.witness.take_received();
         let which: Vec<_> = got
             .iter()
             .map(|got| got.subscription.map(|id| id.0))
@@ -549,7 +473,7 @@ fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engin
         assert_eq!(got[2].delivery, None);
         for got in &got {
             if let Some(delivery) = got.delivery {
-                pair.lane.settle(delivery, pair.now, &mut pair.out);
+                pair.settle(delivery);
             }
         }
         pair.exchange();
@@ -563,26 +487,24 @@ fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engin
 #[test]
 fn two_subscriptions_with_one_filter_share_it_until_the_last_has_gone() {
     let mut pair = Pair::up(settings());
-    pair.subscribe(0, "a").expect("it goes");
-    pair.subscribe(1, "a").expect("it goes");
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
+    pair.must_subscribe(1, "a", Reliability::ExactlyOnce);
     pair.exchange();
     pair.server
         .deliver("a", b"1", QoS::AtMostOnce, false, &["a"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received()[0].subscription, None);
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    assert_eq!(pair.witness.take_received()[0].subscription, None);
+    pair.unsubscribe(1);
     pair.exchange();
     assert_eq!(pair.server.subscriptions.len(), 1);
     pair.server
         .deliver("a", b"2", QoS::AtMostOnce, false, &["a"]);
     pair.exchange();
     assert_eq!(
-        pair.heard.take_received()[0].subscription,
+        pair.witness.take_received()[0].subscription,
         Some(SubscriptionId(0))
     );
-    pair.lane
-        .unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
+    pair.unsubscribe(0);
     pair.exchange();
     assert_eq!(pair.server.subscriptions, []);
 }
@@ -592,16 +514,13 @@ fn more_than_the_server_takes_waits_for_room() {
     let mut pair = Pair::new(settings());
     pair.server.connack.receive_max = Some(2);
     pair.server.answers = false;
-    pair.connect();
-    pair.heard.take();
+    pair.reach();
+    pair.witness.take();
     assert_eq!(pair.publish(&message(1, "a", b"")), Ok(Departure::Awaited));
     assert_eq!(pair.publish(&message(2, "a", b"")), Ok(Departure::Awaited));
     assert_eq!(pair.publish(&message(3, "a", b"")), Err(Refusal::Window));
     // At most once is not counted. §4.9
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(4, "a", b"")
-    };
+    let zero = at_most_once(4, "a", b"");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
     pair.server
@@ -609,7 +528,7 @@ fn more_than_the_server_takes_waits_for_room() {
         .puback(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
     assert_eq!(
-        pair.heard.take(),
+        pair.witness.take(),
         [
             Told::Settled(1, Settled::Acknowledged),
             Told::Pressed,
@@ -622,21 +541,15 @@ fn more_than_the_server_takes_waits_for_room() {
 /// mosquitto 2.0 loses more, and acknowledges them.
 #[test]
 fn in_mqtt_3_no_more_than_twenty_are_under_way_exactly_once() {
-    let mut pair = Pair::up(MqttSettings {
-        version: 4,
-        ..settings()
-    });
-    let once = |id| Outbound {
-        reliability: Reliability::ExactlyOnce,
-        ..message(id, "a", b"")
-    };
+    let mut pair = Pair::of_version(4);
+    let once = |id| exactly_once(id, "a", b"");
     for id in 1..=20 {
         assert_eq!(pair.publish(&once(id)), Ok(Departure::Awaited));
     }
     assert_eq!(pair.publish(&once(21)), Err(Refusal::Window));
     assert_eq!(pair.publish(&message(22, "a", b"")), Ok(Departure::Awaited));
     pair.exchange();
-    let told = pair.heard.take();
+    let told = pair.witness.take();
     assert!(told.contains(&Told::Room) && !told.contains(&Told::Pressed));
     assert_eq!(told.len(), 21 + 1);
     assert_eq!(pair.publish(&once(21)), Ok(Departure::Awaited));
@@ -647,25 +560,23 @@ fn a_refused_message_is_told_with_the_servers_words() {
     for reliability in [Reliability::AtLeastOnce, Reliability::ExactlyOnce] {
         let mut pair = Pair::up(settings());
         pair.server.reason = ReasonCode::NotAuthorized;
-        pair.publish(&Outbound {
+        pair.must_publish(&Outbound {
             reliability,
             ..message(1, "a", b"")
-        })
-        .expect("it goes");
+        });
         pair.exchange();
-        let told = pair.heard.take();
+        let told = pair.witness.take();
         let [Told::Settled(1, Settled::Refused(Refusal::Denied(words)))] = &told[..] else {
             panic!("{told:?}")
         };
         assert!(words.contains("not authorized"), "{words}");
         pair.server.reason = ReasonCode::QuotaExceeded;
-        pair.publish(&Outbound {
+        pair.must_publish(&Outbound {
             reliability,
             ..message(2, "a", b"")
-        })
-        .expect("it goes");
+        });
         pair.exchange();
-        let told = pair.heard.take();
+        let told = pair.witness.take();
         assert!(
             matches!(
                 &told[..],
@@ -683,7 +594,7 @@ fn a_refused_message_is_told_with_the_servers_words() {
 fn what_is_no_topic_or_too_large_is_refused_and_costs_no_identifier() {
     let mut pair = Pair::new(settings());
     pair.server.limits.packet_bytes_max = 100;
-    pair.connect();
+    pair.reach();
     for address in ["", "a/+", "#", "a\0"] {
         assert_eq!(
             pair.publish(&message(1, address, b"")),
@@ -704,28 +615,20 @@ fn what_is_no_topic_or_too_large_is_refused_and_costs_no_identifier() {
 #[test]
 fn silence_is_broken_and_a_dead_server_is_noticed() {
     'versions: for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings {
-            version,
-            ..settings()
-        });
+        let mut pair = Pair::of_version(version);
         let start = pair.now;
-        pair.timeout();
+        pair.wait();
         assert_eq!(pair.server.pings, 1);
         assert!(pair.now.since(start) <= Span::from_secs(60));
-        assert_eq!(pair.heard.round_trips, [Span::from_millis(20)]);
+        assert_eq!(pair.witness.round_trips, [Span::from_millis(20)]);
         // Publishing at most once is no sign of life of the server.
         for second in 0..120 {
             pair.now += Span::from_secs(1);
-            let zero = Outbound {
-                reliability: Reliability::AtMostOnce,
-                ..message(second, "a", b"")
-            };
-            pair.publish(&zero).expect("it goes");
+            let zero = at_most_once(second, "a", b"");
+            pair.must_publish(&zero);
             pair.out.clear();
             if pair.lane.poll_timeout() <= pair.now {
-                let result = pair
-                    .lane
-                    .handle_timeout(pair.now, &mut pair.out, &mut pair.heard);
+                let result = pair.timeout();
                 if let Err(fault) = result {
                     assert!(fault.words.contains("PINGREQ") && !fault.is_final);
                     assert!((60..=95).contains(&second), "{second}");
@@ -740,59 +643,33 @@ fn silence_is_broken_and_a_dead_server_is_noticed() {
 #[test]
 fn a_server_that_never_answers_connect_is_given_up() {
     let mut pair = Pair::new(settings());
-    pair.lane.open(
-        &pair.opening,
-        ([127, 0, 0, 1], 1883).into(),
-        pair.now,
-        &mut pair.out,
-    );
+    pair.open();
     assert_eq!(
         pair.publish(&message(1, "a", b"")),
         Err(Refusal::NotConnected)
     );
     pair.now = pair.lane.poll_timeout();
-    assert!(
-        pair.lane
-            .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
-            .is_err()
-    );
+    assert!(pair.timeout().is_err());
 }
 
 #[test]
 fn a_server_of_mqtt_3_is_spoken_to_in_mqtt_3_the_next_time() {
     let mut pair = Pair::new(settings());
-    pair.lane.open(
-        &pair.opening,
-        ([127, 0, 0, 1], 1883).into(),
-        pair.now,
-        &mut pair.out,
-    );
-    let fault = pair
-        .lane
-        .handle_input(&[0x20, 2, 0, 1], pair.now, &mut pair.out, &mut pair.heard);
+    pair.open();
+    let fault = pair.handle(&[0x20, 2, 0, 1]);
     assert!(!fault.expect_err("it does not speak MQTT 5").is_final);
     pair.lose();
-    pair.connect();
+    pair.reach();
     assert_eq!(pair.server.side.version(), Version::V311);
-    assert!(matches!(pair.heard.take()[..], [Told::Up(_)]));
+    assert!(matches!(pair.witness.take()[..], [Told::Up(_)]));
 }
 
 #[test]
 fn wrong_credentials_are_final_and_a_busy_server_is_not() {
     for (code, is_final) in [(0x86, true), (0x87, true), (0x89, false), (0x97, false)] {
         let mut pair = Pair::new(settings());
-        pair.lane.open(
-            &pair.opening,
-            ([127, 0, 0, 1], 1883).into(),
-            pair.now,
-            &mut pair.out,
-        );
-        let fault = pair.lane.handle_input(
-            &[0x20, 3, 0, code, 0],
-            pair.now,
-            &mut pair.out,
-            &mut pair.heard,
-        );
+        pair.open();
+        let fault = pair.handle(&[0x20, 3, 0, code, 0]);
         assert_eq!(
             fault.expect_err("it is refused").is_final,
             is_final,
@@ -814,12 +691,7 @@ fn a_will_and_credentials_are_in_connect() {
         reliability: Reliability::AtLeastOnce,
         retain: true,
     });
-    pair.lane.open(
-        &pair.opening,
-        ([127, 0, 0, 1], 1883).into(),
-        pair.now,
-        &mut pair.out,
-    );
+    pair.open();
     let mut server = ServerSide::new(ServerLimits::default());
     let Ok(Some((_, Event::Connect(connect)))) = server.handle_input(&pair.out.bytes) else {
         panic!("no CONNECT")
@@ -839,8 +711,8 @@ fn a_will_and_credentials_are_in_connect() {
 fn a_worker_tells_a_server_that_asks_for_it_how_much_it_has_to_do() {
     let mut pair = Pair::new(settings());
     pair.server.limits.load_reports = true;
-    pair.connect();
-    pair.subscribe(0, "$q/work").expect("it goes");
+    pair.reach();
+    pair.must_subscribe(0, "$q/work", Reliability::ExactlyOnce);
     pair.exchange();
     let filter = "$share/any/$q/work";
     assert_eq!(pair.server.subscriptions[0].0, filter);
@@ -849,15 +721,11 @@ fn a_worker_tells_a_server_that_asks_for_it_how_much_it_has_to_do() {
             .deliver("$q/work", b"job", QoS::AtLeastOnce, false, &[filter]);
     }
     pair.exchange();
-    for got in pair.heard.take_received() {
+    for got in pair.witness.take_received() {
         pair.now += Span::from_millis(100);
-        pair.lane.settle(
-            got.delivery.expect("it is to be settled"),
-            pair.now,
-            &mut pair.out,
-        );
+        pair.settle(got.delivery.expect("it is to be settled"));
     }
-    pair.timeout();
+    pair.wait();
     assert_eq!((pair.server.pings, pair.server.reports), (1, 1));
 }
 
@@ -886,13 +754,11 @@ fn noise_does_no_harm() {
             noise.push(len as u8);
             noise.extend((0..len).map(|_| (throw() % 8) as u8));
         }
-        let _ = pair
-            .lane
-            .handle_input(&noise, pair.now, &mut pair.out, &mut pair.heard);
+        let _ = pair.handle(&noise);
         let _ = pair.lane.handle_timeout(
             pair.now + Span::from_secs(300),
             &mut pair.out,
-            &mut pair.heard,
+            &mut pair.witness,
         );
     }
 }

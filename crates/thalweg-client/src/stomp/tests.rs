@@ -9,8 +9,9 @@ use thalweg_stomp::{
 };
 
 use super::*;
+use crate::pair::{FarEnd, acknowledged, endpoint};
 use crate::transport::Medium;
-use crate::witness::{Got, Told, Witness, message, opening};
+use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod arrival;
 mod bytes;
@@ -64,6 +65,34 @@ impl Sent {
     }
 }
 
+impl FarEnd for Server {
+    fn accept(&mut self) {
+        self.side = ServerSide::new(ServerLimits::default());
+        self.subscriptions.clear();
+        self.held.clear();
+        self.out.clear();
+        self.closed = false;
+    }
+
+    fn hear(&mut self, bytes: &[u8], _: Time) {
+        let mut rest = bytes;
+        while !self.closed
+            && let Some((consumed, event)) = self
+                .side
+                .handle_input(rest)
+                .expect("the client keeps to the rules")
+        {
+            rest = &rest[consumed..];
+            self.on_event(event);
+        }
+        assert!(self.closed || rest.is_empty(), "half a frame");
+    }
+
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+}
+
 impl Server {
     fn new() -> Server {
         Server {
@@ -84,28 +113,6 @@ impl Server {
             closed: false,
             out: Vec::new(),
         }
-    }
-
-    fn accept(&mut self) {
-        self.side = ServerSide::new(ServerLimits::default());
-        self.subscriptions.clear();
-        self.held.clear();
-        self.out.clear();
-        self.closed = false;
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while !self.closed
-            && let Some((consumed, event)) = self
-                .side
-                .handle_input(rest)
-                .expect("the client keeps to the rules")
-        {
-            rest = &rest[consumed..];
-            self.on_event(event);
-        }
-        assert!(self.closed || rest.is_empty(), "half a frame");
     }
 
     fn on_event(&mut self, event: Event<'_>) {
@@ -279,20 +286,7 @@ fn target<'a>(target: &'a AckTarget<'_>) -> &'a str {
     }
 }
 
-/// A lane and its broker, and what lies between them.
-struct Pair {
-    lane: Stomp,
-    server: Server,
-    out: Output,
-    witness: Witness,
-    now: Time,
-    /// Bytes that came and were not understood yet.
-    input: Vec<u8>,
-    /// How many bytes come at once.
-    chunk: Box<dyn FnMut() -> usize>,
-    opening: Opening,
-    fault: Option<LinkFault>,
-}
+type Pair = crate::pair::Pair<Stomp, Server>;
 
 fn settings() -> StompSettings {
     StompSettings::default()
@@ -300,25 +294,8 @@ fn settings() -> StompSettings {
 
 impl Pair {
     fn new(settings: StompSettings) -> Pair {
-        let (host, port) = ("broker".to_owned(), 61613);
-        let endpoint = Endpoint {
-            host,
-            port,
-            medium: Medium::Stream,
-            is_encrypted: false,
-            websocket: None,
-        };
-        Pair {
-            lane: Stomp::new(endpoint, settings),
-            server: Server::new(),
-            out: Output::default(),
-            witness: Witness::default(),
-            now: Time::from_secs(1000),
-            input: Vec::new(),
-            chunk: Box::new(|| usize::MAX),
-            opening: opening("pump-7"),
-            fault: None,
-        }
+        let lane = Stomp::new(endpoint(61613, Medium::Stream), settings);
+        Pair::of(lane, Server::new(), "pump-7")
     }
 
     /// A pair that is connected; nothing of that is told any more.
@@ -328,89 +305,9 @@ impl Pair {
         pair
     }
 
-    fn open(&mut self) {
-        self.server.accept();
-        self.input.clear();
-        self.out.clear();
-        self.fault = None;
-        let peer = "127.0.0.1:61613".parse().expect("an address");
-        self.lane
-            .open(&self.opening.clone(), peer, self.now, &mut self.out);
-        self.exchange();
-    }
-
     fn connect(&mut self) {
-        self.open();
-        assert_eq!(
-            self.witness.take(),
-            [Told::Up(Welcome::default())],
-            "{:?}",
-            self.fault
-        );
+        self.reach();
+        assert_eq!(self.witness.take(), [Told::Up(Welcome::default())]);
         self.server.heard.clear();
-    }
-
-    /// Lets both talk until neither has anything to say, or the lane gives up.
-    fn exchange(&mut self) {
-        loop {
-            let said = std::mem::take(&mut self.out.bytes);
-            self.out.clear();
-            self.server.hear(&said);
-            let mut heard = std::mem::take(&mut self.server.out);
-            if heard.is_empty() && said.is_empty() {
-                return;
-            }
-            while !heard.is_empty() && self.fault.is_none() {
-                let chunk = (self.chunk)().clamp(1, heard.len());
-                self.input.extend(heard.drain(..chunk));
-                match self.lane.handle_input(
-                    &self.input,
-                    self.now,
-                    &mut self.out,
-                    &mut self.witness,
-                ) {
-                    Ok(consumed) => _ = self.input.drain(..consumed),
-                    Err(fault) => {
-                        self.fault = Some(fault);
-                        self.lane.closed();
-                    }
-                }
-            }
-        }
-    }
-
-    fn publish(&mut self, message: &Outbound<'_>) -> Result<Departure, Refusal> {
-        self.lane.publish(message, self.now, &mut self.out)
-    }
-
-    fn subscribe(
-        &mut self,
-        id: u32,
-        filter: &str,
-        reliability: Reliability,
-    ) -> Result<(), Refusal> {
-        let wish = SubscribeWish {
-            subscription: SubscriptionId(id),
-            filter,
-            reliability,
-            last_values: false,
-        };
-        self.lane.subscribe(&wish, self.now, &mut self.out)
-    }
-
-    /// A subscription that stands.
-    fn subscribed(&mut self, id: u32, filter: &str) {
-        self.subscribe(id, filter, Reliability::AtLeastOnce)
-            .expect("it can be said");
-        self.exchange();
-        assert_eq!(
-            self.witness.take(),
-            [Told::Subscribed(SubscriptionId(id), Ok(()))]
-        );
-    }
-
-    fn received(&mut self) -> Vec<Got> {
-        self.exchange();
-        self.witness.take_received()
     }
 }

@@ -30,10 +30,8 @@ fn everything_that_a_message_said_is_there_again() {
         }),
         ..message(1, "a/b.c", b"21.5")
     };
-    pair.publish(&sent).expect("it goes");
-    let [got] = &pair.received()[..] else {
-        panic!("one message")
-    };
+    pair.must_publish(&sent);
+    let got = pair.received_one();
     let expected = Got {
         subscription: Some(SubscriptionId(7)),
         delivery: got.delivery,
@@ -51,7 +49,7 @@ fn everything_that_a_message_said_is_there_again() {
             sequence: 0x10,
         }),
     };
-    assert_eq!(*got, expected);
+    assert_eq!(got, expected);
     assert!(got.delivery.is_some());
 }
 
@@ -85,9 +83,7 @@ fn what_others_say_is_read_as_far_as_it_is_text_or_numbers() {
         &properties,
         deliver("amq.topic", "the.whole~0123", false),
     );
-    let [got] = &pair.received()[..] else {
-        panic!("one message")
-    };
+    let got = pair.received_one();
     let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let expected = [
         text("i", "-5"),
@@ -126,10 +122,9 @@ fn an_address_tells_queue_exchange_and_topic_apart() {
 #[test]
 fn who_does_not_settle_has_nothing_to_settle() {
     let mut pair = Pair::up(settings());
-    pair.subscribe(1, "a", Reliability::AtMostOnce)
-        .expect("it can be said");
+    pair.must_subscribe(1, "a", Reliability::AtMostOnce);
     pair.exchange();
-    pair.publish(&message(1, "a", b"")).expect("it goes");
+    pair.must_publish(&message(1, "a", b""));
     let got = pair.received();
     assert_eq!(
         (got[0].delivery, got[0].reliability),
@@ -156,11 +151,7 @@ fn what_is_larger_than_we_take_ends_its_subscription_only() {
         &pair.witness.take()[..],
         [Told::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))]
     ));
-    pair.publish(&Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "small", b"x")
-    })
-    .expect("it goes");
+    pair.must_publish(&at_most_once(1, "small", b"x"));
     assert_eq!(pair.received().len(), 1);
     pair.subscribed(1, "large");
 }

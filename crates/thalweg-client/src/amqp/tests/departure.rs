@@ -3,12 +3,6 @@
 use super::*;
 use thalweg_model::Stamp;
 
-fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<Told> {
-    ids.into_iter()
-        .map(|id| Told::Settled(id, Settled::Acknowledged))
-        .collect()
-}
-
 #[test]
 fn a_login_says_who_where_to_and_how_often_we_speak() {
     let mut pair = Pair::new(AmqpSettings {
@@ -18,11 +12,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     pair.opening.user = Some("ada".to_owned());
     pair.opening.password = Some(b"\xFFsecret".to_vec());
     pair.opening.keep_alive = Span::from_secs(10);
-    pair.server.accept();
-    let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane
-        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
-    pair.exchange();
+    pair.reach();
     assert_eq!(
         pair.server.heard,
         [
@@ -45,10 +35,7 @@ fn who_is_told_nothing_is_guest_and_who_has_a_certificate_shows_that() {
             external,
             ..settings()
         });
-        let peer = "127.0.0.1:5672".parse().expect("an address");
-        pair.lane
-            .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
-        pair.exchange();
+        pair.reach();
         assert_eq!(pair.server.heard[0], login);
     }
 }
@@ -62,10 +49,8 @@ fn who_is_turned_away_hears_why_and_whether_to_come_again() {
     ] {
         let mut pair = Pair::new(settings());
         pair.server.turns_away = Some((code, "not you"));
-        let peer = "127.0.0.1:5672".parse().expect("an address");
-        pair.lane
-            .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
-        pair.exchange();
+        pair.open();
+        pair.talk();
         let fault = pair.fault.expect("it was turned away");
         assert!(
             fault.words.contains("not you") && fault.is_final == is_final,
@@ -75,10 +60,8 @@ fn who_is_turned_away_hears_why_and_whether_to_come_again() {
     }
     let mut pair = Pair::new(settings());
     pair.server.mechanisms = "GSSAPI";
-    let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane
-        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
-    pair.exchange();
+    pair.open();
+    pair.talk();
     assert!(
         pair.fault
             .is_some_and(|fault| fault.is_final && fault.words.contains("GSSAPI"))
@@ -88,10 +71,7 @@ fn who_is_turned_away_hears_why_and_whether_to_come_again() {
 #[test]
 fn each_reliability_has_its_channel_and_delivery_mode() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a/b.c", b"0")
-    };
+    let zero = at_most_once(1, "a/b.c", b"0");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     assert_eq!(
         pair.publish(&message(2, "$q/work", b"1")),
@@ -118,10 +98,7 @@ fn each_reliability_has_its_channel_and_delivery_mode() {
             ..BasicProperties::default()
         }
     );
-    let surest = Outbound {
-        reliability: Reliability::ExactlyOnce,
-        ..message(3, "a", b"")
-    };
+    let surest = exactly_once(3, "a", b"");
     assert!(matches!(
         pair.publish(&surest),
         Err(Refusal::Unsupported(_))
@@ -149,13 +126,12 @@ fn everything_that_a_message_says_is_said() {
         }),
         ..message(1, "a", b"x")
     };
-    pair.publish(&sent).expect("it goes");
-    pair.publish(&Outbound {
+    pair.must_publish(&sent);
+    pair.must_publish(&Outbound {
         correlation: Some(b"7"),
         reply_to: Some("$q/answers"),
         ..message(2, "a", b"x")
-    })
-    .expect("it goes");
+    });
     pair.exchange();
     let said = pair.server.published[0].properties();
     let table: Vec<(&str, FieldValue<'_>)> = said.headers.expect("there are some").iter().collect();
@@ -222,7 +198,7 @@ fn what_cannot_be_said_is_refused_and_nothing_is_written() {
         assert!(pair.out.is_empty());
     }
     // Nothing of that has taken a number.
-    pair.publish(&message(2, "a", b"")).expect("it goes");
+    pair.must_publish(&message(2, "a", b""));
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged([2]));
 }
@@ -232,7 +208,7 @@ fn confirms_of_many_and_out_of_order_reach_whom_they_mean() {
     let mut pair = Pair::up(settings());
     pair.server.holds_confirms = true;
     for id in 10..20 {
-        pair.publish(&message(id, "a", b"")).expect("it goes");
+        pair.must_publish(&message(id, "a", b""));
     }
     pair.exchange();
     pair.server
@@ -280,10 +256,7 @@ fn a_window_holds_and_opens() {
     }
     assert_eq!(pair.publish(&message(4, "a", b"")), Err(Refusal::Window));
     // What nobody confirms may go.
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(5, "a", b"")
-    };
+    let zero = at_most_once(5, "a", b"");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
     assert_eq!(pair.witness.take(), []);
@@ -301,10 +274,7 @@ fn a_window_holds_and_opens() {
 #[test]
 fn a_broker_that_is_short_of_something_is_left_in_peace() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a", b"")
-    };
+    let zero = at_most_once(1, "a", b"");
     pair.server
         .side
         .blocked("low on disk", &mut pair.server.out);
@@ -381,14 +351,7 @@ fn a_forbidden_message_is_found_and_the_others_arrive() {
 fn questions_are_answered_on_their_channel() {
     let mut pair = Pair::up(settings());
     for request in [1, 2, 3] {
-        pair.lane
-            .request(
-                RequestId(request),
-                &message(request, "ask", b"?"),
-                pair.now,
-                &mut pair.out,
-            )
-            .expect("it can be asked");
+        pair.must_request(request, &message(request, "ask", b"?"));
     }
     pair.lane.forget(RequestId(3));
     pair.exchange();
@@ -417,9 +380,7 @@ fn questions_are_answered_on_their_channel() {
     assert_eq!(answered, [2, 1]);
     // The channel goes: whoever waits hears of it, and the next question has its consumer again.
     let question = message(4, "ask", b"?");
-    pair.lane
-        .request(RequestId(4), &question, pair.now, &mut pair.out)
-        .expect("it can be asked");
+    pair.must_request(4, &question);
     pair.exchange();
     pair.server.close_channel(
         PLAIN,
@@ -432,9 +393,7 @@ fn questions_are_answered_on_their_channel() {
         &pair.witness.take()[..],
         [Told::Answered(RequestId(4), Err(_)), ..]
     ));
-    pair.lane
-        .request(RequestId(5), &question, pair.now, &mut pair.out)
-        .expect("it can be asked");
+    pair.must_request(5, &question);
     pair.exchange();
     assert_eq!(
         pair.server.heard.last().map(String::as_str),
@@ -461,23 +420,16 @@ fn silence_is_broken_and_not_suffered() {
     let start = pair.now;
     assert_eq!(pair.lane.poll_timeout(), start + Span::from_secs(5));
     pair.now += Span::from_secs(5);
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect("all is well");
+    pair.timeout().expect("all is well");
     pair.exchange();
     assert_eq!(pair.server.heard, ["heartbeat"]);
     pair.now += Span::from_secs(14);
     pair.server.side.heartbeat(&mut pair.server.out);
     pair.exchange();
     pair.now += Span::from_secs(19);
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect("it was heard of");
+    pair.timeout().expect("it was heard of");
     pair.now += Span::from_secs(1);
-    let fault = pair
-        .lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect_err("it is gone");
+    let fault = pair.timeout().expect_err("it is gone");
     assert_eq!(
         fault,
         LinkFault {
@@ -487,12 +439,8 @@ fn silence_is_broken_and_not_suffered() {
     );
     // Who never says anything does not let us in.
     let mut pair = Pair::new(settings());
-    let peer = "127.0.0.1:5672".parse().expect("an address");
-    pair.lane
-        .open(&pair.opening.clone(), peer, pair.now, &mut pair.out);
+    pair.open();
     assert_eq!(pair.lane.poll_timeout(), pair.now + HANDSHAKE);
-    let late = pair.now + HANDSHAKE;
-    pair.lane
-        .handle_timeout(late, &mut pair.out, &mut pair.witness)
-        .expect_err("it is late");
+    pair.now += HANDSHAKE;
+    pair.timeout().expect_err("it is late");
 }

@@ -19,8 +19,7 @@ fn a_filter_is_a_queue_of_its_own() {
     ];
     assert_eq!(pair.server.heard, expected);
     pair.server.heard.clear();
-    pair.subscribe(2, "b", Reliability::AtMostOnce)
-        .expect("it can be said");
+    pair.must_subscribe(2, "b", Reliability::AtMostOnce);
     pair.exchange();
     let expected = [
         "4 declare amq.gen-2 exclusive auto-delete {}",
@@ -96,8 +95,7 @@ fn what_goes_wrong_with_one_leaves_the_others_alone() {
     pair.server.forbidden_binding = Some("secret.#");
     pair.subscribed(1, "a");
     for (id, filter) in [(2, "secret/#"), (3, "b"), (4, "$q/nowhere")] {
-        pair.subscribe(id, filter, Reliability::AtLeastOnce)
-            .expect("it can be said");
+        pair.must_subscribe(id, filter, Reliability::AtLeastOnce);
     }
     pair.exchange();
     let told = pair.witness.take();
@@ -116,11 +114,7 @@ fn what_goes_wrong_with_one_leaves_the_others_alone() {
         told.contains(&Told::Subscribed(SubscriptionId(3), Ok(()))),
         "{told:?}"
     );
-    pair.publish(&Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a", b"x")
-    })
-    .expect("it goes");
+    pair.must_publish(&at_most_once(1, "a", b"x"));
     assert_eq!(pair.received().len(), 1);
     // A channel of those that failed is used again.
     pair.server.heard.clear();
@@ -175,11 +169,7 @@ fn what_came_can_be_settled_after_the_subscription() {
         .insert("work".to_owned(), Queue::default());
     pair.subscribed(1, "$q/work");
     for id in [1, 2] {
-        pair.publish(&Outbound {
-            reliability: Reliability::AtMostOnce,
-            ..message(id, "$q/work", b"")
-        })
-        .expect("it goes");
+        pair.must_publish(&at_most_once(id, "$q/work", b""));
     }
     let deliveries: Vec<DeliveryId> = pair
         .received()
@@ -187,12 +177,11 @@ fn what_came_can_be_settled_after_the_subscription() {
         .filter_map(|got| got.delivery)
         .collect();
     pair.server.heard.clear();
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.unsubscribe(1);
     pair.exchange();
     assert_eq!(pair.server.heard, ["3 cancel"]);
     for delivery in deliveries.iter().chain(&deliveries) {
-        pair.lane.settle(*delivery, pair.now, &mut pair.out);
+        pair.settle(*delivery);
     }
     pair.exchange();
     assert_eq!(
@@ -201,14 +190,10 @@ fn what_came_can_be_settled_after_the_subscription() {
     );
     // The next one has the same channel and tags, and is not meant by those names.
     pair.subscribed(2, "$q/work");
-    pair.publish(&Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(3, "$q/work", b"")
-    })
-    .expect("it goes");
+    pair.must_publish(&at_most_once(3, "$q/work", b""));
     assert_eq!(pair.received().len(), 1);
     pair.server.heard.clear();
-    pair.lane.settle(deliveries[0], pair.now, &mut pair.out);
+    pair.settle(deliveries[0]);
     pair.exchange();
     assert_eq!(pair.server.heard, Vec::<String>::new());
 }
@@ -216,10 +201,8 @@ fn what_came_can_be_settled_after_the_subscription() {
 #[test]
 fn who_ends_a_subscription_before_it_stands_hears_nothing_of_it() {
     let mut pair = Pair::up(settings());
-    pair.subscribe(1, "a", Reliability::AtLeastOnce)
-        .expect("it can be said");
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.must_subscribe(1, "a", Reliability::AtLeastOnce);
+    pair.unsubscribe(1);
     pair.exchange();
     assert_eq!(pair.witness.take(), []);
     assert_eq!(pair.server.heard, ["3 close"]);
@@ -236,11 +219,8 @@ fn a_session_keeps_what_comes_meanwhile() {
     pair.subscribed(1, "a/#");
     let declared = "3 declare client/pump-7/amqp/a/# durable {\"x-expires\": l:3600000}";
     assert_eq!(pair.server.heard[0], declared);
-    let one = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a/b", b"1")
-    };
-    pair.publish(&one).expect("it goes");
+    let one = at_most_once(1, "a/b", b"1");
+    pair.must_publish(&one);
     assert_eq!(pair.received().len(), 1);
     // The connection is lost with this one unsettled; another comes before the client is back.
     pair.lane.closed();
@@ -258,8 +238,7 @@ fn a_session_keeps_what_comes_meanwhile() {
         false,
     ));
     pair.connect();
-    pair.subscribe(9, "a/#", Reliability::AtLeastOnce)
-        .expect("it can be said");
+    pair.must_subscribe(9, "a/#", Reliability::AtLeastOnce);
     let got = pair.received();
     let got: Vec<(&[u8], bool)> = got
         .iter()
@@ -267,8 +246,7 @@ fn a_session_keeps_what_comes_meanwhile() {
         .collect();
     assert_eq!(got, [(&b"1"[..], true), (&b"2"[..], false)]);
     pair.server.heard.clear();
-    pair.lane
-        .unsubscribe(SubscriptionId(9), pair.now, &mut pair.out);
+    pair.unsubscribe(9);
     pair.exchange();
     assert_eq!(
         pair.server.heard,
@@ -311,8 +289,7 @@ fn there_are_as_many_subscriptions_as_channels() {
         pair.subscribe(3, "c", Reliability::AtLeastOnce),
         Err(Refusal::Denied(_))
     ));
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.unsubscribe(1);
     pair.exchange();
     pair.subscribed(3, "c");
 }

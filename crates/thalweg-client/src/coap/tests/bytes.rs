@@ -26,10 +26,7 @@ fn cost(world: &mut World, message: &Outbound<'_>) -> (usize, usize) {
 #[test]
 fn at_most_once_is_as_small_as_can_be() {
     let mut world = lane(settings());
-    let reading = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a/b", b"21.5")
-    };
+    let reading = at_most_once(1, "a/b", b"21.5");
     let mut out = Output::default();
     world.lanes[0]
         .publish(&reading, world.now, &mut out)
@@ -83,10 +80,7 @@ fn at_least_once_adds_its_token_and_is_answered_in_six_bytes() {
 #[test]
 fn fast_readings_that_are_all_alike_are_told_apart() {
     let mut world = lane(settings());
-    let reading = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a", b"1")
-    };
+    let reading = at_most_once(1, "a", b"1");
     let mut seen = HashSet::new();
     let (mut empty, mut long) = (0, 0);
     for n in 0..150_000 {

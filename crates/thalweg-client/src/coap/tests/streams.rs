@@ -1,19 +1,19 @@
 //! The lane over a stream. RFC 8323
 
-use thalweg_coap::stream::{Requests, StreamEvent, StreamSettings};
+use thalweg_coap::stream::{Requests, StreamEvent, StreamRequest, StreamSettings};
 
 use super::*;
+use crate::pair::{FarEnd, acknowledged};
 
-/// A lane, and a broker at the other end of its connection.
-struct Pair {
-    lane: CoapStream,
+/// A broker at the other end of a connection.
+struct Server {
     side: Requests,
     book: Book,
     observers: Vec<(RelationId, String)>,
-    out: Output,
-    heard: Witness,
-    now: Time,
+    out: Vec<u8>,
 }
+
+type Pair = crate::pair::Pair<CoapStream, Server>;
 
 impl Pair {
     fn up(settings: CoapSettings) -> Pair {
@@ -21,60 +21,46 @@ impl Pair {
             announces: true,
             ..Book::default()
         };
-        let side = Requests::new(
-            Arc::new(ServerSettings::default()),
-            StreamSettings::default(),
-            1,
-        );
-        let mut pair = Pair {
-            lane: CoapStream::new(endpoint(Medium::Stream), settings),
-            side,
+        let server = Server {
+            side: Requests::new(Arc::default(), StreamSettings::default(), 1),
             book,
             observers: Vec::new(),
-            out: Output::default(),
-            heard: Witness::default(),
-            now: Time::from_secs(1000),
+            out: Vec::new(),
         };
-        pair.lane.open(
-            &opening("gateway"),
-            broker_address(),
-            pair.now,
-            &mut pair.out,
-        );
-        pair.exchange();
-        assert!(matches!(pair.heard.take()[..], [Told::Up(_)]));
+        let lane = CoapStream::new(endpoint(5683, Medium::Stream), settings);
+        let mut pair = Pair::of(lane, server, "gateway");
+        (pair.round_trip, pair.last_values) = (Span::from_millis(10), true);
+        pair.reach();
+        assert!(matches!(pair.witness.take()[..], [Told::Up(_)]));
         pair
     }
+}
 
-    fn exchange(&mut self) {
-        loop {
-            let there = std::mem::take(&mut self.out.bytes);
-            self.out.clear();
-            let mut back = Vec::new();
-            let mut rest = &there[..];
-            while let Some((consumed, event)) = self
-                .side
-                .handle_input(rest, self.now, &mut back)
-                .expect("legal")
-            {
-                rest = &rest[consumed..];
-                if let StreamEvent::Request(request) = event {
-                    self.on_request(request, &mut back);
-                }
+impl FarEnd for Server {
+    /// Every test has one connection.
+    fn accept(&mut self) {}
+
+    fn hear(&mut self, bytes: &[u8], now: Time) {
+        let (mut rest, mut out) = (bytes, std::mem::take(&mut self.out));
+        while let Some((consumed, event)) =
+            self.side.handle_input(rest, now, &mut out).expect("legal")
+        {
+            rest = &rest[consumed..];
+            if let StreamEvent::Request(request) = event {
+                self.on_request(request, now, &mut out);
             }
-            assert!(rest.is_empty());
-            if back.is_empty() {
-                return;
-            }
-            self.now += Span::from_millis(10);
-            let consumed = self
-                .lane
-                .handle_input(&back, self.now, &mut self.out, &mut self.heard);
-            assert_eq!(consumed, Ok(back.len()));
         }
+        assert!(rest.is_empty());
+        self.out = out;
     }
 
-    fn on_request(&mut self, request: thalweg_coap::stream::StreamRequest<'_>, out: &mut Vec<u8>) {
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+}
+
+impl Server {
+    fn on_request(&mut self, request: StreamRequest<'_>, now: Time, out: &mut Vec<u8>) {
         let (options, exchange) = (&request.options, request.exchange);
         let path = path(options);
         let (code, payload) = if path == ".well-known/core" {
@@ -98,7 +84,7 @@ impl Pair {
                         options: &options,
                         payload: &kept.payload,
                     };
-                    self.side.respond(exchange, &response, self.now, out);
+                    self.side.respond(exchange, &response, now, out);
                     return;
                 }
                 None if request.observe.is_some() => (Code::CONTENT, Vec::new()),
@@ -111,7 +97,7 @@ impl Pair {
                 options: &[],
                 payload: &[],
             };
-            self.side.respond(exchange, &response, self.now, out);
+            self.side.respond(exchange, &response, now, out);
             for (relation, address) in &self.observers {
                 if Some(address) == changed.as_ref()
                     && let Some(kept) = self.book.values.get(address)
@@ -129,13 +115,9 @@ impl Pair {
                 options: &[],
                 payload: &payload,
             },
-            self.now,
+            now,
             out,
         );
-    }
-
-    fn publish(&mut self, message: &Outbound<'_>) -> Result<Departure, Refusal> {
-        self.lane.publish(message, self.now, &mut self.out)
     }
 }
 
@@ -144,31 +126,17 @@ fn a_stream_carries_publishes_questions_and_last_values() {
     let mut pair = Pair::up(settings());
     assert!(pair.lane.capabilities().stamps && pair.lane.capabilities().keeps_order);
     assert_eq!(pair.publish(&message(1, "a", b"1")), Ok(Departure::Awaited));
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(2, "a", b"2")
-    };
+    let zero = at_most_once(2, "a", b"2");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
-    assert_eq!(pair.heard.take(), [Told::Settled(1, Settled::Acknowledged)]);
-    assert_eq!(pair.book.published.len(), 2);
-    assert_eq!(pair.book.queries, ["qos=0"]);
-    pair.lane
-        .request(
-            RequestId(1),
-            &message(3, "add", b""),
-            pair.now,
-            &mut pair.out,
-        )
-        .expect("it goes");
-    pair.lane
-        .read(RequestId(2), "a", pair.now, &mut pair.out)
-        .expect("it goes");
-    pair.lane
-        .read(RequestId(3), "none", pair.now, &mut pair.out)
-        .expect("it goes");
+    assert_eq!(pair.witness.take(), acknowledged([1]));
+    assert_eq!(pair.server.book.published.len(), 2);
+    assert_eq!(pair.server.book.queries, ["qos=0"]);
+    pair.must_request(1, &message(3, "add", b""));
+    pair.read(2, "a");
+    pair.read(3, "none");
     pair.exchange();
-    let told = pair.heard.take();
+    let told = pair.witness.take();
     let [
         Told::Answered(RequestId(1), Ok(Some(answer))),
         Told::Answered(RequestId(2), Ok(Some(value))),
@@ -186,14 +154,14 @@ fn a_stream_carries_publishes_questions_and_last_values() {
 #[test]
 fn a_stream_carries_subscriptions() {
     let mut pair = Pair::up(settings());
-    pair.publish(&message(1, "a", b"old")).expect("it goes");
+    pair.must_publish(&message(1, "a", b"old"));
     pair.lane
         .subscribe(&wish(5, "a"), pair.now, &mut pair.out)
         .expect("it goes");
-    pair.publish(&message(2, "a", b"new")).expect("it goes");
-    pair.publish(&message(3, "a", b"new")).expect("it goes");
+    pair.must_publish(&message(2, "a", b"new"));
+    pair.must_publish(&message(3, "a", b"new"));
     pair.exchange();
-    let told = pair.heard.take();
+    let told = pair.witness.take();
     assert!(told.contains(&Told::Subscribed(SubscriptionId(5), Ok(()))));
     let got = told.iter().filter_map(|told| {
         if let Told::Received(got) = told {
@@ -213,10 +181,9 @@ fn a_stream_carries_subscriptions() {
             (&b"new"[..], false)
         ]
     );
-    pair.lane
-        .unsubscribe(SubscriptionId(5), pair.now, &mut pair.out);
+    pair.unsubscribe(5);
     pair.exchange();
-    assert_eq!(pair.observers, []);
+    assert_eq!(pair.server.observers, []);
 }
 
 #[test]
@@ -225,22 +192,14 @@ fn silence_is_broken_by_ping_and_a_dead_server_is_noticed() {
     let since = pair.now;
     pair.now = pair.lane.poll_timeout();
     assert!(pair.now.since(since) <= Span::from_secs(60));
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
-        .expect("it lives");
-    pair.heard.round_trips.clear();
+    pair.timeout().expect("it lives");
+    pair.witness.round_trips.clear();
     pair.exchange();
-    assert_eq!(pair.heard.round_trips, [Span::from_millis(10)]);
+    assert_eq!(pair.witness.round_trips, [Span::from_millis(10)]);
     pair.now = pair.lane.poll_timeout();
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
-        .expect("it is asked");
+    pair.timeout().expect("it is asked");
     pair.now = pair.lane.poll_timeout();
-    assert!(
-        pair.lane
-            .handle_timeout(pair.now, &mut pair.out, &mut pair.heard)
-            .is_err()
-    );
+    assert!(pair.timeout().is_err());
 }
 
 #[test]
@@ -259,7 +218,7 @@ fn what_is_larger_than_the_server_takes_is_refused() {
 #[test]
 fn a_publish_in_a_stream_is_as_small_as_can_be() {
     let mut pair = Pair::up(settings());
-    pair.publish(&message(1, "a/b", b"21.5")).expect("it goes");
+    pair.must_publish(&message(1, "a/b", b"21.5"));
     let minimum = 2 + 1 + 1 + 3 + 5 + 2 + 2 + 1 + 4;
     assert_eq!(pair.out.bytes.len(), minimum);
 }

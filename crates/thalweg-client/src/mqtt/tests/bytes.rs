@@ -6,7 +6,7 @@ use super::*;
 fn sizes(pair: &mut Pair, messages: &[Outbound<'_>]) -> Vec<usize> {
     let size = |message| {
         pair.out.clear();
-        pair.publish(message).expect("it goes");
+        pair.must_publish(message);
         pair.out.bytes.len()
     };
     messages.iter().map(size).collect()
@@ -15,22 +15,16 @@ fn sizes(pair: &mut Pair, messages: &[Outbound<'_>]) -> Vec<usize> {
 /// The smallest PUBLISH there is: nothing is added to what §3.3 demands.
 #[test]
 fn a_plain_publish_is_as_small_as_can_be() {
-    let mut pair = Pair::up(MqttSettings {
-        version: 4,
-        ..settings()
-    });
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a/b", b"21.5")
-    };
-    pair.publish(&zero).expect("it goes");
+    let mut pair = Pair::of_version(4);
+    let zero = at_most_once(1, "a/b", b"21.5");
+    pair.must_publish(&zero);
     assert_eq!(pair.out.bytes, b"\x30\x09\x00\x03a/b21.5");
     pair.out.clear();
-    pair.publish(&message(1, "a/b", b"21.5")).expect("it goes");
+    pair.must_publish(&message(1, "a/b", b"21.5"));
     assert_eq!(pair.out.bytes, b"\x32\x0b\x00\x03a/b\x00\x0121.5");
     // MQTT 5 has the length of the properties in addition.
     let mut pair = Pair::up(settings());
-    pair.publish(&zero).expect("it goes");
+    pair.must_publish(&zero);
     assert_eq!(pair.out.bytes, b"\x30\x0a\x00\x03a/b\x0021.5");
 }
 
@@ -38,12 +32,9 @@ fn a_plain_publish_is_as_small_as_can_be() {
 fn a_topic_that_comes_again_goes_by_its_alias() {
     let mut pair = Pair::new(settings());
     pair.server.connack.aliases_max = 2;
-    pair.connect();
+    pair.reach();
     let topic = "building/7/floor/3/room/12/temperature";
-    let reading = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, topic, b"21.5")
-    };
+    let reading = at_most_once(1, topic, b"21.5");
     let plain = 2 + 2 + topic.len() + 1 + 4;
     // The first time nobody knows whether it comes again; the second time the alias is told; from then on it is enough.
     let short = plain - topic.len() + 3;
@@ -68,12 +59,10 @@ fn aliases_are_understood_by_the_server_also_after_a_new_connection() {
     let mut pair = Pair::new(settings());
     pair.server.connack.aliases_max = 1;
     for round in 0..2 {
-        pair.connect();
+        pair.reach();
         for id in 0..5 {
-            pair.publish(&message(id, "building/7", b""))
-                .expect("it goes");
-            pair.publish(&message(id, "building/8", b""))
-                .expect("it goes");
+            pair.must_publish(&message(id, "building/7", b""));
+            pair.must_publish(&message(id, "building/8", b""));
         }
         pair.exchange();
         let topics = pair.server.published.iter().map(|p| p.topic.as_str());
@@ -118,11 +107,10 @@ fn a_stamp_takes_thirty_three_bytes() {
 fn identifiers_go_round() {
     let mut pair = Pair::up(settings());
     for id in 1..=140_000_u64 {
-        pair.publish(&message(id as MessageId, "a", b""))
-            .expect("it goes");
+        pair.must_publish(&message(id as MessageId, "a", b""));
         if id % 1000 == 0 {
             pair.exchange();
-            assert_eq!(pair.heard.take().len(), 1000);
+            assert_eq!(pair.witness.take().len(), 1000);
         }
     }
 }

@@ -37,12 +37,7 @@ fn reply(pair: &mut Pair, question: &Published, payload: &[u8]) {
 fn answers_find_their_questions_in_any_order() {
     let mut pair = Pair::up(settings());
     for id in 1..=3 {
-        let asked = pair.lane.request(
-            RequestId(id),
-            &message(id, "rpc/add", b"1+1"),
-            pair.now,
-            &mut pair.out,
-        );
+        let asked = pair.request(id, &message(id, "rpc/add", b"1+1"));
         assert_eq!(asked, Ok(()));
     }
     assert_eq!(pair.server.published, [], "the way back is first");
@@ -64,21 +59,14 @@ fn answers_find_their_questions_in_any_order() {
     };
     reply(&mut pair, &stranger, b"nobody asked");
     pair.exchange();
-    let answers = answered(pair.heard.take());
+    let answers = answered(pair.witness.take());
     assert_eq!(
         answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
         [3, 1]
     );
     assert_eq!(answers[0].1, Ok(questions[2].correlation.clone()));
     // The way stays open: the next question leaves at once.
-    pair.lane
-        .request(
-            RequestId(4),
-            &message(4, "rpc/add", b""),
-            pair.now,
-            &mut pair.out,
-        )
-        .expect("it goes");
+    pair.must_request(4, &message(4, "rpc/add", b""));
     pair.exchange();
     assert_eq!(pair.server.published.len(), 4);
 }
@@ -89,15 +77,8 @@ fn the_server_says_where_answers_come() {
     pair.server.connack.response_information = Some("tenant/replies/".to_owned());
     pair.server.connack.assigned = Some("auto/7".to_owned());
     pair.opening.client_id.clear();
-    pair.connect();
-    pair.lane
-        .request(
-            RequestId(1),
-            &message(1, "rpc", b""),
-            pair.now,
-            &mut pair.out,
-        )
-        .expect("it goes");
+    pair.reach();
+    pair.must_request(1, &message(1, "rpc", b""));
     pair.exchange();
     assert_eq!(
         pair.server.published[0].response_topic.as_deref(),
@@ -109,17 +90,10 @@ fn the_server_says_where_answers_come() {
 fn a_question_that_nobody_hears_is_answered_at_once() {
     let mut pair = Pair::up(settings());
     pair.server.reason = ReasonCode::NoMatchingSubscribers;
-    pair.lane
-        .request(
-            RequestId(1),
-            &message(1, "rpc", b""),
-            pair.now,
-            &mut pair.out,
-        )
-        .expect("it goes");
+    pair.must_request(1, &message(1, "rpc", b""));
     pair.exchange();
     assert!(matches!(
-        answered(pair.heard.take())[..],
+        answered(pair.witness.take())[..],
         [(1, Err(Refusal::Denied(_)))]
     ));
 }
@@ -127,27 +101,20 @@ fn a_question_that_nobody_hears_is_answered_at_once() {
 #[test]
 fn a_last_value_is_read_and_nothing_stays_behind() {
     for version in VERSIONS {
-        let mut pair = Pair::up(MqttSettings {
-            version,
-            ..settings()
-        });
+        let mut pair = Pair::of_version(version);
         pair.server
             .retained
             .insert("plant/1".to_owned(), b"21.5".to_vec());
-        pair.lane
-            .read(RequestId(1), "plant/1", pair.now, &mut pair.out)
-            .expect("it goes");
-        pair.lane
-            .read(RequestId(2), "plant/none", pair.now, &mut pair.out)
-            .expect("it goes");
+        pair.read(1, "plant/1");
+        pair.read(2, "plant/none");
         pair.exchange();
         assert_eq!(
-            answered(pair.heard.take()),
+            answered(pair.witness.take()),
             [(1, Ok(Some(b"21.5".to_vec())))]
         );
         let before = pair.now;
-        pair.timeout();
-        assert_eq!(answered(pair.heard.take()), [(2, Ok(None))]);
+        pair.wait();
+        assert_eq!(answered(pair.witness.take()), [(2, Ok(None))]);
         assert!(pair.now.since(before) < Span::from_secs(1));
         assert_eq!(pair.server.subscriptions, []);
     }
@@ -159,15 +126,13 @@ fn reading_leaves_a_subscription_with_the_same_filter_as_it_is() {
     pair.server
         .retained
         .insert("plant/1".to_owned(), b"21.5".to_vec());
-    pair.subscribe(5, "plant/1").expect("it goes");
+    pair.must_subscribe(5, "plant/1", Reliability::ExactlyOnce);
     pair.exchange();
     let before = pair.server.subscriptions.clone();
-    pair.heard.take();
-    pair.lane
-        .read(RequestId(1), "plant/1", pair.now, &mut pair.out)
-        .expect("it goes");
+    pair.witness.take();
+    pair.read(1, "plant/1");
     pair.exchange();
-    let told = pair.heard.take();
+    let told = pair.witness.take();
     assert!(
         !told.iter().any(|told| matches!(told, Told::Received(_))),
         "{told:?}"
@@ -179,13 +144,11 @@ fn reading_leaves_a_subscription_with_the_same_filter_as_it_is() {
 #[test]
 fn messages_that_come_only_because_of_a_read_are_not_told() {
     let mut pair = Pair::up(settings());
-    pair.lane
-        .read(RequestId(1), "plant/1", pair.now, &mut pair.out)
-        .expect("it goes");
+    pair.read(1, "plant/1");
     pair.exchange();
     pair.server
         .deliver("plant/1", b"new", QoS::AtLeastOnce, false, &["plant/1"]);
     pair.exchange();
-    assert_eq!(pair.heard.take(), []);
+    assert_eq!(pair.witness.take(), []);
     assert_eq!(pair.server.acks, [("PUBACK", 1)]);
 }

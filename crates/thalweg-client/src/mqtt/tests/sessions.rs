@@ -8,8 +8,8 @@ fn durable(version: u8) -> Pair {
         ..settings()
     });
     pair.opening.session = Span::from_secs(3600);
-    pair.connect();
-    pair.heard.take();
+    pair.reach();
+    pair.witness.take();
     pair
 }
 
@@ -33,11 +33,10 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
             } else {
                 Reliability::ExactlyOnce
             };
-            pair.publish(&Outbound {
+            pair.must_publish(&Outbound {
                 reliability,
                 ..message(id, "a", b"x")
-            })
-            .expect("it goes");
+            });
         }
         pair.exchange();
         // Of the first one PUBREC comes, and PUBREL is lost with the connection.
@@ -49,13 +48,13 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
         pair.server.unreleased.push(1);
         pair.lose();
         pair.server.answers = true;
-        pair.connect();
+        pair.reach();
         let up = Told::Up(Welcome {
             session_present: true,
             client_id: None,
         });
         assert_eq!(
-            pair.heard.take(),
+            pair.witness.take(),
             [up, Told::Settled(1, Settled::Acknowledged)]
         );
         for id in 2..=3 {
@@ -72,13 +71,7 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
             assert_eq!(pair.publish(&again), Ok(Departure::Awaited));
         }
         pair.exchange();
-        assert_eq!(
-            pair.heard.take(),
-            [
-                Told::Settled(2, Settled::Acknowledged),
-                Told::Settled(3, Settled::Acknowledged)
-            ]
-        );
+        assert_eq!(pair.witness.take(), acknowledged([2, 3]));
         // The server had the QoS 2 messages already: each is there once.
         assert_eq!(ids(&pair), [(1, false), (2, false), (3, false), (2, true)]);
         assert!(pair.server.unreleased.is_empty());
@@ -89,18 +82,14 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
 fn a_message_that_the_server_had_taken_is_not_sent_again_when_the_session_goes_on() {
     let mut pair = durable(5);
     pair.server.answers = false;
-    pair.publish(&Outbound {
-        reliability: Reliability::ExactlyOnce,
-        ..message(1, "a", b"x")
-    })
-    .expect("it goes");
+    pair.must_publish(&exactly_once(1, "a", b"x"));
     pair.exchange();
     pair.server
         .side
         .pubrec(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
     pair.lose();
-    pair.connect();
+    pair.reach();
     let again = Outbound {
         reliability: Reliability::ExactlyOnce,
         repeated: true,
@@ -108,12 +97,12 @@ fn a_message_that_the_server_had_taken_is_not_sent_again_when_the_session_goes_o
     };
     assert_eq!(pair.publish(&again), Ok(Departure::Awaited));
     assert!(pair.out.is_empty(), "PUBREL has gone by itself");
-    pair.heard.take();
+    pair.witness.take();
     pair.server
         .side
         .pubcomp(1, ReasonCode::Success, &mut pair.server.out);
     pair.exchange();
-    assert_eq!(pair.heard.take(), [Told::Settled(1, Settled::Acknowledged)]);
+    assert_eq!(pair.witness.take(), acknowledged([1]));
 }
 
 #[test]
@@ -121,11 +110,7 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
     let mut pair = Pair::up(settings());
     pair.server.answers = false;
     for id in 1..=2 {
-        pair.publish(&Outbound {
-            reliability: Reliability::ExactlyOnce,
-            ..message(id, "a", b"x")
-        })
-        .expect("it goes");
+        pair.must_publish(&exactly_once(id, "a", b"x"));
     }
     pair.exchange();
     pair.server
@@ -134,13 +119,13 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
     pair.exchange();
     pair.lose();
     pair.server.answers = true;
-    pair.connect();
+    pair.reach();
     let up = Told::Up(Welcome {
         session_present: false,
         client_id: None,
     });
     assert_eq!(
-        pair.heard.take(),
+        pair.witness.take(),
         [up, Told::Settled(1, Settled::Acknowledged)]
     );
     let again = Outbound {
@@ -148,9 +133,9 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
         repeated: true,
         ..message(2, "a", b"x")
     };
-    pair.publish(&again).expect("it goes");
+    pair.must_publish(&again);
     pair.exchange();
-    assert_eq!(pair.heard.take(), [Told::Settled(2, Settled::Acknowledged)]);
+    assert_eq!(pair.witness.take(), acknowledged([2]));
     assert!(
         !pair.server.published.last().expect("it came").dup,
         "a new packet for a new session"
@@ -161,45 +146,45 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
 #[test]
 fn an_exactly_once_delivery_that_comes_again_is_told_once() {
     let mut pair = durable(5);
-    pair.subscribe(0, "a").expect("it goes");
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
     let id = pair
         .server
         .deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received().len(), 1);
+    assert_eq!(pair.witness.take_received().len(), 1);
     // Nobody has settled it when the connection is lost.
     pair.lose();
-    pair.connect();
+    pair.reach();
     pair.server.next_id = id - 1;
     pair.server
         .deliver("a", b"1", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received(), []);
+    assert_eq!(pair.witness.take_received(), []);
     assert_eq!(pair.server.acks, [("PUBREC", id), ("PUBCOMP", id)]);
     // The identifier is free again.
     pair.server.next_id = id - 1;
     pair.server
         .deliver("a", b"2", QoS::ExactlyOnce, false, &["a"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received()[0].payload, b"2");
+    assert_eq!(pair.witness.take_received()[0].payload, b"2");
 }
 
 #[test]
 fn a_delivery_of_an_earlier_connection_is_not_acknowledged_on_this_one() {
     let mut pair = durable(5);
-    pair.subscribe(0, "a").expect("it goes");
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
-    pair.heard.take();
+    pair.witness.take();
     pair.server
         .deliver("a", b"1", QoS::AtLeastOnce, false, &["a"]);
     pair.exchange();
-    let old = pair.heard.take_received()[0]
+    let old = pair.witness.take_received()[0]
         .delivery
         .expect("it is to be settled");
     pair.lose();
-    pair.connect();
-    pair.lane.settle(old, pair.now, &mut pair.out);
+    pair.reach();
+    pair.settle(old);
     assert!(pair.out.is_empty());
 }
 
@@ -207,32 +192,31 @@ fn a_delivery_of_an_earlier_connection_is_not_acknowledged_on_this_one() {
 fn last_values_come_once_in_a_session_and_again_in_a_new_one() {
     let mut pair = durable(5);
     pair.server.retained.insert("a".to_owned(), b"v".to_vec());
-    pair.subscribe(0, "a").expect("it goes");
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
-    let got = pair.heard.take_received();
+    let got = pair.witness.take_received();
     assert!(got.len() == 1 && got[0].is_last_value);
     pair.lose();
-    pair.connect();
-    pair.subscribe(0, "a").expect("it goes");
+    pair.reach();
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
-    assert_eq!(pair.heard.take_received(), []);
+    assert_eq!(pair.witness.take_received(), []);
     pair.lose();
     pair.server.has_session = false;
-    pair.connect();
-    pair.subscribe(0, "a").expect("it goes");
+    pair.reach();
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
-    assert_eq!(pair.heard.take_received().len(), 1);
+    assert_eq!(pair.witness.take_received().len(), 1);
 }
 
 #[test]
 fn what_was_unsubscribed_without_a_connection_is_told_to_the_session() {
     let mut pair = durable(5);
-    pair.subscribe(0, "a").expect("it goes");
+    pair.must_subscribe(0, "a", Reliability::ExactlyOnce);
     pair.exchange();
     pair.lose();
-    pair.lane
-        .unsubscribe(SubscriptionId(0), pair.now, &mut pair.out);
-    pair.connect();
+    pair.unsubscribe(0);
+    pair.reach();
     assert_eq!(pair.server.subscriptions, []);
 }
 
@@ -245,11 +229,11 @@ fn identifiers_of_an_inherited_session_are_not_believed() {
     pair.server
         .subscriptions
         .push(("old".to_owned(), QoS::AtMostOnce, Some(1)));
-    pair.connect();
-    pair.subscribe(0, "new").expect("it goes");
+    pair.reach();
+    pair.must_subscribe(0, "new", Reliability::ExactlyOnce);
     pair.exchange();
     pair.server
         .deliver("old", b"1", QoS::AtMostOnce, false, &["old"]);
     pair.exchange();
-    assert_eq!(pair.heard.take_received()[0].subscription, None);
+    assert_eq!(pair.witness.take_received()[0].subscription, None);
 }

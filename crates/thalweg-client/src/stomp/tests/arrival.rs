@@ -10,12 +10,9 @@ fn a_filter_is_a_destination() {
         ..settings()
     });
     pair.subscribed(1, "a/+/#");
-    pair.subscribe(2, "b", Reliability::AtMostOnce)
-        .expect("it can be said");
-    pair.subscribe(3, "$q/work", Reliability::AtLeastOnce)
-        .expect("it can be said");
-    pair.subscribe(4, "$share/g/a/+", Reliability::AtLeastOnce)
-        .expect("it can be said");
+    pair.must_subscribe(2, "b", Reliability::AtMostOnce);
+    pair.must_subscribe(3, "$q/work", Reliability::AtLeastOnce);
+    pair.must_subscribe(4, "$share/g/a/+", Reliability::AtLeastOnce);
     let (subscription, reliability) = (SubscriptionId(5), Reliability::AtMostOnce);
     let wish = SubscribeWish {
         subscription,
@@ -36,8 +33,7 @@ fn a_filter_is_a_destination() {
     ];
     assert_eq!(pair.server.heard, expected);
     pair.server.heard.clear();
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.unsubscribe(1);
     pair.exchange();
     assert_eq!(pair.server.heard, ["unsubscribe 1 None"]);
     assert_eq!(
@@ -51,8 +47,7 @@ fn groups_are_shared_queues_where_there_are_no_groups() {
     let mut pair = Pair::new(settings());
     pair.server.name = "RabbitMQ/3.10.8";
     pair.connect();
-    pair.subscribe(1, "$share/g/a/+", Reliability::AtMostOnce)
-        .expect("it can be said");
+    pair.must_subscribe(1, "$share/g/a/+", Reliability::AtMostOnce);
     pair.exchange();
     let wishes = "x-queue-name:$g/g/a/+ exclusive:false durable:false auto-delete:true";
     assert_eq!(pair.server.heard, [format!("1 /topic/a.* auto {wishes}")]);
@@ -63,11 +58,9 @@ fn a_session_has_queues_with_names() {
     let mut pair = Pair::new(settings());
     pair.opening.session = Span::from_secs(60);
     pair.connect();
-    pair.subscribe(1, "a/#", Reliability::AtMostOnce)
-        .expect("it can be said");
+    pair.must_subscribe(1, "a/#", Reliability::AtMostOnce);
     pair.exchange();
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.unsubscribe(1);
     pair.exchange();
     let wishes = "x-queue-name:client/pump-7/stomp/a/# durable:true auto-delete:false exclusive:false x-expires:60000";
     let ended = "unsubscribe 1 Some(\"client/pump-7/stomp/a/#\")".to_owned();
@@ -94,10 +87,8 @@ fn everything_that_a_message_said_is_there_again() {
         }),
         ..message(1, "a/b.c", b"21.\x005")
     };
-    pair.publish(&sent).expect("it goes");
-    let [got] = &pair.received()[..] else {
-        panic!("one message")
-    };
+    pair.must_publish(&sent);
+    let got = pair.received_one();
     let expected = Got {
         subscription: Some(SubscriptionId(7)),
         delivery: got.delivery,
@@ -115,12 +106,12 @@ fn everything_that_a_message_said_is_there_again() {
             sequence: 0x10,
         }),
     };
-    assert_eq!(*got, expected);
+    assert_eq!(got, expected);
     // Its name is what the broker gave, whatever stands in it; and it is settled once.
     let delivery = got.delivery.expect("it wants to be settled");
     pair.server.heard.clear();
-    pair.lane.settle(delivery, pair.now, &mut pair.out);
-    pair.lane.settle(delivery, pair.now, &mut pair.out);
+    pair.settle(delivery);
+    pair.settle(delivery);
     pair.exchange();
     assert_eq!(pair.server.heard, ["ack T_7@@a:b\\1"]);
 }
@@ -144,9 +135,7 @@ fn of_a_header_that_comes_again_the_first_counts() {
         ..Sent::default()
     };
     pair.server.message("1", false, &sent, true);
-    let [got] = &pair.received()[..] else {
-        panic!("one message")
-    };
+    let got = pair.received_one();
     assert_eq!(got.properties, [header("room", "12")]);
     assert_eq!((got.repeated, got.delivery, got.stamp), (true, None, None));
     assert_eq!(got.correlation.as_deref(), Some(&b"not base64!"[..]));
@@ -161,8 +150,7 @@ fn what_crosses_an_unsubscribe_goes_back() {
         ..Sent::default()
     };
     pair.server.message("1", true, &sent, false);
-    pair.lane
-        .unsubscribe(SubscriptionId(1), pair.now, &mut pair.out);
+    pair.unsubscribe(1);
     assert_eq!(pair.received(), []);
     assert_eq!(
         pair.server.heard[1..],

@@ -3,12 +3,6 @@
 use super::*;
 use thalweg_model::Stamp;
 
-fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<Told> {
-    ids.into_iter()
-        .map(|id| Told::Settled(id, Settled::Acknowledged))
-        .collect()
-}
-
 fn denied(id: u64) -> Told {
     Told::Settled(
         id,
@@ -25,7 +19,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     pair.opening.user = Some("ada".to_owned());
     pair.opening.password = Some(b"secret".to_vec());
     pair.opening.keep_alive = Span::from_secs(10);
-    pair.open();
+    pair.reach();
     let login = r#"Some("plant") (Some("ada"), Some("secret")) Some("pump-7") (10000, 10000)"#;
     assert_eq!(pair.server.heard, [login]);
     assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
@@ -37,7 +31,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     });
     pair.opening.client_id = String::new();
     pair.server.announces_stamps = false;
-    pair.open();
+    pair.reach();
     assert!(
         pair.server.heard[0].starts_with(r#"Some("broker") (Some("guest"), Some("guest")) None"#)
     );
@@ -49,6 +43,7 @@ fn who_is_turned_away_hears_why() {
     let mut pair = Pair::new(settings());
     pair.server.turns_away = Some("Bad CONNECT");
     pair.open();
+    pair.talk();
     let words = "the broker ends the connection: Bad CONNECT: as it is".to_owned();
     assert_eq!(
         pair.fault,
@@ -62,10 +57,7 @@ fn who_is_turned_away_hears_why() {
 #[test]
 fn each_reliability_has_its_headers() {
     let mut pair = Pair::up(settings());
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "a/b.c", b"0")
-    };
+    let zero = at_most_once(1, "a/b.c", b"0");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     assert_eq!(
         pair.out.bytes,
@@ -86,10 +78,7 @@ fn each_reliability_has_its_headers() {
         (one.header("persistent"), one.body.as_slice()),
         (Some("true"), &b"1\x002"[..])
     );
-    let surest = Outbound {
-        reliability: Reliability::ExactlyOnce,
-        ..message(3, "a", b"")
-    };
+    let surest = exactly_once(3, "a", b"");
     assert!(matches!(
         pair.publish(&surest),
         Err(Refusal::Unsupported(_))
@@ -115,13 +104,12 @@ fn everything_that_a_message_says_is_said() {
         }),
         ..message(1, "a", b"x")
     };
-    pair.publish(&sent).expect("it goes");
-    pair.publish(&Outbound {
+    pair.must_publish(&sent);
+    pair.must_publish(&Outbound {
         correlation: Some(b"7"),
         reply_to: Some("$q/answers"),
         ..message(2, "a", b"x")
-    })
-    .expect("it goes");
+    });
     pair.exchange();
     let said = &pair.server.sent[0];
     assert_eq!(said.content_type.as_deref(), Some("text/plain"));
@@ -186,7 +174,7 @@ fn what_cannot_be_said_is_refused_and_nothing_is_written() {
         assert!(pair.out.is_empty());
     }
     // Nothing of that has taken a number.
-    pair.publish(&message(2, "a", b"")).expect("it goes");
+    pair.must_publish(&message(2, "a", b""));
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged([2]));
 }
@@ -220,9 +208,9 @@ fn an_error_that_names_its_receipt_blames_whom_it_means() {
     let mut pair = Pair::up(settings());
     pair.server.forbidden = Some("/topic/secret");
     for (id, address) in [(1, "a"), (2, "secret"), (3, "b")] {
-        pair.publish(&message(id, address, b"")).expect("it goes");
+        pair.must_publish(&message(id, address, b""));
     }
-    pair.exchange();
+    pair.talk();
     assert_eq!(
         pair.witness.take(),
         [acknowledged([1]), vec![denied(2)]].concat()
@@ -237,9 +225,8 @@ fn an_error_that_names_its_receipt_blames_whom_it_means() {
     );
     // A subscription likewise.
     pair.connect();
-    pair.subscribe(7, "secret", Reliability::AtLeastOnce)
-        .expect("it can be said");
-    pair.exchange();
+    pair.must_subscribe(7, "secret", Reliability::AtLeastOnce);
+    pair.talk();
     let why = Refusal::Denied("access_refused: as it is".to_owned());
     assert_eq!(
         pair.witness.take(),
@@ -261,8 +248,7 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
         connections += 1;
         pair.connect();
         for id in &wanted {
-            pair.subscribe(*id, filters[*id as usize], Reliability::AtLeastOnce)
-                .expect("it can be said");
+            pair.must_subscribe(*id, filters[*id as usize], Reliability::AtLeastOnce);
         }
         let mut waiting: VecDeque<usize> = unsettled.iter().copied().collect();
         for _ in 0..20 {
@@ -274,7 +260,7 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
             {
                 waiting.pop_front();
             }
-            pair.exchange();
+            pair.talk();
             for told in pair.witness.take() {
                 match &told {
                     Told::Settled(id, outcome) => {
@@ -326,17 +312,14 @@ fn who_only_stood_beside_the_culprit_is_not_blamed() {
     pair.server.forbidden = Some("/topic/secret");
     pair.server.names_receipts = false;
     pair.connect();
-    let zero = Outbound {
-        reliability: Reliability::AtMostOnce,
-        ..message(1, "secret", b"")
-    };
-    pair.publish(&zero).expect("it goes");
-    pair.publish(&message(2, "a", b"")).expect("it goes");
-    pair.exchange();
+    let zero = at_most_once(1, "secret", b"");
+    pair.must_publish(&zero);
+    pair.must_publish(&message(2, "a", b""));
+    pair.talk();
     assert_eq!(pair.witness.take(), []);
     assert!(pair.fault.is_some());
     pair.connect();
-    pair.publish(&message(2, "a", b"")).expect("it goes");
+    pair.must_publish(&message(2, "a", b""));
     assert_eq!(
         pair.publish(&Outbound {
             address: "b",
@@ -363,14 +346,7 @@ fn who_only_stood_beside_the_culprit_is_not_blamed() {
 fn questions_are_answered_to_a_queue_of_our_own() {
     let mut pair = Pair::up(settings());
     for request in [1, 2, 3] {
-        pair.lane
-            .request(
-                RequestId(request),
-                &message(request, "ask", b"?"),
-                pair.now,
-                &mut pair.out,
-            )
-            .expect("it can be asked");
+        pair.must_request(request, &message(request, "ask", b"?"));
     }
     pair.lane.forget(RequestId(3));
     pair.exchange();
@@ -430,22 +406,15 @@ fn silence_is_broken_and_not_suffered() {
     // We are to be heard every 20 s, the broker every 10: it can oftener, and we do not want it.
     pair.now += Span::from_secs(10);
     assert_eq!(pair.lane.poll_timeout(), pair.now);
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect("all is well");
+    pair.timeout().expect("all is well");
     assert_eq!(pair.out.bytes, b"\n");
     pair.exchange();
     pair.server.side.heart_beat(&mut pair.server.out);
     pair.exchange();
     pair.now = start + Span::from_secs(39);
-    pair.lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect("it was heard of");
+    pair.timeout().expect("it was heard of");
     pair.now = start + Span::from_secs(40);
-    let fault = pair
-        .lane
-        .handle_timeout(pair.now, &mut pair.out, &mut pair.witness)
-        .expect_err("it is gone");
+    let fault = pair.timeout().expect_err("it is gone");
     assert_eq!(
         fault,
         LinkFault {
