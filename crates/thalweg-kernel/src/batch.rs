@@ -12,6 +12,7 @@
 //! out effects is told the number of the batch that an answer waits for ([`Effects::hold`](crate::Effects::hold)), and
 //! takes batches with [`Kernel::take_batch`].
 
+use crate::durable::{Pending, References};
 use crate::effects::{Safety, Spot};
 use crate::ids::{SessionId, Tag};
 use crate::kernel::Kernel;
@@ -60,6 +61,8 @@ pub(crate) struct Journal {
     void: usize,
     /// Something waits for the batch to be safe, even if it has no records: those before it have.
     is_awaited: bool,
+    /// Queues that have the message being spread, until it is written down.
+    references: References,
     /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
 }
@@ -100,6 +103,32 @@ impl Journal {
     pub(crate) fn awaited(&mut self) -> u64 {
         self.is_awaited = true;
         self.batch.number
+    }
+
+    /// A queue has the message that is being spread.
+    pub(crate) fn refer(&mut self, pending: Pending) {
+        self.references.push(pending);
+    }
+
+    /// Whether a queue has it that is written down.
+    #[inline]
+    pub(crate) fn has_references(&self) -> bool {
+        !self.references.is_empty()
+    }
+
+    /// The message is written at least so safe, whatever its publisher asked for.
+    pub(crate) fn refer_safely(&mut self, safety: Safety) {
+        self.references.demand(safety);
+    }
+
+    /// What was referred so far: another message is spread first, or this one is written.
+    pub(crate) fn take_references(&mut self) -> References {
+        std::mem::take(&mut self.references)
+    }
+
+    /// Goes on with those.
+    pub(crate) fn set_references(&mut self, references: References) {
+        self.references = references;
     }
 
     /// Asks for [`Kernel::delivery_left`] as soon as what waits for the batch may leave.

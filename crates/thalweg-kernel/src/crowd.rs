@@ -27,6 +27,22 @@ impl Crowd {
     pub(crate) fn is_some(self) -> bool {
         self.left_out != 0 || self.until.is_some()
     }
+
+    /// Another message is spread.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) {
+        *self = Crowd::default();
+    }
+
+    /// A receiver had no room for a copy that has just come.
+    pub(crate) fn note_left_out(&mut self) {
+        self.left_out += 1;
+    }
+
+    /// Its publisher waits until then for one of its receivers.
+    fn wait_until(&mut self, until: Option<Time>) {
+        self.until = self.until.max(until);
+    }
 }
 
 /// Publishers that wait for receivers of other shards are remembered up to this number; those who are not are not slowed.
@@ -81,16 +97,11 @@ impl PacedElsewhere {
 }
 
 impl Kernel {
-    /// A receiver had no room for a copy that has just come.
-    pub(crate) fn note_left_out(&mut self) {
-        self.crowd.left_out += 1;
-    }
-
     /// A copy was put somewhere for a session, which is not its publisher; `before` it was.
     #[inline]
     pub(crate) fn note_put(&mut self, id: SessionId, put: Put, before: Crowd, now: Time) {
         let waits = matches!(put, Put::Waits | Put::WaitsForDisk);
-        if waits || self.crowd.left_out != before.left_out {
+        if waits || self.sessions.crowd.left_out != before.left_out {
             self.note_waiting(id, now);
         }
     }
@@ -119,7 +130,7 @@ impl Kernel {
         }
         let pace = session.pace.get_or_insert_default();
         let until = pace.pause(session.delivered, eighths, pace_max, now);
-        self.crowd.until = self.crowd.until.max(until);
+        self.sessions.crowd.wait_until(until);
     }
 
     /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
@@ -142,7 +153,7 @@ impl Kernel {
             return;
         };
         let until = queue.pause(eighths, pace_max, now);
-        self.crowd.until = self.crowd.until.max(until);
+        self.sessions.crowd.wait_until(until);
     }
 
     /// A message waits in a group that has a member with a link.
@@ -174,7 +185,7 @@ impl Kernel {
         };
         let pace = group.pace.get_or_insert_default();
         let until = pace.pause(taken, eighths, pace_max, now);
-        self.crowd.until = self.crowd.until.max(until);
+        self.sessions.crowd.wait_until(until);
     }
 
     /// Its publisher is refused what nobody has room for, and waits for receivers that fill.
@@ -225,7 +236,7 @@ impl Kernel {
         publisher: SessionId,
         draft: &Draft<'_>,
     ) -> (bool, Option<Time>) {
-        let crowd = std::mem::take(&mut self.crowd);
+        let crowd = std::mem::take(&mut self.sessions.crowd);
         if draft.reliability == Reliability::AtMostOnce {
             return (false, None);
         }
@@ -246,7 +257,7 @@ impl Kernel {
 
     /// The same of a message of another shard's, whose publisher is told to wait.
     pub(crate) fn after_crowd_elsewhere(&mut self, from: ShardId, message: &Message) {
-        let crowd = std::mem::take(&mut self.crowd);
+        let crowd = std::mem::take(&mut self.sessions.crowd);
         let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
         if let (true, Some(until)) = (is_sure, crowd.until) {
             self.remote.send(

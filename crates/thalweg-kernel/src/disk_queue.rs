@@ -187,7 +187,7 @@ impl Kernel {
         let disk = session.disk.get_or_insert_default();
         disk.push(entry);
         if !std::mem::replace(&mut disk.watched, true) {
-            self.spilling.push(id);
+            self.sessions.watch_spill(id);
         }
     }
 
@@ -195,43 +195,41 @@ impl Kernel {
     /// memory.
     pub fn on_written(&mut self, frame: u64, place: u64) {
         self.queues_on_written(frame, place);
-        let mut at = 0;
-        while let Some(&id) = self.spilling.get(at) {
-            let Some(session) = self.sessions.get_mut(id) else {
-                self.spilling.swap_remove(at);
-                continue;
+        let mut spilling = self.sessions.take_spilling();
+        spilling.retain(|id| self.on_session_written(*id, frame, place));
+        self.sessions.set_spilling(spilling);
+    }
+
+    /// The same for one session; whether it has messages that are not written yet.
+    fn on_session_written(&mut self, id: SessionId, frame: u64, place: u64) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        let Some(disk) = session.disk.as_deref_mut() else {
+            return false;
+        };
+        while let Some(fresh) = disk.fresh.front()
+            && fresh.spot.frame == frame
+        {
+            let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else {
+                break;
             };
-            let Some(disk) = session.disk.as_deref_mut() else {
-                self.spilling.swap_remove(at);
-                continue;
-            };
-            while let Some(fresh) = disk.fresh.front()
-                && fresh.spot.frame == frame
-            {
-                let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else {
-                    break;
-                };
-                let in_memory = entry.message.bytes();
-                if self.books.has_accounts() {
-                    disk.places
-                        .push_back(self.books.place_of(entry.message.address()));
-                }
-                let stored = stored(entry, place + u64::from(spot.offset), spot.len);
-                let on_disk = stored_cost(&stored);
-                session.waiting_bytes = session.waiting_bytes - in_memory + on_disk;
-                disk.bytes += on_disk;
-                self.books.entered(Delta::memory(size_of::<Stored>()));
-                self.books.left(Delta::memory(in_memory));
-                // Serials rise, so it goes to the end.
-                let _ = disk.stored.insert(stored);
+            let in_memory = entry.message.bytes();
+            if self.books.has_accounts() {
+                disk.places
+                    .push_back(self.books.place_of(entry.message.address()));
             }
-            if disk.fresh.is_empty() {
-                disk.watched = false;
-                self.spilling.swap_remove(at);
-            } else {
-                at += 1;
-            }
+            let stored = stored(entry, place + u64::from(spot.offset), spot.len);
+            let on_disk = stored_cost(&stored);
+            session.waiting_bytes = session.waiting_bytes - in_memory + on_disk;
+            disk.bytes += on_disk;
+            self.books.entered(Delta::memory(size_of::<Stored>()));
+            self.books.left(Delta::memory(in_memory));
+            // Serials rise, so it goes to the end.
+            let _ = disk.stored.insert(stored);
         }
+        disk.watched = !disk.fresh.is_empty();
+        disk.watched
     }
 
     /// Brings more of a session's queue into memory if there is room; true if `waiting` has something new.

@@ -26,6 +26,7 @@ pub(crate) fn shard_of(number: u64) -> u16 {
 }
 
 /// A reference to the message being spread, until it is written down.
+#[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) queue: u64,
     pub(crate) serial: u64,
@@ -57,6 +58,28 @@ impl Pending {
             subscription_ids,
             to_disk: None,
         }
+    }
+}
+
+/// The references to one message, and how safe it must be for what was sent of it.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    pending: Vec<Pending>,
+    safety: Safety,
+}
+
+impl References {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, pending: Pending) {
+        self.pending.push(pending);
+    }
+
+    pub(crate) fn demand(&mut self, safety: Safety) {
+        self.safety = self.safety.max(safety);
     }
 }
 
@@ -129,7 +152,8 @@ impl Kernel {
             Put::Sent(tag) => {
                 if pending.reliability == Reliability::ExactlyOnce {
                     // Its receiver tells a repetition by the tag, whatever the publisher asked for.
-                    self.pending_safety = self.pending_safety.max(self.session_safety(id));
+                    let safety = self.session_safety(id);
+                    self.journal.refer_safely(safety);
                 }
                 (tag, None)
             }
@@ -137,7 +161,7 @@ impl Kernel {
             Put::WaitsForDisk => (0, Some(Holder::Session(id))),
             Put::Done => return,
         };
-        self.pending_references.push(Pending {
+        self.journal.refer(Pending {
             tag,
             to_disk,
             ..pending
@@ -174,16 +198,13 @@ impl Kernel {
         put: Put,
     ) {
         // Another message may be just being spread.
-        let others = (
-            std::mem::take(&mut self.pending_references),
-            std::mem::take(&mut self.pending_safety),
-        );
+        let others = self.journal.take_references();
         self.refer(id, pending, put);
-        if !self.pending_references.is_empty() {
+        if self.journal.has_references() {
             let safety = self.session_safety(id);
             self.persist_kept(message, false, safety);
         }
-        (self.pending_references, self.pending_safety) = others;
+        self.journal.set_references(others);
     }
 
     fn persist_written(
@@ -195,7 +216,8 @@ impl Kernel {
     ) {
         self.promises += 1;
         self.bytes_written += written.draft.payload.len() as u64;
-        let pending = std::mem::take(&mut self.pending_references);
+        let mut gathered = self.journal.take_references();
+        let pending = &gathered.pending;
         let references: SmallVec<[Reference<'_>; 4]> = pending
             .iter()
             .map(|pending| Reference {
@@ -226,10 +248,7 @@ impl Kernel {
             held: written.held,
             references: Cow::Borrowed(&references),
         });
-        let spot = self.journal.persist(
-            &record,
-            safety.max(std::mem::take(&mut self.pending_safety)),
-        );
+        let spot = self.journal.persist(&record, safety.max(gathered.safety));
         drop(record);
         drop(references);
         let mut is_pinned = false;
@@ -239,8 +258,10 @@ impl Kernel {
             }
             self.found_spot(pending, spot);
         }
-        self.pending_references = pending;
-        self.pending_references.clear();
+        // Its memory is used again.
+        gathered.pending.clear();
+        gathered.safety = Safety::Lazy;
+        self.journal.set_references(gathered);
     }
 
     fn found_spot(&mut self, pending: &Pending, spot: Spot) {

@@ -532,8 +532,8 @@ impl Kernel {
         if cause.must_arrive && number != 0 {
             // On its way it waits in the group's queue here.
             from = (number, self.next_serial());
-            self.pending_references
-                .push(Pending::new(number, from.1, message.reliability(), 0));
+            self.journal
+                .refer(Pending::new(number, from.1, message.reliability(), 0));
         }
         self.remote.send(
             owner,
@@ -601,12 +601,8 @@ impl Kernel {
                 let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
                 let serial = if is_kept { self.next_serial() } else { 0 };
                 if serial != 0 {
-                    self.pending_references.push(Pending::new(
-                        number,
-                        serial,
-                        message.reliability(),
-                        0,
-                    ));
+                    self.journal
+                        .refer(Pending::new(number, serial, message.reliability(), 0));
                 }
                 let waiting = Waiting::new(message.clone(), serial, 0, now);
                 return self.send_errand(index, member.session, waiting, now);
@@ -661,7 +657,7 @@ impl Kernel {
             let serial = if is_kept { self.next_serial() } else { 0 };
             if serial != 0 {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
-                self.pending_references.push(pending);
+                self.journal.refer(pending);
             }
             let Some(group) = self.groups.get_mut(index) else {
                 return;
@@ -685,7 +681,7 @@ impl Kernel {
             return;
         };
         if reason != DropReason::NoMember {
-            self.note_left_out();
+            self.sessions.crowd.note_left_out();
             self.note_waiting_in_group(index, now);
         }
         self.drop_of_group(index, message, reason);

@@ -745,12 +745,8 @@ impl Kernel {
                 } else {
                     entry.1
                 };
-                self.pending_references.push(Pending::new(
-                    number,
-                    serial,
-                    message.reliability(),
-                    0,
-                ));
+                self.journal
+                    .refer(Pending::new(number, serial, message.reliability(), 0));
                 self.persist_kept(&message, false, self.env.limits().safety);
             }
             // In the same batch, so that it is never in both queues nor in none.

@@ -121,10 +121,7 @@ impl Kernel {
 
     /// One session by its client's name.
     pub fn session_view(&self, client: &str) -> Option<SessionView> {
-        self.by_client
-            .get(client)
-            .and_then(|id| self.sessions.get(*id))
-            .map(Session::view)
+        self.sessions.of_client(client).map(Session::view)
     }
 
     /// The session of that number, if it still exists: its client's name.
@@ -185,7 +182,7 @@ impl Kernel {
         let tries = (0..).map(|n| format!("auto-{:016x}", key.name("client", n) as u64));
         let fits = |name: &String| {
             crate::home(name, self.env.shards()) == self.env.shard()
-                && !self.by_client.contains_key(&**name)
+                && self.sessions.id_of(name).is_none()
         };
         tries.into_iter().find(fits).unwrap_or_default().into()
     }
@@ -244,9 +241,7 @@ impl Kernel {
     /// that it would wait, and why.
     pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {
         let route = self.route(address);
-        let uid = publisher
-            .and_then(|client| self.by_client.get(client))
-            .and_then(|id| self.sessions.get(*id));
+        let uid = publisher.and_then(|client| self.sessions.of_client(client));
         let uid = uid.map_or(0, |session| session.uid);
         let groups = route
             .groups
@@ -283,9 +278,7 @@ impl Kernel {
             has_last_value: self.last_value_of(address, Time::ZERO).is_some(),
             is_kept: route.is_kept,
         };
-        if let Some(session) = publisher
-            .and_then(|client| self.by_client.get(client))
-            .and_then(|id| self.sessions.get(*id))
+        if let Some(session) = publisher.and_then(|client| self.sessions.of_client(client))
             && !session.access.allows(Permission::Publish, address)
         {
             explained.denied = true;
@@ -303,9 +296,9 @@ impl Kernel {
     /// Totals right now, without looking at each session.
     pub fn totals(&self) -> Totals {
         Totals {
-            sessions_online: self.online,
+            sessions_online: self.sessions.online(),
             sessions: self.sessions.len(),
-            subscriptions: self.subscriptions,
+            subscriptions: self.sessions.subscriptions(),
             retained: self.last_values.count(),
             retained_bytes: self.last_values.bytes(),
             waiting: self.books.waiting(),

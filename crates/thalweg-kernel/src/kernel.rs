@@ -3,31 +3,26 @@
 use crate::agenda::Agenda;
 use crate::batch::Journal;
 use crate::books::Books;
-use crate::crowd::Crowd;
 use crate::dedup::Dedup;
-use crate::durable::Pending;
-use crate::effects::{Fetch, Safety};
+use crate::effects::Fetch;
 use crate::env::Env;
 use crate::groups::Groups;
-use crate::ids::{QueueId, SessionId, ShardId};
+use crate::ids::{QueueId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
-use crate::presence::Presences;
 use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::remote::Remote;
 use crate::route_store::Routes;
-use crate::session::{Grants, Meters, Session};
-use crate::slab::Slab;
+use crate::session::{Grants, Meters, Sessions};
 use crate::stamp_mask::StampKey;
 use crate::timers::Timers;
 use crate::watch::Watches;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use thalweg_model::{Span, Time};
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -37,19 +32,11 @@ pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// Every command takes the time and something that carries out [`Effects`](crate::Effects).
 pub struct Kernel {
     pub(crate) env: Env,
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) by_client: Map<Arc<str>, SessionId>,
-    pub(crate) online: usize,
+    pub(crate) sessions: Sessions,
     /// The last number given to a session or group.
     pub(crate) number_last: u64,
     /// The last serial given to an entry of a durable queue.
     pub(crate) serial_last: u64,
-    /// Where the message being spread has gone; written down with it.
-    pub(crate) pending_references: Vec<Pending>,
-    /// How safe that must be for what was sent of it, whatever its publisher asked for.
-    pub(crate) pending_safety: Safety,
-    /// Sessions whose queues have messages that leave memory once they are written.
-    pub(crate) spilling: Vec<SessionId>,
     /// What was written down since the last batch was taken.
     pub(crate) journal: Journal,
     /// Messages that queues want back from disk.
@@ -82,7 +69,6 @@ pub struct Kernel {
     /// What was taken out of queues by itself and is not settled, by number.
     pub(crate) taken: BTreeMap<u64, TakenApart>,
     pub(crate) taken_last: u64,
-    pub(crate) presences: Presences,
     pub(crate) dedup: Dedup,
     /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
     pub(crate) promises: u64,
@@ -90,14 +76,6 @@ pub struct Kernel {
     pub(crate) bytes_written: u64,
     pub(crate) timers: Timers,
     pub(crate) sweep_at: Time,
-    pub(crate) sweep_next: u32,
-    pub(crate) backlog: Vec<SessionId>,
-    /// Sessions thrown out for a full queue, whose wills are still to be published.
-    pub(crate) overflowed: Vec<SessionId>,
-    /// Subscriptions of all sessions.
-    pub(crate) subscriptions: usize,
-    /// What the publish that is being spread has met.
-    pub(crate) crowd: Crowd,
     pub(crate) books: Books,
 }
 
@@ -110,14 +88,9 @@ impl Kernel {
         let books = Books::new(&limits.ledger_prefixes);
         Kernel {
             env: Env::new(limits, shard, shards, seed),
-            sessions: Slab::default(),
-            by_client: Map::default(),
-            online: 0,
+            sessions: Sessions::default(),
             number_last: 0,
             serial_last: u64::from(shard.0),
-            pending_references: Vec::new(),
-            pending_safety: Safety::Lazy,
-            spilling: Vec::new(),
             journal: Journal::new(),
             fetches: Vec::new(),
             routes: Routes::new(seed),
@@ -137,17 +110,11 @@ impl Kernel {
             recalls: VecDeque::new(),
             taken: BTreeMap::new(),
             taken_last: 0,
-            presences: Presences::default(),
             dedup: Dedup::default(),
             promises: 0,
             bytes_written: 0,
             timers: Timers::default(),
             sweep_at: Time::ZERO,
-            sweep_next: 0,
-            backlog: Vec::new(),
-            overflowed: Vec::new(),
-            subscriptions: 0,
-            crowd: Crowd::default(),
             books,
         }
     }

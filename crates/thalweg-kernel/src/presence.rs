@@ -66,6 +66,63 @@ struct Here {
     since: Time,
 }
 
+/// What it changes that a session of a name has left.
+enum Left {
+    /// Nothing that was told: another session of that name has come since, or it was not known.
+    Unseen,
+    /// Another session is told of from now on.
+    Other(String),
+    /// No session of that name is here.
+    Last,
+}
+
+impl Presences {
+    /// A session of a name has come, or goes on over another link.
+    fn came(&mut self, address: &str, client: Arc<str>, dialect: &'static str, since: Time) {
+        let here = self.here.entry(address.into()).or_default();
+        // One of the same client has taken its place.
+        here.retain(|one| one.client != client);
+        here.push(Here {
+            client,
+            dialect,
+            since,
+        });
+    }
+
+    fn left(&mut self, address: &str, client: &str) -> Left {
+        let Entry::Occupied(mut entry) = self.here.entry(address.into()) else {
+            return Left::Unseen;
+        };
+        let was_last = entry
+            .get()
+            .last()
+            .is_some_and(|last| *last.client == *client);
+        entry.get_mut().retain(|one| *one.client != *client);
+        match entry.get().last() {
+            Some(_) if !was_last => Left::Unseen,
+            Some(other) => Left::Other(online(other.dialect, other.since)),
+            None => {
+                entry.remove();
+                Left::Last
+            }
+        }
+    }
+
+    /// For how long it can be remembered that one more has left, up to `max` of them; nothing if not at all.
+    fn keep_offline(&mut self, span: Span, max: usize, now: Time) -> Option<Span> {
+        let kept = &mut self.kept_until;
+        while kept.front().is_some_and(|until| *until <= now) {
+            kept.pop_front();
+        }
+        // Who has come back meanwhile still counts: that is on the safe side, and costs no list of names.
+        if span == Span::ZERO || kept.len() >= max {
+            return None;
+        }
+        kept.push_back(now + span);
+        Some(span)
+    }
+}
+
 impl Session {
     pub(crate) fn presence_news(&self, now: Time, left: Option<Closing>) -> Option<PresenceNews> {
         let (address, client) = (self.presence.clone()?, self.client.clone());
@@ -149,14 +206,7 @@ impl Kernel {
             left,
         } = news;
         let Some(why) = left else {
-            let here = self.presences.here.entry(address.clone()).or_default();
-            // The same session goes on over another link, or one of the same name has taken its place.
-            here.retain(|one| one.client != client);
-            here.push(Here {
-                client,
-                dialect,
-                since: at,
-            });
+            self.sessions.presences.came(&address, client, dialect, at);
             return self.publish_presence(
                 &address,
                 &online(dialect, at),
@@ -166,22 +216,16 @@ impl Kernel {
                 fx,
             );
         };
-        let Entry::Occupied(mut entry) = self.presences.here.entry(address.clone()) else {
-            return;
-        };
-        let was_last = entry.get().last().is_some_and(|last| last.client == client);
-        entry.get_mut().retain(|one| one.client != client);
-        match entry.get().last() {
-            // It had not told what is known of this name.
-            Some(_) if !was_last => {}
-            Some(other) => {
-                let told = online(other.dialect, other.since);
+        match self.sessions.presences.left(&address, &client) {
+            Left::Unseen => {}
+            Left::Other(told) => {
                 self.publish_presence(&address, &told, RetainOp::Set, None, now, fx);
             }
-            None => {
-                entry.remove();
+            Left::Last => {
                 let told = offline(dialect, at, why);
-                match self.keep_offline(now) {
+                let limits = self.env.limits();
+                let (span, max) = (limits.presence_offline, limits.presence_offline_max);
+                match self.sessions.presences.keep_offline(span, max, now) {
                     Some(span) => {
                         self.publish_presence(&address, &told, RetainOp::Set, Some(span), now, fx)
                     }
@@ -189,24 +233,6 @@ impl Kernel {
                 }
             }
         }
-    }
-
-    /// For how long it can be remembered that one more has left; nothing if not at all.
-    fn keep_offline(&mut self, now: Time) -> Option<Span> {
-        let (span, max) = (
-            self.env.limits().presence_offline,
-            self.env.limits().presence_offline_max,
-        );
-        let kept = &mut self.presences.kept_until;
-        while kept.front().is_some_and(|until| *until <= now) {
-            kept.pop_front();
-        }
-        // Who has come back meanwhile still counts: that is on the safe side, and costs no list of names.
-        if span == Span::ZERO || kept.len() >= max {
-            return None;
-        }
-        kept.push_back(now + span);
-        Some(span)
     }
 
     fn publish_presence<E: Effects>(

@@ -4,7 +4,6 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::cause::Cause;
-use crate::crowd::Crowd;
 use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
@@ -94,13 +93,13 @@ impl Kernel {
                 pause_until,
             };
         }
-        self.crowd = Crowd::default();
+        self.sessions.crowd.begin();
         let outcome = self.publish_unheld(id, &draft, now, fx);
         let mut published = Published {
             outcome,
             pause_until,
         };
-        if self.crowd.is_some() || !self.remote.paced.is_empty() {
+        if self.sessions.crowd.is_some() || !self.remote.paced.is_empty() {
             let route = self.route(draft.address);
             self.heed_crowd(id, &route, &draft, &mut published, now);
         }
@@ -184,13 +183,13 @@ impl Kernel {
             }
         }
         let all = self.route_of_all(&routes);
-        self.crowd = Crowd::default();
+        self.sessions.crowd.begin();
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
         let mut published = Published {
             outcome,
             pause_until,
         };
-        if self.crowd.is_some() || !self.remote.paced.is_empty() {
+        if self.sessions.crowd.is_some() || !self.remote.paced.is_empty() {
             self.heed_crowd(id, &all, &draft, &mut published, now);
         }
         published
@@ -322,7 +321,7 @@ impl Kernel {
         }
         self.books.matched();
         self.spread_here(publisher, route, draft, &mut None, now, fx);
-        if !self.pending_references.is_empty() {
+        if self.journal.has_references() {
             // It waits for sessions that are away; at most once, so nobody waits for that.
             let cause = self.cause_of(publisher, route, draft);
             self.write_down(&cause, draft, false, false, now);
@@ -528,7 +527,7 @@ impl Kernel {
         } else {
             self.held_of(cause, draft)
         };
-        if !self.pending_references.is_empty() || is_last_value {
+        if self.journal.has_references() || is_last_value {
             let written = Written {
                 draft,
                 publisher: cause.number,
@@ -744,7 +743,7 @@ impl Kernel {
             retain,
             deliveries: 0,
         };
-        let before = self.crowd;
+        let before = self.sessions.crowd;
         let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
         if publisher != Some(receiver.session) {
             self.note_put(receiver.session, put, before, now);
@@ -837,7 +836,7 @@ impl Kernel {
                 Pressure::DropWaiting
             })
         {
-            self.note_left_out();
+            self.sessions.crowd.note_left_out();
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;
         }
@@ -851,18 +850,18 @@ impl Kernel {
                     while self.is_queue_full(id, bytes) && self.drop_oldest(id) {}
                     if self.is_queue_full(id, bytes) {
                         // All that is left is being fetched.
-                        self.note_left_out();
+                        self.sessions.crowd.note_left_out();
                         self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                         return Put::Done;
                     }
                 }
                 Overflow::DropNewest | Overflow::DropOldest => {
-                    self.note_left_out();
+                    self.sessions.crowd.note_left_out();
                     self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                     return Put::Done;
                 }
                 Overflow::Disconnect => {
-                    self.note_left_out();
+                    self.sessions.crowd.note_left_out();
                     self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                     self.throw_out(id, now, fx);
                     return Put::Done;

@@ -103,8 +103,12 @@ impl Kernel {
         same("copies that wait", self.books.waiting(), held.waiting)?;
         same("copies in flight", self.books.in_flight(), held.in_flight)?;
         same("bytes of copies", self.books.bytes_held(), held.bytes)?;
-        same("sessions online", self.online, online)?;
-        same("subscriptions", self.subscriptions, subscriptions)?;
+        same("sessions online", self.sessions.online(), online)?;
+        same(
+            "subscriptions",
+            self.sessions.subscriptions(),
+            subscriptions,
+        )?;
         same("watches", self.watches.count, watches)?;
         same(
             "bytes of watched values",

@@ -346,8 +346,8 @@ impl Kernel {
         self.books
             .entered(Delta::copies(session.waiting_len(), session.memory_held()));
         self.books.restored(restored);
-        let id = self.sessions.insert(session);
-        if let Some(other) = self.by_client.insert(client, id) {
+        let (id, other) = self.sessions.insert(session);
+        if let Some(other) = other {
             self.end_double(other, id, now);
         }
         for tag in lost {
@@ -386,8 +386,8 @@ impl Kernel {
         };
         if let Some(session) = self.sessions.get_mut(goes) {
             session.expires_at = now;
-            self.by_client.insert(session.client.clone(), stays);
         }
+        self.sessions.name(stays);
         self.timers.set(now, goes, TimerKind::SessionExpiry);
     }
 

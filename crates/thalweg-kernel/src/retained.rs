@@ -149,7 +149,7 @@ impl Kernel {
                 }
                 Progress::Blocked | Progress::Asked => break,
                 Progress::Later => {
-                    self.backlog.push(id);
+                    self.sessions.scan_later(id);
                     break;
                 }
             }

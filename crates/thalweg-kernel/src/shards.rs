@@ -1,7 +1,6 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
 use crate::access::Access;
-use crate::crowd::Crowd;
 use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
@@ -314,7 +313,7 @@ impl Kernel {
                 from: entry,
                 only,
             } => {
-                self.crowd = Crowd::default();
+                self.sessions.crowd.begin();
                 self.on_publish(
                     from,
                     &message,
@@ -323,7 +322,7 @@ impl Kernel {
                     now,
                     fx,
                 );
-                if self.crowd.is_some() {
+                if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message);
                 }
                 self.took_over(entry);
@@ -335,12 +334,12 @@ impl Kernel {
                 from: entry,
             } => {
                 self.books.arrived();
-                self.crowd = Crowd::default();
+                self.sessions.crowd.begin();
                 self.on_publish_to_group(&key, &message, now, fx);
-                if self.crowd.is_some() {
+                if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message);
                 }
-                if !self.pending_references.is_empty() {
+                if self.journal.has_references() {
                     self.persist_kept(&message, false, safety);
                 }
                 // In the same batch, so that it is never in both queues nor in none.
@@ -348,9 +347,9 @@ impl Kernel {
             }
             ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
             ShardMessage::PublishStamped(publish) => {
-                self.crowd = Crowd::default();
+                self.sessions.crowd.begin();
                 self.on_stamped(&publish, now, fx);
-                if self.crowd.is_some() {
+                if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &publish.message);
                 }
             }
@@ -521,7 +520,7 @@ impl Kernel {
         if route.has_queues() {
             self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
         }
-        if !self.pending_references.is_empty() {
+        if self.journal.has_references() {
             self.persist_kept(message, false, safety);
         }
         for address in &route.onward().redirects {

@@ -267,17 +267,9 @@ impl Kernel {
 
     /// A session has one subscription more.
     pub(crate) fn hold_subscription(&mut self, id: SessionId, filter: &str, group: u32) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let cost = subscription_cost(filter);
-        session.subscriptions.push(Held {
-            filter: filter.into(),
-            group,
-        });
-        session.filter_bytes += cost;
-        self.subscriptions += 1;
-        self.env.entered(Kept::Subscriptions, cost);
+        if let Some(cost) = self.sessions.hold(id, filter, group) {
+            self.env.entered(Kept::Subscriptions, cost);
+        }
     }
 
     /// Whether some shard may not know yet what is wanted here.
@@ -395,12 +387,8 @@ impl Kernel {
     }
 
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
-        self.subscriptions -= 1;
-        let cost = subscription_cost(&held.filter);
+        let cost = self.sessions.let_go(id, held);
         self.env.left(Kept::Subscriptions, cost);
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.filter_bytes -= cost;
-        }
         if held.group != NO_GROUP {
             self.leave_group(id, held.group, now, fx);
             return;

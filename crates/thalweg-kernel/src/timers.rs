@@ -124,9 +124,8 @@ impl Kernel {
                 }
             });
             self.kept_values.expire(now, SWEEP_MAX, |_| {});
-            for _ in 0..SWEEP_SESSIONS_MAX.min(self.sessions.capacity()) {
-                self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
-                self.expire_waiting(SessionId(self.sweep_next), now);
+            for id in self.sessions.sweep_next(SWEEP_SESSIONS_MAX) {
+                self.expire_waiting(id, now);
             }
         }
     }
@@ -156,10 +155,9 @@ impl Kernel {
 
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
-        !self.backlog.is_empty()
+        self.sessions.has_work()
             || self.agenda.has_work()
             || !self.queues_ended.is_empty()
-            || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
             || !self.recalls.is_empty()
             || self.watches.recheck
@@ -168,10 +166,10 @@ impl Kernel {
 
     /// Goes on with long tasks that were put off so that one turn stays short.
     pub fn work<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        for id in std::mem::take(&mut self.overflowed) {
+        for id in self.sessions.take_thrown_out() {
             self.after_overflow(id, now, fx);
         }
-        for id in std::mem::take(&mut self.backlog) {
+        for id in self.sessions.take_scanning() {
             self.run_scans(id, now, fx);
         }
         self.agenda.resume();

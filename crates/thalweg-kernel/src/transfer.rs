@@ -133,8 +133,8 @@ impl Kernel {
             number
         });
         let serial = self.next_serial();
-        self.pending_references
-            .push(Pending::new(number, serial, reliability, 0));
+        self.journal
+            .refer(Pending::new(number, serial, reliability, 0));
         (number, serial)
     }
 

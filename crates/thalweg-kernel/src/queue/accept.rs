@@ -178,21 +178,18 @@ impl Kernel {
             ..Draft::of(message)
         };
         // What the queues of the original have of it is written down with that.
-        let others = (
-            std::mem::take(&mut self.pending_references),
-            std::mem::take(&mut self.pending_safety),
-        );
+        let others = self.journal.take_references();
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell {
             self.offer_to_cell(cell, message, None, fx);
         }
         self.spread_beyond(&route, message, cause, now, fx);
-        if !self.pending_references.is_empty() {
+        if self.journal.has_references() {
             // Under its own address, so it is another message to the journal.
             self.persist_kept(message, false, cause.safety);
         }
-        (self.pending_references, self.pending_safety) = others;
+        self.journal.set_references(others);
         route.wants_more_than_queues()
     }
 
@@ -242,7 +239,7 @@ impl Kernel {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
                         let pending = Pending::new(number, serial, message.reliability(), 0);
-                        self.pending_references.push(Pending {
+                        self.journal.refer(Pending {
                             handed: true,
                             ..pending
                         });
@@ -278,8 +275,8 @@ impl Kernel {
             return false;
         }
         if serial != 0 {
-            self.pending_references
-                .push(Pending::new(number, serial, message.reliability(), 0));
+            self.journal
+                .refer(Pending::new(number, serial, message.reliability(), 0));
         }
         let bytes = message.bytes();
         let Some(queue) = self.queues.get_mut(queue_id) else {
@@ -345,7 +342,7 @@ impl Kernel {
             .get(queue_id)
             .map_or(0, super::Queue::journal_number);
         let pending = Pending::new(number, item.serial, item.message.reliability(), 0);
-        self.pending_references.push(Pending {
+        self.journal.refer(Pending {
             to_disk: Some(Holder::Queue(queue_id)),
             ..pending
         });

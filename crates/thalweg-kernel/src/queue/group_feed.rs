@@ -180,7 +180,7 @@ impl Kernel {
                 handed: true,
                 ..Pending::new(number, serial, message.reliability(), 0)
             };
-            self.pending_references.push(pending);
+            self.journal.refer(pending);
             self.persist_kept(message, false, self.env.limits().safety);
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
@@ -356,7 +356,7 @@ impl Kernel {
             Err(item) => Some(item.message),
         };
         if serial != 0 {
-            self.pending_references.push(Pending {
+            self.journal.refer(Pending {
                 handed: back.is_none(),
                 ..Pending::new(number, serial, reliability, 0)
             });

@@ -126,7 +126,7 @@ impl Kernel {
         });
         if serial != 0 {
             let pending = Pending::new(queue.number, serial, draft.reliability, 0);
-            self.pending_references.push(Pending {
+            self.journal.refer(Pending {
                 handed: true,
                 ..pending
             });

@@ -145,7 +145,7 @@ impl Kernel {
     ) {
         for message in messages {
             self.accept(queue_id, &message, now, fx);
-            if !self.pending_references.is_empty() {
+            if self.journal.has_references() {
                 self.persist_kept(&message, false, self.env.limits().safety);
             }
         }

@@ -1,5 +1,9 @@
 //! Who is here, and what waits for them.
 
+mod store;
+
+pub(crate) use store::Sessions;
+
 use crate::access::Access;
 use crate::books::Delta;
 use crate::disk_queue::DiskQueue;
@@ -414,7 +418,7 @@ impl Kernel {
             ..open
         };
         let expiry = open.expiry.min(self.env.limits().session_expiry_max);
-        let existing = self.by_client.get(open.client).copied();
+        let existing = self.sessions.id_of(open.client);
         let owner = existing
             .and_then(|id| self.sessions.get(id))
             .and_then(|session| session.user.as_ref());
@@ -427,7 +431,7 @@ impl Kernel {
             self.take_over(id, open.fresh, now, fx);
         }
         let presence = self.presence_of(&open, &left);
-        if let Some(&id) = self.by_client.get(open.client) {
+        if let Some(id) = self.sessions.id_of(open.client) {
             if !open.fresh {
                 return Ok(self.resume_session(id, open, presence, expiry, now, fx));
             }
@@ -495,10 +499,8 @@ impl Kernel {
             pace: None,
             drops: None,
         };
-        let id = self.sessions.insert(session);
-        self.by_client.insert(client, id);
+        let (id, _) = self.sessions.insert(session);
         self.weigh_session(id);
-        self.online += 1;
         if durable {
             let safety = self.session_safety(id);
             self.persist_session(id, safety);
@@ -529,9 +531,7 @@ impl Kernel {
             .unwrap_or(self.env.limits().in_flight_max)
             .max(1);
         let trial = self.trial_of(open.client, now);
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.link = Some(open.link);
-            session.openings = session.openings.wrapping_add(1);
+        if let Some(session) = self.sessions.attach(id, link) {
             session.user = open.user;
             if session.access != open.access {
                 // Receive rights are remembered in routes.
@@ -549,7 +549,6 @@ impl Kernel {
             session.in_flight_max = in_flight_max;
             session.congested = false;
             session.trial = trial;
-            self.online += 1;
             self.weigh_session(id);
             if self.sessions.get(id).is_some_and(|session| session.durable) {
                 let safety = self.session_safety(id);
@@ -686,7 +685,7 @@ impl Kernel {
     /// A session has no link from now on.
     pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
         self.seats_down(id);
-        let Some(session) = self.sessions.get_mut(id) else {
+        let Some(session) = self.sessions.detach(id) else {
             return;
         };
         for index in &session.groups {
@@ -694,13 +693,11 @@ impl Kernel {
                 group.seats_changed();
             }
         }
-        session.link = None;
         self.journal.forget_deliveries(id);
         session.memo = Memo::default();
         session.scans = Vec::new();
         session.repeats.clear();
         session.since = now;
-        self.online -= 1;
     }
 
     /// Ends a link because the session's queue is full. Its will waits for [`Kernel::work`]: it may fill another queue,
@@ -714,7 +711,7 @@ impl Kernel {
         fx.disconnect(link, CloseReason::QueueFull);
         self.drop_link(id, now);
         self.end_watches(id, fx);
-        self.overflowed.push(id);
+        self.sessions.was_thrown_out(id);
     }
 
     /// What follows from being thrown out.
@@ -830,12 +827,6 @@ impl Kernel {
         let Some(mut session) = self.sessions.remove(id) else {
             return;
         };
-        if session.link.is_some() {
-            self.online -= 1;
-        }
-        if self.by_client.get(&session.client) == Some(&id) {
-            self.by_client.remove(&session.client);
-        }
         self.env.left(Kept::Sessions, session.weight);
         for entry in &session.waiting {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
@@ -880,7 +871,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(&id) = self.by_client.get(client) else {
+        let Some(id) = self.sessions.id_of(client) else {
             return false;
         };
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {

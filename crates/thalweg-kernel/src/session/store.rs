@@ -1,0 +1,199 @@
+//! The sessions of a shard: by number and by name, how many have a link, and which have something left to do.
+
+use super::{Held, Session};
+use crate::crowd::Crowd;
+use crate::ids::{LinkId, SessionId};
+use crate::kernel::Map;
+use crate::memory::subscription_cost;
+use crate::presence::Presences;
+use crate::slab::Slab;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// Who is here, of all whose presence this shard tells.
+    pub presences: Presences,
+    /// What the publish that is being spread has met.
+    pub crowd: Crowd,
+    all: Slab<Session>,
+    by_client: Map<Arc<str>, SessionId>,
+    /// Sessions that have a link.
+    online: usize,
+    /// Subscriptions of all sessions.
+    subscriptions: usize,
+    /// Sessions that go on looking for last values in the next turn.
+    scanning: Vec<SessionId>,
+    /// Sessions thrown out for a full queue, whose wills are still to be published.
+    thrown_out: Vec<SessionId>,
+    /// Sessions whose queues have messages that leave memory once they are written.
+    spilling: Vec<SessionId>,
+    /// The last session that was looked through for expired messages.
+    swept_last: u32,
+}
+
+impl Sessions {
+    #[inline]
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.all.get(id)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.all.get_mut(id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.all.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Session)> {
+        self.all.iter_mut()
+    }
+
+    // --- names
+
+    /// The session of a client's name.
+    pub(crate) fn id_of(&self, client: &str) -> Option<SessionId> {
+        self.by_client.get(client).copied()
+    }
+
+    /// The same, itself.
+    pub(crate) fn of_client(&self, client: &str) -> Option<&Session> {
+        self.get(self.id_of(client)?)
+    }
+
+    /// Adds a session, which has its name from now on; beside its number that of the session which had the name before.
+    pub(crate) fn insert(&mut self, session: Session) -> (SessionId, Option<SessionId>) {
+        let client = session.client.clone();
+        self.online += usize::from(session.link.is_some());
+        let id = self.all.insert(session);
+        (id, self.by_client.insert(client, id))
+    }
+
+    /// Gives a session its own name, which another one may have.
+    pub(crate) fn name(&mut self, id: SessionId) {
+        if let Some(session) = self.all.get(id) {
+            self.by_client.insert(session.client.clone(), id);
+        }
+    }
+
+    /// Takes a session out; its name is free unless another one has it.
+    pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.all.remove(id)?;
+        self.online -= usize::from(session.link.is_some());
+        if self.by_client.get(&session.client) == Some(&id) {
+            self.by_client.remove(&session.client);
+        }
+        Some(session)
+    }
+
+    // --- links
+
+    /// How many sessions have a link.
+    pub(crate) fn online(&self) -> usize {
+        self.online
+    }
+
+    /// A session that had no link is opened again over this one.
+    pub(crate) fn attach(&mut self, id: SessionId, link: LinkId) -> Option<&mut Session> {
+        let session = self.all.get_mut(id)?;
+        session.openings = session.openings.wrapping_add(1);
+        let before = session.link.replace(link);
+        self.online += usize::from(before.is_none());
+        Some(session)
+    }
+
+    /// A session has no link from now on.
+    pub(crate) fn detach(&mut self, id: SessionId) -> Option<&mut Session> {
+        let session = self.all.get_mut(id)?;
+        let before = session.link.take();
+        self.online -= usize::from(before.is_some());
+        Some(session)
+    }
+
+    // --- subscriptions
+
+    /// Subscriptions of all sessions.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscriptions
+    }
+
+    /// A session has one subscription more; what it costs.
+    pub(crate) fn hold(&mut self, id: SessionId, filter: &str, group: u32) -> Option<usize> {
+        let session = self.all.get_mut(id)?;
+        let cost = subscription_cost(filter);
+        session.subscriptions.push(Held {
+            filter: filter.into(),
+            group,
+        });
+        session.filter_bytes += cost;
+        self.subscriptions += 1;
+        Some(cost)
+    }
+
+    /// A subscription that was taken out of its session is over; what it cost.
+    pub(crate) fn let_go(&mut self, id: SessionId, held: &Held) -> usize {
+        let cost = subscription_cost(&held.filter);
+        self.subscriptions -= 1;
+        if let Some(session) = self.all.get_mut(id) {
+            session.filter_bytes -= cost;
+        }
+        cost
+    }
+
+    // --- what is left to do
+
+    /// Whether sessions have something to do in the next turn.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.scanning.is_empty() || !self.thrown_out.is_empty()
+    }
+
+    /// A session goes on with its scans in the next turn.
+    pub(crate) fn scan_later(&mut self, id: SessionId) {
+        self.scanning.push(id);
+    }
+
+    pub(crate) fn take_scanning(&mut self) -> Vec<SessionId> {
+        std::mem::take(&mut self.scanning)
+    }
+
+    /// What follows from a session's being thrown out comes in the next turn.
+    pub(crate) fn was_thrown_out(&mut self, id: SessionId) {
+        self.thrown_out.push(id);
+    }
+
+    pub(crate) fn take_thrown_out(&mut self) -> Vec<SessionId> {
+        std::mem::take(&mut self.thrown_out)
+    }
+
+    /// A session's queue is looked after from now on when a batch is written.
+    pub(crate) fn watch_spill(&mut self, id: SessionId) {
+        self.spilling.push(id);
+    }
+
+    /// Those sessions; [`Sessions::set_spilling`] must follow.
+    pub(crate) fn take_spilling(&mut self) -> Vec<SessionId> {
+        std::mem::take(&mut self.spilling)
+    }
+
+    /// Those of them that have messages which are not written yet.
+    pub(crate) fn set_spilling(&mut self, spilling: Vec<SessionId>) {
+        self.spilling = spilling;
+    }
+
+    /// Up to `max` numbers, of sessions or of none, behind those that were given last.
+    pub(crate) fn sweep_next(&mut self, max: usize) -> impl Iterator<Item = SessionId> + use<> {
+        let numbers = self.all.capacity();
+        let (count, last) = (max.min(numbers), self.swept_last as usize);
+        let nth = move |n: usize| ((last + n) % numbers) as u32;
+        if count > 0 {
+            self.swept_last = nth(count);
+        }
+        (1..=count).map(move |n| SessionId(nth(n)))
+    }
+}
