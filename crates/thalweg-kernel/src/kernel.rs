@@ -13,17 +13,16 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
-use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::remote::Remote;
 use crate::route_store::Routes;
-use crate::session::{Grants, Meters, Sessions};
+use crate::session::Sessions;
 use crate::stamp_mask::StampKey;
 use crate::timers::Timers;
 use crate::watch::Watches;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::{Span, Time};
+use thalweg_model::Time;
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -169,35 +168,6 @@ impl Kernel {
             + self.last_values.bytes()
             + self.kept_values.bytes()
             + self.watches.value_bytes
-    }
-}
-
-impl Limits {
-    pub(crate) fn meters(&self, grants: &Grants, now: Time) -> Option<Box<Meters>> {
-        let bucket = |rate: u64| (rate > 0).then(|| TokenBucket::new(rate, rate, now));
-        let messages = bucket(grants.publish_rate.unwrap_or(self.publish_rate));
-        let meters = Meters {
-            messages,
-            bytes: bucket(self.publish_bytes_rate),
-        };
-        (meters.messages.is_some() || meters.bytes.is_some()).then(|| Box::new(meters))
-    }
-}
-
-impl Meters {
-    /// Books a publish; when it exceeds a rate, when the publisher may go on.
-    pub(crate) fn pause(&mut self, bytes: u64, now: Time) -> Option<Time> {
-        let mut wait = None;
-        for (bucket, cost) in [(&mut self.messages, 1), (&mut self.bytes, bytes)] {
-            // The message is here and will be handled, so it is paid for in any case.
-            let debt = bucket
-                .as_mut()
-                .map_or(Span::ZERO, |bucket| bucket.spend(cost, now));
-            if debt > Span::ZERO {
-                wait = wait.max(Some(now + debt));
-            }
-        }
-        wait
     }
 }
 

@@ -1,0 +1,278 @@
+//! A link ends, and a session.
+
+use crate::books::Delta;
+use crate::effects::{CloseReason, Effects, Safety};
+use crate::ids::{LinkId, SessionId};
+use crate::ledger::DropReason;
+use crate::memory::Kept;
+use crate::publish::Memo;
+use crate::timers::TimerKind;
+use crate::window::SlotState;
+use crate::{Draft, Kernel};
+use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
+
+/// What a session leaves behind if its link is lost.
+#[derive(Clone, Debug)]
+pub struct Will {
+    /// The canonical address it is published to; the rights of then decide whether it may be.
+    pub address: Box<str>,
+    /// The payload, as the peer sent it when it came.
+    pub payload: Box<[u8]>,
+    /// How surely its receivers get it.
+    pub reliability: Reliability,
+    /// Whether it becomes the last value.
+    pub retain: RetainOp,
+    /// How long after the loss it is published; the end of the session comes first if it is earlier.
+    pub delay: Span,
+    /// How long it is worth delivering once published.
+    pub expires_in: Option<Span>,
+    /// The metadata that travels with it; none if the peer gave none.
+    pub properties: Option<Box<Properties>>,
+}
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// The peer said good-bye; its will is forgotten.
+    Clean,
+    /// The peer said good-bye and asked for its will to be published.
+    CleanWithWill,
+    /// It went away without a word.
+    Lost,
+    /// It was not heard of for too long. Otherwise like `Lost`.
+    Silent,
+    /// We ended it: an operator, a limit, or because the peer misbehaved. Otherwise like `Lost`.
+    Cut,
+}
+
+impl Kernel {
+    /// A link has ended. `expiry` replaces what was asked for when the session was opened, if the peer said so.
+    pub fn close_link<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        how: Closing,
+        expiry: Option<Span>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if session.link != Some(link) {
+            return; // It was taken over: the newer link owns the session now.
+        }
+        self.drop_link(id, now);
+        self.end_watches(id, fx);
+        self.after_link(id, how, expiry, now, fx);
+        self.end_command(now, fx);
+    }
+
+    /// A session has no link from now on.
+    pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
+        self.seats_down(id);
+        let Some(session) = self.sessions.detach(id) else {
+            return;
+        };
+        for index in &session.groups {
+            if let Some(group) = self.groups.get_mut(*index) {
+                group.seats_changed();
+            }
+        }
+        self.journal.forget_deliveries(id);
+        session.memo = Memo::default();
+        session.scans = Vec::new();
+        session.repeats.clear();
+        session.since = now;
+    }
+
+    /// Ends a link because the session's queue is full. Its will waits for [`Kernel::work`]: it may fill another queue,
+    /// whose session has a will, and so on.
+    pub(crate) fn throw_out<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(link) = session.link else { return };
+        session.overflowed = true;
+        fx.disconnect(link, CloseReason::QueueFull);
+        self.drop_link(id, now);
+        self.end_watches(id, fx);
+        self.sessions.was_thrown_out(id);
+    }
+
+    /// What follows from being thrown out.
+    pub(crate) fn after_overflow<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && std::mem::take(&mut session.overflowed)
+        {
+            self.after_link(id, Closing::Cut, None, now, fx);
+        }
+    }
+
+    /// What follows from the end of a link: a will, the end of the session or its expiry, other members' turn.
+    pub(crate) fn after_link<E: Effects>(
+        &mut self,
+        id: SessionId,
+        how: Closing,
+        expiry: Option<Span>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if let Some(expiry) = expiry {
+            session.expiry = expiry.min(self.env.limits().session_expiry_max);
+        }
+        if how == Closing::Clean {
+            session.will = None;
+        }
+        self.weigh_session(id);
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let left = session.presence_news(now, Some(how));
+        session.expires_at = now + session.expiry;
+        let ends_now = session.expiry == Span::ZERO;
+        let expires_at = session.expires_at;
+        if let Some(will) = &session.will {
+            session.will_due = (now + will.delay).min(expires_at);
+            if will.delay == Span::ZERO || ends_now {
+                self.publish_will(id, now, fx);
+            } else if let Some(session) = self.sessions.get(id) {
+                self.timers.set(session.will_due, id, TimerKind::Will);
+            }
+        }
+        if ends_now {
+            self.end_session(id, now, fx);
+            return self.tell_presence(left, now, fx);
+        }
+        if expires_at != Time::NEVER {
+            self.timers.set(expires_at, id, TimerKind::SessionExpiry);
+        }
+        self.persist_session(id, Safety::Lazy);
+        if self.env.limits().group_redispatch {
+            // What was sent before goes before what waits.
+            self.return_group_copies(id, now, fx);
+        }
+        self.groups_member_changed(id, now, fx);
+        self.tell_presence(left, now, fx);
+    }
+
+    pub(crate) fn publish_will<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.will_due = Time::NEVER;
+        let Some(will) = session.will.take() else {
+            return;
+        };
+        self.weigh_session(id);
+        let draft = Draft {
+            address: &will.address,
+            payload: &will.payload,
+            reliability: will.reliability,
+            retain: will.retain,
+            expires_in: will.expires_in,
+            priority: 0,
+            properties: will.properties.as_deref(),
+            ticket: 0,
+            native: None,
+            stamp: None,
+        };
+        self.books.own();
+        self.publish_left_behind(id, &draft, now, fx);
+        // Written down behind the message itself, so that a will is rather published twice than never.
+        self.persist_session(id, Safety::Lazy);
+    }
+
+    /// Forgets a session: its subscriptions, what waits for it, its name.
+    pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        // Nobody waits for it now, but whoever opens a session of that name will be told that there is none.
+        self.end_session_as(id, self.session_safety(id), now, fx);
+        self.end_command(now, fx);
+    }
+
+    /// The same; `safety` says how safe that must be before somebody is told.
+    pub(super) fn end_session_as<E: Effects>(
+        &mut self,
+        id: SessionId,
+        safety: Safety,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if self.sessions.get(id).is_none() {
+            return;
+        }
+        // The end of the session publishes a delayed will.
+        self.publish_will(id, now, fx);
+        self.end_watches(id, fx);
+        self.end_errands(id);
+        self.close_lines(id, now, fx);
+        if let Some(session) = self.sessions.get_mut(id) {
+            // It gets nothing of what it gives back.
+            session.congested = true;
+        }
+        self.return_group_copies(id, now, fx);
+        self.count_lost_to_groups(id);
+        self.drop_all_subscriptions(id, now, fx);
+        let Some(mut session) = self.sessions.remove(id) else {
+            return;
+        };
+        self.env.left(Kept::Sessions, session.weight);
+        for entry in &session.waiting {
+            self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+        }
+        let waiting = session.waiting_len();
+        let on_disk = waiting - session.waiting.len();
+        let memory_held = session.memory_held();
+        if let Some(disk) = session.disk.take() {
+            let (places, in_memory) = disk.into_books();
+            let (booked, mut fresh) = (places.len(), 0);
+            for message in in_memory {
+                self.book_drop(None, message.address(), DropReason::SessionEnded);
+                fresh += 1;
+            }
+            for place in places {
+                self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
+            }
+            self.books
+                .dropped_many(DropReason::SessionEnded, on_disk - booked - fresh);
+        }
+        for (_, slot) in session.window.iter_mut() {
+            if let SlotState::ExpectSettle(entry) = &slot.state {
+                self.books.settled(Delta::copy(entry.message.bytes()));
+                self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+                if entry.of_group {
+                    self.persist_group_removed(entry.group, entry.serial);
+                }
+            }
+        }
+        self.books.left(Delta::copies(waiting, memory_held));
+        if session.durable {
+            self.persist_session_ended(session.uid, safety);
+        }
+    }
+
+    /// Ends a session's link from our side; the session itself lives on for its expiry unless `forget`.
+    pub fn kick<E: Effects>(
+        &mut self,
+        client: &str,
+        why: CloseReason,
+        forget: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let Some(id) = self.sessions.id_of(client) else {
+            return false;
+        };
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            fx.disconnect(link, why);
+            self.close_link(id, link, Closing::Cut, None, now, fx);
+        }
+        if forget {
+            self.end_session(id, now, fx);
+        }
+        true
+    }
+}

@@ -1,0 +1,359 @@
+//! A peer opens a session, or goes on with one.
+
+use super::{Closing, HeldTickets, Meters, Session, Will};
+use crate::Kernel;
+use crate::access::Access;
+use crate::books::Delta;
+use crate::effects::{CloseReason, Effects, Safety, Sent};
+use crate::entry::NO_GROUP;
+use crate::ids::{LinkId, SessionId};
+use crate::ledger::DropReason;
+use crate::memory::will_cost;
+use crate::presence::KnownAs;
+use crate::publish::{Memo, parcel};
+use crate::window::{Slot, SlotState, Window};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_balance::Parcel;
+use thalweg_model::{Reliability, Span, Time};
+
+/// What a front says when a peer opens a session.
+pub struct OpenSession<'a> {
+    /// The name under which the session is found again.
+    pub client: &'a str,
+    /// The link that opens it.
+    pub link: LinkId,
+    /// Whether what a former session of that name left is forgotten.
+    pub fresh: bool,
+    /// How long the session outlives its link.
+    pub expiry: Span,
+    /// Unsettled deliveries the receiver allows; `None` for our own limit.
+    pub in_flight_max: Option<u16>,
+    /// What to publish if the link is lost.
+    pub will: Option<Box<Will>>,
+    /// The tenant whose addresses it can reach; empty for the default one.
+    pub tenant: &'a str,
+    /// What it may do.
+    pub access: Access,
+    /// The authenticated user, if any.
+    pub user: Option<Arc<str>>,
+    /// How operators see the peer: protocol and version. Never decides anything.
+    pub dialect: &'static str,
+    /// How others know the peer, if it has a name.
+    pub known_as: Option<KnownAs<'a>>,
+    /// What the peer was told that it may do.
+    pub grants: Grants,
+}
+
+/// What holds for one connection whatever becomes of [`Limits`](crate::Limits) meanwhile, because its peer was told so
+/// or because its listener has rules of its own. The stricter of both counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// The highest reliability that its subscriptions get.
+    pub reliability_max: Reliability,
+    /// Whether filters may hold wildcards.
+    pub wildcards: bool,
+    /// Whether subscriptions may name a group.
+    pub groups: bool,
+    /// Publishes per second in place of the limits' rate; 0 is no limit.
+    pub publish_rate: Option<u64>,
+    /// How safe what it is told must be, in place of the limits' word.
+    pub safety: Option<Safety>,
+}
+
+impl Default for Grants {
+    /// All that the limits allow.
+    fn default() -> Self {
+        Grants {
+            reliability_max: Reliability::ExactlyOnce,
+            wildcards: true,
+            groups: true,
+            publish_rate: None,
+            safety: None,
+        }
+    }
+}
+
+/// What [`Kernel::open_session`] gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The session that was opened or resumed.
+    pub session: SessionId,
+    /// It existed before, and its state is still here.
+    pub resumed: bool,
+    /// How long it will outlive its link: what was asked, within our limit.
+    pub expiry: Span,
+}
+
+/// Why a session cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenRefusal {
+    /// As many sessions exist as may.
+    TooManySessions,
+    /// The process-wide memory budget is spent.
+    Overloaded,
+    /// The session of that name is another user's.
+    OtherUser,
+    /// The rules grant nothing in this tenant.
+    Denied,
+}
+
+impl Kernel {
+    /// Opens a session for a link: resumes what is there under that name, ends what must be forgotten, takes the name
+    /// over from another link. Nothing is delivered before [`Kernel::start`].
+    pub fn open_session<E: Effects>(
+        &mut self,
+        open: OpenSession<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Opened, OpenRefusal> {
+        if !open.access.may_open(open.tenant) {
+            return Err(OpenRefusal::Denied);
+        }
+        let open = OpenSession {
+            access: open.access.in_tenant(open.tenant),
+            ..open
+        };
+        let expiry = open.expiry.min(self.env.limits().session_expiry_max);
+        let existing = self.sessions.id_of(open.client);
+        let owner = existing
+            .and_then(|id| self.sessions.get(id))
+            .and_then(|session| session.user.as_ref());
+        if owner.is_some() && owner != open.user.as_ref() {
+            return Err(OpenRefusal::OtherUser);
+        }
+        // Nobody is told that a peer left whose place is taken.
+        let left = existing.and_then(|id| self.take_presence(id, now));
+        if let Some(id) = existing {
+            self.take_over(id, open.fresh, now, fx);
+        }
+        let presence = self.presence_of(&open, &left);
+        if let Some(id) = self.sessions.id_of(open.client) {
+            if !open.fresh {
+                return Ok(self.resume_session(id, open, presence, expiry, now, fx));
+            }
+            let safety = open.grants.safety.unwrap_or(self.env.limits().safety);
+            self.end_session_as(id, safety, now, fx);
+        } else if self.sessions.len() >= self.env.limits().sessions_max {
+            self.tell_presence(left, now, fx);
+            return Err(OpenRefusal::TooManySessions);
+        } else if !self.may_keep(0, open.will.as_deref().map_or(0, will_cost)) {
+            self.tell_presence(left, now, fx);
+            return Err(OpenRefusal::Overloaded);
+        }
+        let client: Arc<str> = open.client.into();
+        let (link, durable) = (open.link, self.env.limits().journal && expiry > Span::ZERO);
+        let trial = self.trial_of(&client, now);
+        let session = Session {
+            client: client.clone(),
+            uid: self.next_number(),
+            durable,
+            link: Some(link),
+            user: open.user,
+            access: open.access,
+            judges_again: false,
+            judges_repeats: false,
+            dialect: open.dialect,
+            presence,
+            grants: open.grants,
+            expiry,
+            expires_at: Time::NEVER,
+            since: now,
+            will: open.will,
+            will_due: Time::NEVER,
+            subscriptions: Vec::new(),
+            filter_bytes: 0,
+            weight: 0,
+            memo: Memo::default(),
+            held: HeldTickets::default(),
+            in_flight_max: open
+                .in_flight_max
+                .unwrap_or(self.env.limits().in_flight_max)
+                .max(1),
+            congested: false,
+            overflowed: false,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            disk: None,
+            window: Window::default(),
+            repeats: VecDeque::new(),
+            openings: 1,
+            groups: Vec::new(),
+            group_in_flight: 0,
+            group_progress: Time::ZERO,
+            group_due: Time::NEVER,
+            trial,
+            scans: Vec::new(),
+            watches: crate::watch::NONE,
+            lines: None,
+            work: None,
+            meters: Meters::new(self.env.limits(), &open.grants, now),
+            received: 0,
+            routed: 0,
+            restored: 0,
+            delivered: 0,
+            expired: 0,
+            pace: None,
+            drops: None,
+        };
+        let (id, _) = self.sessions.insert(session);
+        self.weigh_session(id);
+        if durable {
+            let safety = self.session_safety(id);
+            self.persist_session(id, safety);
+        }
+        if self.env.limits().journal {
+            // A session of that name may have ended just now, and must not come back after the answer.
+            fx.hold(link, self.journal.awaited());
+        }
+        Ok(Opened {
+            session: id,
+            resumed: false,
+            expiry,
+        })
+    }
+
+    fn resume_session<E: Effects>(
+        &mut self,
+        id: SessionId,
+        open: OpenSession<'_>,
+        presence: Option<Box<str>>,
+        expiry: Span,
+        now: Time,
+        fx: &mut E,
+    ) -> Opened {
+        let link = open.link;
+        let in_flight_max = open
+            .in_flight_max
+            .unwrap_or(self.env.limits().in_flight_max)
+            .max(1);
+        let trial = self.trial_of(open.client, now);
+        if let Some(session) = self.sessions.attach(id, link) {
+            session.user = open.user;
+            if session.access != open.access {
+                // Receive rights are remembered in routes.
+                self.routes.all_have_changed();
+                session.take_access(open.access);
+            }
+            session.dialect = open.dialect;
+            session.presence = presence;
+            session.grants = open.grants;
+            session.meters = Meters::new(self.env.limits(), &open.grants, now);
+            session.expiry = expiry;
+            session.expires_at = Time::NEVER;
+            session.will = open.will;
+            session.will_due = Time::NEVER;
+            session.in_flight_max = in_flight_max;
+            session.congested = false;
+            session.trial = trial;
+            self.weigh_session(id);
+            if self.sessions.get(id).is_some_and(|session| session.durable) {
+                let safety = self.session_safety(id);
+                self.persist_session(id, safety);
+                fx.hold(link, self.journal.awaited());
+            }
+        }
+        Opened {
+            session: id,
+            resumed: true,
+            expiry,
+        }
+    }
+
+    /// Ends the other link of a session that is opened again, and settles its will: a will with a delay is forgotten
+    /// when the same session goes on within the delay, and published otherwise.
+    fn take_over<E: Effects>(&mut self, id: SessionId, fresh: bool, now: Time, fx: &mut E) {
+        self.after_overflow(id, now, fx);
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            fx.disconnect(link, CloseReason::TakenOver);
+            self.close_link(id, link, Closing::Lost, None, now, fx);
+        }
+        if !fresh && let Some(session) = self.sessions.get_mut(id) {
+            session.will = None;
+            session.will_due = Time::NEVER;
+        }
+    }
+
+    /// Begins deliveries to a session that was opened: first what was in flight, flagged as redelivered and in the
+    /// old order, then what waited.
+    pub fn start<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(link) = session.link else { return };
+        // It was given what is in flight by the rights of then.
+        session.judges_repeats = !session.access.is_allow_all();
+        let mut released: Vec<(u32, Parcel)> = Vec::new();
+        for (tag, slot) in session.window.iter_mut() {
+            match &mut slot.state {
+                SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
+                SlotState::ExpectReleased { of_group, .. } => {
+                    fx.release(link, tag);
+                    released.extend(
+                        of_group
+                            .as_ref()
+                            .map(|(group, message)| (*group, parcel(message, tag, true))),
+                    );
+                }
+            }
+        }
+        self.sit_down(id, now);
+        for (group, parcel) in released {
+            self.group_copy_sent(id, group, &parcel, now);
+        }
+        self.begin_trial(id);
+        self.repeat(id, now, fx);
+        self.groups_member_changed(id, now, fx);
+        self.pump(id, now, fx);
+        self.tell_came(id, now, fx);
+        self.end_command(now, fx);
+    }
+
+    /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
+    pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        if self.sessions.get(id).is_some_and(|s| s.judges_repeats) {
+            self.withhold_repeats(id, now, fx);
+        }
+        while let Some(session) = self.sessions.get_mut(id)
+            && (session.window.len() as usize).saturating_sub(session.repeats.len())
+                < usize::from(session.in_flight_max)
+            && let Some(tag) = session.repeats.pop_front()
+        {
+            let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else {
+                continue;
+            };
+            // Or it is known to have arrived.
+            let SlotState::ExpectSettle(entry) = &mut slot.state else {
+                continue;
+            };
+            slot.sent_at = now;
+            entry.deliveries = entry.deliveries.saturating_add(1);
+            let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
+            // Repeats leave whatever the output holds: the window bounds them.
+            if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
+                self.books.settled(Delta::copy(entry.message.bytes()));
+                if let Some(Slot {
+                    state: SlotState::ExpectSettle(entry),
+                    ..
+                }) = session.window.remove(tag)
+                {
+                    if entry.group != NO_GROUP {
+                        session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                        self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
+                    }
+                    self.remote
+                        .seats
+                        .give_back((id, u16::MAX, 0), u64::from(tag));
+                    self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
+                    self.persist_settled(id, &entry, tag);
+                }
+                continue;
+            }
+            self.books.redelivered(true);
+            if group != NO_GROUP {
+                self.group_copy_sent(id, group, &parcel, now);
+                self.expect_settlement(id, group, now);
+            }
+        }
+    }
+}
