@@ -9,6 +9,7 @@ use axum::http::Uri;
 use serde::Serialize;
 use std::sync::Arc;
 use thalweg_kernel::SubscriptionView;
+use thalweg_model::filter::shown;
 use thalweg_model::{Address, Filter};
 
 /// A subscription.
@@ -26,7 +27,7 @@ impl SubscriptionRow {
     pub(crate) fn new(view: SubscriptionView, shard: u16) -> Self {
         SubscriptionRow {
             client: view.client,
-            filter: view.filter,
+            filter: shown(&view.filter).into(),
             group: view.group,
             qos: view.reliability as u8,
             id: (view.id != 0).then_some(view.id),
@@ -60,7 +61,7 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Su
                 && wanted
                     .filter
                     .as_deref()
-                    .is_none_or(|filter| *held.filter == *filter)
+                    .is_none_or(|filter| shown(&held.filter) == filter)
                 && wanted
                     .topic
                     .as_deref()
@@ -77,5 +78,5 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Su
 }
 
 fn matches(filter: &str, topic: &str) -> bool {
-    Filter::new(filter).is_ok_and(|filter| filter.matches(topic))
+    Filter::from_canonical(filter).is_ok_and(|filter| filter.matches(topic))
 }

@@ -1,6 +1,7 @@
 //! Who may publish, subscribe and receive what.
 
 use std::sync::Arc;
+use thalweg_model::filter::prefix_of;
 use thalweg_model::presence::is_presence;
 use thalweg_model::{Filter, FilterError, Message, tenant};
 
@@ -485,10 +486,12 @@ impl Compiled {
     }
 }
 
-/// Whether every address that `filter` matches is matched by `pattern` too. Both are canonical filters.
+/// Whether every address that `filter` matches is matched by `pattern` too. Both are canonical filters, the pattern of
+/// levels.
 ///
 /// It never says so wrongly. It denies it in one odd case: `/+/#` does cover `/#`, if one knows that an address is not
-/// empty.
+/// empty. A prefix `a/b` is covered by what covers `a/+/#`: what it reaches has one level more than stands before its last
+/// separator, or several.
 pub fn covers(pattern: &str, filter: &str) -> bool {
     let wild = |level: &str| level == "+" || level == "#";
     let first = |text: &str| wild(thalweg_model::first_level(text));
@@ -497,7 +500,14 @@ pub fn covers(pattern: &str, filter: &str) -> bool {
     }
     // An address has at least one level, so a lone `#` asks for no more than `+/#` does.
     let filter = if filter == "#" { "+/#" } else { filter };
-    let mut wanted = filter.split('/');
+    let (filter, rest) = match prefix_of(filter) {
+        None => (Some(filter), None),
+        Some(prefix) => (prefix.rsplit_once('/').map(|(above, _)| above), Some("+/#")),
+    };
+    let mut wanted = [filter, rest]
+        .into_iter()
+        .flatten()
+        .flat_map(|part| part.split('/'));
     for level in pattern.split('/') {
         let covered = match (level, wanted.next()) {
             ("#", _) => return true,

@@ -51,7 +51,7 @@ pub struct SessionView {
 pub struct SubscriptionView {
     /// Whose.
     pub client: Arc<str>,
-    /// The canonical filter.
+    /// The canonical filter; see [`thalweg_model::filter::shown`].
     pub filter: Box<str>,
     /// The group it is shared with.
     pub group: Option<Box<str>>,

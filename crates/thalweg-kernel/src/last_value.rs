@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
+use thalweg_model::filter::prefix_of;
 use thalweg_model::{Filter, Message, Time};
 
 /// At most one [`Message`] per address, found by address or by filter, bounded in count and bytes.
@@ -147,7 +148,7 @@ impl LastValues {
         now: Time,
         mut f: impl FnMut(&Message) -> ControlFlow<()>,
     ) -> bool {
-        let Ok(filter) = Filter::new(filter) else {
+        let Ok(filter) = Filter::from_canonical(filter) else {
             return true;
         };
         let (exact, prefix) = literal_part(&filter);
@@ -265,6 +266,9 @@ impl LastValues {
 /// other addresses that it matches begin, if there are others. The first sorts before all of the second.
 fn literal_part(filter: &Filter) -> (Option<&str>, Option<&str>) {
     let text = filter.as_str();
+    if let Some(prefix) = prefix_of(text) {
+        return (None, Some(prefix));
+    }
     match text.find(['+', '#']) {
         None => (Some(text), None),
         Some(at) => {

@@ -14,7 +14,8 @@ use crate::group::Group;
 use crate::ids::SessionId;
 use crate::queue::{Binding, Exchange, Queue};
 use crate::session::{Pressure, Session, Will};
-use thalweg_model::{Properties, PropertyValue};
+use thalweg_model::filter::kind_of;
+use thalweg_model::{FilterKind, Properties, PropertyValue};
 
 /// What is kept beside messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,11 +226,11 @@ fn value_cost(value: &PropertyValue) -> usize {
 
 /// What a filter costs a shard that routes to it.
 pub(crate) fn route_cost(filter: &str) -> usize {
-    let has_wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
-    let levels = if has_wildcard {
-        1 + filter.bytes().filter(|byte| *byte == b'/').count()
-    } else {
-        0
+    let levels = match kind_of(filter) {
+        FilterKind::Exact => 0,
+        FilterKind::Wild => 1 + filter.bytes().filter(|byte| *byte == b'/').count(),
+        // Its own node, and one where it parts from others.
+        FilterKind::Prefix => 2,
     };
     ENTRY + filter.len() + LEVEL * levels
 }

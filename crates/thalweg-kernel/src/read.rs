@@ -149,7 +149,7 @@ impl Kernel {
         let Some(asker) = self.asker(id, link, ticket) else {
             return false;
         };
-        let Ok(checked) = Filter::new(filter) else {
+        let Ok(checked) = Filter::from_canonical(filter) else {
             return false;
         };
         let Some(session) = self.sessions.get(id) else {

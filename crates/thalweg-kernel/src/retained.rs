@@ -16,7 +16,8 @@ use crate::transfer::From;
 use crate::{Kernel, home};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use thalweg_model::{Message, Reliability, RetainOp, Time};
+use thalweg_model::filter::kind_of;
+use thalweg_model::{FilterKind, Message, Reliability, RetainOp, Time};
 
 /// Values looked at in one go.
 const STEPS_MAX: usize = 512;
@@ -118,8 +119,7 @@ impl Kernel {
     }
 
     pub(crate) fn scan_for(&mut self, filter: &str, reliability: Reliability, id: u32) -> Scan {
-        let wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
-        let shards = if wildcard {
+        let shards = if kind_of(filter) != FilterKind::Exact {
             (0..self.env.shards()).map(ShardId).collect()
         } else {
             vec![home(filter, self.env.shards())]

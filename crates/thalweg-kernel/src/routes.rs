@@ -3,14 +3,17 @@
 pub(crate) mod arena;
 mod exact;
 mod levels;
+mod prefixes;
 mod sinks;
 mod split_table;
 mod trie;
 
 use exact::Exact;
 use foldhash::fast::FixedState;
+use prefixes::Prefixes;
 use std::hash::{BuildHasher, Hasher};
-use thalweg_model::first_level;
+use thalweg_model::filter::{kind_of, prefix_of};
+use thalweg_model::{FilterKind, first_level};
 use trie::Trie;
 
 /// Filters and, for each, the sinks that want what it matches. `S` is the caller's word for a sink: small and copied.
@@ -18,13 +21,14 @@ use trie::Trie;
 /// Filters are canonical, as `thalweg_model::Filter` checks them; the caller has checked. Text that is no filter is
 /// kept and given back, and matches no address.
 ///
-/// Filters without wildcards are one look-up in a hash table; the others are a trie. At a million filters of some 30
+/// Filters without wildcards are one look-up in a hash table; the others are a trie, by levels or, for prefixes, by bytes. At a million filters of some 30
 /// bytes with one sink of 8 bytes a subscription costs about 105 bytes (120 just after growing), and a match looks at no
 /// more nodes than at a thousand.
 #[derive(Debug)]
 pub struct RouteTable<S> {
     exact: Exact<S>,
     wild: Trie<S>,
+    prefixes: Prefixes<S>,
     hasher: FixedState,
     stamps: Stamps,
     len: usize,
@@ -47,6 +51,7 @@ impl<S: Copy> RouteTable<S> {
         RouteTable {
             exact: Exact::new(hasher.clone()),
             wild: Trie::new(hasher.clone()),
+            prefixes: Prefixes::new(hasher.clone()),
             hasher,
             stamps: Stamps {
                 everywhere: 0,
@@ -63,9 +68,10 @@ impl<S: Copy> RouteTable<S> {
     pub fn insert(&mut self, filter: &str, sink: S) -> usize {
         self.len += 1;
         self.touch(filter);
-        match has_wildcard(filter) {
-            true => self.wild.insert(filter, sink),
-            false => self.exact.insert(filter, sink),
+        match Place::of(filter) {
+            Place::Exact(text) => self.exact.insert(text, sink),
+            Place::Wild(filter) => self.wild.insert(filter, sink),
+            Place::Prefix(prefix) => self.prefixes.insert(prefix, sink),
         }
     }
 
@@ -81,9 +87,10 @@ impl<S: Copy> RouteTable<S> {
     /// Removes the sink at `position` in constant time. Returns it, and the sink that has moved to `position` from the
     /// end, if one has: whoever keeps positions writes that down.
     pub fn remove_at(&mut self, filter: &str, position: usize) -> Option<(S, Option<S>)> {
-        let removed = match has_wildcard(filter) {
-            true => self.wild.remove_at(filter, position),
-            false => self.exact.remove_at(filter, position),
+        let removed = match Place::of(filter) {
+            Place::Exact(text) => self.exact.remove_at(text, position),
+            Place::Wild(filter) => self.wild.remove_at(filter, position),
+            Place::Prefix(prefix) => self.prefixes.remove_at(prefix, position),
         }?;
         self.len -= 1;
         self.touch(filter);
@@ -93,9 +100,10 @@ impl<S: Copy> RouteTable<S> {
     /// Changes a sink of `filter` in place: `change` is shown one after the other until it returns true. Returns
     /// whether it did. Counts as a change for [`stamp`](RouteTable::stamp), because match results hold copies.
     pub fn update(&mut self, filter: &str, change: impl FnMut(&mut S) -> bool) -> bool {
-        let sinks = match has_wildcard(filter) {
-            true => self.wild.sinks_mut(filter),
-            false => self.exact.sinks_mut(filter),
+        let sinks = match Place::of(filter) {
+            Place::Exact(text) => self.exact.sinks_mut(text),
+            Place::Wild(filter) => self.wild.sinks_mut(filter),
+            Place::Prefix(prefix) => self.prefixes.sinks_mut(prefix),
         };
         let changed = sinks.iter_mut().any(change);
         if changed {
@@ -117,9 +125,10 @@ impl<S: Copy> RouteTable<S> {
 
     /// The sinks of exactly this filter; none if nobody inserted it.
     pub fn sinks(&self, filter: &str) -> &[S] {
-        match has_wildcard(filter) {
-            true => self.wild.sinks(filter),
-            false => self.exact.sinks(filter),
+        match Place::of(filter) {
+            Place::Exact(text) => self.exact.sinks(text),
+            Place::Wild(filter) => self.wild.sinks(filter),
+            Place::Prefix(prefix) => self.prefixes.sinks(prefix),
         }
     }
 
@@ -127,6 +136,7 @@ impl<S: Copy> RouteTable<S> {
     pub fn for_each(&self, mut f: impl FnMut(&str, &[S])) {
         self.exact.for_each(&mut f);
         self.wild.for_each(&mut f);
+        self.prefixes.for_each(&mut f);
     }
 
     /// Sinks on all filters together.
@@ -141,7 +151,7 @@ impl<S: Copy> RouteTable<S> {
 
     /// Different filters.
     pub fn filters(&self) -> usize {
-        self.exact.filters() + self.wild.filters()
+        self.exact.filters() + self.wild.filters() + self.prefixes.filters()
     }
 
     /// Bytes of memory held, what the allocator rounds up included (an estimate, on the high side). Cheap enough for
@@ -151,6 +161,7 @@ impl<S: Copy> RouteTable<S> {
             + size_of_val(&*self.stamps.by_bucket)
             + self.exact.bytes()
             + self.wild.bytes()
+            + self.prefixes.bytes()
     }
 
     /// A number that changes whenever an insert, removal or update could change what `address` matches. The same
@@ -172,13 +183,15 @@ impl<S: Copy> RouteTable<S> {
 
     fn walk(&self, address: &str, f: &mut impl FnMut(&S)) -> usize {
         self.exact.sinks(address).iter().for_each(&mut *f);
-        1 + self.wild.for_each_match(address, f)
+        1 + self.wild.for_each_match(address, f) + self.prefixes.for_each_match(address, f)
     }
 
     /// Makes what was remembered of whatever `filter` matches stale, for reasons of the caller's.
     pub fn touch(&mut self, filter: &str) {
         match first_level(filter) {
             "+" | "#" => self.stamps.everywhere += 1,
+            // A prefix that ends within the first level.
+            level if prefix_of(level).is_some() => self.stamps.everywhere += 1,
             _ => {
                 let bucket = self.bucket_of(filter);
                 self.stamps.by_bucket[bucket as usize % BUCKETS] += 1;
@@ -187,9 +200,21 @@ impl<S: Copy> RouteTable<S> {
     }
 }
 
-/// Whether a wildcard stands in a checked filter.
-fn has_wildcard(filter: &str) -> bool {
-    filter.bytes().any(|byte| byte == b'+' || byte == b'#')
+/// Which table a filter stands in, and under what text.
+enum Place<'a> {
+    Exact(&'a str),
+    Wild(&'a str),
+    Prefix(&'a str),
+}
+
+impl<'a> Place<'a> {
+    fn of(filter: &'a str) -> Self {
+        match kind_of(filter) {
+            FilterKind::Exact => Place::Exact(filter),
+            FilterKind::Wild => Place::Wild(filter),
+            FilterKind::Prefix => Place::Prefix(prefix_of(filter).unwrap_or(filter)),
+        }
+    }
 }
 
 /// Hashes text alone; `str`'s own `Hash` adds a terminator that only matters between fields.

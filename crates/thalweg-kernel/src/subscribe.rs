@@ -12,13 +12,14 @@ use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, Session};
 use crate::shards::ShardMessage;
-use thalweg_model::{Filter, Reliability, Time};
+use thalweg_model::filter::kind_of;
+use thalweg_model::{Filter, FilterKind, Reliability, Time};
 use thalweg_records::Record;
 
 /// One wish of a subscriber.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// Canonical filter.
+    /// Canonical rendering of a filter of either kind; a group's is of levels.
     pub filter: &'a str,
     /// The group to share it with, if any.
     pub group: Option<&'a str>,
@@ -185,9 +186,13 @@ impl Kernel {
     }
 
     fn check_wish(&self, id: SessionId, wish: &Wish<'_>) -> Result<(), Subscribed> {
-        let Ok(filter) = Filter::new(wish.filter) else {
+        let Ok(filter) = Filter::from_canonical(wish.filter) else {
             return Err(Subscribed::BadFilter);
         };
+        // Groups are named and found by filters of levels.
+        if wish.group.is_some() && kind_of(wish.filter) == FilterKind::Prefix {
+            return Err(Subscribed::BadFilter);
+        }
         if filter.levels().count() > self.env.limits().levels_max {
             return Err(Subscribed::BadFilter);
         }

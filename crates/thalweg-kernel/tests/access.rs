@@ -243,7 +243,7 @@ fn texts(levels: &[&str], depth: usize) -> Vec<String> {
 fn covers_is_what_enumerating_addresses_says() {
     // `z` is in no filter and stands for all texts that are not; depth one more than any filter's, for `#`. The empty
     // text is no address but is included: `covers` need not know that `/#` cannot match it.
-    let addresses = texts(&["", "a", "z", "$", "$z"], 4);
+    let addresses = texts(&["", "a", "az", "z", "$", "$z"], 4);
     let filters: Vec<Filter> = texts(&["", "a", "$", "+", "#"], 3)
         .iter()
         .filter_map(|text| Filter::new(text).ok())
@@ -258,8 +258,24 @@ fn covers_is_what_enumerating_addresses_says() {
         })
         .collect();
     assert!(filters.len() > 80);
+    let prefixes: Vec<Filter> = texts(&["", "a", "az", "$"], 3)
+        .iter()
+        .filter_map(|text| Filter::prefix(text).ok())
+        .collect();
+    assert!(prefixes.len() > 60);
+    let matched_by_prefixes = prefixes.iter().map(|prefix| {
+        addresses
+            .iter()
+            .map(|address| prefix.matches(address))
+            .collect()
+    });
+    let all: Vec<(&Filter, Vec<bool>)> = filters
+        .iter()
+        .zip(matched.iter().cloned())
+        .chain(prefixes.iter().zip(matched_by_prefixes))
+        .collect();
     for (pattern, by_pattern) in filters.iter().zip(&matched) {
-        for (filter, by_filter) in filters.iter().zip(&matched) {
+        for (filter, by_filter) in &all {
             let expected = by_filter
                 .iter()
                 .zip(by_pattern)
@@ -288,6 +304,12 @@ fn covers_in_examples() {
         ("a/+/#", "a/#", false),
         ("a/#", "a/#", true),
         ("a/b/#", "a/b/+/c/#", true),
+        ("a/#", "a/b\0", true),
+        ("a/#", "a\0", false),
+        ("a/b/#", "a/b\0", false),
+        ("a/b/#", "a/b/\0", true),
+        ("#", "\0", true),
+        ("#", "$SYS/\0", false),
     ] {
         assert_eq!(
             covers(pattern, filter),

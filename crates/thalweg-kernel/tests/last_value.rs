@@ -30,6 +30,16 @@ impl Dice {
         }
     }
 
+    /// A prefix filter of the beginning of an address.
+    fn prefix(&mut self) -> String {
+        let address = self.address();
+        let mut end = self.roll(address.len() + 1);
+        while !address.is_char_boundary(end) {
+            end -= 1;
+        }
+        Filter::prefix(&address[..end]).map_or_else(|_| address, |filter| filter.as_str().into())
+    }
+
     fn filter(&mut self) -> String {
         let address = self.address();
         let mut levels: Vec<&str> = address.split('/').collect();
@@ -149,8 +159,11 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
                 .min()
                 .unwrap_or(Time::NEVER);
             assert_eq!(values.expiry_next(), next, "seed {seed}");
-            let filter = dice.filter();
-            let plain = Filter::new(&filter).unwrap();
+            let filter = match dice.roll(4) {
+                0 => dice.prefix(),
+                _ => dice.filter(),
+            };
+            let plain = Filter::from_canonical(&filter).unwrap();
             let expected: Vec<_> = model
                 .iter()
                 .filter(|(address, (_, expires))| *expires > now && plain.matches(address))
@@ -274,7 +287,7 @@ fn a_scan_looks_only_at_the_stretch_that_begins_like_its_filter() {
 fn text_that_is_no_filter_finds_nothing() {
     let mut values = LastValues::new(Limits::NONE);
     keep(&mut values, "a");
-    for filter in ["", "a/#/b", "a#", "\0"] {
+    for filter in ["", "a/#/b", "a#", "a\0b", "a+\0"] {
         assert!(values.scan(
             filter,
             &mut ScanCursor::default(),

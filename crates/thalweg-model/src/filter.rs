@@ -1,15 +1,51 @@
 //! Which addresses a subscription wants.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// A pattern over the levels of an [`Address`](crate::Address), kept as its canonical rendering (`+` one level, `#`
-/// any number of levels, also none).
+/// A pattern over [`Address`](crate::Address)es, kept as its canonical rendering. It is of one of two kinds:
 ///
-/// This step's protocols only place `#` last; the parser says so. A filter that begins with a wildcard never matches
-/// an address whose first level starts with `$`.
+/// - *levels*: `+` is one level, `#` any number of levels, also none;
+/// - *a prefix* of the canonical address, byte by byte. Its rendering ends with [`PREFIX_END`], which no other filter
+///   holds, so a rendering alone says of which kind a filter is: in tables, in mail between shards and in records.
+///
+/// This step's protocols only place `#` last; the parser says so. A filter that begins with a wildcard, and the empty
+/// prefix, never match an address whose first level starts with `$`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Filter(Arc<str>);
+
+/// Ends the rendering of a prefix. Neither an address nor a filter of levels can hold it.
+pub const PREFIX_END: char = '\0';
+
+/// How a filter says which addresses it matches; see [`kind_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterKind {
+    /// Levels without a wildcard: the one address that is spelled the same.
+    Exact,
+    /// Levels of which some are wildcards.
+    Wild,
+    /// A byte prefix.
+    Prefix,
+}
+
+/// The kind of a filter, by its canonical rendering.
+#[inline]
+pub fn kind_of(canonical: &str) -> FilterKind {
+    if canonical.ends_with(PREFIX_END) {
+        FilterKind::Prefix
+    } else if canonical.bytes().any(|byte| byte == b'+' || byte == b'#') {
+        FilterKind::Wild
+    } else {
+        FilterKind::Exact
+    }
+}
+
+/// What the addresses of a prefix filter begin with; `None` for a filter of levels.
+#[inline]
+pub fn prefix_of(canonical: &str) -> Option<&str> {
+    canonical.strip_suffix(PREFIX_END)
+}
 
 /// One level of a [`Filter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +71,44 @@ pub enum FilterError {
     ManyNotLast,
     /// It contains NUL.
     Nul,
+    /// A prefix that ends within a first level that starts with `$`: it would reach into several reserved trees.
+    ReservedInPart,
 }
 
 impl Filter {
-    /// Checks a canonical rendering and keeps it.
+    /// A filter of all addresses that begin with `prefix`. A wildcard character in it is refused as in an address.
+    pub fn prefix(prefix: &str) -> Result<Self, FilterError> {
+        let mut rendering = String::with_capacity(prefix.len() + 1);
+        rendering.push_str(prefix);
+        rendering.push(PREFIX_END);
+        Self::from_canonical(&rendering)
+    }
+
+    /// Checks a canonical rendering of either kind and keeps it.
+    pub fn from_canonical(canonical: &str) -> Result<Self, FilterError> {
+        match prefix_of(canonical) {
+            Some(prefix) => Self::check_prefix(prefix)?,
+            None => Self::check(canonical)?,
+        }
+        Ok(Filter(canonical.into()))
+    }
+
+    fn check_prefix(prefix: &str) -> Result<(), FilterError> {
+        if prefix.len() > crate::address::ADDRESS_BYTES_MAX {
+            return Err(FilterError::TooLong);
+        }
+        if prefix.starts_with('$') && !prefix.contains('/') {
+            return Err(FilterError::ReservedInPart);
+        }
+        prefix.bytes().try_for_each(|byte| match byte {
+            b'+' => Err(FilterError::OneNotAlone),
+            b'#' => Err(FilterError::ManyNotLast),
+            0 => Err(FilterError::Nul),
+            _ => Ok(()),
+        })
+    }
+
+    /// Checks a canonical rendering of levels and keeps it.
     pub fn new(canonical: &str) -> Result<Self, FilterError> {
         Self::check(canonical)?;
         Ok(Filter(canonical.into()))
@@ -80,7 +150,7 @@ impl Filter {
         &self.0
     }
 
-    /// The levels in order.
+    /// The levels in order; of a prefix, the last one is the text that it ends with and its mark.
     pub fn levels(&self) -> impl Iterator<Item = Level<'_>> {
         self.0.split('/').map(|level| match level {
             "+" => Level::One,
@@ -89,12 +159,13 @@ impl Filter {
         })
     }
 
-    /// Whether a wildcard stands in it; without one it matches exactly the address that is spelled the same.
+    /// Whether it is a prefix or a wildcard stands in it; otherwise it matches exactly the address that is spelled the
+    /// same.
     pub fn has_wildcard(&self) -> bool {
-        self.0.bytes().any(|byte| byte == b'+' || byte == b'#')
+        kind_of(&self.0) != FilterKind::Exact
     }
 
-    /// Whether it matches every address that `other`, a canonical rendering of a filter, matches.
+    /// Whether it matches every address that `other`, a canonical rendering of a filter of levels, matches.
     pub fn covers(&self, other: &str) -> bool {
         let begins_with_wildcard = matches!(self.levels().next(), Some(Level::One | Level::Many));
         if begins_with_wildcard && other.starts_with('$') {
@@ -115,6 +186,9 @@ impl Filter {
 
     /// Whether it matches a canonical address: the plain definition that faster matchers are tested against.
     pub fn matches(&self, address: &str) -> bool {
+        if let Some(prefix) = prefix_of(&self.0) {
+            return address.starts_with(prefix) && !(prefix.is_empty() && address.starts_with('$'));
+        }
         let begins_with_wildcard = matches!(self.levels().next(), Some(Level::One | Level::Many));
         if begins_with_wildcard && address.starts_with('$') {
             return false;
@@ -147,7 +221,15 @@ impl fmt::Debug for Filter {
 
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&shown(&self.0))
+    }
+}
+
+/// How operators see a filter: levels as they are, a prefix as `prefix:` and what addresses begin with.
+pub fn shown(canonical: &str) -> Cow<'_, str> {
+    match prefix_of(canonical) {
+        Some(prefix) => format!("prefix:{prefix}").into(),
+        None => canonical.into(),
     }
 }
 
@@ -159,6 +241,9 @@ impl fmt::Display for FilterError {
             FilterError::OneNotAlone => "+ must stand alone in its level",
             FilterError::ManyNotLast => "# must stand alone in the last level",
             FilterError::Nul => "a filter must not contain NUL",
+            FilterError::ReservedInPart => {
+                "a prefix that begins with $ must name the whole first level"
+            }
         })
     }
 }
@@ -208,6 +293,28 @@ mod tests {
         assert_eq!(Filter::new("a/#/b"), Err(FilterError::ManyNotLast));
         assert_eq!(Filter::new("#/"), Err(FilterError::ManyNotLast));
         assert_eq!(Filter::new(""), Err(FilterError::Empty));
+        assert_eq!(Filter::new("a\0"), Err(FilterError::Nul));
+    }
+
+    #[test]
+    fn a_prefix_matches_byte_by_byte_and_the_empty_one_hides_reserved_addresses() {
+        let matches = |prefix: &str, address: &str| {
+            let filter = Filter::prefix(prefix).expect("legal");
+            assert_eq!(Filter::from_canonical(filter.as_str()), Ok(filter.clone()));
+            assert_eq!(kind_of(filter.as_str()), FilterKind::Prefix);
+            filter.matches(address)
+        };
+        assert!(matches("plant/ha", "plant/hall/3"));
+        assert!(matches("plant/ha", "plant/ha"));
+        assert!(matches("plant/", "plant/x"));
+        assert!(!matches("plant/", "plant"));
+        assert!(matches("", "plant"));
+        assert!(!matches("", "$SYS/x"));
+        assert!(matches("$SYS/", "$SYS/x"));
+        assert_eq!(Filter::prefix("$S"), Err(FilterError::ReservedInPart));
+        assert_eq!(Filter::prefix("a+"), Err(FilterError::OneNotAlone));
+        assert_eq!(Filter::prefix("a#/"), Err(FilterError::ManyNotLast));
+        assert_eq!(Filter::prefix("a\0b"), Err(FilterError::Nul));
         assert_eq!(Filter::new("a\0"), Err(FilterError::Nul));
     }
 

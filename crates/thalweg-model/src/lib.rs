@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod filter;
+pub mod filter;
 mod message;
 pub mod place;
 pub mod presence;
@@ -16,7 +16,7 @@ pub mod tenant;
 mod time;
 
 pub use address::{Address, AddressError, LEVEL_SEPARATOR, TENANT_DEFAULT, first_level};
-pub use filter::{Filter, FilterError, Level};
+pub use filter::{Filter, FilterError, FilterKind, Level};
 pub use message::{Message, Reliability, RetainOp};
 pub use properties::{Death, DeathReason, Details, NativeProperties, Properties, PropertyValue};
 pub use stamp::{STAMP_OPTION, STAMP_PROPERTY, STAMPS_ANNOUNCEMENT, Stamp, StampError};

@@ -32,6 +32,7 @@ mod origins;
 mod owners;
 mod owners_of_sessions;
 mod pass;
+mod prefixes;
 mod promises;
 mod review;
 mod revoked;
