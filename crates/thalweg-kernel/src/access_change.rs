@@ -4,7 +4,6 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{CloseReason, Effects};
-use crate::entry::NO_GROUP;
 use crate::ids::{SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
@@ -71,7 +70,7 @@ impl Kernel {
                 continue;
             };
             self.books.settled(Delta::copy(entry.message.bytes()));
-            if entry.group != NO_GROUP {
+            if entry.group().is_some() {
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.remote
                     .seats
@@ -83,9 +82,11 @@ impl Kernel {
                 others.push(entry);
                 continue;
             }
-            if let Some(group) = self.groups.get_mut(entry.group) {
+            if let Some(group_id) = entry.group()
+                && let Some(group) = self.groups.get_mut(group_id)
+            {
                 group.counters.dropped += 1;
-                self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
+                self.order_settled(group_id, (id, u16::MAX, 0), &entry.message);
             }
             self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
             self.persist_settled(id, &entry, tag);
@@ -109,10 +110,10 @@ impl Kernel {
         let SlotState::ExpectSettle(entry) = &slot.state else {
             return true;
         };
-        if entry.group == NO_GROUP {
+        let Some(group) = entry.group() else {
             return session.access.may_receive(&entry.message);
-        }
-        let (group, message) = (entry.group, entry.message.clone());
+        };
+        let message = entry.message.clone();
         self.is_member_allowed(group, id, &message)
     }
 

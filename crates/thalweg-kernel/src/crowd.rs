@@ -2,7 +2,7 @@
 
 use crate::Kernel;
 use crate::durable::Put;
-use crate::ids::{QueueId, SessionId, ShardId, Ticket};
+use crate::ids::{GroupId, QueueId, SessionId, ShardId, Ticket};
 use crate::kernel::Map;
 use crate::limits::Overflow;
 use crate::pace::{SLOW_FROM, eighths};
@@ -157,13 +157,13 @@ impl Kernel {
     }
 
     /// A message waits in a group that has a member with a link.
-    pub(crate) fn note_waiting_in_group(&mut self, index: u32, now: Time) {
+    pub(crate) fn note_waiting_in_group(&mut self, group_id: GroupId, now: Time) {
         let (messages_max, bytes_max) = (
             self.env.limits().group_messages_max,
             self.env.limits().group_bytes_max,
         );
         let pace_max = self.env.limits().queue_pace_max;
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let eighths =
@@ -175,7 +175,7 @@ impl Kernel {
         {
             return;
         }
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         // Some of what was given comes back; but members may settle nothing.

@@ -7,7 +7,7 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Fetch, Holder, Spot};
-use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
+use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::SessionId;
 use crate::ledger::{AccountPlace, DropReason};
 use std::collections::VecDeque;
@@ -174,7 +174,7 @@ impl Kernel {
         }
         entry.serial != 0
             && !entry.of_group
-            && entry.group == NO_GROUP
+            && entry.group().is_none()
             && (self.env.drops_waiting()
                 || session.waiting_bytes + bytes > self.env.limits().queue_memory_bytes_max)
     }
@@ -350,8 +350,8 @@ impl Kernel {
 /// An entry without its message.
 fn stored(entry: Entry, place: u64, len: u32) -> Stored {
     let expires = entry.message.expires();
-    let rare = match &entry.subscription_ids {
-        SubscriptionIds::Many(ids) => Some(Box::new((0, ids.to_vec()))),
+    let rare = match &entry.via {
+        Via::Own(SubscriptionIds::Many(ids)) => Some(Box::new((0, ids.to_vec()))),
         _ => None,
     };
     Stored {
@@ -362,8 +362,8 @@ fn stored(entry: Entry, place: u64, len: u32) -> Stored {
             Time::NEVER => 0,
             at => at.nanos().div_ceil(1_000_000_000).min(u64::from(u32::MAX)) as u32,
         },
-        subscription_id: match entry.subscription_ids {
-            SubscriptionIds::One(id) => id,
+        subscription_id: match entry.via {
+            Via::Own(SubscriptionIds::One(id)) => id,
             _ => 0,
         },
         reliability: entry.reliability,
@@ -377,13 +377,11 @@ fn stored(entry: Entry, place: u64, len: u32) -> Stored {
 pub(crate) fn entry(stored: Stored, message: Message) -> Entry {
     let subscription_ids = match (stored.rare, stored.subscription_id) {
         (Some(rare), _) if !rare.1.is_empty() => SubscriptionIds::Many(Arc::new(rare.1)),
-        (_, 0) => SubscriptionIds::None,
-        (_, id) => SubscriptionIds::One(id),
+        (_, id) => SubscriptionIds::of(id),
     };
     Entry {
         message,
-        subscription_ids,
-        group: NO_GROUP,
+        via: Via::Own(subscription_ids),
         serial: stored.serial,
         of_group: false,
         reliability: stored.reliability,

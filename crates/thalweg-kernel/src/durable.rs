@@ -6,8 +6,8 @@
 
 use crate::Kernel;
 use crate::effects::{Holder, Safety, Spot};
-use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
-use crate::ids::{SessionId, Tag};
+use crate::entry::{Entry, SubscriptionIds};
+use crate::ids::{GroupId, SessionId, Tag};
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use smallvec::SmallVec;
@@ -390,7 +390,7 @@ impl Kernel {
             return;
         }
         if entry.of_group {
-            return self.persist_group_removed(entry.group, entry.serial);
+            return self.persist_of_group_removed(entry);
         }
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
             return;
@@ -401,15 +401,21 @@ impl Kernel {
     /// A waiting entry is done with.
     pub(crate) fn persist_removed(&mut self, id: SessionId, entry: &Entry) {
         match entry.of_group {
-            true if entry.serial != 0 => self.persist_group_removed(entry.group, entry.serial),
-            true => {}
+            true => self.persist_of_group_removed(entry),
             // It was not sent, so nothing waits for this.
             false => self.persist_put(id, entry.serial, Reliability::AtLeastOnce, Put::Done),
         }
     }
 
+    /// A session's entry is done with that is in its group's queue.
+    pub(crate) fn persist_of_group_removed(&mut self, entry: &Entry) {
+        if let Some(group) = entry.group() {
+            self.persist_group_removed(group, entry.serial);
+        }
+    }
+
     /// An entry of a group is done with.
-    pub(crate) fn persist_group_removed(&mut self, group: u32, serial: u64) {
+    pub(crate) fn persist_group_removed(&mut self, group: GroupId, serial: u64) {
         let number = self.group_number(group);
         if number != 0 && serial != 0 {
             self.journal.persist(
@@ -423,10 +429,7 @@ impl Kernel {
     }
 
     /// The number of a group that holds entries of its own; 0 if it does not.
-    pub(crate) fn group_number(&self, group: u32) -> u64 {
-        if group == NO_GROUP {
-            return 0;
-        }
+    pub(crate) fn group_number(&self, group: GroupId) -> u64 {
         self.groups.get(group).map_or(0, |group| group.number)
     }
 }

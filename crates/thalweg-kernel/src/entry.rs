@@ -1,20 +1,16 @@
 //! A copy of a message: of which message, for whom, how surely.
 
+use crate::ids::GroupId;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability};
 #[cfg(test)]
 use thalweg_model::{RetainOp, Time};
 
-/// No group: the copy came through a subscription of the session's own.
-pub(crate) const NO_GROUP: u32 = u32::MAX;
-
 /// A copy of a message, waiting or in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) message: Message,
-    pub(crate) subscription_ids: SubscriptionIds,
-    /// The group it came through, [`NO_GROUP`] if none.
-    pub(crate) group: u32,
+    pub(crate) via: Via,
     /// Names it in the journal, 0 if it is not written down.
     pub(crate) serial: u64,
     /// In the journal it is in its group's queue, not in the session's own.
@@ -28,7 +24,48 @@ pub(crate) struct Entry {
 // Each copy that waits for a session has one.
 const _: () = assert!(size_of::<Entry>() <= 40);
 
+/// What brought a copy to its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Subscriptions of its own.
+    Own(SubscriptionIds),
+    /// A group, in which its membership has an identifier, or 0.
+    Group(GroupId, u32),
+}
+
+impl Via {
+    pub(crate) fn subscription_ids(&self) -> &[u32] {
+        match self {
+            Via::Own(ids) => ids.as_slice(),
+            Via::Group(_, 0) => &[],
+            Via::Group(_, id) => std::slice::from_ref(id),
+        }
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn to_subscription_ids(&self) -> SubscriptionIds {
+        match self {
+            Via::Own(ids) => ids.clone(),
+            Via::Group(_, id) => SubscriptionIds::of(*id),
+        }
+    }
+}
+
 impl Entry {
+    /// The group it came through.
+    #[inline]
+    pub(crate) fn group(&self) -> Option<GroupId> {
+        match self.via {
+            Via::Own(_) => None,
+            Via::Group(group, _) => Some(group),
+        }
+    }
+
+    /// It is its session's own from now on.
+    pub(crate) fn leave_group(&mut self) {
+        self.via = Via::Own(self.via.to_subscription_ids());
+    }
+
     #[cfg(test)]
     pub(crate) fn for_test() -> Self {
         let message = Message::new(
@@ -43,8 +80,7 @@ impl Entry {
         );
         Entry {
             message,
-            subscription_ids: SubscriptionIds::None,
-            group: NO_GROUP,
+            via: Via::Own(SubscriptionIds::None),
             serial: 0,
             of_group: false,
             reliability: Reliability::AtLeastOnce,
@@ -64,6 +100,14 @@ pub(crate) enum SubscriptionIds {
 }
 
 impl SubscriptionIds {
+    /// Of one subscription, whose identifier is 0 if it has none.
+    pub(crate) fn of(id: u32) -> Self {
+        match id {
+            0 => SubscriptionIds::None,
+            _ => SubscriptionIds::One(id),
+        }
+    }
+
     pub(crate) fn as_slice(&self) -> &[u32] {
         match self {
             SubscriptionIds::None => &[],

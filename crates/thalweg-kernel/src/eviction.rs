@@ -8,10 +8,10 @@
 
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
-use crate::entry::{Entry, NO_GROUP};
+use crate::entry::Entry;
 use crate::group::Member;
 use crate::group_home::is_away;
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::session::{Closing, Session};
 use crate::timers::TimerKind;
@@ -130,15 +130,16 @@ impl Session {
     }
 
     /// When the first copy of each of its groups was sent that others may have, or what was before it settled.
-    fn oldest_of_groups(&mut self) -> SmallVec<[(u32, Time); 2]> {
-        let mut oldest: SmallVec<[(u32, Time); 2]> = SmallVec::new();
+    fn oldest_of_groups(&mut self) -> SmallVec<[(GroupId, Time); 2]> {
+        let mut oldest: SmallVec<[(GroupId, Time); 2]> = SmallVec::new();
         let progress = self.group_progress;
         for (_, slot) in self.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state
                 && entry.may_move()
-                && !oldest.iter().any(|(group, _)| *group == entry.group)
+                && let Some(group) = entry.group()
+                && !oldest.iter().any(|(known, _)| *known == group)
             {
-                oldest.push((entry.group, slot.sent_at.max(progress)));
+                oldest.push((group, slot.sent_at.max(progress)));
             }
         }
         oldest
@@ -151,13 +152,13 @@ pub(crate) fn may_move(state: &SlotState) -> bool {
 }
 
 fn is_of_group(state: &SlotState) -> bool {
-    matches!(state, SlotState::ExpectSettle(entry) if entry.group != NO_GROUP)
+    matches!(state, SlotState::ExpectSettle(entry) if entry.group().is_some())
 }
 
 impl Entry {
     /// An exactly-once copy is its receiver's for good.
     pub(crate) fn may_move(&self) -> bool {
-        self.group != NO_GROUP && self.reliability == Reliability::AtLeastOnce
+        self.group().is_some() && self.reliability == Reliability::AtLeastOnce
     }
 }
 
@@ -168,18 +169,18 @@ impl Kernel {
     }
 
     /// Members may have been silent for too long, as the group's balancer sees it.
-    pub(crate) fn on_group_watch<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let mut silent = self.silent_members(index, now);
+    pub(crate) fn on_group_watch<E: Effects>(&mut self, group_id: GroupId, now: Time, fx: &mut E) {
+        let mut silent = self.silent_members(group_id, now);
         silent.sort_unstable();
         for id in &silent {
-            self.evict(*id, index, &silent, now, fx);
+            self.evict(*id, group_id, &silent, now, fx);
         }
-        self.watch_group(index, now);
+        self.watch_group(group_id, now);
     }
 
     /// From now on it is watched whether a session settles what it got of a group.
-    pub(crate) fn expect_settlement(&mut self, id: SessionId, index: u32, now: Time) {
-        let limit = self.settle_timeout(index);
+    pub(crate) fn expect_settlement(&mut self, id: SessionId, group_id: GroupId, now: Time) {
+        let limit = self.settle_timeout(group_id);
         if limit == Span::FOREVER {
             return;
         }
@@ -195,8 +196,8 @@ impl Kernel {
         }
     }
 
-    fn settle_timeout(&self, index: u32) -> Span {
-        let group = self.groups.get(index);
+    fn settle_timeout(&self, group_id: GroupId) -> Span {
+        let group = self.groups.get(group_id);
         group.map_or(Span::FOREVER, |group| group.policy.settle_timeout)
     }
 
@@ -219,8 +220,8 @@ impl Kernel {
             return;
         }
         let mut next = Time::NEVER;
-        for (index, since) in session.oldest_of_groups() {
-            let limit = self.settle_timeout(index);
+        for (group_id, since) in session.oldest_of_groups() {
+            let limit = self.settle_timeout(group_id);
             if limit == Span::FOREVER {
                 continue;
             }
@@ -229,9 +230,9 @@ impl Kernel {
                 continue;
             }
             // Where all fell silent together, all are late before long.
-            let mut silent = self.late_members(index, Span::from_nanos(limit.nanos() / 2), now);
+            let mut silent = self.late_members(group_id, Span::from_nanos(limit.nanos() / 2), now);
             silent.sort_unstable();
-            if self.evict(id, index, &silent, now, fx) {
+            if self.evict(id, group_id, &silent, now, fx) {
                 return;
             }
             next = next.min(now + limit.min(LOOK_AGAIN));
@@ -240,8 +241,8 @@ impl Kernel {
     }
 
     /// Members of a group that have not settled what they have of it for so long.
-    fn late_members(&mut self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
-        let members = match self.groups.get(index) {
+    fn late_members(&mut self, group_id: GroupId, limit: Span, now: Time) -> Vec<SessionId> {
+        let members = match self.groups.get(group_id) {
             Some(group) => group.members.iter().map(|member| member.session),
             _ => return Vec::new(),
         };
@@ -254,9 +255,9 @@ impl Kernel {
                 .unwrap_or_default();
             of_group
                 .iter()
-                .any(|(group, since)| *group == index && *since + limit <= now)
+                .any(|(group, since)| *group == group_id && *since + limit <= now)
         });
-        late.extend(self.late_away(index, limit, now));
+        late.extend(self.late_away(group_id, limit, now));
         late
     }
 
@@ -265,31 +266,36 @@ impl Kernel {
     pub(crate) fn evict<E: Effects>(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         silent: &[SessionId],
         now: Time,
         fx: &mut E,
     ) -> bool {
-        if self.is_owned_elsewhere(index) {
+        if self.is_owned_elsewhere(group_id) {
             // The owner knows whether others are there.
-            self.tell_overdue(id, index);
+            self.tell_overdue(id, group_id);
             return false;
         }
-        if !self.member_is_there(id) || !self.has_other_for(id, index, silent) {
+        if !self.member_is_there(id) || !self.has_other_for(id, group_id, silent) {
             return false;
         }
         match is_away(id) {
-            true => self.evict_away(id, index),
-            false => self.evict_now(id, index, now, fx),
+            true => self.evict_away(id, group_id),
+            false => self.evict_now(id, group_id, now, fx),
         }
         true
     }
 
     /// Who is silent beside a member that is.
-    pub(crate) fn silent_with(&mut self, id: SessionId, index: u32, now: Time) -> Vec<SessionId> {
+    pub(crate) fn silent_with(
+        &mut self,
+        id: SessionId,
+        group_id: GroupId,
+        now: Time,
+    ) -> Vec<SessionId> {
         let mut silent = self.late_members(
-            index,
-            Span::from_nanos(self.settle_timeout(index).nanos() / 2),
+            group_id,
+            Span::from_nanos(self.settle_timeout(group_id).nanos() / 2),
             now,
         );
         silent.push(id);
@@ -301,15 +307,15 @@ impl Kernel {
     pub(crate) fn evict_now<E: Effects>(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         now: Time,
         fx: &mut E,
     ) {
         let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
             return;
         };
-        self.note_eviction(id, index, now);
-        if let Some(line) = self.line_holding(id, index)
+        self.note_eviction(id, group_id, now);
+        if let Some(line) = self.line_holding(id, group_id)
             && fx.consumer_ended(link, line, ConsumerEnd::Stalled)
         {
             // Its other lines have done nothing wrong, but what it begins anew is on trial.
@@ -330,8 +336,8 @@ impl Kernel {
         self.after_link(id, Closing::Cut, None, now, fx);
     }
 
-    fn note_eviction(&mut self, id: SessionId, index: u32, now: Time) {
-        let Some(group) = self.groups.get(index) else {
+    fn note_eviction(&mut self, id: SessionId, group_id: GroupId, now: Time) {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let (group, filter) = (group.name(), group.filter.clone());
@@ -347,8 +353,8 @@ impl Kernel {
             + on_lines;
         let client = session.client.clone();
         let strikes = self.groups.stalls.strike(&client, now);
-        if !self.is_owned_elsewhere(index) {
-            self.note_stall(id, index);
+        if !self.is_owned_elsewhere(group_id) {
+            self.note_stall(id, group_id);
         }
         while self.groups.stalls.evicted.len() >= KEPT_MAX {
             self.groups.stalls.evicted.pop_front();
@@ -363,7 +369,7 @@ impl Kernel {
     }
 
     /// Whether another member is there and may have what this one holds of the group's. `silent` is in order.
-    fn has_other_for(&mut self, id: SessionId, index: u32, silent: &[SessionId]) -> bool {
+    fn has_other_for(&mut self, id: SessionId, group_id: GroupId, silent: &[SessionId]) -> bool {
         let held = self.sessions.get_mut(id).and_then(|session| {
             let mut of_group =
                 session
@@ -371,7 +377,7 @@ impl Kernel {
                     .iter_mut()
                     .filter_map(|(_, slot)| match &slot.state {
                         SlotState::ExpectSettle(entry)
-                            if entry.group == index && entry.may_move() =>
+                            if entry.group() == Some(group_id) && entry.may_move() =>
                         {
                             Some(&entry.message)
                         }
@@ -380,10 +386,10 @@ impl Kernel {
             of_group.next().cloned()
         });
         let held = held
-            .or_else(|| self.held_on_line(id, index))
+            .or_else(|| self.held_on_line(id, group_id))
             .or_else(|| self.held_away(id));
         let Some(message) = held else { return false };
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         let can = |member: &Member| {

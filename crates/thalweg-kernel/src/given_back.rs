@@ -5,6 +5,7 @@
 //! last of those who refused a message, and of messages the last that were refused.
 
 use crate::Kernel;
+use crate::ids::GroupId;
 use crate::seats::{Chosen, Key};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -89,21 +90,21 @@ impl Kernel {
     /// A member of a group that is owned here gives a message back.
     pub(crate) fn note_given_back(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         known: BackId,
         by: Key,
         now: Time,
     ) -> BackId {
         self.groups
-            .get_mut(index)
+            .get_mut(group_id)
             .map_or(0, |group| group.given_back.note(known, by, now))
     }
 
     /// What a group gave to a member, and was perhaps given back before, will not come back that way.
     #[inline]
-    pub(crate) fn forget_given_back(&mut self, index: u32, number: BackId) {
+    pub(crate) fn forget_given_back(&mut self, group_id: GroupId, number: BackId) {
         if number != 0
-            && let Some(group) = self.groups.get_mut(index)
+            && let Some(group) = self.groups.get_mut(group_id)
         {
             group.given_back.forget(number);
         }
@@ -113,7 +114,7 @@ impl Kernel {
     /// of the others can have it, and after a pause.
     pub(crate) fn choose_again(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         message: &Message,
         again: bool,
         number: BackId,
@@ -121,21 +122,21 @@ impl Kernel {
     ) -> Chosen {
         let known = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .and_then(|group| group.given_back.by_number.get(&number).cloned());
         let Some(refused) = known.filter(|_| number != 0) else {
-            return self.choose_member(index, message, again, &[], now);
+            return self.choose_member(group_id, message, again, &[], now);
         };
         let all = &refused.by[..];
         let last = &all[all.len().saturating_sub(1)..];
         let mut chosen = Chosen::Nobody;
         for except in [all, last, &[]] {
-            chosen = self.choose_member(index, message, false, except, now);
+            chosen = self.choose_member(group_id, message, false, except, now);
             if matches!(chosen, Chosen::Member(_)) {
                 return chosen;
             }
             if now < refused.rests_until {
-                self.look_at_group(index, refused.rests_until);
+                self.look_at_group(group_id, refused.rests_until);
                 return Chosen::Bound;
             }
         }

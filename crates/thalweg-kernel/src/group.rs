@@ -9,12 +9,12 @@ use crate::books::Delta;
 use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
-use crate::entry::{Entry, SubscriptionIds};
+use crate::entry::{Entry, Via};
 use crate::given_back::{BackId, GivenBack};
 use crate::group_home::{is_away, owner_of};
 use crate::group_policy::Policy;
 use crate::group_view::GroupCounters;
-use crate::ids::{QueueId, SessionId, ShardId};
+use crate::ids::{GroupId, QueueId, SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
@@ -32,8 +32,6 @@ use thalweg_records::Record;
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
     pub(crate) key: Arc<str>,
-    /// No other group ever had it: places in the list are used again.
-    pub(crate) made: u64,
     /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
     /// this number; otherwise 0.
     pub(crate) number: u64,
@@ -128,18 +126,13 @@ impl Member {
     /// A copy for this member.
     pub(crate) fn entry(
         &self,
-        group: u32,
+        group: GroupId,
         message: Message,
         deliveries: u8,
         upgrades: bool,
     ) -> Entry {
         Entry {
-            subscription_ids: if self.id == 0 {
-                SubscriptionIds::None
-            } else {
-                SubscriptionIds::One(self.id)
-            },
-            group,
+            via: Via::Group(group, self.id),
             serial: 0,
             of_group: false,
             reliability: self.reliability_of(&message, upgrades),
@@ -188,18 +181,17 @@ pub(crate) fn group_key(name: &str, filter: &str) -> Arc<str> {
 }
 
 impl Kernel {
-    pub(crate) fn find_group(&self, name: &str, filter: &str) -> Option<u32> {
+    pub(crate) fn find_group(&self, name: &str, filter: &str) -> Option<GroupId> {
         self.groups.find(&group_key(name, filter))
     }
 
-    pub(crate) fn group_for(&mut self, key: &Arc<str>, filter: &str) -> u32 {
-        if let Some(index) = self.groups.find(key) {
-            return index;
+    pub(crate) fn group_for(&mut self, key: &Arc<str>, filter: &str) -> GroupId {
+        if let Some(group_id) = self.groups.find(key) {
+            return group_id;
         }
         let policy = self.env.limits().policy_of(filter);
         let group = Group {
             key: key.clone(),
-            made: self.next_number(),
             number: 0,
             filter: filter.into(),
             members: Vec::new(),
@@ -218,26 +210,26 @@ impl Kernel {
             counters: GroupCounters::default(),
             seats: Some(Box::new(Seats::new(policy.strategy))),
         };
-        let index = self.groups.insert(group);
+        let group_id = self.groups.insert(group);
         self.env
             .entered(Kept::Subscriptions, group_cost(key, filter));
         if is_queue_address(filter) {
             // What is published there waits in the queue.
-            self.link_group_to_queue(index, filter);
-            return index;
+            self.link_group_to_queue(group_id, filter);
+            return group_id;
         }
         let reliability = Reliability::ExactlyOnce;
         self.routes.insert(
             filter,
             Sink {
-                target: index,
+                target: group_id.index(),
                 id: 0,
                 kind: SinkKind::Group,
                 reliability,
                 flags: 0,
             },
         );
-        index
+        group_id
     }
 
     /// Whether the membership is new; `None` if the session holds too many subscriptions.
@@ -258,13 +250,13 @@ impl Kernel {
             id: wish.id,
             line: None,
         };
-        if let Some(group) = known.and_then(|index| self.groups.get_mut(index))
+        if let Some(group) = known.and_then(|group_id| self.groups.get_mut(group_id))
             && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
         {
             *old = member;
             group.seats_changed();
-            if let Some(index) = known {
-                self.tell_seats(index, id);
+            if let Some(group_id) = known {
+                self.tell_seats(group_id, id);
             }
             return Some(false);
         }
@@ -275,28 +267,28 @@ impl Kernel {
             return None;
         }
         self.ensure_queue(wish.filter);
-        let index = self.group_for(&key, wish.filter);
-        self.groups.get_mut(index)?.add(member);
-        self.hold_subscription(id, wish.filter, index);
+        let group_id = self.group_for(&key, wish.filter);
+        self.groups.get_mut(group_id)?.add(member);
+        self.hold_subscription(id, wish.filter, Some(group_id));
         let session = self.sessions.get_mut(id)?;
-        session.groups.push(index);
-        if session.durable || (self.env.limits().journal && self.is_of_queue_elsewhere(index)) {
+        session.groups.push(group_id);
+        if session.durable || (self.env.limits().journal && self.is_of_queue_elsewhere(group_id)) {
             let safety = self.session_safety(id);
-            self.make_group_durable(index, safety);
+            self.make_group_durable(group_id, safety);
         }
         // Before the question, so that the owner knows whom to choose when it is answered.
-        self.tell_seats(index, id);
-        pending.answers_missing += self.tell_membership(index, question);
+        self.tell_seats(group_id, id);
+        pending.answers_missing += self.tell_membership(group_id, question);
         Some(true)
     }
 
     /// From now on what the group holds is written down.
-    pub(crate) fn make_group_durable(&mut self, index: u32, safety: Safety) {
-        if self.group_number(index) != 0 || self.is_fed(index) {
+    pub(crate) fn make_group_durable(&mut self, group_id: GroupId, safety: Safety) {
+        if self.group_number(group_id) != 0 || self.is_fed(group_id) {
             return;
         }
         let number = self.next_number();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         (group.number, group.delivered) = (number, Default::default());
@@ -321,21 +313,21 @@ impl Kernel {
     }
 
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
-    pub(crate) fn end_group_durability(&mut self, index: u32) {
-        let Some(group) = self.groups.get(index) else {
+    pub(crate) fn end_group_durability(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         if group.number == 0
             || group.feed.is_some()
             || self.has_durable_member(group)
-            || (!group.members.is_empty() && self.is_of_queue_elsewhere(index))
+            || (!group.members.is_empty() && self.is_of_queue_elsewhere(group_id))
             || group.peers.iter().any(|peer| peer.durable)
         {
             return;
         }
         if group.out > 0 {
             // What is under way is still named in the queue.
-            return self.note_group_ending(index);
+            return self.note_group_ending(group_id);
         }
         self.journal.persist(
             &Record::GroupEnded {
@@ -345,8 +337,8 @@ impl Kernel {
         );
         let mut members: Vec<SessionId> =
             group.members.iter().map(|member| member.session).collect();
-        members.extend(self.leavers_of(index));
-        if let Some(group) = self.groups.get_mut(index) {
+        members.extend(self.leavers_of(group_id));
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.number = 0;
             group
                 .waiting
@@ -358,7 +350,7 @@ impl Kernel {
                 continue;
             };
             for entry in session
-                .entries_of_group(index)
+                .entries_of_group(group_id)
                 .filter(|entry| entry.of_group)
             {
                 (entry.serial, entry.of_group) = (0, false);
@@ -369,25 +361,25 @@ impl Kernel {
     pub(crate) fn leave_group<E: Effects>(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         now: Time,
         fx: &mut E,
     ) {
         // What it was given already stays the group's until it is settled: the session may settle it, and if its link ends
         // before that, others get it.
-        self.note_leaver(id, index);
+        self.note_leaver(id, group_id);
         if let Some(session) = self.sessions.get_mut(id) {
-            session.groups.retain(|group| *group != index);
+            session.groups.retain(|group| *group != group_id);
         }
         let mut key = None;
-        self.leave_seats(index, id);
-        if let Some(group) = self.groups.get_mut(index) {
+        self.leave_seats(group_id, id);
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.members.retain(|member| member.session != id);
             group.seats_changed();
             key = Some(group.key.clone());
         }
         // It gets up now: what it still has is told of no more, and it may come back, or another in its place.
-        self.seat_if_stale(index, now);
+        self.seat_if_stale(group_id, now);
         let work = self
             .sessions
             .get_mut(id)
@@ -395,25 +387,30 @@ impl Kernel {
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }
-        self.end_group_durability(index);
-        self.tell_membership(index, 0);
-        self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index, now, fx);
+        self.end_group_durability(group_id);
+        self.tell_membership(group_id, 0);
+        self.hand_over_waiting(group_id, now, fx);
+        self.forget_group_if_empty(group_id, now, fx);
     }
 
-    pub(crate) fn forget_group_if_empty<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn forget_group_if_empty<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         if !group.members.is_empty() || !group.peers.is_empty() {
             return;
         }
         if group.out > 0 {
-            return self.note_group_ending(index);
+            return self.note_group_ending(group_id);
         }
         let (key, filter) = (group.key.clone(), group.filter.clone());
-        self.end_leavers(index);
-        let Some(group) = self.groups.get_mut(index) else {
+        self.end_leavers(group_id);
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         let (waiting, bytes) = (std::mem::take(&mut group.waiting), group.waiting_bytes);
@@ -423,24 +420,24 @@ impl Kernel {
         }
         self.books.left(Delta::copies(waiting.len(), bytes));
         self.routes.remove(&filter, |sink| {
-            sink.kind == SinkKind::Group && sink.target == index
+            sink.kind == SinkKind::Group && sink.target == group_id.index()
         });
-        self.unlink_group_from_queue(index, now, fx);
-        self.forget_all_away(index);
-        self.forget_errands(index);
+        self.unlink_group_from_queue(group_id, now, fx);
+        self.forget_all_away(group_id);
+        self.forget_errands(group_id);
         self.env
             .left(Kept::Subscriptions, group_cost(&key, &filter));
-        self.groups.remove(index);
+        self.groups.remove(group_id);
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
-    pub(crate) fn tell_membership(&mut self, index: u32, question: u32) -> usize {
+    pub(crate) fn tell_membership(&mut self, group_id: GroupId, question: u32) -> usize {
         if self.env.shards() == 1 {
             return 0;
         }
         // Who has left has left before.
         self.send_reports();
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return 0;
         };
         let all = group.members.len() as u32;
@@ -467,8 +464,8 @@ impl Kernel {
         if from.all > 0 {
             self.ensure_queue(filter);
         }
-        let index = self.group_for(key, filter);
-        if let Some(group) = self.groups.get_mut(index) {
+        let group_id = self.group_for(key, filter);
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.peers.retain(|peer| peer.shard != from.shard);
             if from.all > 0 {
                 group.peers.push(from);
@@ -477,12 +474,12 @@ impl Kernel {
         }
         if from.durable && self.env.limits().journal {
             // No message is written for the group before this is.
-            self.make_group_durable(index, Safety::Lazy);
+            self.make_group_durable(group_id, Safety::Lazy);
         } else {
-            self.end_group_durability(index);
+            self.end_group_durability(group_id);
         }
-        self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index, now, fx);
+        self.hand_over_waiting(group_id, now, fx);
+        self.forget_group_if_empty(group_id, now, fx);
     }
 
     /// A session of this shard went online or offline.
@@ -496,29 +493,29 @@ impl Kernel {
             Some(session) if !session.groups.is_empty() => session.groups.clone(),
             _ => return,
         };
-        for index in groups {
-            if let Some(group) = self.groups.get_mut(index) {
+        for group_id in groups {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();
             }
-            self.tell_seats(index, id);
-            self.hand_over_waiting(index, now, fx);
+            self.tell_seats(group_id, id);
+            self.hand_over_waiting(group_id, now, fx);
         }
     }
 
     /// One message for one member, wherever it is.
     pub(crate) fn publish_to_group<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         message: &Message,
         cause: &Cause,
         now: Time,
         fx: &mut E,
     ) {
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         if group.owner == self.env.shard() {
-            return self.offer(index, message, now, fx);
+            return self.offer(group_id, message, now, fx);
         }
         self.books.forwarded();
         self.promises += 1;
@@ -555,7 +552,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         match self.groups.find(key) {
-            Some(index) => self.offer(index, message, now, fx),
+            Some(group_id) => self.offer(group_id, message, now, fx),
             None => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
@@ -565,8 +562,8 @@ impl Kernel {
     }
 
     /// Whether a message that comes now would wait here.
-    pub(crate) fn group_must_wait(&self, index: u32) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    pub(crate) fn group_must_wait(&self, group_id: GroupId) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         let can_take = |member: &Member| {
@@ -579,25 +576,25 @@ impl Kernel {
     }
 
     /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
-    fn offer<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) {
+    fn offer<E: Effects>(&mut self, group_id: GroupId, message: &Message, now: Time, fx: &mut E) {
         self.book_routed(None, message.address());
-        self.group_arrival(index, now);
+        self.group_arrival(group_id, now);
         // What came before goes before.
         let is_behind = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .is_some_and(|group| !group.waiting.is_empty())
-            && self.is_in_line(index, now);
+            && self.is_in_line(group_id, now);
         let chosen = if is_behind {
             Chosen::Later
         } else {
-            self.choose_member(index, message, false, &[], now)
+            self.choose_member(group_id, message, false, &[], now)
         };
         let waits = matches!(chosen, Chosen::Later | Chosen::Bound);
-        let upgrades = self.upgrades(index);
+        let upgrades = self.upgrades(group_id);
         if let Chosen::Member(member) = chosen {
             if is_away(member.session) {
-                let number = self.group_number(index);
+                let number = self.group_number(group_id);
                 let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
                 let serial = if is_kept { self.next_serial() } else { 0 };
                 if serial != 0 {
@@ -605,11 +602,11 @@ impl Kernel {
                         .refer(Pending::new(number, serial, message.reliability(), 0));
                 }
                 let waiting = Waiting::new(message.clone(), serial, 0, now);
-                return self.send_errand(index, member.session, waiting, now);
+                return self.send_errand(group_id, member.session, waiting, now);
             }
             if let Some(line) = member.line {
                 return self.offer_to_line(
-                    index,
+                    group_id,
                     member.session,
                     line,
                     Waiting::new(message.clone(), 0, 0, now),
@@ -617,24 +614,24 @@ impl Kernel {
                     fx,
                 );
             }
-            return self.deliver_anew(index, &member, message, 0, now, fx);
+            return self.deliver_anew(group_id, &member, message, 0, now, fx);
         }
-        if !waits && self.is_forbidden(index, message) {
+        if !waits && self.is_forbidden(group_id, message) {
             // It must not stand in the way of what waits behind it.
-            return self.drop_of_group(index, message, DropReason::AccessDenied);
+            return self.drop_of_group(group_id, message, DropReason::AccessDenied);
         }
         // Who waits behind others is wanted for reasons of its own.
         let is_wanted = (waits && !is_behind)
             || upgrades
             || message.reliability() > Reliability::AtMostOnce
-            || self.has_receiver_with_link(index, message.address());
+            || self.has_receiver_with_link(group_id, message.address());
         let (messages_max, bytes_max) = (
             self.env.limits().group_messages_max,
             self.env.limits().group_bytes_max,
         );
         let pressed = self.env.drops_waiting();
         let bytes = message.bytes();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);
         };
         let number = group.number;
@@ -659,7 +656,7 @@ impl Kernel {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
                 self.journal.refer(pending);
             }
-            let Some(group) = self.groups.get_mut(index) else {
+            let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
             group.waiting_bytes += bytes;
@@ -667,36 +664,41 @@ impl Kernel {
                 .waiting
                 .push_back(Waiting::new(message.clone(), serial, 0, now));
             self.books.entered(Delta::copy(bytes));
-            self.note_waiting_in_group(index, now);
+            self.note_waiting_in_group(group_id, now);
             if is_behind {
                 // More waiting may be reason enough to send. What is to be written down first waits for that.
                 if serial == 0 {
-                    return self.hand_over_waiting(index, now, fx);
+                    return self.hand_over_waiting(group_id, now, fx);
                 }
-                self.look_at_group(index, now);
+                self.look_at_group(group_id, now);
             }
             if matches!(chosen, Chosen::Bound) {
-                self.look_at_group(index, now + crate::ordered::LOOK_ANEW);
+                self.look_at_group(group_id, now + crate::ordered::LOOK_ANEW);
             }
             return;
         };
         if reason != DropReason::NoMember {
             self.sessions.crowd.note_left_out();
-            self.note_waiting_in_group(index, now);
+            self.note_waiting_in_group(group_id, now);
         }
-        self.drop_of_group(index, message, reason);
+        self.drop_of_group(group_id, message, reason);
     }
 
-    pub(crate) fn drop_of_group(&mut self, index: u32, message: &Message, reason: DropReason) {
-        if let Some(group) = self.groups.get_mut(index) {
+    pub(crate) fn drop_of_group(
+        &mut self,
+        group_id: GroupId,
+        message: &Message,
+        reason: DropReason,
+    ) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.counters.dropped += 1;
         }
         self.book_drop(None, message.address(), reason);
     }
 
     /// Whether somebody is here who may receive from the address, though perhaps not now.
-    fn has_receiver_with_link(&self, index: u32, address: &str) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    fn has_receiver_with_link(&self, group_id: GroupId, address: &str) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         group.everybody().any(|member| {
@@ -708,18 +710,18 @@ impl Kernel {
     /// Sends a new copy to a member that can take it. What it refers to is written down by the caller.
     pub(crate) fn deliver_anew<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         member: &Member,
         message: &Message,
         deliveries: u8,
         now: Time,
         fx: &mut E,
     ) {
-        let upgrades = self.upgrades(index);
-        let mut entry = member.entry(index, message.clone(), deliveries, upgrades);
-        let owner = self.own(index, member, &mut entry);
+        let upgrades = self.upgrades(group_id);
+        let mut entry = member.entry(group_id, message.clone(), deliveries, upgrades);
+        let owner = self.own(group_id, member, &mut entry);
         let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
-        let subscription_ids = entry.subscription_ids.clone();
+        let subscription_ids = entry.via.to_subscription_ids();
         self.hand_out(member.session);
         let mut put = self.send_entry(member.session, entry, now, fx);
         if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
@@ -728,7 +730,7 @@ impl Kernel {
             if of_group && put != Put::Done {
                 put = Put::Waits;
             }
-            let group = self.group_number(index);
+            let group = self.group_number(group_id);
             let pending = Pending {
                 subscription_ids,
                 handed,
@@ -739,13 +741,13 @@ impl Kernel {
     }
 
     /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
-    fn own(&mut self, index: u32, member: &Member, entry: &mut Entry) -> u64 {
+    fn own(&mut self, group_id: GroupId, member: &Member, entry: &mut Entry) -> u64 {
         let durable = self
             .sessions
             .get(member.session)
             .filter(|session| session.durable)
             .map(|session| session.uid);
-        let owner = durable.unwrap_or_else(|| self.group_number(index));
+        let owner = durable.unwrap_or_else(|| self.group_number(group_id));
         // What was published to be had once at the most is not written down, however surely it is handed on.
         if owner != 0
             && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce
@@ -781,13 +783,13 @@ impl Kernel {
     /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
     fn give<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         waiting: Waiting,
         now: Time,
         fx: &mut E,
     ) -> Option<Waiting> {
         let chosen = self.choose_again(
-            index,
+            group_id,
             &waiting.message,
             waiting.deliveries > 0,
             waiting.back,
@@ -797,48 +799,48 @@ impl Kernel {
             if matches!(chosen, Chosen::Later | Chosen::Bound) {
                 return Some(waiting);
             }
-            if self.is_forbidden(index, &waiting.message) {
+            if self.is_forbidden(group_id, &waiting.message) {
                 // It must not stand in the way of what waits behind it.
-                self.drop_of_group(index, &waiting.message, DropReason::AccessDenied);
-                self.persist_group_removed(index, waiting.serial);
+                self.drop_of_group(group_id, &waiting.message, DropReason::AccessDenied);
+                self.persist_group_removed(group_id, waiting.serial);
                 return None;
             }
             return Some(waiting);
         };
-        self.give_to(index, member, waiting, now, fx)
+        self.give_to(group_id, member, waiting, now, fx)
     }
 
     /// The same for the member that was chosen.
     pub(crate) fn give_to<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         member: Member,
         waiting: Waiting,
         now: Time,
         fx: &mut E,
     ) -> Option<Waiting> {
         if is_away(member.session) {
-            self.send_errand(index, member.session, waiting, now);
+            self.send_errand(group_id, member.session, waiting, now);
             return None;
         }
         if let Some(line) = member.line {
-            return self.give_to_line(index, member.session, line, waiting, now, fx);
+            return self.give_to_line(group_id, member.session, line, waiting, now, fx);
         }
         // It settles or is lost; it does not give back.
-        self.forget_given_back(index, waiting.back);
+        self.forget_given_back(group_id, waiting.back);
         let from = if waiting.serial == 0 {
             0
         } else {
-            self.group_number(index)
+            self.group_number(group_id)
         };
-        let upgrades = self.upgrades(index);
-        let entry = member.entry(index, waiting.message, waiting.deliveries, upgrades);
+        let upgrades = self.upgrades(group_id);
+        let entry = member.entry(group_id, waiting.message, waiting.deliveries, upgrades);
         let entry = Entry {
             serial: waiting.serial,
             ..entry
         };
         self.hand_out(member.session);
-        self.move_to(member, entry, from, index, now, fx);
+        self.move_to(member, entry, from, group_id, now, fx);
         None
     }
 
@@ -848,7 +850,7 @@ impl Kernel {
         member: Member,
         entry: Entry,
         from: u64,
-        index: u32,
+        group_id: GroupId,
         now: Time,
         fx: &mut E,
     ) {
@@ -864,9 +866,9 @@ impl Kernel {
             self.send_entry(id, entry, now, fx);
             return;
         }
-        let owner = self.own(index, &member, &mut entry);
+        let owner = self.own(group_id, &member, &mut entry);
         let (serial, of_group, message) = (entry.serial, entry.of_group, entry.message.clone());
-        let subscription_ids = entry.subscription_ids.clone();
+        let subscription_ids = entry.via.to_subscription_ids();
         if of_group
             && reliability == Reliability::ExactlyOnce
             && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
@@ -874,7 +876,7 @@ impl Kernel {
             // That it is nobody else's must be written down first.
             fx.hold(link, self.journal.awaited());
         }
-        self.note_group_delivery(index, if of_group { old } else { 0 }, id, fx);
+        self.note_group_delivery(group_id, if of_group { old } else { 0 }, id, fx);
         let mut put = self.send_entry(id, entry, now, fx);
         if of_group
             && reliability == Reliability::ExactlyOnce
@@ -898,7 +900,7 @@ impl Kernel {
             put = Put::Waits;
         }
         if old == 0 {
-            let group = self.group_number(index);
+            let group = self.group_number(group_id);
             let pending = Pending {
                 subscription_ids,
                 ..Pending::new(owner, serial, reliability, group)
@@ -958,37 +960,42 @@ impl Kernel {
     /// Gives what waits in a session's groups to whoever can take it.
     pub(crate) fn pump_groups<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let mut at = 0;
-        while let Some(index) = self
+        while let Some(group_id) = self
             .sessions
             .get(id)
             .and_then(|session| session.groups.get(at).copied())
         {
-            self.hand_over_waiting(index, now, fx);
+            self.hand_over_waiting(group_id, now, fx);
             at += 1;
         }
     }
 
-    pub(crate) fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        if let Some(queue) = self.groups.get_mut(index).and_then(|group| group.feed) {
+    pub(crate) fn hand_over_waiting<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let Some(queue) = self.groups.get_mut(group_id).and_then(|group| group.feed) {
             return self.pump_queue(queue, now, fx);
         }
-        if self.is_owned_elsewhere(index) {
-            return self.send_home(index);
+        if self.is_owned_elsewhere(group_id) {
+            return self.send_home(group_id);
         }
         if self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .is_some_and(|group| group.waiting.is_empty())
         {
             return;
         }
-        if self.is_ordered(index, now) {
-            return self.hand_over_in_order(index, now, fx);
+        if self.is_ordered(group_id, now) {
+            return self.hand_over_in_order(group_id, now, fx);
         }
         // Those at the head that nobody who is there may have stand in nobody's way.
         let mut at = 0;
         loop {
-            let Some(group) = self.groups.get_mut(index) else {
+            let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
             let Some(waiting) = group.waiting.remove(at) else {
@@ -1001,34 +1008,34 @@ impl Kernel {
             }
             self.books.left(Delta::copy(bytes));
             if waiting.message.expires() <= now {
-                self.forget_given_back(index, waiting.back);
+                self.forget_given_back(group_id, waiting.back);
                 self.book_expired(None, waiting.message.address());
-                self.persist_group_removed(index, waiting.serial);
+                self.persist_group_removed(group_id, waiting.serial);
                 continue;
             }
             // While it waits for somebody who has not given it back, the others take what is behind it.
             let is_refused = waiting.back != 0;
-            if let Some(waiting) = self.give(index, waiting, now, fx) {
-                if let Some(group) = self.groups.get_mut(index) {
+            if let Some(waiting) = self.give(group_id, waiting, now, fx) {
+                if let Some(group) = self.groups.get_mut(group_id) {
                     group.waiting_bytes += bytes;
                     group.waiting.insert(at, waiting);
                     self.books.entered(Delta::copy(bytes));
                 }
-                if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(index, at)) {
+                if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(group_id, at)) {
                     at += 1;
                     continue;
                 }
                 return;
             }
-            if let Some(group) = self.groups.get_mut(index) {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.counters.wait.add(now.since(since));
             }
         }
     }
 
     /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
-    fn is_nobodys_for_now(&self, index: u32, at: usize) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    fn is_nobodys_for_now(&self, group_id: GroupId, at: usize) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         let Some(waiting) = group
@@ -1039,6 +1046,6 @@ impl Kernel {
             return false;
         };
         let has_seats = group.seats.as_ref().is_some_and(|seats| seats.has_any());
-        has_seats && !self.has_receiver_with_link(index, waiting.message.address())
+        has_seats && !self.has_receiver_with_link(group_id, waiting.message.address())
     }
 }

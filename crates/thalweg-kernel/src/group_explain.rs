@@ -2,7 +2,7 @@
 
 use crate::Kernel;
 use crate::group_view::{GroupMemberView, GroupView};
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use crate::seats::Chosen;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ impl Kernel {
     /// What would become of a message to that address that must be settled; `publisher` is its publisher's number.
     pub(crate) fn explain_group(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         address: &str,
         publisher: u64,
         now: Time,
     ) -> Option<(Arc<str>, String)> {
-        let is_in_line = self.is_in_line(index, now);
-        let is_ordered = self.is_ordered(index, now);
-        let group = self.groups.get(index)?;
+        let is_in_line = self.is_in_line(group_id, now);
+        let is_ordered = self.is_ordered(group_id, now);
+        let group = self.groups.get(group_id)?;
         let view = self.view_group(group, now);
         let (key, is_fed, owner) = (group.key.clone(), group.feed.is_some(), group.owner);
         let mut said = String::new();
@@ -51,9 +51,9 @@ impl Kernel {
                 publisher,
                 None,
             );
-            let chosen = self.choose_member(index, &message, false, &[], now);
+            let chosen = self.choose_member(group_id, &message, false, &[], now);
             // Nothing was sent: no key is bound by this.
-            self.order_changed(index);
+            self.order_changed(group_id);
             match chosen {
                 Chosen::Member(member) => {
                     let client = self.member_client(member.session)?;
@@ -70,7 +70,7 @@ impl Kernel {
                 Chosen::Later => {
                     let _ = write!(said, "it waits: {}", why_later(&view));
                 }
-                Chosen::Nobody => said.push_str(self.why_nobody(index, address)),
+                Chosen::Nobody => said.push_str(self.why_nobody(group_id, address)),
             }
         }
         let online = view.seats.iter().filter(|seat| seat.online).count();
@@ -84,11 +84,11 @@ impl Kernel {
         Some((key, said))
     }
 
-    fn why_nobody(&self, index: u32, address: &str) -> &'static str {
-        let Some(group) = self.groups.get(index) else {
+    fn why_nobody(&self, group_id: GroupId, address: &str) -> &'static str {
+        let Some(group) = self.groups.get(group_id) else {
             return "";
         };
-        if !self.has_member_allowed_at(index, address) {
+        if !self.has_member_allowed_at(group_id, address) {
             return "it is dropped: no member may receive it";
         }
         let all = group.everybody().map(|member| member.session);

@@ -12,7 +12,7 @@ use crate::effects::Effects;
 use crate::given_back::BackId;
 use crate::group::{Group, Member, Waiting};
 use crate::home;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::queue::{HOME, is_queue_address};
@@ -155,7 +155,7 @@ pub(crate) struct Away {
     sitting: u32,
     opening: Option<u32>,
     epoch: u32,
-    group: u32,
+    group: GroupId,
     client: Arc<str>,
     uid: u64,
     reliability: Reliability,
@@ -261,8 +261,8 @@ pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
 }
 
 impl Kernel {
-    pub(crate) fn is_owned_elsewhere(&self, index: u32) -> bool {
-        let group = self.groups.get(index);
+    pub(crate) fn is_owned_elsewhere(&self, group_id: GroupId) -> bool {
+        let group = self.groups.get(group_id);
         group.is_some_and(|group| group.owner != self.env.shard())
     }
 
@@ -286,7 +286,7 @@ impl Kernel {
 
     fn on_notice<E: Effects>(&mut self, from: ShardId, notice: Notice, now: Time, fx: &mut E) {
         self.ensure_queue(&notice.filter);
-        let index = self.group_for(&notice.key, &notice.filter);
+        let group_id = self.group_for(&notice.key, &notice.filter);
         let Notice {
             sitting,
             opening,
@@ -324,7 +324,7 @@ impl Kernel {
                 sitting,
                 opening,
                 epoch,
-                group: index,
+                group: group_id,
                 client,
                 uid,
                 reliability,
@@ -339,7 +339,7 @@ impl Kernel {
                 is_gone: false,
             }),
         };
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         let member = Member {
@@ -353,24 +353,24 @@ impl Kernel {
             None => group.away.push(member),
         }
         group.seats_changed();
-        self.seat_blocked(index, id, is_shut);
-        self.hand_over_waiting(index, now, fx);
+        self.seat_blocked(group_id, id, is_shut);
+        self.hand_over_waiting(group_id, now, fx);
     }
 
-    fn forget_away(&mut self, id: SessionId) -> Option<u32> {
-        let index = self.remote.aways.remove(id)?.group;
-        if let Some(group) = self.groups.get_mut(index) {
+    fn forget_away(&mut self, id: SessionId) -> Option<GroupId> {
+        let group_id = self.remote.aways.remove(id)?.group;
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.away.retain(|member| member.session != id);
             group.seats_changed();
         }
-        Some(index)
+        Some(group_id)
     }
 
     /// A group ends.
-    pub(crate) fn forget_all_away(&mut self, index: u32) {
+    pub(crate) fn forget_all_away(&mut self, group_id: GroupId) {
         let away = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
         for member in away {
             self.remote.aways.remove(member.session);
@@ -473,11 +473,17 @@ impl Kernel {
 
     /// Sends a message to a member away. If it is written down, that is in the group's queue, where it stays until the
     /// member's shard has moved it.
-    pub(crate) fn send_errand(&mut self, index: u32, id: SessionId, waiting: Waiting, now: Time) {
+    pub(crate) fn send_errand(
+        &mut self,
+        group_id: GroupId,
+        id: SessionId,
+        waiting: Waiting,
+        now: Time,
+    ) {
         let from = if waiting.serial == 0 {
             (0, 0)
         } else {
-            (self.group_number(index), waiting.serial)
+            (self.group_number(group_id), waiting.serial)
         };
         self.remote.aways.errand_last += 1;
         let number = self.remote.aways.errand_last;
@@ -488,7 +494,7 @@ impl Kernel {
             ..
         } = waiting;
         let (Some(group), Some(away)) = (
-            self.groups.get_mut(index),
+            self.groups.get_mut(group_id),
             self.remote
                 .aways
                 .seats
@@ -518,7 +524,7 @@ impl Kernel {
             settles,
             again: deliveries > 0,
         };
-        self.group_copy_sent(id, index, &parcel, now);
+        self.group_copy_sent(id, group_id, &parcel, now);
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.books.forwarded();
@@ -539,73 +545,73 @@ impl Kernel {
     }
 
     fn on_report<E: Effects>(&mut self, from: ShardId, report: Report, now: Time, fx: &mut E) {
-        let mut touched: Vec<u32> = Vec::new();
-        let mut touch = |index: u32| {
-            if !touched.contains(&index) {
-                touched.push(index);
+        let mut touched: Vec<GroupId> = Vec::new();
+        let mut touch = |group_id: GroupId| {
+            if !touched.contains(&group_id) {
+                touched.push(group_id);
             }
         };
         for (sitting, said) in report.said {
             let Some(id) = self.remote.aways.find(from, sitting) else {
                 continue;
             };
-            let Some(index) = self.remote.aways.get(id).map(|away| away.group) else {
+            let Some(group_id) = self.remote.aways.get(id).map(|away| away.group) else {
                 continue;
             };
-            touch(index);
-            self.on_said(id, index, said, now, fx);
+            touch(group_id);
+            self.on_said(id, group_id, said, now, fx);
         }
         for (key, copies) in report.copies {
-            if let Some(index) = self.groups.find(&key) {
-                touch(index);
+            if let Some(group_id) = self.groups.find(&key) {
+                touch(group_id);
             }
             for copy in copies.into_iter().rev() {
                 self.take_back_copy(from, &key, copy, now);
             }
         }
-        for index in touched {
-            self.hand_over_waiting(index, now, fx);
-            self.end_group_if_due(index, now, fx);
+        for group_id in touched {
+            self.hand_over_waiting(group_id, now, fx);
+            self.end_group_if_due(group_id, now, fx);
         }
     }
 
     fn on_said<E: Effects>(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         said: Said,
         now: Time,
         fx: &mut E,
     ) {
         match said {
-            Said::Done(number) => self.errand_answered(id, index, number, true, now),
-            Said::Back(number) => self.errand_answered(id, index, number, false, now),
+            Said::Done(number) => self.errand_answered(id, group_id, number, true, now),
+            Said::Back(number) => self.errand_answered(id, group_id, number, false, now),
             Said::Stepped(number, step, at) => {
-                self.group_stepped(index, (id, u16::MAX, 0), number, step, at);
+                self.group_stepped(group_id, (id, u16::MAX, 0), number, step, at);
             }
             Said::Shut => {
                 if let Some(away) = self.remote.aways.get_mut(id) {
                     away.is_shut = true;
                 }
-                self.seat_blocked(index, id, true);
+                self.seat_blocked(group_id, id, true);
             }
             Said::Down | Said::Left => {
                 if let Some(away) = self.remote.aways.get_mut(id) {
                     away.opening = None;
                     away.is_gone = matches!(said, Said::Left);
                 }
-                if let Some(group) = self.groups.get_mut(index) {
+                if let Some(group) = self.groups.get_mut(group_id) {
                     group.seats_changed();
                 }
                 self.forget_if_gone(id);
             }
             Said::Load(report) => {
-                self.seat_reported(index, id, &report, now);
+                self.seat_reported(group_id, id, &report, now);
             }
-            Said::RoundTrip(least, jitter) => self.seat_round_trip(index, id, least, jitter),
+            Said::RoundTrip(least, jitter) => self.seat_round_trip(group_id, id, least, jitter),
             Said::Overdue => {
-                let silent = self.silent_with(id, index, now);
-                self.evict(id, index, &silent, now, fx);
+                let silent = self.silent_with(id, group_id, now);
+                self.evict(id, group_id, &silent, now, fx);
             }
         }
     }
@@ -613,7 +619,7 @@ impl Kernel {
     fn errand_answered(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         number: u64,
         is_done: bool,
         now: Time,
@@ -626,16 +632,16 @@ impl Kernel {
         };
         if is_done {
             away.progress = now;
-            self.forget_given_back(index, back);
+            self.forget_given_back(group_id, back);
         }
-        if let Some(group) = self.groups.get_mut(index) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.out = group.out.saturating_sub(1);
         }
         let holder: Key = (id, u16::MAX, 0);
-        self.group_settled(index, holder, number, is_done, now);
+        self.group_settled(group_id, holder, number, is_done, now);
         match is_done {
-            true => self.order_settled(index, holder, &message),
-            false => self.order_changed(index),
+            true => self.order_settled(group_id, holder, &message),
+            false => self.order_changed(group_id),
         }
         self.forget_if_gone(id);
     }
@@ -654,8 +660,8 @@ impl Kernel {
     // --- silence
 
     /// Members of a group that have not settled what they have of it for so long, among those away.
-    pub(crate) fn late_away(&self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
-        let Some(group) = self.groups.get(index) else {
+    pub(crate) fn late_away(&self, group_id: GroupId, limit: Span, now: Time) -> Vec<SessionId> {
+        let Some(group) = self.groups.get(group_id) else {
             return Vec::new();
         };
         let is_late = |id: &SessionId| {
@@ -691,12 +697,12 @@ impl Kernel {
     }
 
     /// A member away has been silent for too long; its shard ends its link.
-    pub(crate) fn evict_away(&mut self, id: SessionId, index: u32) {
+    pub(crate) fn evict_away(&mut self, id: SessionId, group_id: GroupId) {
         let Some(away) = self.remote.aways.get(id) else {
             return;
         };
         let (shard, sitting) = (away.shard, away.sitting);
-        self.note_stall(id, index);
+        self.note_stall(id, group_id);
         self.remote.send(
             shard,
             ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))),
@@ -713,12 +719,12 @@ impl Kernel {
             refused,
         } = copy;
         self.books.arrived();
-        let index = self.groups.find(key);
-        let number = index.map_or(0, |index| self.group_number(index));
-        if let (Some((sitting, errand)), Some(index)) = (errand, index)
+        let group_id = self.groups.find(key);
+        let number = group_id.map_or(0, |group_id| self.group_number(group_id));
+        if let (Some((sitting, errand)), Some(group_id)) = (errand, group_id)
             && let Some(id) = self.remote.aways.find(from, sitting)
         {
-            self.errand_answered(id, index, errand, false, now);
+            self.errand_answered(id, group_id, errand, false, now);
         }
         let queue = key
             .split_once('/')
@@ -729,7 +735,7 @@ impl Kernel {
             return self.took_over(entry);
         }
         self.book_routed(None, message.address());
-        let Some(index) = index else {
+        let Some(group_id) = group_id else {
             self.book_drop(None, message.address(), DropReason::GroupEnded);
             return self.took_over(entry);
         };
@@ -757,10 +763,10 @@ impl Kernel {
             .by
             .and_then(|sitting| self.remote.aways.find(from, sitting));
         let back = match by {
-            Some(by) => self.note_given_back(index, refused.known, (by, u16::MAX, 0), now),
+            Some(by) => self.note_given_back(group_id, refused.known, (by, u16::MAX, 0), now),
             None => refused.known,
         };
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.counters.returned += u64::from(deliveries > 0);
@@ -788,20 +794,20 @@ impl Kernel {
     // --- the end
 
     /// Whatever must wait for errands is done when they are back.
-    pub(crate) fn note_group_ending(&mut self, index: u32) {
-        if let Some(group) = self.groups.get_mut(index) {
+    pub(crate) fn note_group_ending(&mut self, group_id: GroupId) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.is_ending = true;
         }
     }
 
-    fn end_group_if_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(group) = self.groups.get_mut(index) else {
+    fn end_group_if_due<E: Effects>(&mut self, group_id: GroupId, now: Time, fx: &mut E) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         if group.is_ending && group.out == 0 {
             group.is_ending = false;
-            self.end_group_durability(index);
-            self.forget_group_if_empty(index, now, fx);
+            self.end_group_durability(group_id);
+            self.forget_group_if_empty(group_id, now, fx);
         }
     }
 }

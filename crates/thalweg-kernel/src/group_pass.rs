@@ -4,7 +4,7 @@
 use crate::Kernel;
 use crate::effects::{Delivery, Effects, Sent};
 use crate::group::Member;
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use crate::publish::{Draft, Outcome, whole_secs};
 use crate::route_cache::Route;
 use thalweg_balance::Head;
@@ -36,7 +36,7 @@ impl Kernel {
     /// handed over goes the long way (`publish_to_group`), which comes to the same.
     fn pass_to_group<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         draft: &Draft<'_>,
         now: Time,
         fx: &mut E,
@@ -45,7 +45,7 @@ impl Kernel {
             return false;
         }
         let (here, random) = (self.env.shard(), self.env.random());
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return false;
         };
         let is_all_here = group.owner == here && group.peers.is_empty() && group.away.is_empty();

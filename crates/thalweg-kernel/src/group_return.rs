@@ -6,10 +6,10 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
-use crate::entry::{Entry, NO_GROUP};
+use crate::entry::{Entry, Via};
 use crate::eviction::may_move;
 use crate::group::Waiting;
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::window::SlotState;
 use thalweg_model::Time;
@@ -66,11 +66,11 @@ impl Kernel {
             return Vec::new();
         };
         let mut entries = Vec::new();
-        if session.waiting.iter().all(|entry| entry.group == NO_GROUP) {
+        if session.waiting.iter().all(|entry| entry.group().is_none()) {
             return entries;
         }
         for entry in std::mem::take(&mut session.waiting) {
-            if entry.group == NO_GROUP {
+            if entry.group().is_none() {
                 session.waiting.push_back(entry);
             } else {
                 session.waiting_bytes -= entry.message.bytes();
@@ -102,7 +102,8 @@ impl Kernel {
         };
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state
-                && let Some(group) = self.groups.get_mut(entry.group)
+                && let Some(group) = entry.group()
+                && let Some(group) = self.groups.get_mut(group)
             {
                 group.counters.dropped += 1;
             }
@@ -117,20 +118,23 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let mut touched: Vec<u32> = Vec::new();
+        let mut touched: Vec<GroupId> = Vec::new();
         for entry in entries.into_iter().rev() {
             let Entry {
                 message,
-                group: index,
+                via,
                 mut serial,
                 of_group,
                 deliveries,
                 ..
             } = entry;
+            let Via::Group(group_id, _) = via else {
+                continue;
+            };
             let redelivered = deliveries > 0;
             let bytes = message.bytes();
-            self.order_changed(index);
-            let to = self.group_number(index);
+            self.order_changed(group_id);
+            let to = self.group_number(group_id);
             if to == 0 {
                 if serial != 0 && !of_group {
                     self.journal.persist(
@@ -155,7 +159,7 @@ impl Kernel {
                     Safety::Lazy,
                 );
             }
-            let Some(group) = self.groups.get_mut(index) else {
+            let Some(group) = self.groups.get_mut(group_id) else {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };
@@ -169,12 +173,12 @@ impl Kernel {
                 .waiting
                 .push_front(Waiting::new(message, serial, deliveries, now));
             self.books.entered(Delta::copy(bytes));
-            if !touched.contains(&index) {
-                touched.push(index);
+            if !touched.contains(&group_id) {
+                touched.push(group_id);
             }
         }
-        for index in touched {
-            self.hand_over_waiting(index, now, fx);
+        for group_id in touched {
+            self.hand_over_waiting(group_id, now, fx);
         }
     }
 }

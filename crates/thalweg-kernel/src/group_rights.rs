@@ -4,13 +4,13 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::group::{Group, Member};
 use crate::group_home::may_sit;
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use thalweg_model::Message;
 
 impl Kernel {
     /// Whether this shard has members and none of them, here or away, may be given the message.
-    pub(crate) fn is_forbidden(&self, index: u32, message: &Message) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    pub(crate) fn is_forbidden(&self, group_id: GroupId, message: &Message) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         let may = |member: &Member| self.member_may_have(member.session, group, message);
@@ -18,8 +18,8 @@ impl Kernel {
     }
 
     /// Whether a group has a member that may be given what is published at an address.
-    pub(crate) fn has_member_allowed_at(&self, index: u32, address: &str) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    pub(crate) fn has_member_allowed_at(&self, group_id: GroupId, address: &str) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         group
@@ -28,8 +28,13 @@ impl Kernel {
     }
 
     /// Whether the member of a group may be given a message; if there is no such group any more, whether it may receive it.
-    pub(crate) fn is_member_allowed(&self, index: u32, id: SessionId, message: &Message) -> bool {
-        match self.groups.get(index) {
+    pub(crate) fn is_member_allowed(
+        &self,
+        group_id: GroupId,
+        id: SessionId,
+        message: &Message,
+    ) -> bool {
+        match self.groups.get(group_id) {
             Some(group) => self.member_may_have(id, group, message),
             _ => self
                 .member_access(id)

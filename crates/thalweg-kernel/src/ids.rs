@@ -1,5 +1,6 @@
 //! Small numbers with types of their own.
 
+use crate::slots::SlotId;
 use std::num::NonZeroU32;
 
 /// A connection, as the machinery numbers it: the index of its link on this shard. Reused after the link is closed
@@ -11,30 +12,61 @@ pub struct LinkId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
-/// Names a queue on this shard for ever: a later queue at its index has another generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId {
-    index: u32,
-    generation: NonZeroU32,
+/// An identifier of something in [`Slots`](crate::slots::Slots): what comes later at its index has another generation.
+macro_rules! slot_id {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        $vis struct $name {
+            index: u32,
+            generation: NonZeroU32,
+        }
+
+        // What is unsettled, or waits, has an optional one.
+        const _: () = assert!(size_of::<Option<$name>>() == 8);
+
+        impl $name {
+            #[inline]
+            pub(crate) fn index(self) -> u32 {
+                self.index
+            }
+        }
+
+        impl SlotId for $name {
+            #[inline]
+            fn new(index: u32, generation: NonZeroU32) -> Self {
+                $name { index, generation }
+            }
+
+            #[inline]
+            fn index(self) -> u32 {
+                self.index
+            }
+
+            #[inline]
+            fn generation(self) -> NonZeroU32 {
+                self.generation
+            }
+        }
+    };
 }
 
-// Everything unsettled has one.
-const _: () = assert!(size_of::<Option<QueueId>>() == 8);
+slot_id! {
+    /// Names a queue on this shard for ever.
+    pub struct QueueId
+}
 
-impl QueueId {
-    pub(crate) fn new(index: u32, generation: NonZeroU32) -> Self {
-        QueueId { index, generation }
-    }
+slot_id! {
+    /// Names a group on this shard for ever.
+    pub(crate) struct GroupId
+}
 
-    #[inline]
-    pub(crate) fn index(self) -> u32 {
-        self.index
-    }
-
-    #[inline]
-    pub(crate) fn generation(self) -> NonZeroU32 {
-        self.generation
-    }
+impl GroupId {
+    /// The least of all.
+    pub(crate) const MIN: GroupId = GroupId {
+        index: 0,
+        generation: NonZeroU32::MIN,
+    };
 }
 
 /// One of the kernels that share the work of this process.

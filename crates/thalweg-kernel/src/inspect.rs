@@ -2,7 +2,6 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::entry::NO_GROUP;
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
@@ -195,7 +194,7 @@ impl Kernel {
             .filter(|(_, s)| client.is_none_or(|client| *s.client == *client))
         {
             for held in &session.subscriptions {
-                let (group, reliability, number) = if held.group == NO_GROUP {
+                let (group, reliability, number) = if held.group.is_none() {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
                     (
@@ -204,7 +203,7 @@ impl Kernel {
                         sink.map_or(0, |sink| sink.id),
                     )
                 } else {
-                    let group = self.groups.get(held.group);
+                    let group = held.group.and_then(|group| self.groups.get(group));
                     let member =
                         group.and_then(|group| group.members.iter().find(|m| m.session == id));
                     (
@@ -246,7 +245,7 @@ impl Kernel {
         let groups = route
             .groups
             .iter()
-            .filter_map(|index| self.explain_group(*index, address, uid, now))
+            .filter_map(|group_id| self.explain_group(*group_id, address, uid, now))
             .collect();
         let says = |session: &Session| match (session.link, session.congested, session.has_credit())
         {

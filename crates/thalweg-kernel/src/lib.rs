@@ -68,6 +68,7 @@ mod session;
 mod settle;
 mod shards;
 mod slab;
+mod slots;
 mod stamp_mask;
 mod stamped;
 mod subscribe;

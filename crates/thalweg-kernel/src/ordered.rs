@@ -13,7 +13,7 @@ use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{Member, Waiting};
 use crate::group_home::Away;
-use crate::ids::SessionId;
+use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ledger::DropReason;
@@ -128,28 +128,33 @@ fn suits(member: &Member, number: u64, key: u64) -> u64 {
 }
 
 impl Kernel {
-    fn order_mut(&mut self, index: u32) -> Option<&mut Order> {
-        self.groups.get_mut(index)?.seats.as_mut()?.order.as_mut()
+    fn order_mut(&mut self, group_id: GroupId) -> Option<&mut Order> {
+        self.groups
+            .get_mut(group_id)?
+            .seats
+            .as_mut()?
+            .order
+            .as_mut()
     }
 
     /// Whether what waits in a group is not overtaken by what comes.
-    pub(crate) fn is_in_line(&mut self, index: u32, now: Time) -> bool {
+    pub(crate) fn is_in_line(&mut self, group_id: GroupId, now: Time) -> bool {
         let is_adaptive = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
-        !self.is_fed(index) && (is_adaptive || self.is_ordered(index, now))
+        !self.is_fed(group_id) && (is_adaptive || self.is_ordered(group_id, now))
     }
 
     /// Whether a group's members get messages as surely as they wanted, however these were published.
-    pub(crate) fn upgrades(&self, index: u32) -> bool {
-        let group = self.groups.get(index);
+    pub(crate) fn upgrades(&self, group_id: GroupId) -> bool {
+        let group = self.groups.get(group_id);
         group.is_some_and(|group| group.policy.upgrade_reliability)
     }
 
     /// Takes the message at a place in a group's queue out of it.
-    fn take_waiting(&mut self, index: u32, at: usize) -> Option<Waiting> {
-        let group = self.groups.get_mut(index)?;
+    fn take_waiting(&mut self, group_id: GroupId, at: usize) -> Option<Waiting> {
+        let group = self.groups.get_mut(group_id)?;
         let waiting = group.waiting.remove(at)?;
         let bytes = waiting.message.bytes();
         group.waiting_bytes -= bytes;
@@ -158,9 +163,9 @@ impl Kernel {
     }
 
     /// Puts it back.
-    fn put_waiting(&mut self, index: u32, at: usize, waiting: Waiting) {
+    fn put_waiting(&mut self, group_id: GroupId, at: usize, waiting: Waiting) {
         let bytes = waiting.message.bytes();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.waiting_bytes += bytes;
@@ -169,15 +174,15 @@ impl Kernel {
     }
 
     /// Whether a group keeps messages of one key in order.
-    pub(crate) fn is_ordered(&mut self, index: u32, now: Time) -> bool {
-        self.seat_if_stale(index, now);
-        self.order_mut(index).is_some()
+    pub(crate) fn is_ordered(&mut self, group_id: GroupId, now: Time) -> bool {
+        self.seat_if_stale(group_id, now);
+        self.order_mut(group_id).is_some()
     }
 
     /// Who gets a message that no other of its key waits before.
     pub(crate) fn choose_in_order(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         seats: &mut Seats,
         message: &Message,
         head: &Head,
@@ -186,10 +191,10 @@ impl Kernel {
     ) -> Option<Chosen> {
         let mut order = seats.order.take()?;
         if order.is_stale {
-            self.find_bound(index, &mut order, &mut seats.leavers);
+            self.find_bound(group_id, &mut order, &mut seats.leavers);
         }
         let key = order.key(message);
-        let upgraded = self.upgrades(index);
+        let upgraded = self.upgrades(group_id);
         let is_meant = |member: &Member| !is_among(except, || key_of_member(member));
         let may = |kernel: &Kernel, member: &Member| {
             is_meant(member) && kernel.member_can_take(member, message, upgraded)
@@ -206,7 +211,7 @@ impl Kernel {
             None if order.binds || !is_told => {
                 let suited = seats.members.iter().flatten();
                 let suited = suited.filter(|member| {
-                    is_meant(member) && self.is_member_allowed(index, member.session, message)
+                    is_meant(member) && self.is_member_allowed(group_id, member.session, message)
                 });
                 let best = suited
                     .max_by_key(|member| suits(member, self.member_number(member.session), key));
@@ -229,13 +234,12 @@ impl Kernel {
     }
 
     /// Looks up what is with members.
-    fn find_bound(&mut self, index: u32, order: &mut Order, leavers: &mut Leavers) {
+    fn find_bound(&mut self, group_id: GroupId, order: &mut Order, leavers: &mut Leavers) {
         order.is_stale = false;
         order.bound.clear();
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let made = group.made;
         let mut sessions: SmallVec<[SessionId; 16]> =
             group.members.iter().map(|member| member.session).collect();
         leavers.retain(|(id, uid)| {
@@ -262,11 +266,11 @@ impl Kernel {
             };
             let before = found.len();
             let of_group = session
-                .messages_of_group(index)
+                .messages_of_group(group_id)
                 .map(|message| order.key(message));
             found.extend(of_group.map(|key| (key, (id, u16::MAX, 0))));
             if let Some(lines) = &session.lines {
-                let of_lines = lines.copies_of_group(index, made);
+                let of_lines = lines.copies_of_group(group_id);
                 found.extend(
                     of_lines.map(|(line, consumer, message)| {
                         (order.key(message), (id, line, consumer))
@@ -286,11 +290,10 @@ impl Kernel {
     }
 
     /// A member has settled a copy.
-    pub(crate) fn order_settled(&mut self, index: u32, holder: Key, message: &Message) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn order_settled(&mut self, group_id: GroupId, holder: Key, message: &Message) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let made = group.made;
         let Some(order) = group.seats.as_mut().and_then(|seats| seats.order.as_mut()) else {
             return;
         };
@@ -314,13 +317,13 @@ impl Kernel {
         let is_there = match &session.lines {
             Some(lines) if holder.1 != u16::MAX => {
                 lines
-                    .copies_of_group(index, made)
+                    .copies_of_group(group_id)
                     .any(|(line, consumer, message)| {
                         (line, consumer) == (holder.1, holder.2) && order.key(message) == key
                     })
             }
             _ => session
-                .messages_of_group(index)
+                .messages_of_group(group_id)
                 .any(|message| order.key(message) == key),
         };
         if !is_there {
@@ -329,21 +332,26 @@ impl Kernel {
     }
 
     /// What some member has or had is with it no more, or with another.
-    pub(crate) fn order_changed(&mut self, index: u32) {
-        if let Some(order) = self.order_mut(index) {
+    pub(crate) fn order_changed(&mut self, group_id: GroupId) {
+        if let Some(order) = self.order_mut(group_id) {
             order.changed();
         }
     }
 
     /// Gives what waits in a group to members as far as order lets it.
-    pub(crate) fn hand_over_in_order<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn hand_over_in_order<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
         // Keys that something waits of already.
         let mut passed: SmallVec<[u64; LOOK_AHEAD]> = SmallVec::new();
         // Messages that are free have to wait.
         let mut is_held = false;
         let mut at = 0;
         while at < LOOK_AHEAD {
-            let Some(group) = self.groups.get_mut(index) else {
+            let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
             let Some(waiting) = group.waiting.get(at) else {
@@ -352,17 +360,17 @@ impl Kernel {
             let message = waiting.message.clone();
             let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
-                if let Some(waiting) = self.take_waiting(index, at) {
-                    if let Some(group) = self.groups.get_mut(index) {
+                if let Some(waiting) = self.take_waiting(group_id, at) {
+                    if let Some(group) = self.groups.get_mut(group_id) {
                         group.counters.expired += 1;
                     }
-                    self.forget_given_back(index, back);
+                    self.forget_given_back(group_id, back);
                     self.book_expired(None, message.address());
-                    self.persist_group_removed(index, waiting.serial);
+                    self.persist_group_removed(group_id, waiting.serial);
                 }
                 continue;
             }
-            let Some((key, is_bound)) = self.key_in(index, &message, now) else {
+            let Some((key, is_bound)) = self.key_in(group_id, &message, now) else {
                 return;
             };
             if passed.contains(&key) || (is_held && !is_bound) {
@@ -370,28 +378,28 @@ impl Kernel {
                 at += 1;
                 continue;
             }
-            match self.choose_again(index, &message, again, back, now) {
+            match self.choose_again(group_id, &message, again, back, now) {
                 Chosen::Member(member) => {
-                    let Some(waiting) = self.take_waiting(index, at) else {
+                    let Some(waiting) = self.take_waiting(group_id, at) else {
                         return;
                     };
-                    let Some(waiting) = self.give_to(index, member, waiting, now, fx) else {
-                        if let Some(group) = self.groups.get_mut(index) {
+                    let Some(waiting) = self.give_to(group_id, member, waiting, now, fx) else {
+                        if let Some(group) = self.groups.get_mut(group_id) {
                             group.counters.wait.add(now.since(since));
                         }
                         continue;
                     };
                     // Its output took nothing after all.
-                    self.put_waiting(index, at, waiting);
-                    self.order_changed(index);
+                    self.put_waiting(group_id, at, waiting);
+                    self.order_changed(group_id);
                 }
                 Chosen::Bound => {}
                 Chosen::Later => is_held = true,
-                Chosen::Nobody if self.is_forbidden(index, &message) => {
+                Chosen::Nobody if self.is_forbidden(group_id, &message) => {
                     // It must not stand in the way of what waits behind it.
-                    if let Some(waiting) = self.take_waiting(index, at) {
-                        self.drop_of_group(index, &message, DropReason::AccessDenied);
-                        self.persist_group_removed(index, waiting.serial);
+                    if let Some(waiting) = self.take_waiting(group_id, at) {
+                        self.drop_of_group(group_id, &message, DropReason::AccessDenied);
+                        self.persist_group_removed(group_id, waiting.serial);
                     }
                     continue;
                 }
@@ -403,17 +411,17 @@ impl Kernel {
         // Where nobody is, somebody has to come first.
         let seats = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .and_then(|group| group.seats.as_ref());
         if !passed.is_empty() && seats.is_some_and(|seats| seats.has_any()) {
-            self.look_at_group(index, now + LOOK_ANEW);
+            self.look_at_group(group_id, now + LOOK_ANEW);
         }
     }
 
     /// A message's key, and whether it is with a member.
-    fn key_in(&mut self, index: u32, message: &Message, now: Time) -> Option<(u64, bool)> {
-        self.seat_if_stale(index, now);
-        let order = self.order_mut(index)?;
+    fn key_in(&mut self, group_id: GroupId, message: &Message, now: Time) -> Option<(u64, bool)> {
+        self.seat_if_stale(group_id, now);
+        let order = self.order_mut(group_id)?;
         let key = order.key(message);
         Some((
             key,

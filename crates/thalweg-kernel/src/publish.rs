@@ -8,7 +8,7 @@ use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
 use crate::effects::{Delivery, Effects, Safety, Sent};
-use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
+use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{SessionId, Tag, Ticket};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
@@ -735,8 +735,7 @@ impl Kernel {
         };
         let entry = Entry {
             message,
-            subscription_ids: receiver.subscription_ids(),
-            group: NO_GROUP,
+            via: Via::Own(receiver.subscription_ids()),
             serial,
             of_group: false,
             reliability,
@@ -954,7 +953,7 @@ impl Kernel {
                 fx.hold(link, self.journal.awaited());
             }
             let sent = fx.deliver(link, &entry.delivery(0, address, now));
-            if sent == Sent::Full && entry.group != NO_GROUP {
+            if sent == Sent::Full && entry.group().is_some() {
                 return self.keep_unsent(id, entry, now);
             }
             self.book_at_most_once(
@@ -963,14 +962,14 @@ impl Kernel {
                 entry.message.address(),
                 entry.message.payload().len(),
             );
-            if entry.group != NO_GROUP {
+            if let Some(group) = entry.group() {
                 let parcel = parcel(&entry.message, 0, entry.deliveries > 0);
-                self.group_copy_sent(id, entry.group, &parcel, now);
+                self.group_copy_sent(id, group, &parcel, now);
             }
             return Put::Done;
         }
         let bytes = entry.message.bytes();
-        let in_group = u32::from(entry.group != NO_GROUP);
+        let group = entry.group();
         let redelivered = entry.deliveries > 0;
         let tag = session.window.push(entry, now);
         let Some(Slot {
@@ -983,19 +982,19 @@ impl Kernel {
         if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
             // Its tag must be written down first: the receiver will tell a repetition by it.
             fx.hold(link, self.journal.awaited());
-            if in_group == 1 {
+            if group.is_some() {
                 self.journal.tell_when_left(id, tag);
             }
         }
         let sent = fx.deliver(link, &entry.delivery(tag, address, now));
-        let (group, parcel) = (entry.group, parcel(&entry.message, tag, redelivered));
+        let parcel = parcel(&entry.message, tag, redelivered);
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
                 session.congested = sent != Sent::Room;
-                session.group_in_flight += in_group;
+                session.group_in_flight += u32::from(group.is_some());
                 self.books.sent(Delta::copy(bytes));
                 self.books.redelivered(redelivered);
-                if in_group == 1 {
+                if let Some(group) = group {
                     self.group_copy_sent(id, group, &parcel, now);
                     self.expect_settlement(id, group, now);
                 }
@@ -1010,11 +1009,13 @@ impl Kernel {
             },
             Sent::TooLarge => {
                 if let Some(entry) = session.window.undo(tag) {
-                    if let Some(group) = self.groups.get_mut(group) {
-                        group.counters.dropped += 1;
+                    if let Some(group_id) = group {
+                        if let Some(group) = self.groups.get_mut(group_id) {
+                            group.counters.dropped += 1;
+                        }
+                        // It was chosen, and its key is not there after all.
+                        self.order_settled(group_id, (id, u16::MAX, 0), &entry.message);
                     }
-                    // It was chosen, and its key is not there after all.
-                    self.order_settled(group, (id, u16::MAX, 0), &entry.message);
                     self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
                 }
                 Put::Done
@@ -1032,7 +1033,7 @@ impl Kernel {
         let bytes = entry.message.bytes();
         session.waiting_bytes += bytes;
         self.books.entered(Delta::copy(bytes));
-        if entry.group != NO_GROUP {
+        if entry.group().is_some() {
             self.timers.set(now, id, TimerKind::GroupUnsent);
         }
         session.waiting.push_front(entry);
@@ -1073,7 +1074,7 @@ impl Entry {
             }),
             priority: self.message.priority(),
             properties: self.message.properties(),
-            subscription_ids: self.subscription_ids.as_slice(),
+            subscription_ids: self.via.subscription_ids(),
             native: None,
         }
     }
@@ -1082,8 +1083,7 @@ impl Entry {
 impl Receiver {
     pub(crate) fn subscription_ids(&self) -> SubscriptionIds {
         match &self.overlap {
-            None if self.id == 0 => SubscriptionIds::None,
-            None => SubscriptionIds::One(self.id),
+            None => SubscriptionIds::of(self.id),
             Some(sinks) => {
                 let ids: Vec<u32> = sinks
                     .iter()

@@ -5,10 +5,10 @@ use crate::books::Delta;
 use crate::disk_queue::{DiskQueue, entry};
 use crate::durable::SHARD_BITS;
 use crate::effects::{Effects, Safety};
-use crate::entry::NO_GROUP;
+use crate::entry::Via;
 use crate::group::{Member, Peer, Waiting, group_key};
 use crate::group_home::owner_of;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{GroupId, SessionId, ShardId};
 use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
@@ -193,11 +193,11 @@ impl Kernel {
                     .map(|(tag, group)| (id, tag, group)),
             );
         }
-        let mut groups: HashMap<u64, u32> = HashMap::new();
+        let mut groups: HashMap<u64, GroupId> = HashMap::new();
         for (number, group) in part.groups {
             self.expect_members(&group, &part.members);
-            if let Some(index) = self.restore_group(number, group, read, now) {
-                groups.insert(number, index);
+            if let Some(group_id) = self.restore_group(number, group, read, now) {
+                groups.insert(number, group_id);
             }
         }
         for (id, tag, group) in group_copies {
@@ -208,7 +208,8 @@ impl Kernel {
                     .and_then(|(name, filter)| self.find_group(name, filter))
             };
             let of_queue = || self.group_of_queue(id, group);
-            let Some(index) = groups.get(&group).copied().or_else(named).or_else(of_queue) else {
+            let Some(group_id) = groups.get(&group).copied().or_else(named).or_else(of_queue)
+            else {
                 continue;
             };
             let Some(session) = self.sessions.get_mut(id) else {
@@ -219,7 +220,10 @@ impl Kernel {
                 ..
             }) = session.window.get_mut(tag)
             {
-                entry.group = index;
+                entry.via = Via::Group(
+                    group_id,
+                    entry.via.subscription_ids().first().copied().unwrap_or(0),
+                );
                 session.group_in_flight += 1;
             }
         }
@@ -393,23 +397,23 @@ impl Kernel {
 
     fn restore_subscription(&mut self, id: SessionId, stored: StoredSubscription) {
         let group = match &stored.group {
-            None => NO_GROUP,
+            None => None,
             Some(name) => {
-                let index = self.group_for(&group_key(name, &stored.filter), &stored.filter);
+                let group_id = self.group_for(&group_key(name, &stored.filter), &stored.filter);
                 let member = Member {
                     session: id,
                     reliability: stored.reliability,
                     id: stored.id,
                     line: None,
                 };
-                if let Some(group) = self.groups.get_mut(index) {
+                if let Some(group) = self.groups.get_mut(group_id) {
                     group.add(member);
                 }
-                index
+                Some(group_id)
             }
         };
-        let first_here = group == NO_GROUP && !self.is_wanted_here(&stored.filter);
-        if group == NO_GROUP {
+        let first_here = group.is_none() && !self.is_wanted_here(&stored.filter);
+        if group.is_none() {
             let no_local = u8::from(stored.no_local) * NO_LOCAL;
             let flags = no_local | (u8::from(stored.retain_as_published) * RETAIN_AS_PUBLISHED);
             let (target, reliability) = (id.0, stored.reliability);
@@ -424,11 +428,11 @@ impl Kernel {
                 },
             );
         }
-        if let (true, Some(session)) = (group != NO_GROUP, self.sessions.get_mut(id)) {
+        if let (Some(group), Some(session)) = (group, self.sessions.get_mut(id)) {
             session.groups.push(group);
         }
         self.hold_subscription(id, &stored.filter, group);
-        if group != NO_GROUP {
+        if let Some(group) = group {
             self.tell_seats(group, id);
             self.tell_membership(group, 0);
         } else if first_here {
@@ -457,8 +461,8 @@ impl Kernel {
             .map(|shard| ShardId(*shard))
             .filter(|shard| *shard != own)
         {
-            let index = self.group_for(&key, &stored.filter);
-            let Some(group) = self.groups.get_mut(index) else {
+            let group_id = self.group_for(&key, &stored.filter);
+            let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
             if group.peers.iter().all(|peer| peer.shard != shard) {
@@ -477,13 +481,13 @@ impl Kernel {
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         now: Time,
-    ) -> Option<u32> {
+    ) -> Option<GroupId> {
         if self.restore_into_queue(number, &stored, read) {
             return None;
         }
         let count = stored.waiting.len();
         self.books.restored(count);
-        let Some(index) = self.find_group(&stored.name, &stored.filter) else {
+        let Some(group_id) = self.find_group(&stored.name, &stored.filter) else {
             // Its last member has left; the record that says so was lost with the machine.
             self.books.dropped_many(DropReason::GroupEnded, count);
             self.journal
@@ -491,7 +495,7 @@ impl Kernel {
             return None;
         };
         // Each shard that had members had a queue of its own for the group; now they are one.
-        let to = match self.group_number(index) {
+        let to = match self.group_number(group_id) {
             0 => number,
             other => other,
         };
@@ -542,14 +546,14 @@ impl Kernel {
         self.books.entered(Delta::copies(waiting.len(), bytes));
         // What comes from now on has not been delivered.
         let serial_last = self.serial_last;
-        let group = self.groups.get_mut(index)?;
+        let group = self.groups.get_mut(group_id)?;
         if to == number && delivered_to > 0 {
             group.delivered.to = delivered_to.min(serial_last);
             let (queue, serial) = (number, group.delivered.to);
             self.journal
                 .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
         }
-        let group = self.groups.get_mut(index)?;
+        let group = self.groups.get_mut(group_id)?;
         group.number = to;
         group.waiting_bytes += bytes;
         group.waiting.extend(waiting);
@@ -557,13 +561,13 @@ impl Kernel {
             .waiting
             .make_contiguous()
             .sort_by_key(|waiting| waiting.serial);
-        Some(index)
+        Some(group_id)
     }
 
     /// Groups with restored members hold what is written down from now on, whether or not they did before.
     fn make_groups_durable(&mut self) {
-        for index in self.groups.ids() {
-            self.make_group_durable(index, Safety::Lazy);
+        for group_id in self.groups.ids() {
+            self.make_group_durable(group_id, Safety::Lazy);
         }
     }
 }

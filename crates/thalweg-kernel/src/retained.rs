@@ -7,7 +7,7 @@
 use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Delivery, Effects, Safety};
-use crate::entry::{Entry, NO_GROUP, SubscriptionIds};
+use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
@@ -268,19 +268,13 @@ impl Kernel {
             return Err(message);
         }
         self.book_routed(Some(id), message.address());
-        let subscription_ids = if subscription == 0 {
-            SubscriptionIds::None
-        } else {
-            SubscriptionIds::One(subscription)
-        };
         // An exactly-once delivery is written down: its receiver will tell a repetition by its tag. Others are not: if
         // the broker ends, so does the scan, and a new subscription brings the value again.
         let exactly_once = reliability == Reliability::ExactlyOnce;
         let serial = if exactly_once { self.serial_for(id) } else { 0 };
         let entry = Entry {
             message,
-            subscription_ids,
-            group: NO_GROUP,
+            via: Via::Own(SubscriptionIds::of(subscription)),
             serial,
             of_group: false,
             reliability,
@@ -311,7 +305,7 @@ impl Kernel {
         } else if serial == 0 {
             self.send_entry(id, entry, now, fx);
         } else {
-            let (message, ids) = (entry.message.clone(), entry.subscription_ids.clone());
+            let (message, ids) = (entry.message.clone(), entry.via.to_subscription_ids());
             let put = self.send_entry(id, entry, now, fx);
             let Some(queue) = self.sessions.get(id).map(|session| session.uid) else {
                 return Ok(());

@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::route_store::AsOf;
 use std::rc::Rc;
 use thalweg_model::Reliability;
@@ -55,7 +55,7 @@ pub(crate) struct Route {
     pub(crate) goes: Goes,
     /// Receivers on this shard, each once.
     pub(crate) receivers: Vec<Receiver>,
-    pub(crate) groups: Vec<u32>,
+    pub(crate) groups: Vec<GroupId>,
     pub(crate) shards: Vec<u16>,
     /// Queues with names, each once.
     pub(crate) queues: Vec<QueueId>,
@@ -121,15 +121,17 @@ impl Route {
         !self.wants_more_than_queues() && !self.has_queues()
     }
 
-    /// Adds what is neither a session, a queue nor a binding.
+    #[cold]
+    fn add_group(&mut self, group: Option<GroupId>) {
+        if let Some(group) = group.filter(|group| !self.groups.contains(group)) {
+            self.groups.push(group);
+        }
+    }
+
+    /// Adds what is neither a session, a group, a queue nor a binding.
     #[cold]
     fn add_sink(&mut self, sink: &Sink) {
         match sink.kind {
-            SinkKind::Group => {
-                if !self.groups.contains(&sink.target) {
-                    self.groups.push(sink.target);
-                }
-            }
             SinkKind::Shard => {
                 let shard = sink.target as u16;
                 if !self.shards.contains(&shard) {
@@ -137,7 +139,11 @@ impl Route {
                 }
             }
             SinkKind::Cell => self.cell = Some(sink.target),
-            SinkKind::Session | SinkKind::Queue | SinkKind::Binding | SinkKind::Alternate => {}
+            SinkKind::Session
+            | SinkKind::Group
+            | SinkKind::Queue
+            | SinkKind::Binding
+            | SinkKind::Alternate => {}
         }
     }
 
@@ -332,6 +338,7 @@ impl Kernel {
             SinkKind::Session => sinks.push(*sink),
             SinkKind::Binding => bindings.push(sink.target),
             SinkKind::Queue => route.queues.extend(self.queues.at(sink.target)),
+            SinkKind::Group => route.add_group(self.groups.at(sink.target)),
             _ => route.add_sink(sink),
         });
         let is_wanted = !sinks.is_empty() || !route.is_empty();

@@ -10,7 +10,7 @@ use crate::effects::Effects;
 use crate::entry::Entry;
 use crate::group::{Member, Waiting};
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::seats::{Key, key};
@@ -45,7 +45,7 @@ pub(crate) struct SeatsAway {
     retell_all: bool,
 }
 
-type Place = (u32, u16, u32, u32);
+type Place = (u32, u16, u32, GroupId);
 
 #[derive(Clone, Copy)]
 struct Here {
@@ -61,11 +61,11 @@ struct Running {
     owner: ShardId,
     sitting: u32,
     number: u64,
-    group: u32,
+    group: GroupId,
 }
 
-fn place(index: u32, member: Key) -> Place {
-    (member.0.0, member.1, member.2, index)
+fn place(group_id: GroupId, member: Key) -> Place {
+    (member.0.0, member.1, member.2, group_id)
 }
 
 fn member_of(place: Place) -> Key {
@@ -194,11 +194,11 @@ impl Kernel {
     // --- members sit down and get up
 
     /// Tells the owner of a group, if that is another shard, how a session's memberships are now.
-    pub(crate) fn tell_seats(&mut self, index: u32, id: SessionId) {
-        if self.env.shards() == 1 || !self.is_owned_elsewhere(index) {
+    pub(crate) fn tell_seats(&mut self, group_id: GroupId, id: SessionId) {
+        if self.env.shards() == 1 || !self.is_owned_elsewhere(group_id) {
             return;
         }
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let members: Vec<Member> = group
@@ -208,17 +208,17 @@ impl Kernel {
             .copied()
             .collect();
         for member in members {
-            self.tell_seat(index, &member);
+            self.tell_seat(group_id, &member);
         }
     }
 
-    fn tell_seat(&mut self, index: u32, member: &Member) {
-        let place = place(index, key(member));
+    fn tell_seat(&mut self, group_id: GroupId, member: &Member) {
+        let place = place(group_id, key(member));
         let Some(session) = self.sessions.get(member.session) else {
             return;
         };
         let opening = session.link.map(|_| session.openings);
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let owner = group.owner;
@@ -268,11 +268,11 @@ impl Kernel {
     }
 
     /// A session leaves a group. What it has of it stays the group's.
-    pub(crate) fn leave_seats(&mut self, index: u32, id: SessionId) {
-        if self.remote.seats.here.is_empty() || !self.is_owned_elsewhere(index) {
+    pub(crate) fn leave_seats(&mut self, group_id: GroupId, id: SessionId) {
+        if self.remote.seats.here.is_empty() || !self.is_owned_elsewhere(group_id) {
             return;
         }
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let members: Vec<Key> = group
@@ -282,13 +282,13 @@ impl Kernel {
             .map(key)
             .collect();
         for member in members {
-            self.leave_seat(index, member);
+            self.leave_seat(group_id, member);
         }
     }
 
     /// The same of one member.
-    pub(crate) fn leave_seat(&mut self, index: u32, member: Key) {
-        self.remote.seats.get_up(place(index, member));
+    pub(crate) fn leave_seat(&mut self, group_id: GroupId, member: Key) {
+        self.remote.seats.get_up(place(group_id, member));
     }
 
     /// A session ends: what it holds is no errand from then on.
@@ -308,27 +308,28 @@ impl Kernel {
             .remote
             .seats
             .here
-            .range((id.0, 0, 0, 0)..=(id.0, u16::MAX, u32::MAX, u32::MAX));
+            .range((id.0, 0, 0, GroupId::MIN)..)
+            .take_while(|(place, _)| place.0 == id.0);
         for place in places.map(|(place, _)| *place).collect::<Vec<Place>>() {
             self.remote.seats.go_down(place);
         }
     }
 
     /// A group ends here: nobody will settle anything of it.
-    pub(crate) fn forget_errands(&mut self, index: u32) {
+    pub(crate) fn forget_errands(&mut self, group_id: GroupId) {
         let of_group = self
             .remote
             .seats
             .errands
             .iter()
-            .filter(|(_, running)| running.group == index);
+            .filter(|(_, running)| running.group == group_id);
         for id in of_group
             .map(|(at, _)| SessionId(at.0))
             .collect::<Vec<SessionId>>()
         {
             self.remote
                 .seats
-                .give_up_errands(id, |running| running.group == index);
+                .give_up_errands(id, |running| running.group == group_id);
         }
     }
 
@@ -355,17 +356,17 @@ impl Kernel {
         if here.epoch != errand.epoch {
             return self.send_back(owner, errand);
         }
-        let index = place.3;
+        let group_id = place.3;
         // Its rights may have changed since the owner was told of them.
-        let is_denied = !self.is_member_allowed(index, member.session, &errand.message);
-        if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(index)) {
-            return self.run_errand(owner, index, &member, errand, now, fx);
+        let is_denied = !self.is_member_allowed(group_id, member.session, &errand.message);
+        if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(group_id)) {
+            return self.run_errand(owner, group_id, &member, errand, now, fx);
         }
         self.remote.seats.shut(errand.sitting);
         self.send_back(owner, errand);
         if is_denied {
             // The owner does not know what it may.
-            self.tell_seat(index, &member);
+            self.tell_seat(group_id, &member);
         }
     }
 
@@ -409,7 +410,7 @@ impl Kernel {
     fn run_errand<E: Effects>(
         &mut self,
         owner: ShardId,
-        index: u32,
+        group_id: GroupId,
         member: &Member,
         errand: Errand,
         now: Time,
@@ -429,11 +430,11 @@ impl Kernel {
             owner,
             sitting,
             number,
-            group: index,
+            group: group_id,
         });
         if let Some(line) = member.line {
             self.offer_to_line(
-                index,
+                group_id,
                 member.session,
                 line,
                 Waiting {
@@ -444,9 +445,9 @@ impl Kernel {
                 fx,
             );
             self.write_down_errand(&message, from);
-        } else if self.is_of_queue_elsewhere(index) {
+        } else if self.is_of_queue_elsewhere(group_id) {
             // The queue may end at any time, and with it the entry; so the message is written down anew.
-            self.deliver_anew(index, member, &message, deliveries, now, fx);
+            self.deliver_anew(group_id, member, &message, deliveries, now, fx);
             self.write_down_errand(&message, from);
         } else {
             let durable = self
@@ -454,28 +455,35 @@ impl Kernel {
                 .get(member.session)
                 .is_some_and(|session| session.durable);
             let mut serial = from.1;
-            if !durable && self.group_number(index) == 0 {
+            if !durable && self.group_number(group_id) == 0 {
                 // Nobody who outlives the broker wants it any more.
                 self.took_over(from);
                 serial = 0;
             }
-            let entry = member.entry(index, message, deliveries, self.upgrades(index));
+            let entry = member.entry(group_id, message, deliveries, self.upgrades(group_id));
             self.hand_out(member.session);
-            self.move_to(*member, Entry { serial, ..entry }, from.0, index, now, fx);
+            self.move_to(
+                *member,
+                Entry { serial, ..entry },
+                from.0,
+                group_id,
+                now,
+                fx,
+            );
         }
         if self.remote.seats.current.take().is_none() {
             return;
         }
         // It did not leave: it was dropped, or its output is full.
         self.remote.seats.say(owner, sitting, Said::Back(number));
-        let unsent = |entry: &Entry| entry.group == index;
+        let unsent = |entry: &Entry| entry.group() == Some(group_id);
         let is_full = self
             .sessions
             .get(member.session)
             .is_some_and(|session| session.waiting.iter().any(unsent))
             || self
                 .groups
-                .get_mut(index)
+                .get_mut(group_id)
                 .is_some_and(|group| !group.waiting.is_empty());
         if is_full {
             self.remote.seats.shut(sitting);
@@ -483,7 +491,7 @@ impl Kernel {
             self.remote.seats.unsent = Some((sitting, number));
             self.return_unsent(member.session, now, fx);
         }
-        self.send_home(index);
+        self.send_home(group_id);
         self.remote.seats.unsent = None;
     }
 
@@ -496,11 +504,11 @@ impl Kernel {
     }
 
     /// A delivery left; whether it is the errand that is just being run.
-    pub(crate) fn is_errand_sent(&mut self, index: u32, to: Key, parcel: &Parcel) -> bool {
+    pub(crate) fn is_errand_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel) -> bool {
         let Some(running) = self.remote.seats.current.take() else {
             return false;
         };
-        debug_assert_eq!(running.group, index);
+        debug_assert_eq!(running.group, group_id);
         if parcel.settles {
             self.remote
                 .seats
@@ -538,24 +546,30 @@ impl Kernel {
 
     // --- what members say
 
-    fn sitting_in(&self, index: u32, id: SessionId) -> Option<Here> {
+    fn sitting_in(&self, group_id: GroupId, id: SessionId) -> Option<Here> {
         self.remote
             .seats
             .here
-            .get(&place(index, (id, u16::MAX, 0)))
+            .get(&place(group_id, (id, u16::MAX, 0)))
             .copied()
     }
 
-    pub(crate) fn tell_load(&mut self, index: u32, id: SessionId, report: &LoadReport) {
-        if let Some(here) = self.sitting_in(index, id) {
+    pub(crate) fn tell_load(&mut self, group_id: GroupId, id: SessionId, report: &LoadReport) {
+        if let Some(here) = self.sitting_in(group_id, id) {
             self.remote
                 .seats
                 .say(here.owner, here.sitting, Said::Load(*report));
         }
     }
 
-    pub(crate) fn tell_round_trip(&mut self, index: u32, id: SessionId, least: Span, jitter: Span) {
-        if let Some(here) = self.sitting_in(index, id) {
+    pub(crate) fn tell_round_trip(
+        &mut self,
+        group_id: GroupId,
+        id: SessionId,
+        least: Span,
+        jitter: Span,
+    ) {
+        if let Some(here) = self.sitting_in(group_id, id) {
             self.remote
                 .seats
                 .say(here.owner, here.sitting, Said::RoundTrip(least, jitter));
@@ -563,8 +577,8 @@ impl Kernel {
     }
 
     /// A member has not settled something in time: the owner knows whether others are there.
-    pub(crate) fn tell_overdue(&mut self, id: SessionId, index: u32) {
-        if let Some(here) = self.sitting_in(index, id) {
+    pub(crate) fn tell_overdue(&mut self, id: SessionId, group_id: GroupId) {
+        if let Some(here) = self.sitting_in(group_id, id) {
             self.remote
                 .seats
                 .say(here.owner, here.sitting, Said::Overdue);
@@ -574,8 +588,8 @@ impl Kernel {
     // --- what goes to owners
 
     /// Whatever waits in a group of another owner goes there; seats that had been shut and have room again are open.
-    pub(crate) fn send_home(&mut self, index: u32) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn send_home(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
@@ -611,11 +625,11 @@ impl Kernel {
             let Some(place) = self.remote.seats.by_sitting.get(&sitting).copied() else {
                 continue;
             };
-            if place.3 == index
+            if place.3 == group_id
                 && let Some(member) = self.member_at(place)
                 && self.has_room(&member)
             {
-                self.tell_seat(index, &member);
+                self.tell_seat(group_id, &member);
             }
         }
     }
@@ -658,8 +672,8 @@ impl Kernel {
     }
 
     /// A member here gives back what it was given of a group that another shard owns.
-    pub(crate) fn refuse_errand(&mut self, index: u32, by: Key, waiting: Waiting) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn refuse_errand(&mut self, group_id: GroupId, by: Key, waiting: Waiting) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         let (owner, name, number) = (group.owner, group.key.clone(), group.number);
@@ -667,7 +681,7 @@ impl Kernel {
             .remote
             .seats
             .here
-            .get(&place(index, by))
+            .get(&place(group_id, by))
             .map(|here| here.sitting);
         let refused = Refused {
             by: sitting,

@@ -8,7 +8,7 @@ use crate::given_back::is_among;
 use crate::group::{LineMember, Member};
 use crate::group_home::may_sit;
 use crate::group_view::Tally;
-use crate::ids::{SessionId, Tag};
+use crate::ids::{GroupId, SessionId, Tag};
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ordered::Order;
@@ -211,9 +211,9 @@ impl Seats {
 
 impl Kernel {
     /// Everybody with a link sits down, everybody else gets up.
-    fn seat_members(&mut self, index: u32, seats: &mut Seats, now: Time) {
+    fn seat_members(&mut self, group_id: GroupId, seats: &mut Seats, now: Time) {
         seats.stale = false;
-        let Some(group) = self.groups.get(index) else {
+        let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let opening = |member: &Member| {
@@ -363,17 +363,17 @@ impl Kernel {
             .sessions
             .get(id)
             .map_or_else(Vec::new, |session| session.groups.clone());
-        for index in groups {
-            if let Some(group) = self.groups.get_mut(index) {
+        for group_id in groups {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();
             }
-            self.seat_if_stale(index, now);
+            self.seat_if_stale(group_id, now);
         }
     }
 
     /// Everybody sits down who has come, and gets up who has gone.
-    pub(crate) fn seat_if_stale(&mut self, index: u32, now: Time) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn seat_if_stale(&mut self, group_id: GroupId, now: Time) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         if group.seats.as_ref().is_none_or(|seats| !seats.stale) {
@@ -382,8 +382,8 @@ impl Kernel {
         let Some(mut seats) = group.seats.take() else {
             return;
         };
-        self.seat_members(index, &mut seats, now);
-        if let Some(group) = self.groups.get_mut(index) {
+        self.seat_members(group_id, &mut seats, now);
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.seats = Some(seats);
         }
     }
@@ -391,14 +391,14 @@ impl Kernel {
     /// Who of those that are not excepted gets a message that is the next of its group.
     pub(crate) fn choose_member(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         message: &Message,
         again: bool,
         except: &[Key],
         now: Time,
     ) -> Chosen {
         let random = self.env.random();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return Chosen::Nobody;
         };
         if group.everybody().next().is_none() {
@@ -422,19 +422,19 @@ impl Kernel {
         };
         let Some(mut seats) = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .and_then(|group| group.seats.take())
         else {
             return Chosen::Nobody;
         };
         if seats.stale {
-            self.seat_members(index, &mut seats, now);
+            self.seat_members(group_id, &mut seats, now);
         }
         if seats.order.is_some()
             && let Some(chosen) =
-                self.choose_in_order(index, &mut seats, message, &head, except, now)
+                self.choose_in_order(group_id, &mut seats, message, &head, except, now)
         {
-            if let Some(group) = self.groups.get_mut(index) {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats = Some(seats);
             }
             return chosen;
@@ -457,10 +457,10 @@ impl Kernel {
         if let (Some(order), Chosen::Member(member)) = (&mut seats.order, &chosen) {
             order.bind(message, member, upgrades);
         }
-        if let Some(group) = self.groups.get_mut(index) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.seats = Some(seats);
         }
-        self.look_at_group(index, look);
+        self.look_at_group(group_id, look);
         chosen
     }
 
@@ -486,13 +486,13 @@ impl Kernel {
         }
     }
 
-    fn seats_mut(&mut self, index: u32) -> Option<&mut Seats> {
-        self.groups.get_mut(index)?.seats.as_deref_mut()
+    fn seats_mut(&mut self, group_id: GroupId) -> Option<&mut Seats> {
+        self.groups.get_mut(group_id)?.seats.as_deref_mut()
     }
 
     /// A message came into a group.
-    pub(crate) fn group_arrival(&mut self, index: u32, now: Time) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn group_arrival(&mut self, group_id: GroupId, now: Time) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.counters.arrived += 1;
@@ -502,13 +502,14 @@ impl Kernel {
     }
 
     /// What waits in a group is looked at again soon.
-    pub(crate) fn look_at_group(&mut self, index: u32, at: Time) {
-        let Some(seats) = self.seats_mut(index) else {
+    pub(crate) fn look_at_group(&mut self, group_id: GroupId, at: Time) {
+        let Some(seats) = self.seats_mut(group_id) else {
             return;
         };
         if at < seats.look_at {
             seats.look_at = at;
-            self.timers.set(at, SessionId(index), TimerKind::GroupLook);
+            self.timers
+                .set(at, SessionId(group_id.index()), TimerKind::GroupLook);
         }
     }
 
@@ -516,17 +517,17 @@ impl Kernel {
     pub(crate) fn group_copy_sent(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         parcel: &Parcel,
         now: Time,
     ) {
-        self.group_sent(index, (id, u16::MAX, 0), parcel, now);
+        self.group_sent(group_id, (id, u16::MAX, 0), parcel, now);
     }
 
     /// The same for a consumer of a line.
     pub(crate) fn group_line_sent(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         id: SessionId,
         to: LineMember,
         parcel: &Parcel,
@@ -536,14 +537,14 @@ impl Kernel {
             // It was not even shown.
             return;
         }
-        self.group_sent(index, (id, to.line, to.consumer), parcel, now);
+        self.group_sent(group_id, (id, to.line, to.consumer), parcel, now);
     }
 
-    fn group_sent(&mut self, index: u32, to: Key, parcel: &Parcel, now: Time) {
-        if self.is_errand_sent(index, to, parcel) {
+    fn group_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel, now: Time) {
+        if self.is_errand_sent(group_id, to, parcel) {
             return;
         }
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.counters.chosen += 1;
@@ -563,15 +564,18 @@ impl Kernel {
             && seats.watch_at == Time::NEVER
         {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers
-                .set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
+            self.timers.set(
+                now + WATCH_EVERY,
+                SessionId(group_id.index()),
+                TimerKind::GroupWatch,
+            );
         }
     }
 
     /// A consumer of a line has settled a copy, or gives it back.
     pub(crate) fn group_line_settled(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         of: Key,
         tag: u64,
         is_done: bool,
@@ -580,12 +584,12 @@ impl Kernel {
         if is_done {
             self.end_trial(of.0);
         }
-        self.group_settled(index, of, tag, is_done, now);
+        self.group_settled(group_id, of, tag, is_done, now);
     }
 
     pub(crate) fn group_settled(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         of: Key,
         tag: u64,
         is_done: bool,
@@ -594,7 +598,7 @@ impl Kernel {
         if self.is_errand_over(of, tag, is_done) {
             return;
         }
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.counters.settled += u64::from(is_done);
@@ -618,7 +622,7 @@ impl Kernel {
     /// An exactly-once copy has come so far at a session. Whether that can have another one for it.
     pub(crate) fn group_copy_stepped(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         id: SessionId,
         tag: Tag,
         step: Step,
@@ -626,18 +630,18 @@ impl Kernel {
     ) -> bool {
         let holder = (id, u16::MAX, 0);
         !self.is_errand_stepped(holder, u64::from(tag), step, now)
-            && self.group_stepped(index, holder, u64::from(tag), step, now)
+            && self.group_stepped(group_id, holder, u64::from(tag), step, now)
     }
 
     pub(crate) fn group_stepped(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         of: Key,
         tag: u64,
         step: Step,
         now: Time,
     ) -> bool {
-        let Some(seats) = self.seats_mut(index) else {
+        let Some(seats) = self.seats_mut(group_id) else {
             return false;
         };
         let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
@@ -650,14 +654,14 @@ impl Kernel {
     pub(crate) fn group_copy_settled(
         &mut self,
         id: SessionId,
-        index: u32,
+        group_id: GroupId,
         tag: Tag,
         message: &Message,
         now: Time,
     ) {
         let holder = (id, u16::MAX, 0);
-        self.group_settled(index, holder, u64::from(tag), true, now);
-        self.order_settled(index, holder, message);
+        self.group_settled(group_id, holder, u64::from(tag), true, now);
+        self.order_settled(group_id, holder, message);
     }
 
     /// A receiver says how much it has to do; its groups go by that. False if what it says cannot be true.
@@ -673,13 +677,13 @@ impl Kernel {
             .get(id)
             .map_or_else(Vec::new, |session| session.groups.clone());
         let mut believed = report.is_credible();
-        for index in groups {
-            if self.is_owned_elsewhere(index) {
-                self.tell_load(index, id, report);
+        for group_id in groups {
+            if self.is_owned_elsewhere(group_id) {
+                self.tell_load(group_id, id, report);
                 continue;
             }
-            believed &= self.seat_reported(index, id, report, now);
-            self.hand_over_waiting(index, now, fx);
+            believed &= self.seat_reported(group_id, id, report, now);
+            self.hand_over_waiting(group_id, now, fx);
         }
         self.end_command(now, fx);
         believed
@@ -688,13 +692,13 @@ impl Kernel {
     /// The same of one group. False if it is not believed.
     pub(crate) fn seat_reported(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         id: SessionId,
         report: &LoadReport,
         now: Time,
     ) -> bool {
-        self.seat_if_stale(index, now);
-        let Some(group) = self.groups.get_mut(index) else {
+        self.seat_if_stale(group_id, now);
+        let Some(group) = self.groups.get_mut(group_id) else {
             return true;
         };
         let Some(seats) = group.seats.as_deref_mut() else {
@@ -732,16 +736,22 @@ impl Kernel {
         };
         // For groups in which it has no seat yet.
         session.work.get_or_insert_default().round_trip = (least, jitter);
-        for index in session.groups.clone() {
-            match self.is_owned_elsewhere(index) {
-                true => self.tell_round_trip(index, id, least, jitter),
-                false => self.seat_round_trip(index, id, least, jitter),
+        for group_id in session.groups.clone() {
+            match self.is_owned_elsewhere(group_id) {
+                true => self.tell_round_trip(group_id, id, least, jitter),
+                false => self.seat_round_trip(group_id, id, least, jitter),
             }
         }
     }
 
-    pub(crate) fn seat_round_trip(&mut self, index: u32, id: SessionId, least: Span, jitter: Span) {
-        let Some(seats) = self.seats_mut(index) else {
+    pub(crate) fn seat_round_trip(
+        &mut self,
+        group_id: GroupId,
+        id: SessionId,
+        least: Span,
+        jitter: Span,
+    ) {
+        let Some(seats) = self.seats_mut(group_id) else {
             return;
         };
         if let Some(place) = seats.place_of(id) {
@@ -750,8 +760,8 @@ impl Kernel {
     }
 
     /// A member away can take nothing for now, or can again.
-    pub(crate) fn seat_blocked(&mut self, index: u32, id: SessionId, blocked: bool) {
-        let Some(seats) = self.seats_mut(index) else {
+    pub(crate) fn seat_blocked(&mut self, group_id: GroupId, id: SessionId, blocked: bool) {
+        let Some(seats) = self.seats_mut(group_id) else {
             return;
         };
         if let Some(place) = seats.place_of(id) {
@@ -760,22 +770,25 @@ impl Kernel {
     }
 
     /// The head of a group's queue may have found its member.
-    pub(crate) fn on_group_look<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        let Some(seats) = self.seats_mut(index) else {
+    pub(crate) fn on_group_look<E: Effects>(&mut self, group_id: GroupId, now: Time, fx: &mut E) {
+        let Some(seats) = self.seats_mut(group_id) else {
             return;
         };
         if seats.look_at > now {
             return;
         }
         seats.look_at = Time::NEVER;
-        self.order_changed(index);
-        self.hand_over_waiting(index, now, fx);
+        self.order_changed(group_id);
+        self.hand_over_waiting(group_id, now, fx);
     }
 
     /// Members that have been silent for too long, as the balancer sees it.
-    pub(crate) fn silent_members(&mut self, index: u32, now: Time) -> Vec<SessionId> {
+    pub(crate) fn silent_members(&mut self, group_id: GroupId, now: Time) -> Vec<SessionId> {
         // The timer may be that of a group that had this number before.
-        let Some(seats) = self.seats_mut(index).filter(|seats| seats.watch_at <= now) else {
+        let Some(seats) = self
+            .seats_mut(group_id)
+            .filter(|seats| seats.watch_at <= now)
+        else {
             return Vec::new();
         };
         seats.watch_at = Time::NEVER;
@@ -791,20 +804,23 @@ impl Kernel {
     }
 
     /// A group is watched as long as somebody has something to settle.
-    pub(crate) fn watch_group(&mut self, index: u32, now: Time) {
-        let Some(seats) = self.seats_mut(index) else {
+    pub(crate) fn watch_group(&mut self, group_id: GroupId, now: Time) {
+        let Some(seats) = self.seats_mut(group_id) else {
             return;
         };
         if seats.watch_at == Time::NEVER && seats.balancer.has_unsettled() {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers
-                .set(now + WATCH_EVERY, SessionId(index), TimerKind::GroupWatch);
+            self.timers.set(
+                now + WATCH_EVERY,
+                SessionId(group_id.index()),
+                TimerKind::GroupWatch,
+            );
         }
     }
 
     /// A member's link is ended for its silence.
-    pub(crate) fn note_stall(&mut self, id: SessionId, index: u32) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(crate) fn note_stall(&mut self, id: SessionId, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.counters.stalls += 1;
@@ -830,8 +846,8 @@ impl Kernel {
             return;
         };
         let (groups, congested) = (session.groups.clone(), session.congested);
-        for index in groups {
-            let Some(seats) = self.seats_mut(index) else {
+        for group_id in groups {
+            let Some(seats) = self.seats_mut(group_id) else {
                 continue;
             };
             if let Some(place) = seats.place_of(id) {

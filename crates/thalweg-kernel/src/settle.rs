@@ -3,8 +3,8 @@
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
-use crate::entry::{Entry, NO_GROUP};
-use crate::ids::{LinkId, SessionId, Tag};
+use crate::entry::Entry;
+use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::window::SlotState;
 use thalweg_balance::Step;
@@ -60,9 +60,8 @@ impl Kernel {
                         if entry.reliability == Reliability::ExactlyOnce =>
                     {
                         let durable = session.durable && entry.serial != 0 && !entry.of_group;
-                        let of_group =
-                            (entry.group != NO_GROUP).then(|| (entry.group, entry.message.clone()));
-                        let group = entry.group;
+                        let group = entry.group();
+                        let of_group = group.map(|group| (group, entry.message.clone()));
                         let released = SlotState::ExpectReleased { durable, of_group };
                         if let SlotState::ExpectSettle(entry) =
                             std::mem::replace(&mut slot.state, released)
@@ -73,16 +72,16 @@ impl Kernel {
                                 self.journal
                                     .persist(&Record::Received { queue, tag }, safety);
                                 fx.hold(link, self.journal.awaited());
-                                if group != NO_GROUP {
+                                if group.is_some() {
                                     self.journal.tell_when_left(id, tag);
                                 }
                             } else if entry.of_group {
-                                self.persist_group_removed(entry.group, entry.serial);
+                                self.persist_of_group_removed(&entry);
                             }
                             self.book_settled(id, &entry);
                         }
                         fx.release(link, tag);
-                        if group != NO_GROUP
+                        if let Some(group) = group
                             && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
                         {
                             self.pump_groups(id, now, fx);
@@ -104,12 +103,12 @@ impl Kernel {
                 let repeats = !session.repeats.is_empty();
                 match slot.state {
                     SlotState::ExpectSettle(entry) => {
-                        if entry.group != NO_GROUP {
+                        if entry.group().is_some() {
                             session.made_progress(slot.sent_at, now);
                         }
                         self.book_settled(id, &entry);
-                        if entry.group != NO_GROUP {
-                            self.group_copy_done(id, entry.group, tag, &entry.message, now);
+                        if let Some(group) = entry.group() {
+                            self.group_copy_done(id, group, tag, &entry.message, now);
                         }
                         self.persist_settled(id, &entry, tag);
                     }
@@ -151,7 +150,7 @@ impl Kernel {
     fn group_copy_done(
         &mut self,
         id: SessionId,
-        group: u32,
+        group: GroupId,
         tag: Tag,
         message: &Message,
         now: Time,
@@ -174,7 +173,10 @@ impl Kernel {
             return;
         };
         let (group, step) = match &slot.state {
-            SlotState::ExpectSettle(entry) => (entry.group, Step::Left),
+            SlotState::ExpectSettle(entry) => match entry.group() {
+                Some(group) => (group, Step::Left),
+                None => return,
+            },
             SlotState::ExpectReleased {
                 of_group: Some((group, _)),
                 ..
@@ -238,7 +240,7 @@ impl Kernel {
                     }
                     continue;
                 }
-                Some(entry) if entry.group != NO_GROUP => {
+                Some(entry) if entry.group().is_some() => {
                     // It did not fit before; others may have it, too.
                     self.return_unsent(id, now, fx);
                     continue;

@@ -3,9 +3,8 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::{Answer, Effects, Subscribed};
-use crate::entry::NO_GROUP;
 use crate::group::Group;
-use crate::ids::{LinkId, SessionId, Ticket};
+use crate::ids::{GroupId, LinkId, SessionId, Ticket};
 use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::queue::is_queue_address;
 use crate::retained::Scan;
@@ -249,7 +248,7 @@ impl Kernel {
         {
             return None;
         }
-        self.hold_subscription(id, wish.filter, NO_GROUP);
+        self.hold_subscription(id, wish.filter, None);
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
@@ -271,7 +270,12 @@ impl Kernel {
     }
 
     /// A session has one subscription more.
-    pub(crate) fn hold_subscription(&mut self, id: SessionId, filter: &str, group: u32) {
+    pub(crate) fn hold_subscription(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        group: Option<GroupId>,
+    ) {
         if let Some(cost) = self.sessions.hold(id, filter, group) {
             self.env.entered(Kept::Subscriptions, cost);
         }
@@ -300,7 +304,7 @@ impl Kernel {
         // Whichever list is shorter: some filters have 100,000 sinks, some sessions 10,000 filters.
         if held.len() < sinks.len() {
             held.iter()
-                .any(|held| held.group == NO_GROUP && *held.filter == *filter)
+                .any(|held| held.group.is_none() && *held.filter == *filter)
         } else {
             sinks
                 .iter()
@@ -346,10 +350,10 @@ impl Kernel {
         fx: &mut E,
     ) -> bool {
         let group = match group {
-            None => NO_GROUP,
+            None => None,
             Some(name) => match self.find_group(name, filter) {
-                Some(group) => group,
                 None => return false,
+                found => found,
             },
         };
         let Some(session) = self.sessions.get_mut(id) else {
@@ -360,10 +364,13 @@ impl Kernel {
             return false;
         };
         let held = session.subscriptions.swap_remove(at);
-        if group == NO_GROUP {
+        if group.is_none() {
             session.scans.retain(|scan| *scan.filter != *filter);
         }
-        let name = self.groups.get(held.group).map(Group::name);
+        let name = held
+            .group
+            .and_then(|group| self.groups.get(group))
+            .map(Group::name);
         self.drop_subscription(id, &held, now, fx);
         if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {
             let record = Record::Unsubscribed {
@@ -394,8 +401,8 @@ impl Kernel {
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
         let cost = self.sessions.let_go(id, held);
         self.env.left(Kept::Subscriptions, cost);
-        if held.group != NO_GROUP {
-            self.leave_group(id, held.group, now, fx);
+        if let Some(group) = held.group {
+            self.leave_group(id, group, now, fx);
             return;
         }
         self.routes.remove(&held.filter, |sink| {

@@ -107,8 +107,16 @@ impl Kernel {
                     }
                 }
                 TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
-                TimerKind::GroupLook => self.on_group_look(id.0, now, fx),
-                TimerKind::GroupWatch => self.on_group_watch(id.0, now, fx),
+                TimerKind::GroupLook => {
+                    if let Some(group) = self.groups.at(id.0) {
+                        self.on_group_look(group, now, fx);
+                    }
+                }
+                TimerKind::GroupWatch => {
+                    if let Some(group) = self.groups.at(id.0) {
+                        self.on_group_watch(group, now, fx);
+                    }
+                }
                 TimerKind::LeftInTransfer => self.bring_what_was_left(now, fx),
                 _ => self.on_session_timer(id, kind, now, fx),
             }

@@ -5,7 +5,7 @@
 //! beyond [`SPAN_MAX`] the oldest are set aside in a small map.
 
 use crate::entry::Entry;
-use crate::ids::Tag;
+use crate::ids::{GroupId, Tag};
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_model::{Message, Time};
 
@@ -29,7 +29,7 @@ pub(crate) enum SlotState {
         /// Whether the journal knows of it.
         durable: bool,
         /// The group it came through, if any, and the message: its member may be at work until then.
-        of_group: Option<(u32, Message)>,
+        of_group: Option<(GroupId, Message)>,
     },
 }
 

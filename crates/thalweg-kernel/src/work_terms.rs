@@ -112,8 +112,8 @@ impl Kernel {
             }
         };
         self.remote.seats.has_changed(id);
-        for index in changed {
-            if let Some(group) = self.groups.get_mut(index) {
+        for group_id in changed {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();
             }
         }

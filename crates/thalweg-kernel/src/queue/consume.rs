@@ -10,7 +10,7 @@ use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::{LineMember, Member, group_key};
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::timers::TimerKind;
 use thalweg_model::{DeathReason, Filter, Reliability, Time};
 
@@ -132,8 +132,7 @@ impl Kernel {
             Some(session) if session.access.allows(Permission::Subscribe, filter) => {}
             _ => return Err(Refusal::Denied),
         }
-        let index = self.group_for(&group_key(name, filter), filter);
-        let made = self.groups.get_mut(index).map_or(0, |group| group.made);
+        let group_id = self.group_for(&group_key(name, filter), filter);
         let line = Some(LineMember {
             line: spec.line,
             consumer: spec.consumer,
@@ -144,7 +143,7 @@ impl Kernel {
         } else {
             Reliability::AtMostOnce
         };
-        if let Some(group) = self.groups.get_mut(index) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.add(Member {
                 session: id,
                 reliability,
@@ -152,9 +151,9 @@ impl Kernel {
                 line,
             });
         }
-        self.tell_seats(index, id);
-        self.tell_membership(index, 0);
-        Ok(Source::Group(index, made))
+        self.tell_seats(group_id, id);
+        self.tell_membership(group_id, 0);
+        Ok(Source::Group(group_id))
     }
 
     /// Detaches a consumer; what it has not settled stays its line's. False if there is none.
@@ -204,13 +203,13 @@ impl Kernel {
                 self.queue_lost_consumer(queue_id, now, fx);
                 self.pump_queue(queue_id, now, fx);
             }
-            Source::Group(index, _) => {
-                self.leave_seat(index, (id, line, consumer.number));
-                self.note_leaver(id, index);
-                if let Some(group) = self.groups.get_mut(index) {
+            Source::Group(group_id) => {
+                self.leave_seat(group_id, (id, line, consumer.number));
+                self.note_leaver(id, group_id);
+                if let Some(group) = self.groups.get_mut(group_id) {
                     group.forget_line_member(id, line, consumer.number);
                 }
-                self.group_lost_member(index, now, fx);
+                self.group_lost_member(group_id, now, fx);
             }
         }
     }
@@ -259,16 +258,16 @@ impl Kernel {
         let line_of = lines.get_or_insert(line);
         line_of.credit = max;
         let groups = |consumer: &LineConsumer| match consumer.source {
-            Source::Group(index, _) => Some(index),
+            Source::Group(group_id) => Some(group_id),
             Source::Queue(_) => None,
         };
-        for index in line_of
+        for group_id in line_of
             .consumers
             .iter()
             .filter_map(groups)
-            .collect::<Vec<u32>>()
+            .collect::<Vec<GroupId>>()
         {
-            if let Some(group) = self.groups.get_mut(index) {
+            if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();
             }
         }

@@ -9,7 +9,7 @@
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::group::Group;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use thalweg_records::Record;
 
 /// Messages for which it is raised at once, at the most.
@@ -75,7 +75,7 @@ impl Kernel {
     #[inline]
     pub(crate) fn note_group_delivery<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         serial: u64,
         to: SessionId,
         fx: &mut E,
@@ -84,7 +84,7 @@ impl Kernel {
         let is_new = |group: &&mut Group| {
             group.number != 0 && group.feed.is_none() && serial > group.delivered.to
         };
-        let Some(group) = self.groups.get_mut(index).filter(is_new) else {
+        let Some(group) = self.groups.get_mut(group_id).filter(is_new) else {
             return;
         };
         let Delivered { to: up_to, ahead } = &mut group.delivered;

@@ -8,7 +8,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::{Content, Effects, Handover, Sent};
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
 use crate::timers::TimerKind;
@@ -22,7 +22,7 @@ const EXPIRED_PER_CALL: usize = 1024;
 #[derive(Clone, Copy)]
 enum Taker {
     Consumer(Consumer),
-    Group(u32),
+    Group(GroupId),
 }
 
 impl Kernel {
@@ -37,7 +37,7 @@ impl Kernel {
 
     fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
-        let mut resting: SmallVec<[u32; 2]> = SmallVec::new();
+        let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
         // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
         let mut passed: Vec<Item> = Vec::new();
         loop {
@@ -189,7 +189,7 @@ impl Kernel {
         &self,
         queue_id: QueueId,
         message: &Message,
-        resting: &[u32],
+        resting: &[GroupId],
     ) -> Option<(Taker, usize)> {
         let queue = self.queues.get(queue_id)?;
         if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
@@ -273,7 +273,7 @@ impl Kernel {
         }
     }
 
-    fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
+    fn is_taker(&self, group: GroupId, message: &Message, resting: &[GroupId]) -> bool {
         !resting.contains(&group) && self.has_member_for(group, message)
     }
 
@@ -448,7 +448,7 @@ impl Kernel {
     fn give_to_group<E: Effects>(
         &mut self,
         queue_id: QueueId,
-        group: u32,
+        group: GroupId,
         item: Item,
         now: Time,
         fx: &mut E,

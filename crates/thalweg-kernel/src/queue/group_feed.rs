@@ -9,7 +9,7 @@ use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::group::{Group, LineMember, Waiting};
 use crate::group_home::is_away;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::queue_cost;
 use crate::ordered::LOOK_ANEW;
@@ -76,17 +76,17 @@ impl Kernel {
 
     /// A new group on a queue's address takes from that queue, if it is here. Its entries are the queue's, in the journal,
     /// too.
-    pub(crate) fn link_group_to_queue(&mut self, index: u32, address: &str) {
+    pub(crate) fn link_group_to_queue(&mut self, group_id: GroupId, address: &str) {
         let Some(queue_id) = self.queues.find(address) else {
             return;
         };
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.groups.push(index);
+        queue.groups.push(group_id);
         queue.had_consumer = true;
         let journal = queue.journal_number();
-        if let Some(group) = self.groups.get_mut(index) {
+        if let Some(group) = self.groups.get_mut(group_id) {
             group.feed = Some(queue_id);
             group.number = journal;
         }
@@ -95,19 +95,19 @@ impl Kernel {
     /// A group ends.
     pub(crate) fn unlink_group_from_queue<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         now: Time,
         fx: &mut E,
     ) {
         let Some(queue_id) = self
             .groups
-            .get_mut(index)
+            .get_mut(group_id)
             .and_then(|group| group.feed.take())
         else {
             return;
         };
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.groups.retain(|group| *group != index);
+            queue.groups.retain(|group| *group != group_id);
             queue.cursor = 0;
         }
         self.queue_lost_consumer(queue_id, now, fx);
@@ -115,48 +115,48 @@ impl Kernel {
 
     /// Groups that took from a queue of that address before it ended take from the new one, too.
     pub(super) fn link_groups_again(&mut self, address: &str) {
-        for index in self.groups.ids() {
+        for group_id in self.groups.ids() {
             if !self
                 .groups
-                .get_mut(index)
+                .get_mut(group_id)
                 .is_some_and(|group| *group.filter == *address && group.feed.is_none())
             {
                 continue;
             }
-            let before = self.group_number(index);
-            self.link_group_to_queue(index, address);
+            let before = self.group_number(group_id);
+            self.link_group_to_queue(group_id, address);
             self.persist_ended(before);
         }
     }
 
     /// Its queue is gone: what members have is theirs alone.
-    pub(super) fn group_lost_queue(&mut self, index: u32) {
-        let Some(group) = self.groups.get_mut(index) else {
+    pub(super) fn group_lost_queue(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         group.feed = None;
         group.number = 0;
-        self.end_leavers(index);
-        let Some(group) = self.groups.get_mut(index) else {
+        self.end_leavers(group_id);
+        let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
         let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
         for member in members {
             if let Some(session) = self.sessions.get_mut(member) {
-                session.detach_from_group(index);
+                session.detach_from_group(group_id);
             }
         }
     }
 
-    pub(crate) fn is_fed(&self, index: u32) -> bool {
+    pub(crate) fn is_fed(&self, group_id: GroupId) -> bool {
         self.groups
-            .get(index)
+            .get(group_id)
             .is_some_and(|group| group.feed.is_some())
     }
 
     /// Whether a group takes from a queue, and this is not the shard of queues.
-    pub(crate) fn is_of_queue_elsewhere(&self, index: u32) -> bool {
-        let group = self.groups.get(index);
+    pub(crate) fn is_of_queue_elsewhere(&self, group_id: GroupId) -> bool {
+        let group = self.groups.get(group_id);
         !self.has_queues() && group.is_some_and(|group| is_queue_address(&group.filter))
     }
 
@@ -236,15 +236,15 @@ impl Kernel {
     }
 
     /// The group through which a session takes from the queue of that number.
-    pub(crate) fn group_of_queue(&self, id: SessionId, number: u64) -> Option<u32> {
+    pub(crate) fn group_of_queue(&self, id: SessionId, number: u64) -> Option<GroupId> {
         let session = self.sessions.get(id)?;
         let is_meant = |queue_id| {
             self.queues
                 .get(queue_id)
                 .is_some_and(|queue| queue.number == number)
         };
-        let of = |index: &&u32| {
-            let group = self.groups.get(**index);
+        let of = |group_id: &&GroupId| {
+            let group = self.groups.get(**group_id);
             group.is_some_and(|group| group.feed.is_some_and(is_meant))
         };
         session.groups.iter().find(of).copied()
@@ -264,8 +264,8 @@ impl Kernel {
     }
 
     /// Whether a member, here or elsewhere, could take a message.
-    pub(super) fn has_member_for(&self, index: u32, message: &Message) -> bool {
-        let Some(group) = self.groups.get(index) else {
+    pub(super) fn has_member_for(&self, group_id: GroupId, message: &Message) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         let upgrades = group.policy.upgrade_reliability;
@@ -277,21 +277,21 @@ impl Kernel {
     /// Gives a queue's message to a member of a group; false if none can take it.
     pub(super) fn give_to_member<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         message: Message,
         serial: u64,
         deliveries: u8,
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let chosen = self.choose_member(index, &message, deliveries > 0, &[], now);
+        let chosen = self.choose_member(group_id, &message, deliveries > 0, &[], now);
         if matches!(chosen, Chosen::Bound) {
-            self.look_at_group(index, now + LOOK_ANEW);
+            self.look_at_group(group_id, now + LOOK_ANEW);
         }
         let Chosen::Member(member) = chosen else {
             return false;
         };
-        if let Some(queue) = self.groups.get(index).and_then(|group| group.feed) {
+        if let Some(queue) = self.groups.get(group_id).and_then(|group| group.feed) {
             self.note_delivery(
                 queue,
                 serial,
@@ -301,21 +301,21 @@ impl Kernel {
         }
         if is_away(member.session) {
             self.send_errand(
-                index,
+                group_id,
                 member.session,
                 Waiting::new(message, serial, deliveries, now),
                 now,
             );
             return true;
         }
-        let (number, upgrades) = (self.group_number(index), self.upgrades(index));
+        let (number, upgrades) = (self.group_number(group_id), self.upgrades(group_id));
         let entry = crate::entry::Entry {
             serial,
-            ..member.entry(index, message, deliveries, upgrades)
+            ..member.entry(group_id, message, deliveries, upgrades)
         };
         self.hand_out(member.session);
         let from = if serial == 0 { 0 } else { number };
-        self.move_to(member, entry, from, index, now, fx);
+        self.move_to(member, entry, from, group_id, now, fx);
         true
     }
 
@@ -324,14 +324,14 @@ impl Kernel {
     /// A new message of a group for a member that takes like from a queue.
     pub(crate) fn offer_to_line<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         id: SessionId,
         to: LineMember,
         mut new: Waiting,
         now: Time,
         fx: &mut E,
     ) {
-        let (number, reliability) = (self.group_number(index), new.message.reliability());
+        let (number, reliability) = (self.group_number(group_id), new.message.reliability());
         if number != 0 && reliability > Reliability::AtMostOnce {
             new.serial = self.next_serial();
         }
@@ -342,15 +342,15 @@ impl Kernel {
             ..Item::of_group(new.message, serial, new.deliveries)
         };
         let key = (id, to.line, to.consumer);
-        let back = match self.hand_over(key, self.source_of(index), item, 0, now, fx) {
+        let back = match self.hand_over(key, Source::Group(group_id), item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
                 (parcel.tag, parcel.settles) = (tag, true);
-                self.group_line_sent(index, id, to, &parcel, now);
+                self.group_line_sent(group_id, id, to, &parcel, now);
                 None
             }
             Ok(HandedOver::Done(item)) => {
-                self.group_line_sent(index, id, to, &parcel, now);
-                self.order_settled(index, key, &item.message);
+                self.group_line_sent(group_id, id, to, &parcel, now);
+                self.order_settled(group_id, key, &item.message);
                 return;
             }
             Err(item) => Some(item.message),
@@ -362,17 +362,17 @@ impl Kernel {
             });
         }
         if let Some(message) = back {
-            self.wait_in_group(index, Waiting { message, ..new });
+            self.wait_in_group(group_id, Waiting { message, ..new });
             // Its key is with nobody, and somebody else may have room.
-            self.order_changed(index);
-            self.look_at_group(index, now);
+            self.order_changed(group_id);
+            self.look_at_group(group_id, now);
         }
     }
 
     /// The same of one that waited; given back if its output does not take it.
     pub(crate) fn give_to_line<E: Effects>(
         &mut self,
-        index: u32,
+        group_id: GroupId,
         id: SessionId,
         to: LineMember,
         waiting: Waiting,
@@ -392,20 +392,20 @@ impl Kernel {
             back,
             ..Item::of_group(message, serial, deliveries)
         };
-        let source = self.source_of(index);
-        self.note_group_delivery(index, serial, id, fx);
+        let source = Source::Group(group_id);
+        self.note_group_delivery(group_id, serial, id, fx);
         let key = (id, to.line, to.consumer);
         match self.hand_over(key, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
                 (parcel.tag, parcel.settles) = (tag, true);
-                self.group_line_sent(index, id, to, &parcel, now);
+                self.group_line_sent(group_id, id, to, &parcel, now);
                 None
             }
             Ok(HandedOver::Done(item)) => {
-                self.group_line_sent(index, id, to, &parcel, now);
-                self.order_settled(index, key, &item.message);
-                self.forget_given_back(index, back);
-                self.persist_group_removed(index, item.serial);
+                self.group_line_sent(group_id, id, to, &parcel, now);
+                self.order_settled(group_id, key, &item.message);
+                self.forget_given_back(group_id, back);
+                self.persist_group_removed(group_id, item.serial);
                 None
             }
             Err(item) => Some(Waiting {
@@ -419,13 +419,9 @@ impl Kernel {
         }
     }
 
-    fn source_of(&self, index: u32) -> Source {
-        Source::Group(index, self.groups.get(index).map_or(0, |group| group.made))
-    }
-
-    fn wait_in_group(&mut self, index: u32, waiting: Waiting) {
+    fn wait_in_group(&mut self, group_id: GroupId, waiting: Waiting) {
         let bytes = waiting.message.bytes();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.waiting_bytes += bytes;
@@ -434,11 +430,16 @@ impl Kernel {
     }
 
     /// A consumer has left a group.
-    pub(super) fn group_lost_member<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        self.seat_if_stale(index, now);
-        self.tell_membership(index, 0);
-        self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index, now, fx);
+    pub(super) fn group_lost_member<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.seat_if_stale(group_id, now);
+        self.tell_membership(group_id, 0);
+        self.hand_over_waiting(group_id, now, fx);
+        self.forget_group_if_empty(group_id, now, fx);
     }
 }
 

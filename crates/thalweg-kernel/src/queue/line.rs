@@ -2,7 +2,7 @@
 
 use super::{Item, Verdict};
 use crate::Kernel;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Stamp};
 
@@ -50,8 +50,7 @@ pub(crate) struct LineConsumer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Queue(QueueId),
-    /// The group of this index that was made so.
-    Group(u32, u64),
+    Group(GroupId),
 }
 
 /// A message that was given and not settled.
@@ -126,8 +125,7 @@ impl Lines {
     /// What consumers have of a group and have not settled, or only in a transaction: line, consumer, message.
     pub(crate) fn copies_of_group(
         &self,
-        index: u32,
-        made: u64,
+        group_id: GroupId,
     ) -> impl Iterator<Item = (u16, u32, &Message)> {
         let of_lines = self
             .lines
@@ -145,14 +143,14 @@ impl Lines {
         });
         of_lines
             .chain(of_steps)
-            .filter(move |(_, it)| it.source == Source::Group(index, made))
+            .filter(move |(_, it)| it.source == Source::Group(group_id))
             .map(|(line, it)| (line, it.consumer, &it.item.message))
     }
 
     /// Whether something is unsettled that came from a group.
     pub(crate) fn has_of_groups(&self) -> bool {
         let mut unsettled = self.lines.iter().flat_map(|line| &line.unsettled);
-        unsettled.any(|it| matches!(it.source, Source::Group(..)))
+        unsettled.any(|it| matches!(it.source, Source::Group(_)))
     }
 
     /// Messages given and not settled, of all lines.
@@ -240,10 +238,9 @@ impl Kernel {
     }
 
     /// A message that a session's lines have of a group's and have not settled.
-    pub(crate) fn held_on_line(&self, id: SessionId, index: u32) -> Option<Message> {
+    pub(crate) fn held_on_line(&self, id: SessionId, group_id: GroupId) -> Option<Message> {
         let lines = self.sessions.get(id)?.lines.as_deref()?;
-        let is_meant =
-            |held: &&Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let is_meant = |held: &&Unsettled| held.source == Source::Group(group_id);
         let held = lines
             .lines
             .iter()
@@ -253,10 +250,9 @@ impl Kernel {
     }
 
     /// The only line of a session that has something of a group's that is not settled.
-    pub(crate) fn line_holding(&self, id: SessionId, index: u32) -> Option<u16> {
+    pub(crate) fn line_holding(&self, id: SessionId, group_id: GroupId) -> Option<u16> {
         let lines = self.sessions.get(id)?.lines.as_deref()?;
-        let is_meant =
-            |held: &Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let is_meant = |held: &Unsettled| held.source == Source::Group(group_id);
         let mut holding = lines
             .lines
             .iter()

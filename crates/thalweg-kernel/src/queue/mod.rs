@@ -56,7 +56,7 @@ pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::pace::{Pace, eighths};
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ pub(crate) struct Queue {
     taken: bool,
     had_consumer: bool,
     /// Groups that take from it, for sessions that take their messages through subscriptions.
-    groups: Vec<u32>,
+    groups: Vec<GroupId>,
     /// Bindings that lead here.
     bindings: BTreeSet<u32>,
     /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, how far it is raised ahead, and the
@@ -134,7 +134,7 @@ impl Kernel {
 
     /// Whether somebody is there to take from a queue.
     pub(crate) fn is_taken_from(&self, queue_id: QueueId) -> bool {
-        let is_there = |group: &u32| {
+        let is_there = |group: &GroupId| {
             self.groups.get(*group).is_some_and(|group| {
                 group
                     .everybody()

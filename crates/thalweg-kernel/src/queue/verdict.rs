@@ -7,7 +7,7 @@ use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::Waiting;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
 use crate::settle::Settled;
@@ -210,10 +210,8 @@ impl Kernel {
     pub(super) fn pump_source<E: Effects>(&mut self, source: Source, now: Time, fx: &mut E) {
         match source {
             Source::Queue(queue_id) => self.pump_queue(queue_id, now, fx),
-            Source::Group(index, made) => {
-                if self.is_group(index, made) {
-                    self.hand_over_waiting(index, now, fx);
-                }
+            Source::Group(group_id) => {
+                self.hand_over_waiting(group_id, now, fx);
             }
         }
     }
@@ -245,15 +243,15 @@ impl Kernel {
                     self.book_had(id, &item);
                 }
             }
-            Source::Group(index, made) => {
-                let is_there = self.is_group(index, made);
+            Source::Group(group_id) => {
+                let is_there = self.groups.get(group_id).is_some();
                 if is_there {
                     let of = (id, line, consumer);
-                    self.group_line_settled(index, of, tag, verdict == Verdict::Accept, now);
+                    self.group_line_settled(group_id, of, tag, verdict == Verdict::Accept, now);
                     match verdict {
-                        Verdict::Requeue => self.order_changed(index),
+                        Verdict::Requeue => self.order_changed(group_id),
                         Verdict::Accept | Verdict::Reject => {
-                            self.order_settled(index, of, &item.message)
+                            self.order_settled(group_id, of, &item.message)
                         }
                     }
                 }
@@ -261,7 +259,7 @@ impl Kernel {
                     Verdict::Requeue => {
                         self.hand_back(Some(id));
                         match is_there {
-                            true => self.return_to_group(index, (id, line, consumer), item, now),
+                            true => self.return_to_group(group_id, (id, line, consumer), item, now),
                             false => {
                                 self.book_drop(None, item.message.address(), DropReason::GroupEnded)
                             }
@@ -270,22 +268,15 @@ impl Kernel {
                     Verdict::Accept | Verdict::Reject => {
                         self.book_had(id, &item);
                         if is_there {
-                            if !self.is_owned_elsewhere(index) {
-                                self.forget_given_back(index, item.back);
+                            if !self.is_owned_elsewhere(group_id) {
+                                self.forget_given_back(group_id, item.back);
                             }
-                            self.persist_group_removed(index, item.serial);
+                            self.persist_group_removed(group_id, item.serial);
                         }
                     }
                 }
             }
         }
-    }
-
-    /// Whether a group is still that which it was.
-    fn is_group(&self, index: u32, made: u64) -> bool {
-        self.groups
-            .get(index)
-            .is_some_and(|group| group.made == made)
     }
 
     pub(super) fn judge_of_queue(
@@ -342,7 +333,7 @@ impl Kernel {
     }
 
     /// A group's message waits again, first in line.
-    fn return_to_group(&mut self, index: u32, by: Key, item: Item, now: Time) {
+    fn return_to_group(&mut self, group_id: GroupId, by: Key, item: Item, now: Time) {
         // Who leaves has not refused it.
         let is_refused = self
             .line(by.0, by.1)
@@ -361,14 +352,14 @@ impl Kernel {
             back,
             ..Waiting::new(message, serial, deliveries, now)
         };
-        if is_refused && self.is_owned_elsewhere(index) {
-            return self.refuse_errand(index, by, waiting);
+        if is_refused && self.is_owned_elsewhere(group_id) {
+            return self.refuse_errand(group_id, by, waiting);
         }
         if is_refused {
-            waiting.back = self.note_given_back(index, back, by, now);
+            waiting.back = self.note_given_back(group_id, back, by, now);
         }
         let bytes = waiting.message.bytes();
-        let Some(group) = self.groups.get_mut(index) else {
+        let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.waiting_bytes += bytes;

@@ -74,8 +74,8 @@ impl Kernel {
         let Some(session) = self.sessions.detach(id) else {
             return;
         };
-        for index in &session.groups {
-            if let Some(group) = self.groups.get_mut(*index) {
+        for group_id in &session.groups {
+            if let Some(group) = self.groups.get_mut(*group_id) {
                 group.seats_changed();
             }
         }
@@ -244,7 +244,7 @@ impl Kernel {
                 self.books.settled(Delta::copy(entry.message.bytes()));
                 self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
                 if entry.of_group {
-                    self.persist_group_removed(entry.group, entry.serial);
+                    self.persist_of_group_removed(entry);
                 }
             }
         }

@@ -5,8 +5,7 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{CloseReason, Effects, Safety, Sent};
-use crate::entry::NO_GROUP;
-use crate::ids::{LinkId, SessionId};
+use crate::ids::{GroupId, LinkId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::will_cost;
 use crate::presence::KnownAs;
@@ -283,7 +282,7 @@ impl Kernel {
         let Some(link) = session.link else { return };
         // It was given what is in flight by the rights of then.
         session.judges_repeats = !session.access.is_allow_all();
-        let mut released: Vec<(u32, Parcel)> = Vec::new();
+        let mut released: Vec<(GroupId, Parcel)> = Vec::new();
         for (tag, slot) in session.window.iter_mut() {
             match &mut slot.state {
                 SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
@@ -328,7 +327,7 @@ impl Kernel {
             };
             slot.sent_at = now;
             entry.deliveries = entry.deliveries.saturating_add(1);
-            let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
+            let (group, parcel) = (entry.group(), parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
                 self.books.settled(Delta::copy(entry.message.bytes()));
@@ -337,9 +336,9 @@ impl Kernel {
                     ..
                 }) = session.window.remove(tag)
                 {
-                    if entry.group != NO_GROUP {
+                    if let Some(group) = group {
                         session.group_in_flight = session.group_in_flight.saturating_sub(1);
-                        self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
+                        self.order_settled(group, (id, u16::MAX, 0), &entry.message);
                     }
                     self.remote
                         .seats
@@ -350,7 +349,7 @@ impl Kernel {
                 continue;
             }
             self.books.redelivered(true);
-            if group != NO_GROUP {
+            if let Some(group) = group {
                 self.group_copy_sent(id, group, &parcel, now);
                 self.expect_settlement(id, group, now);
             }

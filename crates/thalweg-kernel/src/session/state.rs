@@ -3,9 +3,9 @@
 use super::{Grants, HeldTickets, Meters, Will};
 use crate::access::Access;
 use crate::disk_queue::DiskQueue;
-use crate::entry::{Entry, NO_GROUP};
+use crate::entry::Entry;
 use crate::eviction::Trial;
-use crate::ids::{LinkId, Tag};
+use crate::ids::{GroupId, LinkId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::queue::Lines;
@@ -20,8 +20,8 @@ use thalweg_model::{Message, Span, Time};
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) filter: Box<str>,
-    /// Index of the group, or [`NO_GROUP`].
-    pub(crate) group: u32,
+    /// The group, if it is a membership.
+    pub(crate) group: Option<GroupId>,
 }
 
 /// A peer's subscriptions, what waits for it and what it has not settled: all that its name finds again.
@@ -71,7 +71,7 @@ pub(crate) struct Session {
     /// How often it was opened: tells a link from an earlier one of the same number.
     pub(crate) openings: u32,
     /// Groups it is a member of.
-    pub(crate) groups: Vec<u32>,
+    pub(crate) groups: Vec<GroupId>,
     pub(crate) group_in_flight: u32,
     /// When it was last done with the first of its groups' copies.
     pub(crate) group_progress: Time,
@@ -117,8 +117,12 @@ impl Session {
     }
 
     /// What it was given through a group and has not settled.
-    pub(crate) fn entries_of_group(&mut self, index: u32) -> impl Iterator<Item = &mut Entry> {
-        self.copies().filter(move |entry| entry.group == index)
+    pub(crate) fn entries_of_group(
+        &mut self,
+        group_id: GroupId,
+    ) -> impl Iterator<Item = &mut Entry> {
+        self.copies()
+            .filter(move |entry| entry.group() == Some(group_id))
     }
 
     /// What it was given and has not settled, but for what is on disk.
@@ -134,36 +138,41 @@ impl Session {
     }
 
     /// Messages of a group that it is not done with: not settled, or settled in the first of two steps.
-    pub(crate) fn messages_of_group(&mut self, index: u32) -> impl Iterator<Item = &Message> {
+    pub(crate) fn messages_of_group(
+        &mut self,
+        group_id: GroupId,
+    ) -> impl Iterator<Item = &Message> {
         let sent = self
             .window
             .iter_mut()
             .filter_map(move |(_, slot)| match &slot.state {
-                SlotState::ExpectSettle(entry) => (entry.group == index).then_some(&entry.message),
+                SlotState::ExpectSettle(entry) => {
+                    (entry.group() == Some(group_id)).then_some(&entry.message)
+                }
                 SlotState::ExpectReleased { of_group, .. } => of_group
                     .as_ref()
-                    .filter(|(group, _)| *group == index)
+                    .filter(|(group, _)| *group == group_id)
                     .map(|(_, message)| message),
             });
         let waiting = self
             .waiting
             .iter()
-            .filter(move |entry| entry.group == index);
+            .filter(move |entry| entry.group() == Some(group_id));
         sent.chain(waiting.map(|entry| &entry.message))
     }
 
     /// What it has of a group is its own from now on: names in the journal's queue of the group.
-    pub(crate) fn detach_from_group(&mut self, index: u32) -> Vec<u64> {
+    pub(crate) fn detach_from_group(&mut self, group_id: GroupId) -> Vec<u64> {
         let mut left = Vec::new();
-        for entry in self.entries_of_group(index) {
-            entry.group = NO_GROUP;
+        for entry in self.entries_of_group(group_id) {
+            entry.leave_group();
             if std::mem::take(&mut entry.of_group) {
                 left.push(std::mem::take(&mut entry.serial));
             }
         }
         for (_, slot) in self.window.iter_mut() {
             if let SlotState::ExpectReleased { of_group, .. } = &mut slot.state {
-                of_group.take_if(|(group, _)| *group == index);
+                of_group.take_if(|(group, _)| *group == group_id);
             }
         }
         self.count_groups();
@@ -176,7 +185,7 @@ impl Session {
             .window
             .iter_mut()
             .filter(|(_, slot)| match &slot.state {
-                SlotState::ExpectSettle(entry) => entry.group != NO_GROUP,
+                SlotState::ExpectSettle(entry) => entry.group().is_some(),
                 SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
             });
         self.group_in_flight = of_groups.count() as u32;

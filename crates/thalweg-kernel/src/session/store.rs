@@ -2,7 +2,7 @@
 
 use super::{Held, Session};
 use crate::crowd::Crowd;
-use crate::ids::{LinkId, SessionId};
+use crate::ids::{GroupId, LinkId, SessionId};
 use crate::kernel::Map;
 use crate::memory::subscription_cost;
 use crate::presence::Presences;
@@ -124,7 +124,12 @@ impl Sessions {
     }
 
     /// A session has one subscription more; what it costs.
-    pub(crate) fn hold(&mut self, id: SessionId, filter: &str, group: u32) -> Option<usize> {
+    pub(crate) fn hold(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        group: Option<GroupId>,
+    ) -> Option<usize> {
         let session = self.all.get_mut(id)?;
         let cost = subscription_cost(filter);
         session.subscriptions.push(Held {
