@@ -1,6 +1,8 @@
 //! What operators say of groups, by filter.
 
+use crate::Kernel;
 use crate::limits::Limits;
+use crate::seats::Seats;
 use crate::work_terms::OrderKey;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Span};
@@ -67,6 +69,25 @@ impl Limits {
             settle_timeout: settle_timeout.unwrap_or(self.group_settle_timeout),
             patience,
             upgrade_reliability: own.and_then(|own| own.upgrade_reliability).unwrap_or(false),
+        }
+    }
+}
+
+impl Kernel {
+    /// The limits have changed: groups whose strategy is another now begin anew.
+    pub(crate) fn renew_strategies(&mut self) {
+        let limits = &self.env.limits();
+        for group in self.groups.iter_mut() {
+            let policy = limits.policy_of(&group.filter);
+            if group.policy != policy {
+                group.policy = policy;
+                group.seats_changed();
+            }
+            let strategy = policy.strategy;
+            if group.strategy() != strategy {
+                let old = group.seats.take();
+                group.seats = Some(Box::new(Seats::after(old, strategy)));
+            }
         }
     }
 }

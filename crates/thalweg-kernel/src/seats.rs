@@ -95,7 +95,7 @@ impl Seats {
     }
 
     /// New ones in the place of others: nobody sits yet, and what was counted stays.
-    fn after(old: Option<Box<Seats>>, strategy: GroupStrategy) -> Self {
+    pub(crate) fn after(old: Option<Box<Seats>>, strategy: GroupStrategy) -> Self {
         let mut new = Seats::new(strategy);
         if let Some(old) = old {
             new.away = old.away;
@@ -852,23 +852,6 @@ impl Kernel {
             };
             if let Some(place) = seats.place_of(id) {
                 seats.balancer.blocked(place, congested);
-            }
-        }
-    }
-
-    /// The limits have changed: groups whose strategy is another now begin anew.
-    pub(crate) fn renew_strategies(&mut self) {
-        let limits = &self.env.limits();
-        for group in self.groups.iter_mut() {
-            let policy = limits.policy_of(&group.filter);
-            if group.policy != policy {
-                group.policy = policy;
-                group.seats_changed();
-            }
-            let strategy = policy.strategy;
-            if group.strategy() != strategy {
-                let old = group.seats.take();
-                group.seats = Some(Box::new(Seats::after(old, strategy)));
             }
         }
     }
