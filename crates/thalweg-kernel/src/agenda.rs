@@ -1,4 +1,5 @@
-//! What must happen after the command that brought it about: dead letters go their way, and queues give to groups.
+//! What must happen after the command that brought it about, or later: dead letters go their way, queues give to groups,
+//! timers fire, and long tasks go on.
 //!
 //! A flow that brings something about for another message, or for a queue that is in the middle of something, writes it
 //! here instead of doing it. The command does it at its end ([`Kernel::drain_agenda`]): two messages never mix in the
@@ -8,10 +9,11 @@ use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::QueueId;
 use crate::queue::GivenUp;
+use crate::timers::{TimerKey, Timers};
 use std::collections::VecDeque;
-use thalweg_model::Time;
+use thalweg_model::{Span, Time};
 
-/// What waits for the end of a command.
+/// What waits for the end of a command, for [`Kernel::work`] or for its time.
 #[derive(Default)]
 pub(crate) struct Agenda {
     /// What queues did not take during this command.
@@ -26,6 +28,11 @@ pub(crate) struct Agenda {
     journal_behind: bool,
     /// Something is to be done at the end of the command.
     is_due: bool,
+    timers: Timers,
+    /// When expired last values and copies are looked for next.
+    sweep_at: Time,
+    /// Lists of last values that go on with values of this shard, by question.
+    lists: Vec<u32>,
 }
 
 /// The next thing to do.
@@ -85,8 +92,58 @@ impl Agenda {
         self.is_due
     }
 
-    /// Whether there is something to do that may go on now.
+    /// Sets a timer; it is never cancelled, and means nothing when what it is for has changed.
+    pub(crate) fn set_timer(&mut self, at: Time, key: TimerKey) {
+        self.timers.set(at, key);
+    }
+
+    /// Sets a timer that fires when timers are looked at next, though not in this call.
+    pub(crate) fn set_timer_soon(&mut self, now: Time, key: TimerKey) {
+        self.timers.set(now + Span::from_nanos(1), key);
+    }
+
+    /// The time of the next timer; [`Time::NEVER`] if there is none.
+    pub(crate) fn next_timer(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// Takes the next timer if it is due.
+    pub(crate) fn timer_due(&mut self, now: Time) -> Option<TimerKey> {
+        self.timers.due(now)
+    }
+
+    /// When the next sweep is due.
+    pub(crate) fn sweep_at(&self) -> Time {
+        self.sweep_at
+    }
+
+    /// Whether a sweep is due; the next one is then `every` later.
+    pub(crate) fn begin_sweep(&mut self, now: Time, every: Span) -> bool {
+        let is_due = now >= self.sweep_at;
+        if is_due {
+            self.sweep_at = now + every;
+        }
+        is_due
+    }
+
+    /// Puts off the rest of a list of last values.
+    pub(crate) fn put_off_list(&mut self, question: u32) {
+        self.lists.push(question);
+    }
+
+    /// Takes up to `max` lists that were put off, the oldest first.
+    pub(crate) fn take_lists(&mut self, max: usize) -> Vec<u32> {
+        let count = self.lists.len().min(max);
+        self.lists.drain(..count).collect()
+    }
+
+    /// Whether [`Kernel::work`] has something to do that is on the agenda.
     pub(crate) fn has_work(&self) -> bool {
+        self.has_tasks() || !self.lists.is_empty()
+    }
+
+    /// Whether there is something to do that may go on now.
+    fn has_tasks(&self) -> bool {
         !self.dead_letters.is_empty()
             || !self.queues_to_pump.is_empty()
             || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
@@ -110,7 +167,7 @@ impl Agenda {
     /// What was put off goes on, unless the journal is behind.
     pub(crate) fn resume(&mut self) {
         self.puts_burial_off = self.journal_behind && !self.dead_letters_kept.is_empty();
-        self.is_due = self.has_work();
+        self.is_due = self.has_tasks();
     }
 
     fn burials(&self) -> Burials {

@@ -13,9 +13,10 @@
 //! takes batches with [`Kernel::take_batch`].
 
 use crate::durable::{Pending, References};
-use crate::effects::{Safety, Spot};
-use crate::ids::{SessionId, Tag};
+use crate::effects::{Fetch, Safety, Spot};
+use crate::ids::{SessionId, ShardId, Tag};
 use crate::kernel::Kernel;
+use crate::numbers::Numbers;
 use std::collections::VecDeque;
 use thalweg_model::Time;
 use thalweg_records::{Record, Reference};
@@ -44,7 +45,7 @@ impl Batch {
 const END_BYTES_MAX: usize = 32;
 
 /// A batch that is being gathered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journal {
     batch: Batch,
     /// Frames that had no room for more, of the same batch.
@@ -65,6 +66,13 @@ pub(crate) struct Journal {
     references: References,
     /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
+    numbers: Numbers,
+    /// Messages that were written or sent to other shards, so that a flow can see whether one was.
+    promises: u64,
+    /// Bytes of payload that were written.
+    bytes_written: u64,
+    /// Messages that queues want back from disk.
+    fetches: Vec<Fetch>,
 }
 
 #[derive(Debug)]
@@ -80,18 +88,83 @@ struct Mark {
 }
 
 impl Journal {
-    /// The first batch.
-    pub(crate) fn new() -> Self {
-        let bytes_max = Batch::BYTES_MAX;
+    /// The first batch of shard `shard` of `shards`.
+    pub(crate) fn new(shard: ShardId, shards: u16) -> Self {
         Journal {
             batch: Batch {
                 number: 1,
                 frame: 1,
                 ..Batch::default()
             },
-            bytes_max,
-            ..Journal::default()
+            full: VecDeque::new(),
+            bytes_max: Batch::BYTES_MAX,
+            marks: Vec::new(),
+            forgotten: Vec::new(),
+            pinned: 0,
+            void: 0,
+            is_awaited: false,
+            references: References::default(),
+            leaving: VecDeque::new(),
+            numbers: Numbers::new(shard, shards),
+            promises: 0,
+            bytes_written: 0,
+            fetches: Vec::new(),
         }
+    }
+
+    /// Goes on behind the numbers and serials of an earlier run.
+    pub(crate) fn restore_numbers(&mut self, number_last: u64, serial_last: u64) {
+        self.numbers.restore(number_last, serial_last);
+    }
+
+    /// A number for a session, group or queue, never used before.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.numbers.next()
+    }
+
+    /// A serial that no entry of any shard had before.
+    #[inline]
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.numbers.next_serial()
+    }
+
+    /// The last serial given to an entry of a durable queue.
+    pub(crate) fn serial_last(&self) -> u64 {
+        self.numbers.serial_last()
+    }
+
+    /// How many promises there were; see [`Journal::promise`].
+    #[inline]
+    pub(crate) fn promises(&self) -> u64 {
+        self.promises
+    }
+
+    /// Counts a message that is written or sent to another shard: what acknowledges it must wait for that.
+    #[inline]
+    pub(crate) fn promise(&mut self) {
+        self.promises += 1;
+    }
+
+    /// Counts a message that is written, with `bytes` of payload.
+    #[inline]
+    pub(crate) fn will_write(&mut self, bytes: usize) {
+        self.promises += 1;
+        self.bytes_written += bytes as u64;
+    }
+
+    /// Bytes of payload that were written since the start.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Asks for messages back from disk.
+    pub(crate) fn fetch(&mut self, fetch: Fetch) {
+        self.fetches.push(fetch);
+    }
+
+    /// Takes what was asked for from disk.
+    pub(crate) fn take_fetches(&mut self) -> Vec<Fetch> {
+        std::mem::take(&mut self.fetches)
     }
 
     fn set_bytes_max(&mut self, bytes: usize) {
@@ -483,7 +556,7 @@ mod tests {
 
     #[test]
     fn what_was_settled_before_it_left_is_not_written() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         for serial in 1..=5 {
             message(&mut gathering, &[(serial, serial as Tag)]);
         }
@@ -501,7 +574,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_as_safe_as_is_demanded() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         gathering.forget(1, 1, 0);
         let batch = gathering.take(Vec::new(), true).expect("there is a record");
         assert_eq!(batch.safety, Safety::Lazy);
@@ -517,7 +590,7 @@ mod tests {
 
     #[test]
     fn no_batch_is_longer_than_a_frame_and_all_records_are_in_one() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         let alone = message(&mut gathering, &[(1, 1)]).len as usize;
         let max = alone * 3 + 2 * END_BYTES_MAX;
         gathering.set_bytes_max(max);
@@ -569,7 +642,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_longer_than_a_frame_is_alone() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         gathering.set_bytes_max(10);
         let spots = [1, 2, 3].map(|serial| message(&mut gathering, &[(serial, 0)]));
         assert_eq!(
@@ -580,7 +653,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_came_to_nothing_asks_for_no_safety() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         message(&mut gathering, &[(1, 1)]);
         assert_ne!(gathering.len(), 0);
         gathering.forget(1, 1, 1);
@@ -591,7 +664,7 @@ mod tests {
 
     #[test]
     fn a_message_that_one_receiver_has_not_settled_is_written_and_what_the_others_did_too() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         message(&mut gathering, &[(1, 1), (2, 2), (3, 3)]);
         message(&mut gathering, &[(4, 4)]);
         gathering.forget(1, 3, 3);
@@ -602,7 +675,7 @@ mod tests {
 
     #[test]
     fn a_message_that_waits_stays_where_it_was_said_to_stand_and_what_is_behind_it_may_go() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         message(&mut gathering, &[(1, 1)]);
         let spot = message(&mut gathering, &[(2, 0)]);
         gathering.pin();
@@ -618,7 +691,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_queue_that_was_taken_and_settled_in_time_is_not_written() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         message(&mut gathering, &[(1, 0)]);
         message(&mut gathering, &[(2, 0), (3, 0)]);
         gathering.forget(1, 1, 0);
@@ -638,7 +711,7 @@ mod tests {
 
     #[test]
     fn a_message_whose_entry_was_moved_is_written() {
-        let mut gathering = Journal::new();
+        let mut gathering = Journal::new(ShardId(0), 1);
         message(&mut gathering, &[(1, 1)]);
         gathering.persist(
             &Record::Moved {

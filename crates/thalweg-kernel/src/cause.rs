@@ -68,7 +68,7 @@ impl Kernel {
         before: u64,
         fx: &mut E,
     ) {
-        if reliability == Reliability::AtMostOnce || self.promises == before {
+        if reliability == Reliability::AtMostOnce || self.journal.promises() == before {
             return;
         }
         // Whatever was persisted for reasons of its own asked for less, perhaps.
@@ -97,7 +97,7 @@ impl Kernel {
 
     /// Writes that down alone.
     pub(crate) fn persist_held(&mut self, (queue, ticket): Held, safety: Safety) {
-        self.promises += 1;
+        self.journal.promise();
         self.journal
             .persist(&Record::Held { queue, ticket }, safety);
     }

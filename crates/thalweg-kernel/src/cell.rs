@@ -11,11 +11,11 @@
 //! still to come may be older than that value, and is recognised by its time of arrival in the broker (`unseen`).
 
 use crate::books::Delta;
-use crate::durable::shard_of;
 use crate::effects::{Effects, Observed};
 use crate::ids::{SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
+use crate::numbers::shard_of;
 use crate::route_cache::{Sink, SinkKind};
 use crate::shards::ShardMessage;
 use crate::watch::{NONE, WatchState};

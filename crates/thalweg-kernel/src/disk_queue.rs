@@ -256,7 +256,7 @@ impl Kernel {
                 disk.fetching.push_back(stored);
             }
             disk.question = u64::from(question);
-            self.fetches.push(Fetch {
+            self.journal.fetch(Fetch {
                 holder: Holder::Session(id),
                 question: disk.question,
                 places,

@@ -17,14 +17,6 @@ use thalweg_records::{
     BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
 };
 
-/// The lowest bits of numbers name the shard that gave them.
-pub(crate) const SHARD_BITS: u32 = 10;
-
-/// The shard that gave a number.
-pub(crate) fn shard_of(number: u64) -> u16 {
-    (number & ((1 << SHARD_BITS) - 1)) as u16
-}
-
 /// A reference to the message being spread, until it is written down.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -108,25 +100,11 @@ pub(crate) struct Written<'a> {
 }
 
 impl Kernel {
-    /// A number for a session or group, never used before.
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.number_last += 1;
-        // Shards number on their own; see SHARDS_MAX.
-        self.number_last << SHARD_BITS | u64::from(self.env.shard().0)
-    }
-
-    /// A serial that no entry of any shard had before: entries of several shards may come together in one queue.
-    pub(crate) fn next_serial(&mut self) -> u64 {
-        // Small steps, because what waits in long queues is remembered as differences.
-        self.serial_last += u64::from(self.env.shards());
-        self.serial_last
-    }
-
     /// A serial for a new entry of a session's queue; 0 if it is not written down.
     #[inline]
     pub(crate) fn serial_for(&mut self, id: SessionId) -> u64 {
         match self.sessions.get(id) {
-            Some(session) if session.durable => self.next_serial(),
+            Some(session) if session.durable => self.journal.next_serial(),
             _ => 0,
         }
     }
@@ -214,8 +192,7 @@ impl Kernel {
         ingress: Time,
         safety: Safety,
     ) {
-        self.promises += 1;
-        self.bytes_written += written.draft.payload.len() as u64;
+        self.journal.will_write(written.draft.payload.len());
         let mut gathered = self.journal.take_references();
         let pending = &gathered.pending;
         let references: SmallVec<[Reference<'_>; 4]> = pending

@@ -14,7 +14,7 @@ use crate::group_home::is_away;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::session::{Closing, Session};
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::window::SlotState;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -192,7 +192,7 @@ impl Kernel {
             && at < session.group_due
         {
             session.group_due = at;
-            self.timers.set(at, id, TimerKind::GroupSettle);
+            self.agenda.set_timer(at, TimerKey::GroupSettle(id));
         }
     }
 
@@ -424,7 +424,7 @@ impl Kernel {
             .and_then(|session| session.trial.as_deref())
             && trial.waits
         {
-            self.timers.set(trial.until, id, TimerKind::GroupTrial);
+            self.agenda.set_timer(trial.until, TimerKey::GroupTrial(id));
         }
     }
 

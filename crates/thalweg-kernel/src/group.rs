@@ -287,7 +287,7 @@ impl Kernel {
         if self.group_number(group_id) != 0 || self.is_fed(group_id) {
             return;
         }
-        let number = self.next_number();
+        let number = self.journal.next_number();
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
@@ -518,7 +518,7 @@ impl Kernel {
             return self.offer(group_id, message, now, fx);
         }
         self.books.forwarded();
-        self.promises += 1;
+        self.journal.promise();
         let (owner, key, number, message) = (
             group.owner,
             group.key.clone(),
@@ -528,7 +528,7 @@ impl Kernel {
         let mut from = (0, 0);
         if cause.must_arrive && number != 0 {
             // On its way it waits in the group's queue here.
-            from = (number, self.next_serial());
+            from = (number, self.journal.next_serial());
             self.journal
                 .refer(Pending::new(number, from.1, message.reliability(), 0));
         }
@@ -596,7 +596,11 @@ impl Kernel {
             if is_away(member.session) {
                 let number = self.group_number(group_id);
                 let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-                let serial = if is_kept { self.next_serial() } else { 0 };
+                let serial = if is_kept {
+                    self.journal.next_serial()
+                } else {
+                    0
+                };
                 if serial != 0 {
                     self.journal
                         .refer(Pending::new(number, serial, message.reliability(), 0));
@@ -651,7 +655,11 @@ impl Kernel {
             DropReason::QueueFull
         } else {
             let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-            let serial = if is_kept { self.next_serial() } else { 0 };
+            let serial = if is_kept {
+                self.journal.next_serial()
+            } else {
+                0
+            };
             if serial != 0 {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
                 self.journal.refer(pending);
@@ -753,7 +761,7 @@ impl Kernel {
             && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce
         {
             if entry.serial == 0 {
-                entry.serial = self.next_serial();
+                entry.serial = self.journal.next_serial();
             }
             entry.of_group = durable.is_none();
         }

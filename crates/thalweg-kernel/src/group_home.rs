@@ -747,7 +747,7 @@ impl Kernel {
             if number != 0 && message.reliability() > Reliability::AtMostOnce {
                 // Its serial is its place in line, after a restart, too.
                 serial = if entry.1 == 0 {
-                    self.next_serial()
+                    self.journal.next_serial()
                 } else {
                     entry.1
                 };

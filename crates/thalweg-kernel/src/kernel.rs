@@ -4,7 +4,6 @@ use crate::agenda::Agenda;
 use crate::batch::Journal;
 use crate::books::Books;
 use crate::dedup::Dedup;
-use crate::effects::Fetch;
 use crate::env::Env;
 use crate::groups::Groups;
 use crate::ids::{QueueId, ShardId};
@@ -18,11 +17,9 @@ use crate::remote::Remote;
 use crate::route_store::Routes;
 use crate::session::Sessions;
 use crate::stamp_mask::StampKey;
-use crate::timers::Timers;
 use crate::watch::Watches;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::Time;
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -32,14 +29,8 @@ pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub struct Kernel {
     pub(crate) env: Env,
     pub(crate) sessions: Sessions,
-    /// The last number given to a session or group.
-    pub(crate) number_last: u64,
-    /// The last serial given to an entry of a durable queue.
-    pub(crate) serial_last: u64,
-    /// What was written down since the last batch was taken.
+    /// What is written, and what leaves for other shards.
     pub(crate) journal: Journal,
-    /// Messages that queues want back from disk.
-    pub(crate) fetches: Vec<Fetch>,
     pub(crate) routes: Routes,
     pub(crate) queues: Queues,
     /// Queues that have ended and whose messages' memory is not given back yet.
@@ -61,20 +52,12 @@ pub struct Kernel {
     pub(crate) watches: Watches,
     /// Lists of last values that are being put together, by question.
     pub(crate) lists: Map<u32, List>,
-    /// Those that go on with values of this shard.
-    pub(crate) lists_here: Vec<u32>,
     /// Queues that are still to be given last values.
     pub(crate) recalls: VecDeque<Recalling>,
     /// What was taken out of queues by itself and is not settled, by number.
     pub(crate) taken: BTreeMap<u64, TakenApart>,
     pub(crate) taken_last: u64,
     pub(crate) dedup: Dedup,
-    /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
-    pub(crate) promises: u64,
-    /// Bytes of payload that were written down.
-    pub(crate) bytes_written: u64,
-    pub(crate) timers: Timers,
-    pub(crate) sweep_at: Time,
     pub(crate) books: Books,
 }
 
@@ -88,10 +71,7 @@ impl Kernel {
         Kernel {
             env: Env::new(limits, shard, shards, seed),
             sessions: Sessions::default(),
-            number_last: 0,
-            serial_last: u64::from(shard.0),
-            journal: Journal::new(),
-            fetches: Vec::new(),
+            journal: Journal::new(shard, shards),
             routes: Routes::new(seed),
             queues: Queues::default(),
             queues_ended: VecDeque::new(),
@@ -105,15 +85,10 @@ impl Kernel {
             kept_addresses: Map::default(),
             watches: Watches::default(),
             lists: Map::default(),
-            lists_here: Vec::new(),
             recalls: VecDeque::new(),
             taken: BTreeMap::new(),
             taken_last: 0,
             dedup: Dedup::default(),
-            promises: 0,
-            bytes_written: 0,
-            timers: Timers::default(),
-            sweep_at: Time::ZERO,
             books,
         }
     }

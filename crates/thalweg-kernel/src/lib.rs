@@ -46,6 +46,7 @@ mod ledger;
 mod limits;
 mod made_up;
 mod memory;
+mod numbers;
 mod ordered;
 mod outbox;
 mod pace;

@@ -14,6 +14,6 @@ impl Kernel {
 
     /// Messages that queues want back from disk; they come through [`Kernel::on_fetched`].
     pub fn take_fetches(&mut self) -> Vec<Fetch> {
-        std::mem::take(&mut self.fetches)
+        self.journal.take_fetches()
     }
 }

@@ -17,7 +17,7 @@ use crate::retained::Retained;
 use crate::route_cache::{Goes, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::Pressure;
 use crate::shards::ShardMessage;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::transfer::Destination;
 use crate::window::{Slot, SlotState};
 use std::rc::Rc;
@@ -342,7 +342,7 @@ impl Kernel {
         let Some(&queue) = route.queues.first() else {
             return self.spread_fully(publisher, route, draft, now, fx);
         };
-        let before = self.promises;
+        let before = self.journal.promises();
         let mut refused = false;
         if !self.pass(queue, publisher, draft, now, fx) {
             let message = self.keep(publisher, draft, &mut None, now);
@@ -390,7 +390,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let before = self.promises;
+        let before = self.journal.promises();
         let outcome = self.spread_message(cause, route, draft, kept, now, fx);
         if route.onward().has_copies() || self.agenda.is_due() {
             self.finish(cause, draft, now, fx);
@@ -490,7 +490,7 @@ impl Kernel {
         }
         for &shard in &route.shards {
             self.books.forwarded();
-            self.promises += 1;
+            self.journal.promise();
             let from = match cause.must_arrive {
                 true => self.refer_transfer(
                     Destination::sessions_of(shard, self.env.shards()),
@@ -1034,7 +1034,7 @@ impl Kernel {
         session.waiting_bytes += bytes;
         self.books.entered(Delta::copy(bytes));
         if entry.group().is_some() {
-            self.timers.set(now, id, TimerKind::GroupUnsent);
+            self.agenda.set_timer(now, TimerKey::GroupUnsent(id));
         }
         session.waiting.push_front(entry);
         self.output_changed(id);

@@ -215,7 +215,7 @@ impl Kernel {
                 && let Some(list) = self.lists.get_mut(&question)
             {
                 list.here = Some(at);
-                self.lists_here.push(question);
+                self.agenda.put_off_list(question);
             }
         }
         self.finish_list(question, fx);

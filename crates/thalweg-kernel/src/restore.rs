@@ -3,7 +3,6 @@
 use crate::access::Access;
 use crate::books::Delta;
 use crate::disk_queue::{DiskQueue, entry};
-use crate::durable::SHARD_BITS;
 use crate::effects::{Effects, Safety};
 use crate::entry::Via;
 use crate::group::{Member, Peer, Waiting, group_key};
@@ -14,7 +13,7 @@ use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, HeldTickets, Session, Will};
 use crate::shards::ShardMessage;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::transfer::Destination;
 use crate::window::{Slot, SlotState, Window};
 use crate::{DropReason, Kernel, home};
@@ -152,10 +151,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        // Numbers carry their shard in the lowest bits, serials are its own modulo the number of shards.
-        self.number_last = part.number_last >> SHARD_BITS;
-        let shards = u64::from(self.env.shards());
-        self.serial_last = (part.serial_last / shards + 1) * shards + u64::from(self.env.shard().0);
+        self.journal
+            .restore_numbers(part.number_last, part.serial_last);
         for (place, len) in part.last_values {
             match read(place, len) {
                 Some(message) if message.expires() <= now => {
@@ -364,10 +361,11 @@ impl Kernel {
             self.restore_subscription(id, subscription);
         }
         if will_due != Time::NEVER {
-            self.timers.set(will_due, id, TimerKind::Will);
+            self.agenda.set_timer(will_due, TimerKey::Will(id));
         }
         if expires_at != Time::NEVER {
-            self.timers.set(expires_at, id, TimerKind::SessionExpiry);
+            self.agenda
+                .set_timer(expires_at, TimerKey::SessionExpiry(id));
         }
         if had_link {
             self.persist_session(id, Safety::Lazy);
@@ -392,7 +390,7 @@ impl Kernel {
             session.expires_at = now;
         }
         self.sessions.name(stays);
-        self.timers.set(now, goes, TimerKind::SessionExpiry);
+        self.agenda.set_timer(now, TimerKey::SessionExpiry(goes));
     }
 
     fn restore_subscription(&mut self, id: SessionId, stored: StoredSubscription) {
@@ -545,7 +543,7 @@ impl Kernel {
         }
         self.books.entered(Delta::copies(waiting.len(), bytes));
         // What comes from now on has not been delivered.
-        let serial_last = self.serial_last;
+        let serial_last = self.journal.serial_last();
         let group = self.groups.get_mut(group_id)?;
         if to == number && delivered_to > 0 {
             group.delivered.to = delivered_to.min(serial_last);

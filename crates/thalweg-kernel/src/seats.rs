@@ -12,7 +12,7 @@ use crate::ids::{GroupId, SessionId, Tag};
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ordered::Order;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::work_terms::{SettlesWhen, WorkTerms};
 use thalweg_balance::{
     Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms,
@@ -508,8 +508,7 @@ impl Kernel {
         };
         if at < seats.look_at {
             seats.look_at = at;
-            self.timers
-                .set(at, SessionId(group_id.index()), TimerKind::GroupLook);
+            self.agenda.set_timer(at, TimerKey::GroupLook(group_id));
         }
     }
 
@@ -564,11 +563,8 @@ impl Kernel {
             && seats.watch_at == Time::NEVER
         {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers.set(
-                now + WATCH_EVERY,
-                SessionId(group_id.index()),
-                TimerKind::GroupWatch,
-            );
+            self.agenda
+                .set_timer(now + WATCH_EVERY, TimerKey::GroupWatch(group_id));
         }
     }
 
@@ -810,11 +806,8 @@ impl Kernel {
         };
         if seats.watch_at == Time::NEVER && seats.balancer.has_unsettled() {
             seats.watch_at = now + WATCH_EVERY;
-            self.timers.set(
-                now + WATCH_EVERY,
-                SessionId(group_id.index()),
-                TimerKind::GroupWatch,
-            );
+            self.agenda
+                .set_timer(now + WATCH_EVERY, TimerKey::GroupWatch(group_id));
         }
     }
 

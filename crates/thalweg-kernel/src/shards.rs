@@ -1,13 +1,13 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
 use crate::access::Access;
-use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
 use crate::group_home::GroupMail;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
 use crate::memory::{Kept, route_cost};
+use crate::numbers::shard_of;
 use crate::presence::PresenceNews;
 use crate::publish::Draft;
 use crate::queue::{Refusal, TakenEnd, Wanted};
@@ -498,7 +498,10 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.books.arrived();
-        let (before, cause) = (self.promises, self.cause_elsewhere(message, safety));
+        let (before, cause) = (
+            self.journal.promises(),
+            self.cause_elsewhere(message, safety),
+        );
         let mut route = self.route(message.address());
         if !only.is_empty() {
             let is_meant = |client: &str| {

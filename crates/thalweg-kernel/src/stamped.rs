@@ -66,10 +66,10 @@ impl Kernel {
         if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
             return published;
         }
-        let (before, reliability) = (self.promises, draft.reliability);
+        let (before, reliability) = (self.journal.promises(), draft.reliability);
         let published = self.publish_now(id, draft, now, fx);
         self.took_stamp(&user, stamp, published.outcome, before, now);
-        if self.promises != before {
+        if self.journal.promises() != before {
             self.hold_for(id, reliability, fx);
         }
         published
@@ -90,10 +90,10 @@ impl Kernel {
         if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
             return published;
         }
-        let (before, reliability) = (self.promises, draft.reliability);
+        let (before, reliability) = (self.journal.promises(), draft.reliability);
         let published = self.publish_to_all_now(id, draft, others, now, fx);
         self.took_stamp(&user, stamp, published.outcome, before, now);
-        if self.promises != before {
+        if self.journal.promises() != before {
             self.hold_for(id, reliability, fx);
         }
         published
@@ -184,7 +184,7 @@ impl Kernel {
             return;
         }
         self.dedup.take(user, stamp, now);
-        if self.promises != before {
+        if self.journal.promises() != before {
             // With the message or not at all: nobody waits for this alone.
             let record = Record::Stamped {
                 user,
@@ -300,7 +300,7 @@ impl Kernel {
             return self.book_repeated(known, message.payload().len());
         }
         self.books.received(message.payload().len());
-        let before = self.promises;
+        let before = self.journal.promises();
         let expires = message.expires();
         let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
         let draft = Draft {

@@ -2,35 +2,36 @@
 
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
-use crate::ids::SessionId;
+use crate::ids::{GroupId, QueueId, SessionId};
 use crate::read::LISTS_PER_TURN;
+use crate::session::Session;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
 use thalweg_records::Record;
 
-/// What a timer is for.
+/// What a timer is for, and whose it is. Those of one moment fire in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TimerKind {
+pub(crate) enum TimerKey {
     /// The session's will is due.
-    Will,
+    Will(SessionId),
     /// The session has had no link for as long as it may.
-    SessionExpiry,
+    SessionExpiry(SessionId),
     /// A session should have settled something that came through a group by now.
-    GroupSettle,
+    GroupSettle(SessionId),
     /// A session whose receiver was silent may have its first message now.
-    GroupTrial,
+    GroupTrial(SessionId),
     /// What did not fit into a session's output goes back to its groups.
-    GroupUnsent,
-    /// The head of a queue has had its time; the number is the queue's.
-    QueueHead,
-    /// A queue may have been idle for as long as it may; the number is the queue's.
-    QueueIdle,
+    GroupUnsent(SessionId),
+    /// The head of a queue has had its time.
+    QueueHead(QueueId),
+    /// A queue may have been idle for as long as it may.
+    QueueIdle(QueueId),
     /// Something that was taken out of a queue by itself should be settled by now.
     TakenSettle,
-    /// What waits in a group may have found its member; the number is the group's.
-    GroupLook,
-    /// Members of a group may have been silent for too long; the number is the group's.
-    GroupWatch,
+    /// What waits in a group may have found its member.
+    GroupLook(GroupId),
+    /// Members of a group may have been silent for too long.
+    GroupWatch(GroupId),
     /// What an earlier run left between shards goes on.
     LeftInTransfer,
 }
@@ -38,25 +39,22 @@ pub(crate) enum TimerKind {
 /// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
 /// anything.
 #[derive(Default)]
-pub(crate) struct Timers(BTreeSet<(Time, u32, TimerKind)>);
+pub(crate) struct Timers(BTreeSet<(Time, TimerKey)>);
 
 impl Timers {
-    pub(crate) fn set(&mut self, at: Time, session: SessionId, kind: TimerKind) {
-        self.0.insert((at, session.0, kind));
+    pub(crate) fn set(&mut self, at: Time, key: TimerKey) {
+        self.0.insert((at, key));
     }
 
-    /// The next time that timers are looked at, though not in this call.
-    pub(crate) fn set_soon(&mut self, now: Time, session: SessionId, kind: TimerKind) {
-        self.set(now + Span::from_nanos(1), session, kind);
+    /// The time of the first; [`Time::NEVER`] if there is none.
+    pub(crate) fn next(&self) -> Time {
+        self.0.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    fn due(&mut self, now: Time) -> Option<(SessionId, TimerKind)> {
-        let first = self.0.first().copied()?;
-        if first.0 > now {
-            return None;
-        }
-        self.0.pop_first();
-        Some((SessionId(first.1), first.2))
+    /// Takes the first one that is due.
+    pub(crate) fn due(&mut self, now: Time) -> Option<TimerKey> {
+        self.0.first().filter(|(at, _)| *at <= now)?;
+        self.0.pop_first().map(|(_, key)| key)
     }
 }
 
@@ -74,11 +72,11 @@ const SWEEP_SESSIONS_MAX: usize = 256;
 impl Kernel {
     /// When [`Kernel::on_timeout`] should be called next.
     pub fn poll_timeout(&self) -> Time {
-        let first = self.timers.0.first().map_or(Time::NEVER, |first| first.0);
+        let first = self.agenda.next_timer();
         let has_work =
             self.sessions.len() > 0 || self.last_values.count() + self.kept_values.count() > 0;
         if has_work {
-            first.min(self.sweep_at)
+            first.min(self.agenda.sweep_at())
         } else {
             first
         }
@@ -87,43 +85,18 @@ impl Kernel {
     /// Does what is due, or so much of it that other work need not wait long: then [`Kernel::poll_timeout`] is not later
     /// than a moment from now.
     pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        let before = self.bytes_written;
+        let before = self.journal.bytes_written();
         for _ in 0..TIMERS_PER_CALL {
-            if self.bytes_written - before > TIMERS_BYTES_MAX {
+            if self.journal.bytes_written() - before > TIMERS_BYTES_MAX {
                 break;
             }
-            let Some((id, kind)) = self.timers.due(now) else {
+            let Some(key) = self.agenda.timer_due(now) else {
                 break;
             };
-            match kind {
-                TimerKind::QueueHead => {
-                    if let Some(queue) = self.queues.at(id.0) {
-                        self.on_queue_head_due(queue, now);
-                    }
-                }
-                TimerKind::QueueIdle => {
-                    if let Some(queue) = self.queues.at(id.0) {
-                        self.on_queue_idle(queue, now, fx);
-                    }
-                }
-                TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
-                TimerKind::GroupLook => {
-                    if let Some(group) = self.groups.at(id.0) {
-                        self.on_group_look(group, now, fx);
-                    }
-                }
-                TimerKind::GroupWatch => {
-                    if let Some(group) = self.groups.at(id.0) {
-                        self.on_group_watch(group, now, fx);
-                    }
-                }
-                TimerKind::LeftInTransfer => self.bring_what_was_left(now, fx),
-                _ => self.on_session_timer(id, kind, now, fx),
-            }
+            self.on_timer(key, now, fx);
             self.end_command(now, fx);
         }
-        if now >= self.sweep_at {
-            self.sweep_at = now + SWEEP_EVERY;
+        if self.agenda.begin_sweep(now, SWEEP_EVERY) {
             let journal = self.env.limits().journal;
             self.last_values.expire(now, SWEEP_MAX, |address| {
                 if journal {
@@ -138,26 +111,29 @@ impl Kernel {
         }
     }
 
-    fn on_session_timer<E: Effects>(
-        &mut self,
-        id: SessionId,
-        kind: TimerKind,
-        now: Time,
-        fx: &mut E,
-    ) {
-        let Some(session) = self.sessions.get(id) else {
-            return;
-        };
-        match kind {
-            TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
-            TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {
-                self.books.session_expired();
-                self.end_session(id, now, fx);
+    fn on_timer<E: Effects>(&mut self, key: TimerKey, now: Time, fx: &mut E) {
+        match key {
+            TimerKey::Will(id) => {
+                if self.sessions.get(id).is_some_and(|it| it.will_due <= now) {
+                    self.publish_will(id, now, fx);
+                }
             }
-            TimerKind::GroupSettle => self.on_group_settle_timeout(id, now, fx),
-            TimerKind::GroupTrial => self.on_trial_due(id, now, fx),
-            TimerKind::GroupUnsent => self.return_unsent(id, now, fx),
-            _ => {}
+            TimerKey::SessionExpiry(id) => {
+                let is_over = |it: &Session| it.link.is_none() && it.expires_at <= now;
+                if self.sessions.get(id).is_some_and(is_over) {
+                    self.books.session_expired();
+                    self.end_session(id, now, fx);
+                }
+            }
+            TimerKey::GroupSettle(id) => self.on_group_settle_timeout(id, now, fx),
+            TimerKey::GroupTrial(id) => self.on_trial_due(id, now, fx),
+            TimerKey::GroupUnsent(id) => self.return_unsent(id, now, fx),
+            TimerKey::QueueHead(queue) => self.on_queue_head_due(queue, now),
+            TimerKey::QueueIdle(queue) => self.on_queue_idle(queue, now, fx),
+            TimerKey::TakenSettle => self.on_taken_settle_due(now, fx),
+            TimerKey::GroupLook(group) => self.on_group_look(group, now, fx),
+            TimerKey::GroupWatch(group) => self.on_group_watch(group, now, fx),
+            TimerKey::LeftInTransfer => self.bring_what_was_left(now, fx),
         }
     }
 
@@ -166,7 +142,6 @@ impl Kernel {
         self.sessions.has_work()
             || self.agenda.has_work()
             || !self.queues_ended.is_empty()
-            || !self.lists_here.is_empty()
             || !self.recalls.is_empty()
             || self.watches.recheck
             || self.remote.seats.has_news()
@@ -183,8 +158,7 @@ impl Kernel {
         self.agenda.resume();
         self.end_command(now, fx);
         self.clear_ended();
-        let lists = self.lists_here.len().min(LISTS_PER_TURN);
-        for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {
+        for question in self.agenda.take_lists(LISTS_PER_TURN) {
             self.go_on_with_list(question, now, fx);
         }
         self.work_on_recalls(now, fx);

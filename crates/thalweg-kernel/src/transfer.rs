@@ -15,7 +15,7 @@ use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId};
 use crate::publish::Draft;
 use crate::shards::ShardMessage;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 use thalweg_records::{Record, StoredGroup};
@@ -120,7 +120,7 @@ impl Kernel {
     pub(crate) fn refer_transfer(&mut self, to: Destination, reliability: Reliability) -> From {
         let known = self.remote.transfer_to(&to);
         let number = known.unwrap_or_else(|| {
-            let number = self.next_number();
+            let number = self.journal.next_number();
             self.journal.persist(
                 &Record::Group {
                     queue: number,
@@ -132,7 +132,7 @@ impl Kernel {
             self.remote.add_transfer(to, number);
             number
         });
-        let serial = self.next_serial();
+        let serial = self.journal.next_serial();
         self.journal
             .refer(Pending::new(number, serial, reliability, 0));
         (number, serial)
@@ -173,8 +173,7 @@ impl Kernel {
             }
         }
         self.remote.push_left(LeftInTransfer::End(to, number));
-        self.timers
-            .set(now, SessionId(0), TimerKind::LeftInTransfer);
+        self.agenda.set_timer(now, TimerKey::LeftInTransfer);
     }
 
     /// The timer of [`Kernel::restore_transfer`]: brings some of what was left to where it was going.
@@ -193,8 +192,7 @@ impl Kernel {
                 None => return,
             }
         }
-        self.timers
-            .set_soon(now, SessionId(0), TimerKind::LeftInTransfer);
+        self.agenda.set_timer_soon(now, TimerKey::LeftInTransfer);
     }
 
     fn is_all_here(&self, to: &Destination) -> bool {
@@ -273,7 +271,7 @@ impl Kernel {
     /// Hands a last value to its home on another shard.
     pub(crate) fn send_last_value_home(&mut self, home: ShardId, message: Message, cause: &Cause) {
         debug_assert!(message.retain() != RetainOp::None);
-        self.promises += 1;
+        self.journal.promise();
         let safety = cause.safety;
         let from = match cause.must_arrive {
             true => self.refer_transfer(Destination::LastValue, message.reliability()),

@@ -210,7 +210,7 @@ impl Kernel {
         self.book_routed(None, address);
         let journal = self.env.limits().journal && message.reliability() > Reliability::AtMostOnce;
         let serial = if journal && self.queues.get(queue_id).is_some_and(|queue| queue.durable) {
-            self.next_serial()
+            self.journal.next_serial()
         } else {
             0
         };
@@ -335,7 +335,7 @@ impl Kernel {
     fn accept_deep(&mut self, queue_id: QueueId, mut item: Item) {
         if item.serial == 0 {
             // In its place in line it can only be as safe as its neighbours.
-            item.serial = self.next_serial();
+            item.serial = self.journal.next_serial();
         }
         let number = self
             .queues

@@ -13,7 +13,7 @@ use crate::effects::{Answer, Effects, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
 use crate::shards::{Asker, ShardMessage};
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::{Kernel, home};
 use thalweg_model::{Address, DeathReason, Message, Time};
 
@@ -292,7 +292,7 @@ impl Kernel {
         }
         let due = now + self.env.limits().take_settle_timeout;
         if due != Time::NEVER {
-            self.timers.set(due, NOBODY, TimerKind::TakenSettle);
+            self.agenda.set_timer(due, TimerKey::TakenSettle);
         }
         self.taken.insert(
             self.taken_last,

@@ -84,7 +84,11 @@ impl Kernel {
         if durable && self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let number = if durable { self.next_number() } else { 0 };
+        let number = if durable {
+            self.journal.next_number()
+        } else {
+            0
+        };
         let index = self.add_binding(spec.exchange, kind, to, spec.key, spec.arguments, number);
         self.set_bindings_maker(index, made_by);
         if number != 0 {

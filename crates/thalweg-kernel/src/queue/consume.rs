@@ -11,7 +11,7 @@ use crate::books::Delta;
 use crate::effects::Effects;
 use crate::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, QueueId, SessionId};
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use thalweg_model::{DeathReason, Filter, Reliability, Time};
 
 /// Before the name and filter of a group, in the source of a consumer.
@@ -235,11 +235,8 @@ impl Kernel {
         if queue.auto_delete && queue.had_consumer {
             self.end_queue(queue_id, now, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
-            self.timers.set(
-                now + idle,
-                SessionId(queue_id.index()),
-                TimerKind::QueueIdle,
-            );
+            self.agenda
+                .set_timer(now + idle, TimerKey::QueueIdle(queue_id));
         }
     }
 

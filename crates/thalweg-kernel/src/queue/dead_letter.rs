@@ -244,7 +244,7 @@ impl Kernel {
             number: message.publisher(),
             ..self.cause_of(None, &route, &draft)
         };
-        let before = self.promises;
+        let before = self.journal.promises();
         self.spread_message(&cause, &route, &draft, Some(message.clone()), now, fx);
         if self.env.limits().journal {
             self.await_all(&cause, draft.reliability, before, fx);

@@ -10,7 +10,7 @@ use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, queue_cost};
 use crate::route_cache::SinkKind;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_model::{Address, Time};
@@ -78,7 +78,7 @@ impl Kernel {
         if durable && self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let number = self.next_number();
+        let number = self.journal.next_number();
         let owner = spec.exclusive.then_some(id);
         let new = NewQueue {
             address: spec.address,
@@ -103,11 +103,8 @@ impl Kernel {
             lines.own_queues.push(queue_id);
         }
         if let Some(idle) = spec.limits.idle_expiry {
-            self.timers.set(
-                now + idle,
-                SessionId(queue_id.index()),
-                TimerKind::QueueIdle,
-            );
+            self.agenda
+                .set_timer(now + idle, TimerKey::QueueIdle(queue_id));
         }
         Ok(QueueStatus {
             existed: false,
@@ -276,8 +273,7 @@ impl Kernel {
         if due <= now {
             self.end_queue(queue_id, now, fx);
         } else {
-            self.timers
-                .set(due, SessionId(queue_id.index()), TimerKind::QueueIdle);
+            self.agenda.set_timer(due, TimerKey::QueueIdle(queue_id));
         }
     }
 

@@ -95,7 +95,7 @@ impl Kernel {
             return;
         };
         if let Some(places) = queue.backlog.refill(question) {
-            self.fetches.push(Fetch {
+            self.journal.fetch(Fetch {
                 holder: Holder::Queue(queue_id),
                 question,
                 places,

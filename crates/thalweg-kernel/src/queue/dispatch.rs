@@ -11,7 +11,7 @@ use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Message, Time};
 
@@ -561,8 +561,7 @@ impl Kernel {
             return;
         };
         if let Some(due) = queue.backlog.expiry_to_watch() {
-            self.timers
-                .set(due, SessionId(queue_id.index()), TimerKind::QueueHead);
+            self.agenda.set_timer(due, TimerKey::QueueHead(queue_id));
         }
     }
 
@@ -589,8 +588,8 @@ impl Kernel {
         {
             // There may be more; no other timer is set until this one has fired.
             queue.backlog.expiry_timer_fired(true);
-            self.timers
-                .set_soon(now, SessionId(queue_id.index()), TimerKind::QueueHead);
+            self.agenda
+                .set_timer_soon(now, TimerKey::QueueHead(queue_id));
         } else {
             self.watch_expiry(queue_id);
         }

@@ -264,7 +264,7 @@ impl Kernel {
             .map(|_| MadeBy::session(session))
             .unwrap_or_default();
         let number = if spec.durable && self.env.limits().journal {
-            self.next_number()
+            self.journal.next_number()
         } else {
             0
         };

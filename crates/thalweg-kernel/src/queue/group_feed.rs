@@ -57,7 +57,7 @@ impl Kernel {
         if self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let number = self.next_number();
+        let number = self.journal.next_number();
         let new = NewQueue {
             address,
             number,
@@ -174,7 +174,11 @@ impl Kernel {
             .get(queue_id)
             .map_or(0, super::Queue::journal_number);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-        let serial = if is_kept { self.next_serial() } else { 0 };
+        let serial = if is_kept {
+            self.journal.next_serial()
+        } else {
+            0
+        };
         if is_kept {
             let pending = Pending {
                 handed: true,
@@ -333,7 +337,7 @@ impl Kernel {
     ) {
         let (number, reliability) = (self.group_number(group_id), new.message.reliability());
         if number != 0 && reliability > Reliability::AtMostOnce {
-            new.serial = self.next_serial();
+            new.serial = self.journal.next_serial();
         }
         let serial = new.serial;
         let mut parcel = parcel(&new.message, 0, new.deliveries > 0);

@@ -24,7 +24,7 @@ impl Kernel {
         let may_be_written =
             self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;
         let serial = if may_be_written {
-            self.next_serial()
+            self.journal.next_serial()
         } else {
             0
         };

@@ -240,7 +240,7 @@ impl Kernel {
         self.books.restored(stored.waiting.len());
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
         // it stays as it is until no consumer is left.
-        let serial_last = self.serial_last;
+        let serial_last = self.journal.serial_last();
         if let Some(queue) = self.queues.get_mut(queue_id).filter(|_| delivered_to > 0) {
             queue.left = delivered_to.min(serial_last);
             let is_all = delivered_to == u64::MAX;
@@ -299,11 +299,8 @@ impl Kernel {
 
     fn after_restore(&mut self, queue_id: QueueId, idle: Option<Span>, now: Time) {
         if let Some(idle) = idle {
-            self.timers.set(
-                now + idle,
-                crate::SessionId(queue_id.index()),
-                crate::timers::TimerKind::QueueIdle,
-            );
+            self.agenda
+                .set_timer(now + idle, crate::timers::TimerKey::QueueIdle(queue_id));
         }
         self.watch_expiry(queue_id);
     }

@@ -6,7 +6,7 @@ use crate::ids::{LinkId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::Kept;
 use crate::publish::Memo;
-use crate::timers::TimerKind;
+use crate::timers::TimerKey;
 use crate::window::SlotState;
 use crate::{Draft, Kernel};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
@@ -140,7 +140,7 @@ impl Kernel {
             if will.delay == Span::ZERO || ends_now {
                 self.publish_will(id, now, fx);
             } else if let Some(session) = self.sessions.get(id) {
-                self.timers.set(session.will_due, id, TimerKind::Will);
+                self.agenda.set_timer(session.will_due, TimerKey::Will(id));
             }
         }
         if ends_now {
@@ -148,7 +148,8 @@ impl Kernel {
             return self.tell_presence(left, now, fx);
         }
         if expires_at != Time::NEVER {
-            self.timers.set(expires_at, id, TimerKind::SessionExpiry);
+            self.agenda
+                .set_timer(expires_at, TimerKey::SessionExpiry(id));
         }
         self.persist_session(id, Safety::Lazy);
         if self.env.limits().group_redispatch {

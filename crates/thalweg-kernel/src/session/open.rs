@@ -145,7 +145,7 @@ impl Kernel {
         let trial = self.trial_of(&client, now);
         let session = Session {
             client: client.clone(),
-            uid: self.next_number(),
+            uid: self.journal.next_number(),
             durable,
             link: Some(link),
             user: open.user,
