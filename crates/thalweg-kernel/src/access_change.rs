@@ -161,10 +161,10 @@ impl Kernel {
         for group in self
             .groups
             .iter_mut()
-            .filter(|group| is_queue_address(&group.filter))
+            .filter(|group| is_queue_address(group.filter()))
         {
             group.seats_changed();
-            if let Some(queue) = group.feed {
+            if let Some(queue) = group.feed() {
                 self.agenda.pump(queue);
             }
         }

@@ -166,8 +166,8 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let eighths =
-            eighths(group.waiting.len(), messages_max).max(eighths(group.waiting_bytes, bytes_max));
+        let eighths = eighths(group.waiting.len(), messages_max)
+            .max(eighths(group.waiting.bytes(), bytes_max));
         if eighths < SLOW_FROM
             || !group
                 .everybody()
@@ -183,8 +183,7 @@ impl Kernel {
             0 => group.counters.chosen,
             settled => settled,
         };
-        let pace = group.pace.get_or_insert_default();
-        let until = pace.pause(taken, eighths, pace_max, now);
+        let until = group.pace_mut().pause(taken, eighths, pace_max, now);
         self.sessions.crowd.wait_until(until);
     }
 

@@ -407,7 +407,7 @@ impl Kernel {
 
     /// The number of a group that holds entries of its own; 0 if it does not.
     pub(crate) fn group_number(&self, group: GroupId) -> u64 {
-        self.groups.get(group).map_or(0, |group| group.number)
+        self.groups.get(group).map_or(0, |group| group.number())
     }
 }
 

@@ -198,7 +198,7 @@ impl Kernel {
 
     fn settle_timeout(&self, group_id: GroupId) -> Span {
         let group = self.groups.get(group_id);
-        group.map_or(Span::FOREVER, |group| group.policy.settle_timeout)
+        group.map_or(Span::FOREVER, |group| group.policy().settle_timeout)
     }
 
     /// A session should have settled something of its groups' by now.
@@ -243,7 +243,7 @@ impl Kernel {
     /// Members of a group that have not settled what they have of it for so long.
     fn late_members(&mut self, group_id: GroupId, limit: Span, now: Time) -> Vec<SessionId> {
         let members = match self.groups.get(group_id) {
-            Some(group) => group.members.iter().map(|member| member.session),
+            Some(group) => group.members().iter().map(|member| member.session),
             _ => return Vec::new(),
         };
         let mut late: Vec<SessionId> = members.collect();
@@ -340,7 +340,7 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let (group, filter) = (group.name(), group.filter.clone());
+        let (group, filter) = (group.name(), group.filter().into());
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };

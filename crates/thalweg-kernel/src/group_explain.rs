@@ -22,7 +22,7 @@ impl Kernel {
         let is_ordered = self.is_ordered(group_id, now);
         let group = self.groups.get(group_id)?;
         let view = self.view_group(group, now);
-        let (key, is_fed, owner) = (group.key.clone(), group.feed.is_some(), group.owner);
+        let (key, is_fed, owner) = (group.key().clone(), group.feed().is_some(), group.owner());
         let mut said = String::new();
         if owner != self.env.shard() {
             let _ = write!(said, "shard {} chooses", owner.0);

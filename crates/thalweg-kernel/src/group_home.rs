@@ -6,11 +6,11 @@
 
 use crate::Kernel;
 use crate::access::{Access, Permission};
-use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::Effects;
 use crate::given_back::BackId;
-use crate::group::{Group, Member, Waiting};
+use crate::group::{Group, Member};
+use crate::group_backlog::Waiting;
 use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
@@ -257,13 +257,13 @@ impl GroupMail {
 /// Whether a member may be in a group at all: who may not take from a queue gets nothing of a group that does, however long
 /// it has been a member.
 pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
-    !is_queue_address(&group.filter) || access.allows(Permission::Take, &group.filter)
+    !is_queue_address(group.filter()) || access.allows(Permission::Take, group.filter())
 }
 
 impl Kernel {
     pub(crate) fn is_owned_elsewhere(&self, group_id: GroupId) -> bool {
         let group = self.groups.get(group_id);
-        group.is_some_and(|group| group.owner != self.env.shard())
+        group.is_some_and(|group| group.owner() != self.env.shard())
     }
 
     /// What another shard has to say of a group.
@@ -348,11 +348,7 @@ impl Kernel {
             id: 0,
             line: None,
         };
-        match group.away.iter_mut().find(|known| known.session == id) {
-            Some(known) => *known = member,
-            None => group.away.push(member),
-        }
-        group.seats_changed();
+        group.add_away(member);
         self.seat_blocked(group_id, id, is_shut);
         self.hand_over_waiting(group_id, now, fx);
     }
@@ -360,8 +356,7 @@ impl Kernel {
     fn forget_away(&mut self, id: SessionId) -> Option<GroupId> {
         let group_id = self.remote.aways.remove(id)?.group;
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.away.retain(|member| member.session != id);
-            group.seats_changed();
+            group.forget_away(id);
         }
         Some(group_id)
     }
@@ -371,7 +366,7 @@ impl Kernel {
         let away = self
             .groups
             .get_mut(group_id)
-            .map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
+            .map_or_else(Vec::new, |group| group.take_away());
         for member in away {
             self.remote.aways.remove(member.session);
         }
@@ -504,7 +499,7 @@ impl Kernel {
             debug_assert!(false, "who is chosen has a seat");
             return self.book_drop(None, message.address(), DropReason::NoMember);
         };
-        let upgrades = group.policy.upgrade_reliability;
+        let upgrades = group.policy().upgrade_reliability;
         let reliability = if upgrades {
             away.reliability
         } else {
@@ -513,10 +508,10 @@ impl Kernel {
         let settles = reliability > Reliability::AtMostOnce;
         if settles {
             away.errands.insert(number, (message.clone(), now, back));
-            group.out += 1;
+            group.errand_left();
         }
         let (shard, sitting, epoch, key) =
-            (away.shard, away.sitting, away.epoch, group.key.clone());
+            (away.shard, away.sitting, away.epoch, group.key().clone());
         let settles = settles && away.terms.settles;
         let parcel = Parcel {
             tag: number,
@@ -635,7 +630,7 @@ impl Kernel {
             self.forget_given_back(group_id, back);
         }
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.out = group.out.saturating_sub(1);
+            group.errand_is_back();
         }
         let holder: Key = (id, u16::MAX, 0);
         self.group_settled(group_id, holder, number, is_done, now);
@@ -674,7 +669,7 @@ impl Kernel {
                 .is_some_and(|since| since + limit <= now)
         };
         group
-            .away
+            .away()
             .iter()
             .map(|member| member.session)
             .filter(is_late)
@@ -758,7 +753,6 @@ impl Kernel {
             // In the same batch, so that it is never in both queues nor in none.
             self.took_over(entry);
         }
-        let bytes = message.bytes();
         let by = refused
             .by
             .and_then(|sitting| self.remote.aways.find(from, sitting));
@@ -779,16 +773,12 @@ impl Kernel {
         } else {
             group.waiting.iter().take_while(goes_before).count()
         };
-        group.waiting.insert(
-            at,
-            Waiting {
-                errand,
-                back,
-                ..Waiting::new(message, serial, deliveries, now)
-            },
-        );
-        group.waiting_bytes += bytes;
-        self.books.entered(Delta::copy(bytes));
+        let waiting = Waiting {
+            errand,
+            back,
+            ..Waiting::new(message, serial, deliveries, now)
+        };
+        self.books.entered(group.waiting.insert(at, waiting));
     }
 
     // --- the end
@@ -796,7 +786,7 @@ impl Kernel {
     /// Whatever must wait for errands is done when they are back.
     pub(crate) fn note_group_ending(&mut self, group_id: GroupId) {
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.is_ending = true;
+            group.end_after_errands();
         }
     }
 
@@ -804,8 +794,7 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        if group.is_ending && group.out == 0 {
-            group.is_ending = false;
+        if group.ends_now() {
             self.end_group_durability(group_id);
             self.forget_group_if_empty(group_id, now, fx);
         }

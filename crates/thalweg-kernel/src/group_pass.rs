@@ -48,15 +48,14 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return false;
         };
-        let is_all_here = group.owner == here && group.peers.is_empty() && group.away.is_empty();
-        if !is_all_here
+        if !group.is_all_on(here)
             || !group.waiting.is_empty()
-            || group.feed.is_some()
-            || group.policy.upgrade_reliability
+            || group.feed().is_some()
+            || group.policy().upgrade_reliability
         {
             return false;
         }
-        let Some(seats) = group.seats.as_deref_mut().filter(|seats| seats.are_plain()) else {
+        let Some(seats) = group.seats_mut().filter(|seats| seats.are_plain()) else {
             return false;
         };
         let size = draft.payload.len() as u32;
@@ -129,7 +128,9 @@ impl Kernel {
         self.books.delivered_without_account(draft.payload.len());
         group.counters.arrived += 1;
         group.counters.chosen += 1;
-        seats.passed(place, in_turn.is_some(), size, now);
+        if let Some(seats) = group.seats_mut() {
+            seats.passed(place, in_turn.is_some(), size, now);
+        }
         if sent == Sent::Congested {
             self.output_changed(member.session);
         }

@@ -2,7 +2,6 @@
 
 use crate::Kernel;
 use crate::limits::Limits;
-use crate::seats::Seats;
 use crate::work_terms::OrderKey;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Span};
@@ -27,12 +26,12 @@ pub struct GroupPolicy {
 /// The policy of one group, worked out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    pub(crate) strategy: GroupStrategy,
-    pub(crate) order: Option<OrderKey>,
-    pub(crate) settle_timeout: Span,
+    pub strategy: GroupStrategy,
+    pub order: Option<OrderKey>,
+    pub settle_timeout: Span,
     /// The adaptive strategy evicts no member that has been silent for less.
-    pub(crate) patience: Span,
-    pub(crate) upgrade_reliability: bool,
+    pub patience: Span,
+    pub upgrade_reliability: bool,
 }
 
 impl GroupPolicy {
@@ -78,16 +77,8 @@ impl Kernel {
     pub(crate) fn renew_strategies(&mut self) {
         let limits = &self.env.limits();
         for group in self.groups.iter_mut() {
-            let policy = limits.policy_of(&group.filter);
-            if group.policy != policy {
-                group.policy = policy;
-                group.seats_changed();
-            }
-            let strategy = policy.strategy;
-            if group.strategy() != strategy {
-                let old = group.seats.take();
-                group.seats = Some(Box::new(Seats::after(old, strategy)));
-            }
+            let policy = limits.policy_of(group.filter());
+            group.set_policy(policy);
         }
     }
 }

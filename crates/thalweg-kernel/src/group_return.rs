@@ -8,7 +8,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::entry::{Entry, Via};
 use crate::eviction::may_move;
-use crate::group::Waiting;
+use crate::group_backlog::Waiting;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::window::SlotState;
@@ -132,7 +132,6 @@ impl Kernel {
                 continue;
             };
             let redelivered = deliveries > 0;
-            let bytes = message.bytes();
             self.order_changed(group_id);
             let to = self.group_number(group_id);
             if to == 0 {
@@ -163,16 +162,13 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };
-            if let Some(queue) = group.feed {
+            if let Some(queue) = group.feed() {
                 self.return_to_queue(queue, message, serial, deliveries, now);
                 continue;
             }
-            group.waiting_bytes += bytes;
             group.counters.returned += u64::from(redelivered);
-            group
-                .waiting
-                .push_front(Waiting::new(message, serial, deliveries, now));
-            self.books.entered(Delta::copy(bytes));
+            let waiting = Waiting::new(message, serial, deliveries, now);
+            self.books.entered(group.waiting.push_front(waiting));
             if !touched.contains(&group_id) {
                 touched.push(group_id);
             }

@@ -204,12 +204,11 @@ impl Kernel {
     }
 
     pub(crate) fn view_group(&self, group: &Group, now: Time) -> GroupView {
-        let is_owner = group.owner == self.env.shard();
-        let seats = group.members.iter().filter_map(|member| {
+        let is_owner = group.owner() == self.env.shard();
+        let seats = group.members().iter().filter_map(|member| {
             let session = self.sessions.get(member.session)?;
             let (tally, seen) = group
-                .seats
-                .as_ref()
+                .seats()
                 .map(|seats| seats.seen(member, now))
                 .unwrap_or_default();
             let waits = !session.is_trusted() || session.congested;
@@ -218,28 +217,26 @@ impl Kernel {
             (is_owner || !online)
                 .then(|| member_view(session.client.clone(), online, waits, &tally, seen))
         });
-        let away = group.away.iter().filter_map(|member| {
+        let away = group.away().iter().filter_map(|member| {
             let (client, waits) = self.view_away(member)?;
             let (tally, seen) = group
-                .seats
-                .as_ref()
+                .seats()
                 .map(|seats| seats.seen(member, now))
                 .unwrap_or_default();
             Some(member_view(client.clone(), true, waits, &tally, seen))
         });
         GroupView {
             name: group.name(),
-            filter: group.filter.clone(),
+            filter: group.filter().into(),
             strategy: group.strategy(),
             ordered: group
-                .seats
-                .as_ref()
+                .seats()
                 .and_then(|seats| seats.order.as_ref())
                 .map(|order| order.by),
-            members: group.members.len(),
+            members: group.members().len(),
             waiting: group.waiting.len(),
-            waiting_bytes: group.waiting_bytes,
-            oldest: group.waiting.front().map(|first| now.since(first.since)),
+            waiting_bytes: group.waiting.bytes(),
+            oldest: group.waiting.get(0).map(|first| now.since(first.since)),
             counters: group.counters,
             seats: seats.chain(away).collect(),
         }

@@ -48,7 +48,7 @@ impl Groups {
     }
 
     pub(crate) fn insert(&mut self, group: Group) -> GroupId {
-        let key = group.key.clone();
+        let key = group.key().clone();
         let id = self.slots.insert(group);
         self.by_key.insert(key, id);
         id
@@ -57,7 +57,7 @@ impl Groups {
     /// Removes a group; what it has counted stays in the sums.
     pub(crate) fn remove(&mut self, id: GroupId) {
         if let Some(group) = self.slots.remove(id) {
-            self.by_key.remove(&group.key);
+            self.by_key.remove(group.key());
             self.ended += group.counters;
         }
     }

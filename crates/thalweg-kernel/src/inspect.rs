@@ -205,7 +205,7 @@ impl Kernel {
                 } else {
                     let group = held.group.and_then(|group| self.groups.get(group));
                     let member =
-                        group.and_then(|group| group.members.iter().find(|m| m.session == id));
+                        group.and_then(|group| group.members().iter().find(|m| m.session == id));
                     (
                         group.map(Group::name),
                         member.map(|m| m.reliability),
@@ -313,7 +313,7 @@ impl Kernel {
 
 impl Group {
     pub(crate) fn name(&self) -> Box<str> {
-        self.key.split('/').next().unwrap_or("").into()
+        self.key().split('/').next().unwrap_or("").into()
     }
 }
 

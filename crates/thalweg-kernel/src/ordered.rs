@@ -8,10 +8,10 @@
 //! names the member, as it does for the strategies that say so.
 
 use crate::Kernel;
-use crate::books::Delta;
 use crate::effects::Effects;
 use crate::given_back::is_among;
-use crate::group::{Member, Waiting};
+use crate::group::Member;
+use crate::group_backlog::Waiting;
 use crate::group_home::Away;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
@@ -129,12 +129,7 @@ fn suits(member: &Member, number: u64, key: u64) -> u64 {
 
 impl Kernel {
     fn order_mut(&mut self, group_id: GroupId) -> Option<&mut Order> {
-        self.groups
-            .get_mut(group_id)?
-            .seats
-            .as_mut()?
-            .order
-            .as_mut()
+        self.groups.get_mut(group_id)?.seats_mut()?.order.as_mut()
     }
 
     /// Whether what waits in a group is not overtaken by what comes.
@@ -149,28 +144,22 @@ impl Kernel {
     /// Whether a group's members get messages as surely as they wanted, however these were published.
     pub(crate) fn upgrades(&self, group_id: GroupId) -> bool {
         let group = self.groups.get(group_id);
-        group.is_some_and(|group| group.policy.upgrade_reliability)
+        group.is_some_and(|group| group.policy().upgrade_reliability)
     }
 
     /// Takes the message at a place in a group's queue out of it.
     fn take_waiting(&mut self, group_id: GroupId, at: usize) -> Option<Waiting> {
         let group = self.groups.get_mut(group_id)?;
-        let waiting = group.waiting.remove(at)?;
-        let bytes = waiting.message.bytes();
-        group.waiting_bytes -= bytes;
-        self.books.left(Delta::copy(bytes));
+        let (waiting, delta) = group.waiting.remove(at)?;
+        self.books.left(delta);
         Some(waiting)
     }
 
     /// Puts it back.
     fn put_waiting(&mut self, group_id: GroupId, at: usize, waiting: Waiting) {
-        let bytes = waiting.message.bytes();
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return;
-        };
-        group.waiting_bytes += bytes;
-        group.waiting.insert(at, waiting);
-        self.books.entered(Delta::copy(bytes));
+        if let Some(group) = self.groups.get_mut(group_id) {
+            self.books.entered(group.waiting.insert(at, waiting));
+        }
     }
 
     /// Whether a group keeps messages of one key in order.
@@ -240,8 +229,11 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let mut sessions: SmallVec<[SessionId; 16]> =
-            group.members.iter().map(|member| member.session).collect();
+        let mut sessions: SmallVec<[SessionId; 16]> = group
+            .members()
+            .iter()
+            .map(|member| member.session)
+            .collect();
         leavers.retain(|(id, uid)| {
             self.sessions
                 .get(*id)
@@ -251,7 +243,7 @@ impl Kernel {
         sessions.sort_unstable();
         sessions.dedup();
         let mut found: Vec<(u64, Key)> = Vec::new();
-        for id in group.away.iter().map(|member| member.session) {
+        for id in group.away().iter().map(|member| member.session) {
             let errands = self
                 .remote
                 .aways
@@ -294,7 +286,7 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let Some(order) = group.seats.as_mut().and_then(|seats| seats.order.as_mut()) else {
+        let Some(order) = group.seats_mut().and_then(|seats| seats.order.as_mut()) else {
             return;
         };
         let key = order.key(message);
@@ -412,7 +404,7 @@ impl Kernel {
         let seats = self
             .groups
             .get_mut(group_id)
-            .and_then(|group| group.seats.as_ref());
+            .and_then(|group| group.seats());
         if !passed.is_empty() && seats.is_some_and(|seats| seats.has_any()) {
             self.look_at_group(group_id, now + LOOK_ANEW);
         }

@@ -60,8 +60,9 @@ impl Session {
 
 impl Group {
     fn recount(&self) -> Result<Held, String> {
-        let bytes = self.waiting.iter().map(|copy| copy.message.bytes()).sum();
-        same("bytes that wait", self.waiting_bytes, bytes)?;
+        let copies = self.waiting.iter();
+        let bytes = copies.map(|copy| copy.message.bytes()).sum();
+        same("bytes that wait", self.waiting.bytes(), bytes)?;
         Ok(Held {
             waiting: self.waiting.len(),
             in_flight: 0,
@@ -86,7 +87,7 @@ impl Kernel {
         for group in self.groups.iter() {
             held += group
                 .recount()
-                .map_err(|why| format!("group {}: {why}", group.key))?;
+                .map_err(|why| format!("group {}: {why}", group.key()))?;
         }
         let mut watches = 0;
         for (_, watcher) in self.watches.watchers.iter() {

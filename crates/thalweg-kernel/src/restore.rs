@@ -5,7 +5,8 @@ use crate::books::Delta;
 use crate::disk_queue::{DiskQueue, entry};
 use crate::effects::{Effects, Safety};
 use crate::entry::Via;
-use crate::group::{Member, Peer, Waiting, group_key};
+use crate::group::{Member, group_key};
+use crate::group_backlog::Waiting;
 use crate::group_home::owner_of;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::publish::Memo;
@@ -463,13 +464,7 @@ impl Kernel {
             let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
-            if group.peers.iter().all(|peer| peer.shard != shard) {
-                group.peers.push(Peer {
-                    shard,
-                    all: 1,
-                    durable: true,
-                });
-            }
+            group.expect_peer(shard);
         }
     }
 
@@ -497,7 +492,6 @@ impl Kernel {
             0 => number,
             other => other,
         };
-        let mut bytes = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
         let delivered_to = stored.delivered_to;
         for Stored {
@@ -533,7 +527,6 @@ impl Kernel {
                     Safety::Lazy,
                 );
             }
-            bytes += message.bytes();
             self.books.restored_address(message.address());
             waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
         }
@@ -541,24 +534,18 @@ impl Kernel {
             self.journal
                 .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
         }
-        self.books.entered(Delta::copies(waiting.len(), bytes));
         // What comes from now on has not been delivered.
         let serial_last = self.journal.serial_last();
         let group = self.groups.get_mut(group_id)?;
-        if to == number && delivered_to > 0 {
-            group.delivered.to = delivered_to.min(serial_last);
-            let (queue, serial) = (number, group.delivered.to);
+        let is_known = to == number && delivered_to > 0;
+        let serial = delivered_to.min(serial_last);
+        group.restore(to, is_known.then(|| crate::queue::Delivered::up_to(serial)));
+        self.books.entered(group.waiting.restore(waiting));
+        if is_known {
+            let queue = number;
             self.journal
                 .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
         }
-        let group = self.groups.get_mut(group_id)?;
-        group.number = to;
-        group.waiting_bytes += bytes;
-        group.waiting.extend(waiting);
-        group
-            .waiting
-            .make_contiguous()
-            .sort_by_key(|waiting| waiting.serial);
         Some(group_id)
     }
 

@@ -5,10 +5,10 @@
 //! there; all of it keeps its order.
 
 use crate::Kernel;
-use crate::books::Delta;
 use crate::effects::Effects;
 use crate::entry::Entry;
-use crate::group::{Member, Waiting};
+use crate::group::Member;
+use crate::group_backlog::Waiting;
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
@@ -202,7 +202,7 @@ impl Kernel {
             return;
         };
         let members: Vec<Member> = group
-            .members
+            .members()
             .iter()
             .filter(|member| member.session == id)
             .copied()
@@ -221,7 +221,7 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let owner = group.owner;
+        let owner = group.owner();
         let waits = session.trial.as_ref().is_some_and(|trial| trial.waits);
         let away = &mut self.remote.seats;
         let mut here = away.here.get(&place).copied().unwrap_or_else(|| {
@@ -245,8 +245,8 @@ impl Kernel {
         away.here.insert(place, here);
         away.by_sitting.insert(here.sitting, place);
         let notice = Notice {
-            key: group.key.clone(),
-            filter: group.filter.clone(),
+            key: group.key().clone(),
+            filter: group.filter().into(),
             sitting: here.sitting,
             opening,
             epoch: here.epoch,
@@ -254,8 +254,8 @@ impl Kernel {
             client: session.client.clone(),
             uid: session.uid,
             reliability: member.reliability,
-            terms: self.terms_of(member, &group.key),
-            ordered: self.order_wished(member, &group.key),
+            terms: self.terms_of(member, group.key()),
+            ordered: self.order_wished(member, group.key()),
             access: session.access.clone(),
             is_shut: waits,
             on_trial: session.trial.is_some(),
@@ -276,7 +276,7 @@ impl Kernel {
             return;
         };
         let members: Vec<Key> = group
-            .members
+            .members()
             .iter()
             .filter(|member| member.session == id)
             .map(key)
@@ -373,7 +373,7 @@ impl Kernel {
     fn member_at(&self, place: Place) -> Option<Member> {
         let group = self.groups.get(place.3)?;
         group
-            .members
+            .members()
             .iter()
             .find(|member| key(member) == member_of(place))
             .copied()
@@ -592,13 +592,10 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let (owner, name, number) = (group.owner, group.key.clone(), group.number);
+        let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
         if !group.waiting.is_empty() {
-            let (waiting, bytes) = (
-                std::mem::take(&mut group.waiting),
-                std::mem::take(&mut group.waiting_bytes),
-            );
-            self.books.left(Delta::copies(waiting.len(), bytes));
+            let (waiting, delta) = group.waiting.take_all();
+            self.books.left(delta);
             for waiting in waiting {
                 let (errand, known) = (self.remote.seats.unsent, waiting.back);
                 self.bring_home(
@@ -676,7 +673,7 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
-        let (owner, name, number) = (group.owner, group.key.clone(), group.number);
+        let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
         let sitting = self
             .remote
             .seats

@@ -27,7 +27,7 @@ const CONCURRENCY_MAX: u16 = 4096;
 
 /// The seats of one group.
 pub(crate) struct Seats {
-    pub(crate) strategy: GroupStrategy,
+    strategy: GroupStrategy,
     pub(crate) balancer: Balancer,
     /// What must stay in order.
     pub(crate) order: Option<Order>,
@@ -198,6 +198,10 @@ impl Seats {
         self.stale = true;
     }
 
+    pub(crate) fn strategy(&self) -> GroupStrategy {
+        self.strategy
+    }
+
     /// Where a member sits.
     pub(crate) fn seated(&self, key: &Key) -> Option<(Place, Member)> {
         let place = self.places.get(key)?.place;
@@ -255,8 +259,8 @@ impl Kernel {
                 continue;
             };
             let terms = Terms {
-                patience: group.policy.patience,
-                ..self.terms_of(member, &group.key)
+                patience: group.policy().patience,
+                ..self.terms_of(member, group.key())
             };
             let seat = seats.places.entry(key(member)).or_insert_with(|| {
                 let place = balancer.join(terms, now);
@@ -301,12 +305,12 @@ impl Kernel {
                 *place = Some(*member);
             }
         }
-        let wish = |member: &Member| self.order_wished(member, &group.key);
+        let wish = |member: &Member| self.order_wished(member, group.key());
         let by = group
-            .policy
+            .policy()
             .order
             .or_else(|| seats.members.iter().flatten().find_map(wish));
-        let order = Order::of(group.policy.strategy, by);
+        let order = Order::of(group.policy().strategy, by);
         seats.order = Order::go_on(seats.order.take(), order, &seats.members);
         if !away.is_empty() {
             let all: Map<Key, ()> = group.everybody().map(|member| (key(member), ())).collect();
@@ -376,15 +380,15 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        if group.seats.as_ref().is_none_or(|seats| !seats.stale) {
+        if group.seats().is_none_or(|seats| !seats.stale) {
             return;
         }
-        let Some(mut seats) = group.seats.take() else {
+        let Some(mut seats) = group.take_seats() else {
             return;
         };
         self.seat_members(group_id, &mut seats, now);
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.seats = Some(seats);
+            group.put_seats(seats);
         }
     }
 
@@ -407,8 +411,8 @@ impl Kernel {
         let once = message.reliability() == Reliability::ExactlyOnce;
         let (waiting, feed, upgrades) = (
             group.waiting.len(),
-            group.feed,
-            group.policy.upgrade_reliability,
+            group.feed(),
+            group.policy().upgrade_reliability,
         );
         let waiting = feed.map_or(waiting, |queue| self.ready_in(queue));
         let (queued, size) = (waiting + 1, message.payload().len() as u32);
@@ -423,7 +427,7 @@ impl Kernel {
         let Some(mut seats) = self
             .groups
             .get_mut(group_id)
-            .and_then(|group| group.seats.take())
+            .and_then(|group| group.take_seats())
         else {
             return Chosen::Nobody;
         };
@@ -435,7 +439,7 @@ impl Kernel {
                 self.choose_in_order(group_id, &mut seats, message, &head, except, now)
         {
             if let Some(group) = self.groups.get_mut(group_id) {
-                group.seats = Some(seats);
+                group.put_seats(seats);
             }
             return chosen;
         }
@@ -458,7 +462,7 @@ impl Kernel {
             order.bind(message, member, upgrades);
         }
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.seats = Some(seats);
+            group.put_seats(seats);
         }
         self.look_at_group(group_id, look);
         chosen
@@ -487,7 +491,7 @@ impl Kernel {
     }
 
     fn seats_mut(&mut self, group_id: GroupId) -> Option<&mut Seats> {
-        self.groups.get_mut(group_id)?.seats.as_deref_mut()
+        self.groups.get_mut(group_id)?.seats_mut()
     }
 
     /// A message came into a group.
@@ -496,7 +500,7 @@ impl Kernel {
             return;
         };
         group.counters.arrived += 1;
-        if let Some(seats) = group.seats.as_deref_mut() {
+        if let Some(seats) = group.seats_mut() {
             seats.balancer.arrived(now);
         }
     }
@@ -547,7 +551,7 @@ impl Kernel {
             return;
         };
         group.counters.chosen += 1;
-        let Some(seats) = group.seats.as_deref_mut() else {
+        let Some(seats) = group.seats_mut() else {
             return;
         };
         let Some(place) = seats.places.get(&to).map(|seat| seat.place) else {
@@ -598,7 +602,7 @@ impl Kernel {
             return;
         };
         group.counters.settled += u64::from(is_done);
-        let Some(seats) = group.seats.as_deref_mut() else {
+        let Some(seats) = group.seats_mut() else {
             return;
         };
         let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
@@ -697,19 +701,13 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return true;
         };
-        let Some(seats) = group.seats.as_deref_mut() else {
+        let Some(seats) = group.seats_mut() else {
             return true;
         };
         let Some(place) = seats.place_of(id) else {
             return true;
         };
         let is_believed = seats.balancer.reported(place, report, now);
-        let counters = &mut group.counters;
-        *(if is_believed {
-            &mut counters.reports
-        } else {
-            &mut counters.reports_refused
-        }) += 1;
         if let Some(tally) = seats.tallies.get_mut(place as usize) {
             *(if is_believed {
                 &mut tally.reports
@@ -717,6 +715,12 @@ impl Kernel {
                 &mut tally.reports_refused
             }) += 1;
         }
+        let counters = &mut group.counters;
+        *(if is_believed {
+            &mut counters.reports
+        } else {
+            &mut counters.reports_refused
+        }) += 1;
         is_believed
     }
 
@@ -817,7 +821,7 @@ impl Kernel {
             return;
         };
         group.counters.stalls += 1;
-        let Some(seats) = group.seats.as_deref_mut() else {
+        let Some(seats) = group.seats_mut() else {
             return;
         };
         for (key, seat) in &seats.places {

@@ -207,7 +207,7 @@ impl Kernel {
                 self.leave_seat(group_id, (id, line, consumer.number));
                 self.note_leaver(id, group_id);
                 if let Some(group) = self.groups.get_mut(group_id) {
-                    group.forget_line_member(id, line, consumer.number);
+                    group.leave_line(id, line, consumer.number);
                 }
                 self.group_lost_member(group_id, now, fx);
             }

@@ -8,7 +8,6 @@
 
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
-use crate::group::Group;
 use crate::ids::{GroupId, QueueId, SessionId};
 use thalweg_records::Record;
 
@@ -19,8 +18,29 @@ const AHEAD_MAX: u64 = 1024;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivered {
     /// The highest serial of it, and how far that is raised ahead.
-    pub(crate) to: u64,
+    to: u64,
     ahead: u64,
+}
+
+impl Delivered {
+    /// What an earlier run may have delivered.
+    pub(crate) fn up_to(serial: u64) -> Self {
+        Delivered {
+            to: serial,
+            ahead: 0,
+        }
+    }
+
+    /// A message is about to be delivered; the highest serial that may have been from now on, if that is raised. Serials
+    /// of a shard are `step` apart.
+    pub(crate) fn raise(&mut self, serial: u64, step: u64) -> Option<u64> {
+        if serial <= self.to {
+            return None;
+        }
+        self.to = serial + self.ahead * step;
+        self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
+        Some(self.to)
+    }
 }
 
 impl Kernel {
@@ -81,16 +101,11 @@ impl Kernel {
         fx: &mut E,
     ) {
         let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
-        let is_new = |group: &&mut Group| {
-            group.number != 0 && group.feed.is_none() && serial > group.delivered.to
-        };
-        let Some(group) = self.groups.get_mut(group_id).filter(is_new) else {
+        let group = self.groups.get_mut(group_id);
+        let raised = group.and_then(|group| group.note_delivered(serial, step));
+        let Some((queue, serial)) = raised else {
             return;
         };
-        let Delivered { to: up_to, ahead } = &mut group.delivered;
-        *up_to = serial + *ahead * step;
-        *ahead = (*ahead * 2 + 1).min(AHEAD_MAX);
-        let (queue, serial) = (group.number, *up_to);
         self.journal
             .persist(&Record::Delivered { queue, serial }, safety);
         if let Some(link) = self.sessions.get(to).and_then(|session| session.link) {

@@ -4,10 +4,10 @@ use super::declare::NewQueue;
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
-use crate::books::Delta;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
-use crate::group::{Group, LineMember, Waiting};
+use crate::group::LineMember;
+use crate::group_backlog::Waiting;
 use crate::group_home::is_away;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
@@ -18,20 +18,6 @@ use crate::{Kernel, home};
 use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::{Record, Stored, StoredGroup};
-
-impl Group {
-    /// Forgets a member that is a consumer of a line.
-    pub(super) fn forget_line_member(&mut self, id: SessionId, line: u16, consumer: u32) {
-        let is = |member: &crate::group::Member| {
-            member.session == id
-                && member
-                    .line
-                    .is_some_and(|it| (it.line, it.consumer) == (line, consumer))
-        };
-        self.members.retain(|member| !is(member));
-        self.seats_changed();
-    }
-}
 
 impl Kernel {
     // --- a group takes from a queue
@@ -87,8 +73,7 @@ impl Kernel {
         queue.had_consumer = true;
         let journal = queue.journal_number();
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.feed = Some(queue_id);
-            group.number = journal;
+            group.link(queue_id, journal);
         }
     }
 
@@ -102,7 +87,7 @@ impl Kernel {
         let Some(queue_id) = self
             .groups
             .get_mut(group_id)
-            .and_then(|group| group.feed.take())
+            .and_then(|group| group.unlink())
         else {
             return;
         };
@@ -119,7 +104,7 @@ impl Kernel {
             if !self
                 .groups
                 .get_mut(group_id)
-                .is_some_and(|group| *group.filter == *address && group.feed.is_none())
+                .is_some_and(|group| group.filter() == address && group.feed().is_none())
             {
                 continue;
             }
@@ -134,13 +119,16 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        group.feed = None;
-        group.number = 0;
+        group.lose_queue();
         self.end_leavers(group_id);
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        let members: Vec<SessionId> = group
+            .members()
+            .iter()
+            .map(|member| member.session)
+            .collect();
         for member in members {
             if let Some(session) = self.sessions.get_mut(member) {
                 session.detach_from_group(group_id);
@@ -151,13 +139,13 @@ impl Kernel {
     pub(crate) fn is_fed(&self, group_id: GroupId) -> bool {
         self.groups
             .get(group_id)
-            .is_some_and(|group| group.feed.is_some())
+            .is_some_and(|group| group.feed().is_some())
     }
 
     /// Whether a group takes from a queue, and this is not the shard of queues.
     pub(crate) fn is_of_queue_elsewhere(&self, group_id: GroupId) -> bool {
         let group = self.groups.get(group_id);
-        !self.has_queues() && group.is_some_and(|group| is_queue_address(&group.filter))
+        !self.has_queues() && group.is_some_and(|group| is_queue_address(group.filter()))
     }
 
     /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
@@ -249,7 +237,7 @@ impl Kernel {
         };
         let of = |group_id: &&GroupId| {
             let group = self.groups.get(**group_id);
-            group.is_some_and(|group| group.feed.is_some_and(is_meant))
+            group.is_some_and(|group| group.feed().is_some_and(is_meant))
         };
         session.groups.iter().find(of).copied()
     }
@@ -272,7 +260,7 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
-        let upgrades = group.policy.upgrade_reliability;
+        let upgrades = group.policy().upgrade_reliability;
         group
             .everybody()
             .any(|member| self.member_can_take(member, message, upgrades))
@@ -295,7 +283,7 @@ impl Kernel {
         let Chosen::Member(member) = chosen else {
             return false;
         };
-        if let Some(queue) = self.groups.get(group_id).and_then(|group| group.feed) {
+        if let Some(queue) = self.groups.get(group_id).and_then(|group| group.feed()) {
             self.note_delivery(
                 queue,
                 serial,
@@ -424,13 +412,10 @@ impl Kernel {
     }
 
     fn wait_in_group(&mut self, group_id: GroupId, waiting: Waiting) {
-        let bytes = waiting.message.bytes();
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
-        group.waiting_bytes += bytes;
-        group.waiting.push_back(waiting);
-        self.books.entered(Delta::copy(bytes));
+        self.books.entered(group.waiting.push_back(waiting));
     }
 
     /// A consumer has left a group.

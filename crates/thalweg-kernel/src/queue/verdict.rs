@@ -6,7 +6,7 @@ use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
-use crate::group::Waiting;
+use crate::group_backlog::Waiting;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::seats::Key;
@@ -358,13 +358,10 @@ impl Kernel {
         if is_refused {
             waiting.back = self.note_given_back(group_id, back, by, now);
         }
-        let bytes = waiting.message.bytes();
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
-        group.waiting_bytes += bytes;
         group.counters.returned += 1;
-        group.waiting.push_front(waiting);
-        self.books.entered(Delta::copy(bytes));
+        self.books.entered(group.waiting.push_front(waiting));
     }
 }
