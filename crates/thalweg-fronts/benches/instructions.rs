@@ -9,7 +9,7 @@ use thalweg_coap::{Code, Datagrams, Encoder, Kind, Token, empty, option};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::coap::{CoapFront, CoapSettings, PeerSecurity};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
-use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
+use thalweg_fronts::{AnyFront, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
 use thalweg_model::Time;
@@ -99,7 +99,7 @@ impl Bench {
         clean_start: bool,
     ) -> (LinkId, ClientSide) {
         let front = MqttFront::new(self.settings.clone(), 1, Some(Access::ALL));
-        let link = self.links.open(Front::Mqtt(Box::new(front)));
+        let link = self.links.open(front);
         let mut client = ClientSide::new(1 << 20);
         let mut bytes = Vec::new();
         let connect = ConnectOut {
@@ -368,7 +368,7 @@ struct Peer {
 impl Peer {
     fn connect(bench: &mut Bench) -> Self {
         let front = AmqpFront::new(Arc::new(AmqpSettings::default()), 1, Some(Access::ALL));
-        let link = bench.links.open(Front::Amqp(Box::new(front)));
+        let link = bench.links.open(front);
         let mut peer = Peer {
             link,
             client: thalweg_amqp::ClientSide::new(1 << 17, 1 << 20),
@@ -561,10 +561,8 @@ impl Coap {
             ..CoapSettings::default()
         };
         let front = CoapFront::new(Arc::new(settings), 1, Some(Access::ALL));
-        let socket = bench.links.open(Front::CoapDatagrams(Box::new(front)));
-        bench
-            .links
-            .on_datagram_timeout(socket, NOW, &mut bench.kernel);
+        let socket = bench.links.open(front);
+        bench.links.on_timer(socket, NOW, &mut bench.kernel);
         bench.links.work(NOW, &mut bench.kernel);
         Coap {
             bench,

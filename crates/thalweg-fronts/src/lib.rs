@@ -12,16 +12,24 @@ pub mod address;
 pub mod amqp;
 pub mod capabilities;
 pub mod coap;
+mod deferred;
+mod front;
 mod link;
 mod load;
 mod login;
 pub mod mqtt;
 pub mod native;
 mod probe;
+mod registry;
 mod stamp;
 pub mod stomp;
 
-pub use link::{Driven, Front, Link, Links, LinksLimits, PacketCounts, Stopped};
+pub use deferred::{Deferred, DeferredFront, Delivered, Effect, Extension, HandedOver, Left};
+pub use front::{
+    ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
+};
+pub use link::{Driven, Link, Links, LinksLimits, PacketCounts, Stopped};
 pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};
+pub use registry::AnyFront;

@@ -3,13 +3,17 @@
 mod held;
 mod output;
 
-use crate::amqp::AmqpFront;
-use crate::coap::{self, CoapFront, CoapStreamFront, Told};
-use crate::mqtt::MqttFront;
+use crate::deferred::Left;
+use crate::front::{
+    ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
+};
 use crate::probe::{Mark, Probe};
-use crate::stomp::StompFront;
+use crate::registry::{AnyFront, KINDS, each_front};
 use crate::{LoginAnswer, LoginAsk};
+use core::net::SocketAddr;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_coap::Datagrams;
 use thalweg_kernel::{
     Answer, CloseReason, Closing, ConsumerEnd, Delivery, Effects, Handover, Kernel, LinkId,
     Observed, Sent, SessionId, Tag, Ticket,
@@ -43,38 +47,10 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Bytes that a delivery's head takes at the most, beside its address, unless it has properties.
 const HEAD_BYTES: usize = 16;
 
-/// A protocol's side of a link.
-pub enum Front {
-    /// MQTT of any version.
-    Mqtt(Box<MqttFront>),
-    /// AMQP 0-9-1.
-    Amqp(Box<AmqpFront>),
-    /// STOMP 1.0 to 1.2.
-    Stomp(Box<StompFront>),
-    /// CoAP over UDP or DTLS: all peers of one socket.
-    CoapDatagrams(Box<CoapFront>),
-    /// CoAP over TCP, TLS or WebSocket.
-    CoapStream(Box<CoapStreamFront>),
-    /// The session that the CoAP fronts of a shard have in common. It has no peer.
-    CoapDesk,
-    /// A CoAP front whose own code is running.
-    CoapAway,
-}
-
-impl Front {
-    /// Whether what the kernel says to it is handled later, by [`Links::work`].
-    fn is_coap(&self) -> bool {
-        matches!(
-            self,
-            Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway
-        )
-    }
-}
-
 /// A connection without its socket.
 pub struct Link {
     /// Translates.
-    pub front: Front,
+    pub front: AnyFront,
     /// Bytes for the peer, those that are sent already first.
     out: Vec<u8>,
     /// How many bytes of `out` are sent already.
@@ -83,7 +59,7 @@ pub struct Link {
     gone: u64,
     /// From where on bytes must wait (counted from the link's beginning), and for which batch of the journal.
     held: VecDeque<(u64, u64)>,
-    /// The batch that something of a CoAP front waited for last.
+    /// The batch that one of its answers waited for last, where they wait one by one.
     held_last: u64,
     /// Set when nothing more will be read: flush, then close.
     pub closing: bool,
@@ -97,6 +73,8 @@ pub struct Link {
     /// Its own high-water mark, if that is lower than everybody's.
     high: usize,
     dirty: bool,
+    /// It is in [`Links::woken`].
+    woken: bool,
 }
 
 /// How far [`Links::drive`] came.
@@ -117,9 +95,13 @@ pub enum Stopped {
     FlushFirst,
     /// There may be more, but it must wait: for a login, for a rate, or for ever.
     Hold,
+    /// See [`Step::Upgrade`].
+    Upgrade,
+    /// See [`Step::Rehome`].
+    Rehome(u64),
 }
 
-/// MQTT packets of all types over all links so far.
+/// Packets of one protocol, of all types, over all links so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
     /// Those that were received and handled.
@@ -153,10 +135,16 @@ pub struct Links {
     blocked: Option<&'static str>,
     /// Bytes that fronts keep for their peers as long as these are connected.
     kept: usize,
-    /// What the CoAP fronts have in common.
-    pub(crate) coap: coap::Shared,
+    /// Links whose fronts are to be woken.
+    woken: Vec<LinkId>,
+    /// Links without a socket.
+    internal: Vec<LinkId>,
+    /// The batch that the answer to the current command waits for, on a link where answers wait one by one.
+    hold: Option<u64>,
+    /// The last batch that is safe.
+    completed: u64,
     pub(crate) load: crate::LoadCounts,
-    packets: PacketCounts,
+    packets: [PacketCounts; KINDS],
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -179,9 +167,12 @@ impl Links {
             holding: VecDeque::new(),
             blocked: None,
             kept: 0,
-            coap: coap::Shared::default(),
+            woken: Vec::new(),
+            internal: Vec::new(),
+            hold: None,
+            completed: 0,
             load: crate::LoadCounts::default(),
-            packets: PacketCounts::default(),
+            packets: [PacketCounts::default(); KINDS],
             probe: None,
         }
     }
@@ -193,9 +184,9 @@ impl Links {
     }
 
     /// Adds a link.
-    pub fn open(&mut self, front: Front) -> LinkId {
+    pub fn open(&mut self, front: impl Into<AnyFront>) -> LinkId {
         let link = Link {
-            front,
+            front: front.into(),
             out: Vec::new(),
             sent: 0,
             gone: 0,
@@ -208,6 +199,7 @@ impl Links {
             kept: 0,
             high: usize::MAX,
             dirty: false,
+            woken: false,
         };
         match self.free.pop() {
             Some(free) => {
@@ -221,9 +213,18 @@ impl Links {
         }
     }
 
+    /// Adds a link without a socket: a session of the shard's own. Its timers are looked at together with those of others.
+    pub(crate) fn open_internal(&mut self, front: impl Into<AnyFront>) -> LinkId {
+        let id = self.open(front);
+        self.internal.push(id);
+        id
+    }
+
     /// Removes a link whose socket is closed, and tells the kernel. Its number may be used again afterwards.
     pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
-        coap::close(self, id, now, kernel);
+        let Some(link) = self.get(id) else { return };
+        each_front!(type of link.front, F => F::on_close(&mut self.cx(id, now, kernel)));
+        self.internal.retain(|internal| *internal != id);
         let Some(link) = self.get_mut(id) else { return };
         let kept = std::mem::take(&mut link.kept);
         let how = if link.silent {
@@ -257,9 +258,18 @@ impl Links {
         kept <= before || kernel.may_keep(before, kept - before)
     }
 
-    /// Counts of MQTT packets.
-    pub fn packets(&self) -> PacketCounts {
-        self.packets
+    /// Counts of one protocol's packets.
+    pub fn packets<F: Variant>(&self) -> PacketCounts {
+        self.packets[F::INDEX]
+    }
+
+    fn cx<'a>(&'a mut self, id: LinkId, now: Time, kernel: &'a mut Kernel) -> Cx<'a> {
+        Cx {
+            links: self,
+            kernel,
+            id,
+            now,
+        }
     }
 
     /// A link by number.
@@ -274,11 +284,11 @@ impl Links {
         self.links.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
-    /// All CoAP fronts.
-    pub(crate) fn coap_fronts(&self) -> Vec<LinkId> {
-        let links = self.links.iter().enumerate();
-        let coap = links.filter(|(_, link)| link.as_ref().is_some_and(|link| link.front.is_coap()));
-        coap.map(|(at, _)| LinkId(at as u32)).collect()
+    /// All links, by rising number.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        let there = self.links.iter().enumerate();
+        let there = there.filter_map(|(at, link)| link.as_ref().map(|_| LinkId(at as u32)));
+        there.collect::<Vec<_>>().into_iter()
     }
 
     /// How many there are.
@@ -294,99 +304,205 @@ impl Links {
     /// Handles received bytes, packet by packet.
     #[inline]
     pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
-        match self.get(id).map(|link| &link.front) {
-            Some(Front::Mqtt(_)) => {
-                let counted = |links: &mut Links, id, bytes: &[u8], now, kernel: &mut Kernel| {
-                    let step = MqttFront::step(links, id, bytes, now, kernel);
-                    links.packets.received += u64::from(matches!(step, Step::Consumed(_)));
-                    step
-                };
-                let driven = self.drive_by(counted, id, bytes, now, kernel);
-                MqttFront::on_driven(self, id, now, kernel);
-                driven
-            }
-            Some(Front::Amqp(_)) => {
-                let driven = self.drive_by(AmqpFront::step, id, bytes, now, kernel);
-                AmqpFront::on_driven(self, id);
-                driven
-            }
-            Some(Front::Stomp(_)) => self.drive_by(StompFront::step, id, bytes, now, kernel),
-            Some(Front::CoapStream(_)) => {
-                let driven = self.drive_by(CoapStreamFront::step, id, bytes, now, kernel);
-                self.work(now, kernel);
-                driven
-            }
-            Some(Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway) | None => Driven {
+        let Some(link) = self.get(id) else {
+            return Driven {
                 consumed: 0,
                 stopped: Stopped::Hold,
-            },
-        }
+            };
+        };
+        each_front!(type of link.front, F => self.drive_as::<F>(id, bytes, now, kernel))
     }
 
     /// A loop of its own for each protocol, and a function of its own, so that none makes another slower.
     #[inline(never)]
-    fn drive_by(
+    fn drive_as<F: Front>(
         &mut self,
-        step: impl Fn(&mut Links, LinkId, &[u8], Time, &mut Kernel) -> Step,
         id: LinkId,
         bytes: &[u8],
         now: Time,
         kernel: &mut Kernel,
     ) -> Driven {
+        let mut cx = self.cx(id, now, kernel);
         let mut consumed = 0;
         let stopped = loop {
             // Not before anything is done: who does not take batches goes on, too.
-            if self.should_flush() || (kernel.is_batch_large() && consumed > 0) {
+            if cx.links.should_flush() || (cx.kernel.is_batch_large() && consumed > 0) {
                 break Stopped::FlushFirst;
             }
-            let Some(link) = self.get_mut(id) else {
+            let Some(link) = cx.links.get_mut(id) else {
                 break Stopped::Hold;
             };
             if link.closing || link.pause_until.is_some() {
                 break Stopped::Hold;
             }
-            match step(self, id, &bytes[consumed..], now, kernel) {
-                Step::Consumed(n) => consumed += n,
+            match F::step(&mut cx, &bytes[consumed..]) {
+                Step::Consumed(n) => {
+                    consumed += n;
+                    cx.links.packets[F::INDEX].received += 1;
+                }
                 Step::NeedMore => break Stopped::NeedMore,
                 Step::Hold => break Stopped::Hold,
+                Step::Upgrade => break Stopped::Upgrade,
+                Step::Rehome(key) => break Stopped::Rehome(key),
             }
         };
+        F::after_input(&mut cx);
         Driven { consumed, stopped }
+    }
+
+    /// Handles what a socket received, each datagram with where it came from and what is known of who sent it.
+    pub fn handle_datagrams<'d>(
+        &mut self,
+        id: LinkId,
+        mut datagrams: impl Iterator<Item = Datagram<'d>>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(link) = self.get(id) else { return };
+        each_front!(type of link.front, F => F::on_datagrams(&mut self.cx(id, now, kernel), &mut datagrams));
+    }
+
+    /// Swaps the datagrams of a socket that may leave now with `spare`, which should be empty. Answers that wait for the
+    /// journal are not among them.
+    pub fn take_datagrams(&mut self, id: LinkId, spare: &mut Datagrams) {
+        if let Some(link) = self.get_mut(id)
+            && link.front.outbound().take_datagrams(spare)
+        {
+            self.wake(id);
+        }
+    }
+
+    /// Nobody is at an address any more: what below the datagrams knew its peer says so.
+    pub fn on_peer_gone(&mut self, id: LinkId, from: SocketAddr, now: Time, kernel: &mut Kernel) {
+        let Some(link) = self.get(id) else { return };
+        each_front!(type of link.front, F => F::on_peer_gone(&mut self.cx(id, now, kernel), from));
+    }
+
+    /// Other settings for a link that never closes, and so never sees them otherwise.
+    pub fn set_settings(&mut self, id: LinkId, settings: Arc<dyn FrontSettings>) {
+        if let Some(link) = self.get_mut(id) {
+            each_front!(&mut link.front, front => Front::set_settings(&mut **front, settings));
+        }
+    }
+
+    /// What the front of a link has counted, if its protocol has counts of its own.
+    pub fn counts(&self, id: LinkId) -> Option<crate::coap::CoapCounts> {
+        each_front!(&self.get(id)?.front, front => Front::counts(&**front))
+    }
+
+    /// When [`Links::on_timer`] is to be called for a link: for its own front, and for links without a socket.
+    pub fn next_timer(&self, id: LinkId) -> Time {
+        match self.get(id) {
+            Some(link) if link.front.has_timers() => {
+                let internal = self.internal.iter().filter_map(|id| self.get(*id));
+                let all = std::iter::once(link).chain(internal);
+                all.map(|link| each_front!(&link.front, front => front.next_timer()))
+                    .min()
+                    .unwrap_or(Time::NEVER)
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Does what is due on a link, and on links without a socket.
+    pub fn on_timer(&mut self, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let Some(link) = self.get(id) else { return };
+        each_front!(type of link.front, F => F::on_timer(&mut self.cx(id, now, kernel)));
+        for at in 0..self.internal.len() {
+            let Some(&id) = self.internal.get(at) else {
+                break;
+            };
+            let Some(link) = self.get(id) else { continue };
+            if each_front!(&link.front, front => front.next_timer()) <= now {
+                each_front!(type of link.front, F => F::on_timer(&mut self.cx(id, now, kernel)));
+            }
+        }
+        self.work(now, kernel);
+    }
+
+    /// A front is to be woken: [`Front::on_wake`].
+    #[inline]
+    pub fn wake(&mut self, id: LinkId) {
+        if let Some(link) = self.get_mut(id)
+            && !std::mem::replace(&mut link.woken, true)
+        {
+            self.woken.push(id);
+        }
+    }
+
+    /// Wakes fronts that are to be woken. To be called before outputs are flushed.
+    #[inline]
+    pub fn work(&mut self, now: Time, kernel: &mut Kernel) {
+        if self.has_work() {
+            self.wake_all(now, kernel);
+        }
+    }
+
+    /// Whether [`Links::work`] would do anything.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
+    fn wake_all(&mut self, now: Time, kernel: &mut Kernel) {
+        let mut woken = Vec::new();
+        // Their work makes new work: values read here are answered at once. It ends, because each request asks once.
+        while !self.woken.is_empty() {
+            std::mem::swap(&mut self.woken, &mut woken);
+            woken.sort_unstable();
+            for id in woken.drain(..) {
+                let Some(link) = self.get_mut(id) else {
+                    continue;
+                };
+                if std::mem::take(&mut link.woken) {
+                    each_front!(type of link.front, F => F::on_wake(&mut self.cx(id, now, kernel)));
+                }
+            }
+        }
+        if self.woken.capacity() < woken.capacity() {
+            self.woken = woken;
+        }
+    }
+
+    /// What the current command has asked to be held on a link where answers wait one by one: the batch that its answer must
+    /// wait for.
+    #[inline]
+    pub fn take_hold(&mut self) -> Option<u64> {
+        self.hold.take()
+    }
+
+    /// The last batch that is safe.
+    pub fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// The answer to a [`LoginAsk`]; ignored if the link is gone or asked something else meanwhile.
     pub fn on_login(&mut self, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
-        match self.get_mut(id).map(|link| &mut link.front) {
-            Some(Front::Mqtt(_)) => MqttFront::on_login(self, id, answer, now, kernel),
-            Some(Front::Amqp(_)) => AmqpFront::on_login(self, id, answer, now, kernel),
-            Some(Front::Stomp(_)) => StompFront::on_login(self, id, answer, now, kernel),
-            Some(Front::CoapStream(_)) => CoapStreamFront::on_login(self, id, answer, now, kernel),
-            Some(Front::CoapDatagrams(_)) => self.on_proven(id, "", answer, now, kernel),
-            Some(Front::CoapDesk | Front::CoapAway) | None => {}
-        }
+        self.on_proven(id, "", answer, now, kernel);
+    }
+
+    /// The answer to a [`LoginAsk::Proven`]; with `""`, to one that named nobody.
+    pub fn on_proven(
+        &mut self,
+        id: LinkId,
+        identity: &str,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(link) = self.get(id) else { return };
+        each_front!(type of link.front, F => F::on_login(&mut self.cx(id, now, kernel), identity, answer));
     }
 
     /// The longest a link may be silent, if there is such a limit.
     pub fn silence_max(&self, id: LinkId) -> Option<Span> {
-        match &self.get(id)?.front {
-            Front::Mqtt(front) => front.silence_max(),
-            Front::Amqp(front) => front.silence_max(),
-            Front::Stomp(front) => front.silence_max(),
-            Front::CoapStream(front) => front.silence_max(),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
-        }
+        each_front!(&self.get(id)?.front, front => Front::silence_max(&**front))
     }
 
     /// A link has been silent for too long: says so to the peer and ends the link.
     pub fn on_silence(&mut self, id: LinkId) {
         if let Some(link) = self.get_mut(id) {
-            match &mut link.front {
-                Front::Mqtt(front) => front.on_silence(&mut link.out),
-                Front::Amqp(front) => front.on_silence(&mut link.out),
-                Front::Stomp(front) => front.on_silence(&mut link.out),
-                Front::CoapStream(front) => front.on_silence(&mut link.out),
-                Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => return,
-            }
+            link.front.outbound().on_silence(&mut link.out);
             link.closing = true;
             link.silent = true;
             self.mark_dirty(id);
@@ -396,24 +512,12 @@ impl Links {
     /// The longest a peer may be left without a byte, if there is such a limit: then [`Links::on_idle`] is called. Asked
     /// again whenever that time is over, so it may change.
     pub fn idle_write(&self, id: LinkId) -> Option<Span> {
-        match &self.get(id)?.front {
-            Front::Mqtt(_)
-            | Front::CoapDatagrams(_)
-            | Front::CoapStream(_)
-            | Front::CoapDesk
-            | Front::CoapAway => None,
-            Front::Amqp(front) => front.idle_write(),
-            Front::Stomp(front) => front.idle_write(),
-        }
+        each_front!(&self.get(id)?.front, front => Front::idle_write(&**front))
     }
 
     /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a sign of life.
     pub fn on_idle(&mut self, id: LinkId, _now: Time) {
-        match self.get(id).map(|link| &link.front) {
-            Some(Front::Amqp(_)) => AmqpFront::on_idle(self, id),
-            Some(Front::Stomp(_)) => StompFront::on_idle(self, id),
-            _ => {}
-        }
+        self.write(id, |front, out| front.outbound().on_idle(out));
     }
 
     /// From now on publishes that must be kept are refused or will be, because of `why`; or no more (`None`). Fronts
@@ -421,9 +525,14 @@ impl Links {
     pub fn on_blocked(&mut self, why: Option<&'static str>) {
         self.blocked = why;
         for at in 0..self.links.len() {
-            let id = LinkId(at as u32);
-            if let Some(Front::Amqp(_)) = self.get(id).map(|link| &link.front) {
-                AmqpFront::on_blocked(self, id, why);
+            let Some(Some(link)) = self.links.get_mut(at) else {
+                continue;
+            };
+            let before = link.out.len();
+            link.front.outbound().on_blocked(why, &mut link.out);
+            if link.out.len() > before {
+                self.unflushed += link.out.len() - before;
+                self.mark_dirty(LinkId(at as u32));
             }
         }
     }
@@ -478,8 +587,8 @@ impl Links {
     pub fn on_drained(&mut self, id: LinkId, now: Time, kernel: &mut Kernel) {
         if let Some(session) = self.get(id).and_then(|link| link.session) {
             kernel.link_writable(session, id, now, self);
-        } else {
-            CoapStreamFront::on_drained(self, id);
+        } else if let Some(link) = self.get(id) {
+            each_front!(type of link.front, F => F::on_drained(&mut self.cx(id, now, kernel)));
         }
     }
 
@@ -562,14 +671,14 @@ impl Links {
     pub(crate) fn write<R>(
         &mut self,
         id: LinkId,
-        write: impl FnOnce(&mut Front, &mut Vec<u8>) -> R,
+        write: impl FnOnce(&mut AnyFront, &mut Vec<u8>) -> R,
     ) -> Option<R> {
         let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
         let before = link.out.len();
         let result = write(&mut link.front, &mut link.out);
         let written = link.out.len() - before;
         self.unflushed += written;
-        self.packets.sent += u64::from(written > 0 && matches!(link.front, Front::Mqtt(_)));
+        self.packets[link.front.index()].sent += u64::from(written > 0);
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
@@ -586,31 +695,47 @@ impl Links {
         }
     }
 
-    /// A front returns to its link, and has so many bytes to send.
-    pub(crate) fn put_back(&mut self, id: LinkId, front: Front, bytes: usize) {
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
-            return;
-        };
-        link.front = front;
-        self.unflushed += bytes;
-        if bytes > 0 && !std::mem::replace(&mut link.dirty, true) {
+    /// Lets a front return to its link.
+    pub(crate) fn put_back<R>(
+        &mut self,
+        id: LinkId,
+        back: impl FnOnce(&mut AnyFront, &mut Vec<u8>) -> (Left, R),
+    ) -> Option<R> {
+        let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
+        let before = link.out.len();
+        let (left, result) = back(&mut link.front, &mut link.out);
+        let written = link.out.len() - before + left.bytes;
+        link.closing |= left.is_ended;
+        self.unflushed += written;
+        if (written > 0 || left.flushes) && !std::mem::replace(&mut link.dirty, true) {
             self.dirty.push(id);
         }
+        Some(result)
+    }
+
+    /// Calls an output verb that may end in a note; then the front is woken.
+    fn tell<R>(
+        &mut self,
+        id: LinkId,
+        tell: impl FnOnce(&mut AnyFront, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
+        if !link.front.defers() {
+            return self.write(id, tell);
+        }
+        let before = link.out.len();
+        let result = tell(&mut link.front, &mut link.out);
+        if link.out.len() > before {
+            self.unflushed += link.out.len() - before;
+            self.mark_dirty(id);
+        }
+        self.wake(id);
+        Some(result)
     }
 
     pub(crate) fn mark_dirty(&mut self, id: LinkId) {
         self.write(id, |_, _| ());
     }
-}
-
-/// What one step of a front did.
-pub(crate) enum Step {
-    /// A packet of so many bytes is done with.
-    Consumed(usize),
-    /// There is no whole packet.
-    NeedMore,
-    /// The next packet must wait.
-    Hold,
 }
 
 impl Effects for Links {
@@ -623,60 +748,31 @@ impl Effects for Links {
     }
 
     fn release(&mut self, id: LinkId, tag: Tag) {
-        // Nothing is exactly once for the others.
-        self.write(id, |front, out| {
-            if let Front::Mqtt(front) = front {
-                front.release(tag, out);
-            }
-        });
+        self.tell(id, |front, out| front.outbound().release(tag, out));
     }
 
     fn answer(&mut self, id: LinkId, ticket: Ticket, answer: Answer<'_>) {
-        if self.is_coap(id) {
-            return self.coap.tell(id, Told::answer(ticket, answer));
-        }
-        self.write(id, |front, out| match (front, answer) {
-            (Front::Mqtt(front), answer) => front.answer(ticket, answer, out),
-            (Front::Amqp(front), Answer::Value(value)) => front.last_value_read(ticket, value, out),
-            (Front::Stomp(front), Answer::Value(value)) => {
-                front.last_value_read(ticket, value, out)
-            }
-            // They ask for nothing else: queues are bound.
-            _ => {}
+        self.tell(id, |front, out| {
+            front.outbound().answer(ticket, answer, out)
         });
     }
 
     #[inline]
     fn observe(&mut self, id: LinkId, cookie: u64, observed: Observed<'_>) {
-        // Nobody else has words for what is only the latest.
-        match observed {
-            Observed::Changed => self.coap.changed.push((id, cookie)),
-            Observed::Ready(value) => {
-                let value = value.cloned();
-                self.coap.tell(id, Told::WatchReady { cookie, value });
-            }
-            Observed::Ended(why) => self.coap.tell(id, Told::WatchEnded { cookie, why }),
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return;
+        };
+        each_front!(&mut link.front, front => Outbound::observe(&mut **front, cookie, observed, &mut link.out));
+        if !std::mem::replace(&mut link.woken, true) {
+            self.woken.push(id);
         }
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
-        // One session among several of a socket; a stream ends, too, unless it is itself what ends it just now.
-        if self.is_coap(id)
-            && !matches!(
-                self.get(id).map(|link| &link.front),
-                Some(Front::CoapStream(_))
-            )
+        let fate = self.tell(id, |front, out| front.outbound().disconnect(why, out));
+        if fate == Some(Fate::LinkEnds)
+            && let Some(link) = self.get_mut(id)
         {
-            return self.coap.tell(id, Told::Disconnected);
-        }
-        self.write(id, |front, out| match front {
-            Front::Mqtt(front) => front.disconnect(why, out),
-            Front::Amqp(front) => front.disconnect(why, out),
-            Front::Stomp(front) => front.disconnect(why, out),
-            Front::CoapStream(front) => front.disconnect(why, out),
-            _ => {}
-        });
-        if let Some(link) = self.get_mut(id) {
             link.closing = true;
             link.session = None;
             self.ended.push((id, why));
@@ -708,24 +804,13 @@ impl Effects for Links {
             link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
-        let taken: Result<(), ()> = match &mut link.front {
-            // They take what they want by subscriptions, or by themselves.
-            Front::Mqtt(_)
-            | Front::CoapDatagrams(_)
-            | Front::CoapStream(_)
-            | Front::CoapDesk
-            | Front::CoapAway => {
-                return Sent::Gone;
-            }
-            Front::Amqp(front) => front.hand_over(handover, &mut link.out).map_err(drop),
-            Front::Stomp(front) => {
-                front.hand_over(handover, &mut link.out);
-                Ok(())
-            }
-        };
-        if taken.is_err() {
+        if let Err(why) = link.front.hand_over(handover, &mut link.out) {
             link.out.truncate(before);
-            return Sent::TooLarge;
+            return self.undelivered(id, why);
+        }
+        if link.front.defers() {
+            self.wake(id);
+            return Sent::Room;
         }
         self.unflushed += link.out.len() - before;
         let (waiting, high) = (link.waiting(), link.high);
@@ -737,18 +822,15 @@ impl Effects for Links {
     }
 
     fn consumer_ended(&mut self, id: LinkId, line: u16, ended: ConsumerEnd) -> bool {
-        let told = self.write(id, |front, out| match (front, ended) {
-            (Front::Amqp(front), ended) => front.consumer_ended(line, ended, out),
-            (Front::Stomp(front), ConsumerEnd::QueueGone(_)) => front.consumer_ended(line, out),
-            _ => false,
+        let told = self.tell(id, |front, out| {
+            front.outbound().consumer_ended(line, ended, out)
         });
-        // STOMP has no word for it but ERROR, which ends the connection.
-        if let Some(link) = self.get_mut(id)
-            && matches!(&link.front, Front::Stomp(front) if !front.is_connected())
+        if told == Some(ConsumerFate::EndsLink)
+            && let Some(link) = self.get_mut(id)
         {
             link.closing = true;
         }
-        told == Some(true)
+        told.is_some_and(|told| told != ConsumerFate::Unsaid)
     }
 
     #[inline]
@@ -756,9 +838,9 @@ impl Effects for Links {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
             return;
         };
-        if link.front.is_coap() {
+        if link.front.holds_each() {
             // Not what follows on the link waits, but one answer: its front asks for the number.
-            self.coap.hold = Some(number);
+            self.hold = Some(number);
             if std::mem::replace(&mut link.held_last, number) < number {
                 self.holding.push_back((number, id));
             }
@@ -773,10 +855,6 @@ impl Effects for Links {
 }
 
 impl Links {
-    fn is_coap(&self, id: LinkId) -> bool {
-        self.get(id).is_some_and(|link| link.front.is_coap())
-    }
-
     #[inline]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let limits = self.limits;
@@ -802,19 +880,19 @@ impl Links {
             link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
-        let front = match &mut link.front {
-            Front::Mqtt(front) => front,
-            _ => return self.deliver_to_desk(id, delivery),
-        };
-        // Repeats leave whatever there is: the window bounds them.
-        if self.unflushed > self.unflushed_most && !delivery.redelivered {
+        // Repeats leave whatever there is: the window bounds them. What is only noted is bounded by its front.
+        if self.unflushed > self.unflushed_most && !delivery.redelivered && !link.front.defers() {
             self.congested.push(id);
             return Sent::Full;
         }
-        if front.deliver(delivery, &mut link.out).is_err() {
-            return Sent::TooLarge;
+        if let Err(why) = link.front.deliver(delivery, &mut link.out) {
+            return self.undelivered(id, why);
         }
-        self.packets.sent += 1;
+        self.packets[link.front.index()].sent += 1;
+        if link.front.defers() {
+            self.wake(id);
+            return Sent::Room;
+        }
         self.unflushed += link.out.len() - before;
         let (waiting, high) = (link.waiting(), link.high);
         if !link.dirty {
@@ -824,14 +902,18 @@ impl Links {
         self.wrote(id, waiting, high)
     }
 
-    /// Others get theirs out of queues, or watch.
     #[cold]
-    fn deliver_to_desk(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
-        if !matches!(self.get(id).map(|link| &link.front), Some(Front::CoapDesk)) {
-            return Sent::Gone;
+    fn undelivered(&mut self, id: LinkId, why: Undelivered) -> Sent {
+        match why {
+            Undelivered::TooLarge => Sent::TooLarge,
+            Undelivered::NoConsumer => Sent::Gone,
+            Undelivered::Full => {
+                // Flushed even if nothing is written: then it has room again.
+                self.mark_dirty(id);
+                self.congested.push(id);
+                Sent::Full
+            }
         }
-        self.coap.deliver(id, delivery);
-        Sent::Room
     }
 
     /// A delivery is in the output of a link in which so much waits now.

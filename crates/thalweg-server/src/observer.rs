@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
+use thalweg_fronts::Links;
 use thalweg_fronts::coap::CoapCounts;
-use thalweg_fronts::{Front, Links};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 use thalweg_store::Backup;
@@ -42,12 +42,10 @@ pub struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// What a client said of itself: name and text, in its order. Only AMQP has words for it.
+    /// What a client said of itself: name and text, in its order, if its protocol has words for it.
     pub fn client_properties(&self, link: LinkId) -> &[(Box<str>, Box<str>)] {
-        match self.links.get(link).map(|link| &link.front) {
-            Some(Front::Amqp(front)) => front.client_properties(),
-            _ => &[],
-        }
+        let link = self.links.get(link);
+        link.map_or(&[], |link| link.front.client_properties())
     }
 
     /// What its fronts of CoAP have counted, over UDP and over connections, those that are closed included.
@@ -58,7 +56,7 @@ impl Inside<'_> {
             .views()
             .map(|port| port.link)
             .chain(self.connections.with_timers());
-        for counts in links.filter_map(|link| self.links.coap_counts(link)) {
+        for counts in links.filter_map(|link| self.links.counts(link)) {
             sum.add(&counts);
         }
         sum

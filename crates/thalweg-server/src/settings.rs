@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_coap::{EchoForObserve, Transmission};
 use thalweg_dtls::ServerLimits as DtlsLimits;
-use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
-use thalweg_fronts::coap::{CoapFront, CoapSettings, CoapStreamFront, Notify};
-use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
-use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
-use thalweg_fronts::{Front, LinksLimits};
+use thalweg_fronts::amqp::AmqpSettings;
+use thalweg_fronts::coap::{CoapSettings, Notify};
+use thalweg_fronts::mqtt::{MqttSettings, home_key};
+use thalweg_fronts::stomp::{Dialect, StompSettings};
+use thalweg_fronts::{AnyFront, FrontSettings, LinksLimits};
 use thalweg_kernel::access::{Access, Otherwise};
 use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Overflow, Safety, home};
 use thalweg_model::Span;
@@ -69,18 +69,9 @@ pub(crate) struct DoorSettings {
 /// What differs from listener to listener.
 #[derive(Clone)]
 struct ListenerSettings {
-    protocol: Protocol,
+    fronts: Arc<dyn FrontSettings>,
     /// What peers without credentials may do, if that is the same for all of them and needs no check.
     anonymous: Option<Access>,
-}
-
-/// What a listener's front is told.
-#[derive(Clone)]
-enum Protocol {
-    Mqtt(Arc<MqttSettings>),
-    Amqp(Arc<AmqpSettings>),
-    Stomp(Arc<StompSettings>),
-    Coap(Arc<CoapSettings>),
 }
 
 impl ShardSettings {
@@ -95,27 +86,13 @@ impl ShardSettings {
             let is_asked = listener.kind == config::ListenerKind::Mqtt && binds_client_ids(config);
             let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
             let anonymous = is_free.then_some(Access::ALL);
-            let protocol = match listener.kind {
-                config::ListenerKind::Mqtt => {
-                    Protocol::Mqtt(Arc::new(mqtt_settings(config, listener)))
-                }
-                config::ListenerKind::Amqp => {
-                    Protocol::Amqp(Arc::new(amqp_settings(config, listener)))
-                }
-                config::ListenerKind::Stomp => {
-                    Protocol::Stomp(Arc::new(stomp_settings(config, listener)))
-                }
-                config::ListenerKind::Coap => {
-                    Protocol::Coap(Arc::new(coap_settings(config, listener, shards)))
-                }
+            let fronts: Arc<dyn FrontSettings> = match listener.kind {
+                config::ListenerKind::Mqtt => Arc::new(mqtt_settings(config, listener)),
+                config::ListenerKind::Amqp => Arc::new(amqp_settings(config, listener)),
+                config::ListenerKind::Stomp => Arc::new(stomp_settings(config, listener)),
+                config::ListenerKind::Coap => Arc::new(coap_settings(config, listener, shards)),
             };
-            (
-                name.into(),
-                ListenerSettings {
-                    protocol,
-                    anonymous,
-                },
-            )
+            (name.into(), ListenerSettings { fronts, anonymous })
         });
         let output_max = config.queue.output_bytes_max;
         let memory_bytes_max = config
@@ -142,52 +119,29 @@ impl ShardSettings {
         }
     }
 
-    /// A front for a connection of the listener of that name, and whether any byte counts as a sign of its peer's life;
-    /// for MQTT only whole packets do [MQTT-3.1.2-22]. Nothing if the listener has gone meanwhile.
+    /// A front for a connection of the listener of that name, and whether any byte counts as a sign of its peer's life.
+    /// Nothing if the listener has gone meanwhile.
     pub(crate) fn front(
         &self,
         listener: &str,
         certified: bool,
         nonce: u64,
-    ) -> Option<(Front, bool)> {
-        let ListenerSettings {
-            protocol,
-            anonymous,
-        } = self.listeners.get(listener)?;
+    ) -> Option<(AnyFront, bool)> {
+        let ListenerSettings { fronts, anonymous } = self.listeners.get(listener)?;
         let anonymous = anonymous.clone().filter(|_| !certified);
-        Some(match protocol {
-            Protocol::Mqtt(mqtt) => (
-                Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))),
-                false,
-            ),
-            Protocol::Amqp(amqp) => (
-                Front::Amqp(Box::new(AmqpFront::new(amqp.clone(), nonce, anonymous))),
-                true,
-            ),
-            Protocol::Stomp(stomp) => (
-                Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))),
-                true,
-            ),
-            Protocol::Coap(coap) => (
-                Front::CoapStream(Box::new(CoapStreamFront::new(
-                    coap.clone(),
-                    nonce,
-                    anonymous,
-                ))),
-                true,
-            ),
-        })
+        let front = fronts.clone().stream_front(nonce, anonymous)?;
+        Some((front, fronts.hears_parts()))
     }
-}
 
-impl ShardSettings {
     /// A front for a socket of the datagram listener of that name. Nothing if the listener has gone meanwhile.
-    pub(crate) fn datagram_front(&self, listener: &str, seed: u64) -> Option<Front> {
-        let coap = self.coap_datagrams(listener)?;
+    pub(crate) fn datagram_front(&self, listener: &str, seed: u64) -> Option<AnyFront> {
         // What the anonymous may do is asked for each time: this front outlives changes of the rules.
-        Some(Front::CoapDatagrams(Box::new(CoapFront::new(
-            coap, seed, None,
-        ))))
+        self.fronts(listener)?.datagram_front(seed, None)
+    }
+
+    /// What the operator decides about a listener's fronts.
+    pub(crate) fn fronts(&self, listener: &str) -> Option<Arc<dyn FrontSettings>> {
+        Some(self.listeners.get(listener)?.fronts.clone())
     }
 
     /// Whether a listener lets in peers that offer nothing.
@@ -198,14 +152,6 @@ impl ShardSettings {
     /// How a listener speaks DTLS, if it does.
     pub(crate) fn dtls(&self, listener: &str) -> Option<(Arc<DtlsAcceptor>, DtlsLimits)> {
         Some((self.dtls.get(listener)?.clone(), self.dtls_limits.clone()))
-    }
-
-    /// What the front of a datagram listener is told.
-    pub(crate) fn coap_datagrams(&self, listener: &str) -> Option<Arc<CoapSettings>> {
-        match &self.listeners.get(listener)?.protocol {
-            Protocol::Coap(coap) => Some(coap.clone()),
-            _ => None,
-        }
     }
 }
 
@@ -866,18 +812,21 @@ mod tests {
     fn every_listener_has_a_front_of_its_protocol_and_one_that_is_gone_has_none() {
         let settings = ShardSettings::new(&config(&[]), 2, true, &DtlsAcceptors::new());
         let front = |listener: &str| settings.front(listener, false, 1);
-        assert!(matches!(front("mqtt"), Some((Front::Mqtt(_), false))));
-        assert!(matches!(front("websocket"), Some((Front::Mqtt(_), false))));
-        assert!(matches!(front("amqp"), Some((Front::Amqp(_), true))));
-        assert!(matches!(front("stomp"), Some((Front::Stomp(_), true))));
+        assert!(matches!(front("mqtt"), Some((AnyFront::Mqtt(_), false))));
+        assert!(matches!(
+            front("websocket"),
+            Some((AnyFront::Mqtt(_), false))
+        ));
+        assert!(matches!(front("amqp"), Some((AnyFront::Amqp(_), true))));
+        assert!(matches!(front("stomp"), Some((AnyFront::Stomp(_), true))));
         assert!(matches!(
             front("coap-tcp"),
-            Some((Front::CoapStream(_), true))
+            Some((AnyFront::CoapStream(_), true))
         ));
         assert!(front("gone").is_none());
         assert!(matches!(
             settings.datagram_front("coap", 1),
-            Some(Front::CoapDatagrams(_))
+            Some(AnyFront::CoapDatagrams(_))
         ));
         assert!(settings.datagram_front("mqtt", 1).is_none());
     }

@@ -68,7 +68,7 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
             inside.kernel.totals(),
             inside.kernel.ledger().clone(),
             inside.counts,
-            inside.links.packets(),
+            inside.links.packets::<thalweg_fronts::mqtt::MqttFront>(),
         )
     });
     let mut figures = vec![

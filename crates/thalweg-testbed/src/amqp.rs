@@ -8,7 +8,7 @@ use thalweg_amqp::{
     BasicProperties, ClientEvent, ClientSide, ContentHeader, FieldValue, Gathered, Method,
     ServerOffer, Table, TableWriter,
 };
-use thalweg_fronts::Front;
+use thalweg_fronts::AnyFront;
 use thalweg_fronts::amqp::AmqpFront;
 use thalweg_kernel::access::Access;
 
@@ -251,10 +251,10 @@ impl Client for Amqp {
 }
 
 impl Testbed {
-    pub fn amqp_front(&mut self, anonymous: Option<Access>) -> Front {
+    pub fn amqp_front(&mut self, anonymous: Option<Access>) -> AnyFront {
         let nonce = self.next_nonce();
         let front = AmqpFront::new(self.settings.amqp.clone(), nonce, anonymous);
-        Front::Amqp(Box::new(front))
+        front.into()
     }
 
     /// Opens a connection and sends the protocol header. Without `anonymous` the broker asks who it is.

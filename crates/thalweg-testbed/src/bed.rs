@@ -13,7 +13,7 @@ use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::coap::{CoapFront, CoapSettings};
 use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_fronts::stomp::StompSettings;
-use thalweg_fronts::{Front, Link, Links, LinksLimits, LoginAnswer, LoginAsk, Stopped};
+use thalweg_fronts::{AnyFront, Link, Links, LinksLimits, LoginAnswer, LoginAsk, Stopped};
 use thalweg_kernel::access::{Access, Rules};
 use thalweg_kernel::{Fetch, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
 use thalweg_model::{Message, Span, Time};
@@ -199,7 +199,7 @@ impl Testbed {
             let nonce = 0xC0A9 + self.nonce - 1 + u64::from(number);
             let socket = |settings: &Arc<CoapSettings>| {
                 let front = CoapFront::new(settings.clone(), nonce, coap_anonymous.clone());
-                links.open(Front::CoapDatagrams(Box::new(front)))
+                links.open(front)
             };
             let sockets = coap.iter().map(socket).collect();
             let seed = seed.wrapping_add(self.nonce - 1 + u64::from(number));
@@ -272,7 +272,7 @@ impl Testbed {
     // --- connections
 
     /// Opens a connection on a shard.
-    pub fn open<C: Client>(&mut self, shard: usize, front: Front, client: C) -> Who<C> {
+    pub fn open<C: Client>(&mut self, shard: usize, front: AnyFront, client: C) -> Who<C> {
         let link = self.shards[shard].links.open(front);
         let number = self.pipes.len();
         self.shards[shard].pipes.insert(link, number);
@@ -741,7 +741,7 @@ impl Testbed {
         for _ in 0..1_000_000 {
             let kernels = self.shards.iter().map(|shard| shard.kernel.poll_timeout());
             let links = self.timed_links();
-            let links = links.map(|(shard, link)| self.shards[shard].links.datagram_timeout(link));
+            let links = links.map(|(shard, link)| self.shards[shard].links.next_timer(link));
             let next = kernels.chain(links).min().unwrap_or(Time::NEVER);
             self.now = next.min(end).max(self.now);
             self.on_datagram_timeouts();
@@ -757,9 +757,9 @@ impl Testbed {
     pub(crate) fn on_datagram_timeouts(&mut self) {
         for (shard, link) in self.timed_links().collect::<Vec<_>>() {
             let Shard { kernel, links, .. } = &mut self.shards[shard];
-            if links.datagram_timeout(link) <= self.now {
-                links.on_datagram_timeout(link, self.now, kernel);
-                let next = links.datagram_timeout(link);
+            if links.next_timer(link) <= self.now {
+                links.on_timer(link, self.now, kernel);
+                let next = links.next_timer(link);
                 assert!(next > self.now, "what is due is done: {link:?}");
             }
         }

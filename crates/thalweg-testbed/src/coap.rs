@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use thalweg_coap::stream::{ClientSide, StreamSettings, decode, encode};
 use thalweg_coap::{Code, Datagrams, Encoder, Kind, Message, empty};
-use thalweg_fronts::Front;
+use thalweg_fronts::AnyFront;
 use thalweg_fronts::coap::{CoapCounts, CoapStreamFront, PeerSecurity};
 use thalweg_kernel::access::Access;
 
@@ -154,7 +154,7 @@ impl Testbed {
         let mut counts = CoapCounts::default();
         for Shard { links, sockets, .. } in &self.shards {
             for socket in sockets {
-                counts.add(&links.coap_counts(*socket).expect("a socket"));
+                counts.add(&links.counts(*socket).expect("a socket"));
             }
         }
         counts
@@ -201,11 +201,11 @@ impl Testbed {
         happened
     }
 
-    pub fn coap_stream_front(&mut self, anonymous: Option<Access>) -> Front {
+    pub fn coap_stream_front(&mut self, anonymous: Option<Access>) -> AnyFront {
         let nonce = 0xC0A9_0000_0000 + 77 * self.next_nonce();
         let settings = self.settings.coap_stream.clone();
         let front = CoapStreamFront::new(settings, nonce, anonymous);
-        Front::CoapStream(Box::new(front))
+        front.into()
     }
 
     /// Opens a connection on which nothing has been said.

@@ -3,7 +3,7 @@
 use crate::bed::Testbed;
 use crate::client::{Client, Who};
 use std::collections::VecDeque;
-use thalweg_fronts::Front;
+use thalweg_fronts::AnyFront;
 use thalweg_fronts::mqtt::MqttFront;
 use thalweg_kernel::access::Access;
 use thalweg_mqtt::{
@@ -226,10 +226,10 @@ impl Client for Mqtt {
 }
 
 impl Testbed {
-    pub fn mqtt_front(&mut self, anonymous: Option<Access>) -> Front {
+    pub fn mqtt_front(&mut self, anonymous: Option<Access>) -> AnyFront {
         let nonce = self.next_nonce();
         let front = MqttFront::new(self.settings.mqtt.clone(), nonce, anonymous);
-        Front::Mqtt(Box::new(front))
+        front.into()
     }
 
     /// Opens a connection on the home of the client identifier and sends CONNECT. Without `anonymous` the broker asks who

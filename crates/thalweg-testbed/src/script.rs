@@ -3,7 +3,7 @@
 
 use crate::bed::{Settings, Testbed};
 use crate::client::{Raw, Who};
-use thalweg_fronts::{Front, Link, Links, LinksLimits, LoginAnswer, LoginRefusal};
+use thalweg_fronts::{AnyFront, Link, Links, LinksLimits, LoginAnswer, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId};
 use thalweg_model::{Span, Time};
@@ -35,7 +35,7 @@ impl Script {
         self.ends[which].is_some()
     }
 
-    pub fn open(&mut self, which: usize, front: Front) {
+    pub fn open(&mut self, which: usize, front: AnyFront) {
         self.ends[which] = Some(self.bed.open(0, front, Raw::default()));
     }
 

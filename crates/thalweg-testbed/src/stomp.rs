@@ -3,7 +3,7 @@
 use crate::bed::Testbed;
 use crate::client::{Client, Who};
 use std::collections::VecDeque;
-use thalweg_fronts::Front;
+use thalweg_fronts::AnyFront;
 use thalweg_fronts::stomp::StompFront;
 use thalweg_kernel::access::Access;
 use thalweg_stomp::{AckOut, ClientEvent, ClientSide, ConnectOut, FrameLimits, Version};
@@ -132,10 +132,10 @@ impl Client for Stomp {
 }
 
 impl Testbed {
-    pub fn stomp_front(&mut self, anonymous: Option<Access>) -> Front {
+    pub fn stomp_front(&mut self, anonymous: Option<Access>) -> AnyFront {
         let nonce = self.next_nonce();
         let front = StompFront::new(self.settings.stomp.clone(), nonce, anonymous);
-        Front::Stomp(Box::new(front))
+        front.into()
     }
 
     /// Opens a connection and sends CONNECT. Without `anonymous` the broker asks who it is.

@@ -3,6 +3,7 @@
 use super::publish::Memo;
 use super::transaction::Transaction;
 use super::{AmqpFront, Request};
+use crate::front::Variant;
 use crate::link::Links;
 use thalweg_amqp::methods::channel;
 use thalweg_amqp::{Method, ReplyCode};

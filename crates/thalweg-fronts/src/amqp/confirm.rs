@@ -4,8 +4,10 @@ use super::channel::Mode;
 use super::fault::Fault;
 use super::publish::Memo;
 use super::{AmqpFront, Request};
-use crate::link::{Front, Links};
+use crate::front::Variant;
+use crate::link::Links;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use thalweg_amqp::methods::{basic, confirm};
 use thalweg_amqp::{ContentHeader, Method, Publish, ReplyCode};
 use thalweg_kernel::{LinkId, Outcome};
@@ -45,7 +47,7 @@ impl Request<'_> {
                 publish.payload,
             );
         }
-        let Some(Front::Amqp(front)) = self.links.get_mut(self.id).map(|link| &mut link.front)
+        let Some(AnyFront::Amqp(front)) = self.links.get_mut(self.id).map(|link| &mut link.front)
         else {
             return;
         };
@@ -140,7 +142,7 @@ impl AmqpFront {
 
     /// The input that was there has been handled: now publishes are confirmed, many at once.
     #[inline]
-    pub(crate) fn on_driven(links: &mut Links, id: LinkId) {
+    pub(super) fn confirm_owing(links: &mut Links, id: LinkId) {
         match AmqpFront::at(links, id) {
             Some(front) if !front.owing.is_empty() => {}
             _ => return,

@@ -1,6 +1,7 @@
 //! From the first bytes to an open connection: who is it, and which virtual host does it want?
 
 use super::{AmqpFront, State};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_amqp::methods::{connection, connection::StartOk};
@@ -127,7 +128,7 @@ impl AmqpFront {
         );
     }
 
-    pub(crate) fn on_login(
+    pub(super) fn on_verdict(
         links: &mut Links,
         id: LinkId,
         answer: LoginAnswer,
@@ -172,12 +173,6 @@ impl AmqpFront {
             }
             _ => {}
         }
-    }
-
-    /// The client properties that are text, in their order, as far as they fit into 1 KiB: product, version, platform and
-    /// `connection_name`, by which libraries name a connection for people.
-    pub fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
-        &self.about
     }
 
     fn admit(links: &mut Links, id: LinkId, admitted: Admitted) {
@@ -321,16 +316,7 @@ impl AmqpFront {
         );
     }
 
-    /// The server holds publishing back or does so no more.
-    pub(crate) fn on_blocked(links: &mut Links, id: LinkId, why: Option<&str>) {
-        AmqpFront::write(links, id, |front, out| match why {
-            Some(_) => front.tell_blocked(why, out),
-            None if front.capabilities.blocked => front.machine.unblocked(out),
-            None => {}
-        });
-    }
-
-    fn tell_blocked(&mut self, why: Option<&str>, out: &mut Vec<u8>) {
+    pub(super) fn tell_blocked(&mut self, why: Option<&str>, out: &mut Vec<u8>) {
         if let Some(why) = why.filter(|_| self.capabilities.blocked) {
             self.machine.blocked(why, out);
         }

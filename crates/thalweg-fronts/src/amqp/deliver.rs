@@ -2,18 +2,121 @@
 
 use super::properties::Outgoing;
 use super::{AmqpFront, State};
-use crate::link::Links;
+use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
-use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Handover, LinkId};
+use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Content, Handover, Ticket};
 use thalweg_model::Message;
 
 /// What a last value has in place of a delivery's number: more than a channel will ever deliver.
 const NO_DELIVERY: u64 = 1 << 62;
 
+impl Outbound for AmqpFront {
+    #[inline]
+    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+        self.write_message(handover, out)
+            .map_err(|_| Undelivered::TooLarge)
+    }
+
+    /// It asks for nothing but last values: queues are bound.
+    fn answer(&mut self, ch: Ticket, answer: Answer<'_>, out: &mut Vec<u8>) {
+        if let Answer::Value(value) = answer {
+            self.last_value_read(ch, value, out);
+        }
+    }
+
+    fn consumer_ended(&mut self, ch: u16, ended: ConsumerEnd, out: &mut Vec<u8>) -> ConsumerFate {
+        let number = match ended {
+            ConsumerEnd::QueueGone(number) => number,
+            ConsumerEnd::NothingCame => {
+                // A `basic.get` had to wait for the disk, and what came had expired.
+                self.machine
+                    .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+                return ConsumerFate::Said;
+            }
+            ConsumerEnd::Stalled => {
+                self.close_stalled(ch, out);
+                return ConsumerFate::Said;
+            }
+        };
+        let Some(consumer) = self
+            .channels
+            .get_mut(ch)
+            .and_then(|channel| channel.remove_consumer(number))
+        else {
+            return ConsumerFate::Unsaid;
+        };
+        if self.capabilities.consumer_cancel_notify {
+            let cancel = basic::Cancel {
+                consumer_tag: &consumer.tag,
+                no_wait: true,
+            };
+            self.machine.method(ch, &Method::BasicCancel(cancel), out);
+        }
+        ConsumerFate::Said
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
+        let (code, what) = match why {
+            CloseReason::ShuttingDown => (
+                ReplyCode::ConnectionForced,
+                "broker forced connection closure with reason 'shutdown'",
+            ),
+            CloseReason::Kicked => (
+                ReplyCode::ConnectionForced,
+                "an operator has closed the connection",
+            ),
+            CloseReason::TakenOver => (
+                ReplyCode::ConnectionForced,
+                "another connection has the same name",
+            ),
+            CloseReason::NotAuthorized => (
+                ReplyCode::NotAllowed,
+                "the credentials are not valid any more",
+            ),
+            CloseReason::QueueFull => (
+                ReplyCode::ResourceError,
+                "too much waits for this connection",
+            ),
+            CloseReason::Stalled => (
+                ReplyCode::ResourceError,
+                "deliveries were not acknowledged in time and go to other consumers",
+            ),
+            CloseReason::Buffers => (
+                ReplyCode::ResourceError,
+                "memory for buffers is short and this connection's are the largest",
+            ),
+        };
+        self.machine.close(code, what, MethodId::NONE, out);
+        self.state = State::Closed;
+        self.channels.clear();
+        Fate::LinkEnds
+    }
+
+    /// Nobody is there to be told.
+    fn on_silence(&mut self, _: &mut Vec<u8>) {
+        if self.state != State::Closing {
+            self.fault = Some("the peer is at fault: it missed two heartbeats".into());
+        }
+        self.state = State::Closed;
+    }
+
+    fn on_idle(&mut self, out: &mut Vec<u8>) {
+        self.machine.heartbeat(out);
+    }
+
+    fn on_blocked(&mut self, why: Option<&str>, out: &mut Vec<u8>) {
+        match why {
+            Some(_) => self.tell_blocked(why, out),
+            None if self.capabilities.blocked => self.machine.unblocked(out),
+            None => {}
+        }
+    }
+}
+
 impl AmqpFront {
     #[inline]
-    pub(crate) fn hand_over(
+    fn write_message(
         &mut self,
         handover: &Handover<'_>,
         out: &mut Vec<u8>,
@@ -79,7 +182,7 @@ impl AmqpFront {
     }
 
     /// The answer to a `basic.get` for a last value.
-    pub(crate) fn last_value_read(&mut self, ch: u16, value: Option<&Message>, out: &mut Vec<u8>) {
+    fn last_value_read(&mut self, ch: u16, value: Option<&Message>, out: &mut Vec<u8>) {
         // Or the channel has been closed meanwhile.
         let Some(channel) = self
             .channels
@@ -102,7 +205,7 @@ impl AmqpFront {
                 expires_in: None,
                 left: 0,
             };
-            self.hand_over(&handover, out).is_ok()
+            self.write_message(&handover, out).is_ok()
         });
         if !is_written {
             out.truncate(before);
@@ -111,95 +214,11 @@ impl AmqpFront {
         }
     }
 
-    /// A consumer's queue is gone.
-    pub(crate) fn consumer_ended(
-        &mut self,
-        ch: u16,
-        ended: ConsumerEnd,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let number = match ended {
-            ConsumerEnd::QueueGone(number) => number,
-            ConsumerEnd::NothingCame => {
-                // A `basic.get` had to wait for the disk, and what came had expired.
-                self.machine
-                    .method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
-                return true;
-            }
-            ConsumerEnd::Stalled => {
-                self.close_stalled(ch, out);
-                return true;
-            }
-        };
-        let Some(consumer) = self
-            .channels
-            .get_mut(ch)
-            .and_then(|channel| channel.remove_consumer(number))
-        else {
-            return false;
-        };
-        if self.capabilities.consumer_cancel_notify {
-            let cancel = basic::Cancel {
-                consumer_tag: &consumer.tag,
-                no_wait: true,
-            };
-            self.machine.method(ch, &Method::BasicCancel(cancel), out);
-        }
-        true
-    }
-
     /// A channel's consumers have not acknowledged in time; the connection and its other channels go on.
     fn close_stalled(&mut self, ch: u16, out: &mut Vec<u8>) {
         let what = "deliveries were not acknowledged in time and go to other consumers";
         self.machine
             .channel_close(ch, ReplyCode::PreconditionFailed, what, MethodId::NONE, out);
         self.channels.remove(ch);
-    }
-
-    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
-        let (code, what) = match why {
-            CloseReason::ShuttingDown => (
-                ReplyCode::ConnectionForced,
-                "broker forced connection closure with reason 'shutdown'",
-            ),
-            CloseReason::Kicked => (
-                ReplyCode::ConnectionForced,
-                "an operator has closed the connection",
-            ),
-            CloseReason::TakenOver => (
-                ReplyCode::ConnectionForced,
-                "another connection has the same name",
-            ),
-            CloseReason::NotAuthorized => (
-                ReplyCode::NotAllowed,
-                "the credentials are not valid any more",
-            ),
-            CloseReason::QueueFull => (
-                ReplyCode::ResourceError,
-                "too much waits for this connection",
-            ),
-            CloseReason::Stalled => (
-                ReplyCode::ResourceError,
-                "deliveries were not acknowledged in time and go to other consumers",
-            ),
-            CloseReason::Buffers => (
-                ReplyCode::ResourceError,
-                "memory for buffers is short and this connection's are the largest",
-            ),
-        };
-        self.machine.close(code, what, MethodId::NONE, out);
-        self.state = State::Closed;
-        self.channels.clear();
-    }
-
-    /// Half the interval: then none is missed.
-    pub(crate) fn idle_write(&self) -> Option<thalweg_model::Span> {
-        let seconds = u64::from(self.machine.heartbeat_seconds());
-        (seconds > 0 && self.is_connected())
-            .then(|| thalweg_model::Span::from_millis(seconds * 500))
-    }
-
-    pub(crate) fn on_idle(links: &mut Links, id: LinkId) {
-        AmqpFront::write(links, id, |front, out| front.machine.heartbeat(out));
     }
 }

@@ -21,8 +21,11 @@ mod settings;
 mod settle;
 mod transaction;
 
-use crate::link::{Front, Links, Step};
+use crate::LoginAnswer;
+use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use crate::link::Links;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use channel::{Channel, Channels};
 use connect::{Admitted, Capabilities};
 use fault::{About, Fault};
@@ -154,129 +157,6 @@ impl AmqpFront {
         }
     }
 
-    /// What the peer did wrong, if that is why it ended.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// Whether `connection.open` has been answered.
-    pub fn is_connected(&self) -> bool {
-        matches!(self.state, State::Open | State::ExpectReVerdict)
-    }
-
-    /// Whether input must wait for a verdict.
-    pub(crate) fn holds_input(&self) -> bool {
-        matches!(self.state, State::ExpectVerdict | State::ExpectReVerdict)
-    }
-
-    /// Bytes of messages that came in pieces and are not done with.
-    pub(crate) fn gathered_bytes(&self) -> usize {
-        self.machine.gathered_bytes()
-            + self
-                .postponed
-                .as_ref()
-                .map_or(0, |postponed| postponed.bytes())
-    }
-
-    /// Two intervals without a sign of life.
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        let seconds = u64::from(self.machine.heartbeat_seconds());
-        match self.state {
-            State::Closing => Some(FAREWELL),
-            _ => (seconds > 0).then(|| Span::from_secs(seconds * 2)),
-        }
-    }
-
-    /// Nobody is there to be told.
-    pub(crate) fn on_silence(&mut self, _out: &mut Vec<u8>) {
-        if self.state != State::Closing {
-            self.fault = Some("the peer is at fault: it missed two heartbeats".into());
-        }
-        self.state = State::Closed;
-    }
-
-    pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut AmqpFront> {
-        match &mut links.get_mut(id)?.front {
-            Front::Amqp(front) => Some(front),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    fn at(links: &Links, id: LinkId) -> Option<&AmqpFront> {
-        match &links.get(id)?.front {
-            Front::Amqp(front) => Some(front),
-            _ => None,
-        }
-    }
-
-    /// Lets the link's front write, if it is one of ours.
-    #[inline]
-    fn write<R>(
-        links: &mut Links,
-        id: LinkId,
-        write: impl FnOnce(&mut AmqpFront, &mut Vec<u8>) -> R,
-    ) -> Option<R> {
-        links.write(id, |front, out| match front {
-            Front::Amqp(front) => Some(write(front, out)),
-            _ => None,
-        })?
-    }
-
-    /// Handles the next frame, or the next message.
-    #[inline]
-    pub(crate) fn step(
-        links: &mut Links,
-        id: LinkId,
-        bytes: &[u8],
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Step {
-        let Some(front) = AmqpFront::of(links, id) else {
-            return Step::Hold;
-        };
-        if front.holds_input() || front.state == State::Closed {
-            return Step::Hold;
-        }
-        if front.postponed.is_some() {
-            return AmqpFront::publish_postponed(links, id, now, kernel);
-        }
-        let mut gathered = Gathered::default();
-        let input = front.machine.handle_input(bytes, &mut gathered);
-        links.mark(Mark::WireDecode);
-        // By reference: events are large and stay where they are.
-        match &input {
-            Ok(Some((consumed, Event::Publish(publish)))) => {
-                // What came in pieces is not in the input any more and cannot be handed in again.
-                let is_in_input = bytes.as_ptr_range().contains(&publish.header.as_ptr());
-                match AmqpFront::on_publish(links, id, publish, now, kernel) {
-                    Handled::Done => Step::Consumed(*consumed),
-                    Handled::Later if is_in_input => Step::Hold,
-                    Handled::Later => {
-                        AmqpFront::postpone(links, id, publish, *consumed);
-                        Step::Hold
-                    }
-                }
-            }
-            Ok(Some((consumed, Event::Method { ch, method }))) => {
-                match AmqpFront::on_method(links, id, *ch, method, now, kernel) {
-                    Handled::Done => Step::Consumed(*consumed),
-                    Handled::Later => Step::Hold,
-                }
-            }
-            Ok(Some((consumed, event))) => {
-                AmqpFront::on_event(links, id, event, now, kernel);
-                Step::Consumed(*consumed)
-            }
-            Ok(None) => Step::NeedMore,
-            Err(fault) => {
-                AmqpFront::fail(links, id, fault, now, kernel);
-                // What follows is listened to until the peer has confirmed the end.
-                Step::Consumed(0)
-            }
-        }
-    }
-
     fn on_event(links: &mut Links, id: LinkId, event: &Event<'_>, now: Time, kernel: &mut Kernel) {
         match event {
             Event::Heartbeat | Event::Consumed | Event::ChannelCloseOk(_) => {}
@@ -377,7 +257,7 @@ impl AmqpFront {
         let Some(link) = links.get_mut(id) else {
             return;
         };
-        if let Front::Amqp(front) = &mut link.front {
+        if let AnyFront::Amqp(front) = &mut link.front {
             front.state = State::Closing;
             front.channels.clear();
             front.owing.clear();
@@ -396,7 +276,7 @@ impl AmqpFront {
             return;
         };
         link.closing = true;
-        if let Front::Amqp(front) = &mut link.front {
+        if let AnyFront::Amqp(front) = &mut link.front {
             front.state = State::Closed;
         }
     }
@@ -423,6 +303,120 @@ impl AmqpFront {
             exchange,
             verb,
         }
+    }
+}
+
+impl Front for AmqpFront {
+    /// Handles the next frame, or the next message.
+    #[inline]
+    fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
+        let Cx {
+            links,
+            kernel,
+            id,
+            now,
+        } = cx;
+        let (id, now) = (*id, *now);
+        let Some(front) = AmqpFront::of(links, id) else {
+            return Step::Hold;
+        };
+        if front.holds_input() || front.state == State::Closed {
+            return Step::Hold;
+        }
+        if front.postponed.is_some() {
+            return AmqpFront::publish_postponed(links, id, now, kernel);
+        }
+        let mut gathered = Gathered::default();
+        let input = front.machine.handle_input(bytes, &mut gathered);
+        links.mark(Mark::WireDecode);
+        // By reference: events are large and stay where they are.
+        match &input {
+            Ok(Some((consumed, Event::Publish(publish)))) => {
+                // What came in pieces is not in the input any more and cannot be handed in again.
+                let is_in_input = bytes.as_ptr_range().contains(&publish.header.as_ptr());
+                match AmqpFront::on_publish(links, id, publish, now, kernel) {
+                    Handled::Done => Step::Consumed(*consumed),
+                    Handled::Later if is_in_input => Step::Hold,
+                    Handled::Later => {
+                        AmqpFront::postpone(links, id, publish, *consumed);
+                        Step::Hold
+                    }
+                }
+            }
+            Ok(Some((consumed, Event::Method { ch, method }))) => {
+                match AmqpFront::on_method(links, id, *ch, method, now, kernel) {
+                    Handled::Done => Step::Consumed(*consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
+            Ok(Some((consumed, event))) => {
+                AmqpFront::on_event(links, id, event, now, kernel);
+                Step::Consumed(*consumed)
+            }
+            Ok(None) => Step::NeedMore,
+            Err(fault) => {
+                AmqpFront::fail(links, id, fault, now, kernel);
+                // What follows is listened to until the peer has confirmed the end.
+                Step::Consumed(0)
+            }
+        }
+    }
+
+    #[inline]
+    fn after_input(cx: &mut Cx<'_>) {
+        AmqpFront::confirm_owing(cx.links, cx.id);
+    }
+
+    fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
+        AmqpFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
+    }
+
+    fn name(&self) -> &'static str {
+        "amqp"
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Open | State::ExpectReVerdict)
+    }
+
+    fn holds_input(&self) -> bool {
+        matches!(self.state, State::ExpectVerdict | State::ExpectReVerdict)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_deref().map(Into::into)
+    }
+
+    fn gathered_bytes(&self) -> usize {
+        let postponed = self.postponed.as_ref();
+        self.machine.gathered_bytes() + postponed.map_or(0, |postponed| postponed.bytes())
+    }
+
+    /// The client properties that are text, in their order, as far as they fit into 1 KiB: product, version, platform and
+    /// `connection_name`, by which libraries name a connection for people.
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &self.about
+    }
+
+    /// Two intervals without a sign of life.
+    fn silence_max(&self) -> Option<Span> {
+        let seconds = u64::from(self.machine.heartbeat_seconds());
+        match self.state {
+            State::Closing => Some(FAREWELL),
+            _ => (seconds > 0).then(|| Span::from_secs(seconds * 2)),
+        }
+    }
+
+    /// Half the interval: then none is missed.
+    fn idle_write(&self) -> Option<Span> {
+        let seconds = u64::from(self.machine.heartbeat_seconds());
+        (seconds > 0 && self.is_connected()).then(|| Span::from_millis(seconds * 500))
+    }
+}
+
+impl FrontSettings for AmqpSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(AmqpFront::new(self, nonce, anonymous).into())
     }
 }
 

@@ -3,9 +3,11 @@
 use super::channel::Mode;
 use super::fault::Fault;
 use super::{AmqpFront, Request, names, properties};
-use crate::link::{Front, Links, Step};
+use crate::front::{Step, Variant};
+use crate::link::Links;
 use crate::native;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use crate::stamp;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
@@ -132,7 +134,7 @@ impl AmqpFront {
         let Some(link) = links.get_mut(id) else {
             return Handled::Done;
         };
-        let (Some(session), Front::Amqp(front)) = (link.session, &mut link.front) else {
+        let (Some(session), AnyFront::Amqp(front)) = (link.session, &mut link.front) else {
             return Handled::Done;
         };
         let Some(channel) = front.channels.get_mut(publish.ch) else {

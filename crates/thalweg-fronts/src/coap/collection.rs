@@ -4,10 +4,11 @@
 use super::answer::{Answer, SHORT_SECS};
 use super::data::{bare, content_format, forbidden};
 use super::desk::{Desk, unix_secs};
-use super::handler::{Done, Handler, Request, Scene};
+use super::handler::{Done, Handler, Request};
 use super::side::Side;
 use super::topics::{Change, Topic, TopicId, Unplanned};
 use super::waiting::accept;
+use crate::front::{Cx, Variant};
 use thalweg_coap::content_format::{CBOR, LINK_FORMAT};
 use thalweg_coap::link_format::{Filter, LinkWriter};
 use thalweg_coap::pubsub::{self, Configuration, Selection, TopicFilter};
@@ -18,29 +19,29 @@ use thalweg_model::{Properties, Reliability, RetainOp};
 
 impl<S: Side> Handler<S> {
     /// A request to `/ps`.
-    pub(super) fn on_collection(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_collection(&mut self, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         if !self
             .desk
-            .and_then(|desk| scene.links.coap.desk(desk))
+            .and_then(|desk| Desk::at(cx.links, desk))
             .is_some_and(|desk| desk.is_known)
         {
             return Err(not_yet());
         }
         match request.code {
             Code::GET => {
-                let answer = self.list_topics(&TopicFilter::default(), request, scene)?;
-                self.respond(request.exchange, &answer, scene.now);
+                let answer = self.list_topics(&TopicFilter::default(), request, cx)?;
+                self.respond(request.exchange, &answer, cx.now);
                 Ok(())
             }
             Code::FETCH => {
                 check_format(request)?;
                 let filter = TopicFilter::decode(request.payload)
                     .map_err(|why| refused(Unplanned::Refused(why)))?;
-                let answer = self.list_topics(&filter, request, scene)?;
-                self.respond(request.exchange, &answer, scene.now);
+                let answer = self.list_topics(&filter, request, cx)?;
+                self.respond(request.exchange, &answer, cx.now);
                 Ok(())
             }
-            Code::POST => self.make_topic(request, scene),
+            Code::POST => self.make_topic(request, cx),
             _ => Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
                 "topics are listed by GET or FETCH and made by POST",
@@ -53,7 +54,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         filter: &TopicFilter,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, Answer> {
         if accept(&request.options).is_some_and(|format| format != LINK_FORMAT) {
             return Err(Answer::words(
@@ -72,7 +73,7 @@ impl<S: Side> Handler<S> {
         let mut list = Vec::new();
         let mut writer = LinkWriter::new(&mut list);
         let mut count = 0;
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
+        let Some(desk) = self.desk.and_then(|desk| Desk::at(cx.links, desk)) else {
             return Err(Answer::later(
                 Code::SERVICE_UNAVAILABLE,
                 1,
@@ -80,7 +81,7 @@ impl<S: Side> Handler<S> {
             ));
         };
         for (id, topic) in desk.topics.matching(filter) {
-            if !may_see(topic, &desk.topics.kept_at(id), request.session, scene) {
+            if !may_see(topic, &desk.topics.kept_at(id), request.session, cx) {
                 continue;
             }
             let path = format!("/ps/{id}");
@@ -103,18 +104,18 @@ impl<S: Side> Handler<S> {
     }
 
     /// POST to the collection. Draft §2.4.3
-    fn make_topic(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn make_topic(&mut self, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         check_format(request)?;
-        self.check_rate(request, scene.now)?;
+        self.check_rate(request, cx.now)?;
         let configuration = Configuration::decode(request.payload)
             .map_err(|why| refused(Unplanned::Refused(why)))?;
         let Some(desk_id) = self.desk else {
             return Err(not_yet());
         };
-        let Some(desk) = scene.links.coap.desk(desk_id) else {
+        let Some(desk) = Desk::at(cx.links, desk_id) else {
             return Err(not_yet());
         };
-        let now_secs = unix_secs(scene.now);
+        let now_secs = unix_secs(cx.now);
         let (id, configuration) = desk
             .topics
             .plan(configuration, self.settings.topics_max, now_secs)
@@ -124,14 +125,14 @@ impl<S: Side> Handler<S> {
             .and_then(|uri| uri.here());
         let kept_at = desk.topics.kept_at(id);
         if let Some(data) = &data
-            && !scene.kernel.may(request.session, Permission::Publish, data)
+            && !cx.kernel.may(request.session, Permission::Publish, data)
         {
             return Err(forbidden());
         }
         let mut encoded = Vec::new();
         configuration.encode(&mut encoded);
-        let mut batch = self.keep_configuration(&kept_at, &encoded, request, scene)?;
-        self.note(id, &encoded, scene);
+        let mut batch = self.keep_configuration(&kept_at, &encoded, request, cx)?;
+        self.note(id, &encoded, cx);
         if let (Some(first), Some(data)) = (&configuration.initialize, &data) {
             let format = configuration.content_format;
             let content_type =
@@ -145,7 +146,7 @@ impl<S: Side> Handler<S> {
                 properties: Some(&properties),
                 ..draft
             };
-            batch = batch.max(self.publish(request.identity, request.session, draft, scene)?);
+            batch = batch.max(self.publish(request.identity, request.session, draft, cx)?);
         }
         let location = vec!["ps".into(), id.as_str().into()];
         let answer = Answer {
@@ -153,21 +154,16 @@ impl<S: Side> Handler<S> {
             location,
             ..Answer::content(pubsub::CONTENT_FORMAT, encoded)
         };
-        self.finish(request.exchange, answer, batch, scene);
+        self.finish(request.exchange, answer, batch, cx);
         Ok(())
     }
 
     /// A request to `/ps/<id>` of a topic that there is.
-    pub(super) fn on_topic(
-        &mut self,
-        id: TopicId,
-        request: &Request<'_>,
-        scene: &mut Scene<'_>,
-    ) -> Done {
+    pub(super) fn on_topic(&mut self, id: TopicId, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let Some(desk_id) = self.desk else {
             return Err(not_yet());
         };
-        let Some(desk) = scene.links.coap.desk(desk_id) else {
+        let Some(desk) = Desk::at(cx.links, desk_id) else {
             return Err(not_yet());
         };
         let Some(topic) = desk.topics.get(id) else {
@@ -175,7 +171,7 @@ impl<S: Side> Handler<S> {
         };
         let kept_at = desk.topics.kept_at(id);
         let is_read = matches!(request.code, Code::GET | Code::FETCH);
-        if is_read && !may_see(topic, &kept_at, request.session, scene) {
+        if is_read && !may_see(topic, &kept_at, request.session, cx) {
             return Err(forbidden());
         }
         if accept(&request.options).is_some_and(|format| format != pubsub::CONTENT_FORMAT) {
@@ -192,10 +188,10 @@ impl<S: Side> Handler<S> {
                     .map_err(|why| refused(Unplanned::Refused(why)))?
             }
             Code::POST | Code::PUT => {
-                return self.change_topic(id, Change::Replace, &kept_at, request, scene);
+                return self.change_topic(id, Change::Replace, &kept_at, request, cx);
             }
-            Code::IPATCH => return self.change_topic(id, Change::Patch, &kept_at, request, scene),
-            Code::DELETE => return self.delete_topic(id, request, scene),
+            Code::IPATCH => return self.change_topic(id, Change::Patch, &kept_at, request, cx),
+            Code::DELETE => return self.delete_topic(id, request, cx),
             _ => {
                 return Err(Answer::words(
                     Code::METHOD_NOT_ALLOWED,
@@ -208,7 +204,7 @@ impl<S: Side> Handler<S> {
         self.respond(
             request.exchange,
             &Answer::content(pubsub::CONTENT_FORMAT, encoded),
-            scene.now,
+            cx.now,
         );
         Ok(())
     }
@@ -220,46 +216,48 @@ impl<S: Side> Handler<S> {
         how: Change,
         kept_at: &str,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         check_format(request)?;
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
+        let Some(desk) = self.desk.and_then(|desk| Desk::at(cx.links, desk)) else {
             return Err(not_yet());
         };
         let becomes = desk
             .topics
-            .plan_change(id, how, request.payload, unix_secs(scene.now))
+            .plan_change(id, how, request.payload, unix_secs(cx.now))
             .map_err(refused)?;
         if let Some(data) = desk
             .topics
             .get(id)
             .and_then(|topic| topic.address.as_deref())
-            && !scene.kernel.may(request.session, Permission::Publish, data)
+            && !cx.kernel.may(request.session, Permission::Publish, data)
         {
             return Err(forbidden());
         }
         let mut encoded = Vec::new();
         becomes.encode(&mut encoded);
-        let batch = self.keep_configuration(kept_at, &encoded, request, scene)?;
-        self.note(id, &encoded, scene);
+        let batch = self.keep_configuration(kept_at, &encoded, request, cx)?;
+        self.note(id, &encoded, cx);
         let answer = Answer {
             code: Code::CHANGED,
             ..Answer::content(pubsub::CONTENT_FORMAT, encoded)
         };
-        self.finish(request.exchange, answer, batch, scene);
+        self.finish(request.exchange, answer, batch, cx);
         Ok(())
     }
 
     /// Draft §2.5.5: the data go, too, and who observes them is told.
-    fn delete_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn delete_topic(&mut self, id: TopicId, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let Some(desk) = self.desk else {
             return Err(not_yet());
         };
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         match Desk::delete(links, desk, id, request.session, *now, kernel) {
             Ok(batch) => {
                 self.known.clear();
-                self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
+                self.finish(request.exchange, Answer::of(Code::DELETED), batch, cx);
                 Ok(())
             }
             Err(outcome) => Err(Answer::of_outcome(outcome).unwrap_or_else(forbidden)),
@@ -272,17 +270,17 @@ impl<S: Side> Handler<S> {
         kept_at: &str,
         encoded: &[u8],
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<Option<u64>, Answer> {
         let draft = bare(kept_at, encoded, RetainOp::Set, Reliability::AtLeastOnce);
-        self.publish(request.identity, request.session, draft, scene)
+        self.publish(request.identity, request.session, draft, cx)
     }
 
     /// A topic is known at once, before its message comes back: whoever made it goes on with it now.
-    fn note(&mut self, id: TopicId, encoded: &[u8], scene: &mut Scene<'_>) {
+    fn note(&mut self, id: TopicId, encoded: &[u8], cx: &mut Cx<'_>) {
         let Some(desk_id) = self.desk else { return };
-        let Scene { kernel, links, .. } = scene;
-        if let Some(desk) = links.coap.desk_mut(desk_id)
+        let Cx { kernel, links, .. } = cx;
+        if let Some(desk) = Desk::of(links, desk_id)
             && let Ok(applied) = desk.topics.apply(id.as_str(), Some(encoded))
         {
             Desk::on_applied(links, desk_id, &applied, Some(id), kernel);
@@ -291,8 +289,8 @@ impl<S: Side> Handler<S> {
 }
 
 /// Whether a peer may see a topic: whoever may read its data may.
-fn may_see(topic: &Topic, kept_at: &str, session: SessionId, scene: &Scene<'_>) -> bool {
-    scene.kernel.may(
+fn may_see(topic: &Topic, kept_at: &str, session: SessionId, cx: &Cx<'_>) -> bool {
+    cx.kernel.may(
         session,
         Permission::Subscribe,
         topic.address.as_deref().unwrap_or(kept_at),

@@ -2,7 +2,8 @@
 
 use super::answer::{Answer, no_value, other_format, session_ended};
 use super::collection::not_yet;
-use super::handler::{Done, Handler, Request, Scene};
+use super::desk::Desk;
+use super::handler::{Done, Handler, Request};
 use super::identity::IdentityId;
 use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::{OPTIONS_MAX, Representation, StampBytes, media_type_of};
@@ -10,6 +11,7 @@ use super::resource::{Reserved, Style, Wishes, reserved};
 use super::side::Side;
 use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
+use crate::front::{Cx, Variant};
 use crate::stamp;
 use thalweg_coap::{Code, ExchangeId, Response, Value, content_format, option};
 use thalweg_kernel::{Draft, ListSpec, Outcome, SessionId, Ticket};
@@ -27,18 +29,16 @@ impl<S: Side> Handler<S> {
         address: Option<&str>,
         style: Style,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         if style == Style::Emqx && !self.settings.emqx_paths {
             return Err(Answer::words(Code::NOT_FOUND, "there is no such topic"));
         }
         let wishes = Wishes::read(&request.options)?;
         match (request.code, address) {
-            (Code::FETCH, _) => self.list(address, &wishes, request, scene),
-            (Code::GET, None) => self.list(None, &wishes, request, scene),
-            (Code::GET, _) if wishes.filter.is_some() => {
-                self.list(address, &wishes, request, scene)
-            }
+            (Code::FETCH, _) => self.list(address, &wishes, request, cx),
+            (Code::GET, None) => self.list(None, &wishes, request, cx),
+            (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, cx),
             (_, None) => Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
                 "all data are listed by GET or FETCH",
@@ -49,13 +49,13 @@ impl<S: Side> Handler<S> {
                 "an address has at least one character",
             )),
             (Code::GET, Some(address)) if request.observes => {
-                self.register(address, &wishes, request, scene)
+                self.register(address, &wishes, request, cx)
             }
-            (Code::GET, Some(address)) => self.get(address, request, scene),
+            (Code::GET, Some(address)) => self.get(address, request, cx),
             (Code::PUT | Code::POST, Some(address)) => {
-                self.put(address, style, &wishes, request, scene)
+                self.put(address, style, &wishes, request, cx)
             }
-            (Code::DELETE, Some(address)) => self.delete(address, &wishes, request, scene),
+            (Code::DELETE, Some(address)) => self.delete(address, &wishes, request, cx),
             _ => Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
                 "data knows GET, FETCH, PUT, POST and DELETE",
@@ -64,37 +64,28 @@ impl<S: Side> Handler<S> {
     }
 
     /// Asks for the last value.
-    pub(super) fn get(
-        &mut self,
-        address: &str,
-        request: &Request<'_>,
-        scene: &mut Scene<'_>,
-    ) -> Done {
-        let ask = Ask::read(&request.options, self.topic_format(address, scene));
+    pub(super) fn get(&mut self, address: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
+        let ask = Ask::read(&request.options, self.topic_format(address, cx));
         let ticket = self.wait(
             Waiting::Get {
                 exchange: request.exchange,
                 ask,
             },
-            scene.now,
+            cx.now,
         )?;
-        self.read(ticket, request.session, address, scene)
+        self.read(ticket, request.session, address, cx)
     }
 
     /// What the values of an address are, if its topic says so. Draft §2.2.1
-    pub(super) fn topic_format(&self, address: &str, scene: &Scene<'_>) -> Option<u16> {
-        let desk = scene.links.coap.desk(self.desk?)?;
+    pub(super) fn topic_format(&self, address: &str, cx: &Cx<'_>) -> Option<u16> {
+        let desk = Desk::at(cx.links, self.desk?)?;
         desk.topics.at(address)?.configuration.content_format
     }
 
-    fn read(
-        &mut self,
-        ticket: Ticket,
-        session: SessionId,
-        address: &str,
-        scene: &mut Scene<'_>,
-    ) -> Done {
-        let Scene { now, kernel, links } = scene;
+    fn read(&mut self, ticket: Ticket, session: SessionId, address: &str, cx: &mut Cx<'_>) -> Done {
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         if kernel.read_last_value(session, self.link, ticket, address, *now, *links) {
             return Ok(());
         }
@@ -108,7 +99,7 @@ impl<S: Side> Handler<S> {
         style: Style,
         wishes: &Wishes<'_>,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         let is_kept = match reserved(address) {
             Reserved::No => wishes.retain.unwrap_or(style == Style::Data),
@@ -120,12 +111,12 @@ impl<S: Side> Handler<S> {
                 ));
             }
         };
-        self.check_rate(request, scene.now)?;
+        self.check_rate(request, cx.now)?;
         let format = content_format(request);
-        self.check_topic(address, format, scene)?;
-        let stamp = stamp::read(wishes.stamp, scene.kernel);
+        self.check_topic(address, format, cx)?;
+        let stamp = stamp::read(wishes.stamp, cx.kernel);
         let of_few = match wishes.has_user_properties || stamp.is_some() {
-            true => properties_of(wishes, request, stamp, scene),
+            true => properties_of(wishes, request, stamp, cx),
             false => None,
         };
         if of_few.is_none() && format.is_some() && self.memo.0 != format {
@@ -154,11 +145,11 @@ impl<S: Side> Handler<S> {
                 properties,
                 stamp,
             };
-            return self.decide(put, request, scene);
+            return self.decide(put, request, cx);
         }
         let is_first_asked = is_kept && !self.known.contains(&self.known_key(address));
         let asked = if is_first_asked {
-            self.ask_whether_first(address, request, scene)
+            self.ask_whether_first(address, request, cx)
         } else {
             None
         };
@@ -178,16 +169,16 @@ impl<S: Side> Handler<S> {
             native: None,
             stamp,
         };
-        let published = self.publish(request.identity, request.session, draft, scene);
+        let published = self.publish(request.identity, request.session, draft, cx);
         if let Some(memo) = memo {
             self.memo = memo;
         }
-        self.after_put(published, asked, request.exchange, scene)
+        self.after_put(published, asked, request.exchange, cx)
     }
 
     /// Whether a publish is what the topic of its address wants. Draft §3.2.1
-    fn check_topic(&self, address: &str, format: Option<u16>, scene: &Scene<'_>) -> Done {
-        let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+    fn check_topic(&self, address: &str, format: Option<u16>, cx: &Cx<'_>) -> Done {
+        let desk = self.desk.and_then(|desk| Desk::at(cx.links, desk));
         match desk.and_then(|desk| desk.topics.at(address)) {
             Some(topic)
                 if topic
@@ -217,7 +208,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         address: &str,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Option<Ticket> {
         let key = self.known_key(address);
         let ticket = self.waiting.insert(
@@ -226,10 +217,10 @@ impl<S: Side> Handler<S> {
                 batch: None,
                 key,
             },
-            scene.now,
+            cx.now,
         )?;
         // Who may not read is told that it has changed.
-        self.read(ticket, request.session, address, scene)
+        self.read(ticket, request.session, address, cx)
             .is_ok()
             .then_some(ticket)
     }
@@ -240,9 +231,9 @@ impl<S: Side> Handler<S> {
         identity: IdentityId,
         session: SessionId,
         draft: Draft<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<Option<u64>, Answer> {
-        let (batch, outcome) = self.publish_for(identity, session, draft, scene);
+        let (batch, outcome) = self.publish_for(identity, session, draft, cx);
         Answer::of_outcome(outcome).map_or(Ok(batch), Err)
     }
 
@@ -252,9 +243,11 @@ impl<S: Side> Handler<S> {
         identity: IdentityId,
         session: SessionId,
         draft: Draft<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> (Option<u64>, Outcome) {
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         let is_exactly_once = draft.reliability == Reliability::ExactlyOnce;
         if is_exactly_once {
             self.ticket_last = self.ticket_last.wrapping_add(1).max(1);
@@ -282,7 +275,7 @@ impl<S: Side> Handler<S> {
         published: Result<Option<u64>, Answer>,
         asked: Option<Ticket>,
         exchange: ExchangeId,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         match (published, asked) {
             (Err(answer), asked) => {
@@ -292,7 +285,7 @@ impl<S: Side> Handler<S> {
                 Err(answer)
             }
             (Ok(batch), None) => {
-                self.finish(exchange, Answer::of(Code::CHANGED), batch, scene);
+                self.finish(exchange, Answer::of(Code::CHANGED), batch, cx);
                 Ok(())
             }
             (Ok(batch), Some(ticket)) => {
@@ -305,14 +298,14 @@ impl<S: Side> Handler<S> {
     }
 
     /// Does a request, or not, when the value that there is is known. Another shard's publisher can come in between.
-    fn decide(&mut self, put: KeptPut, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn decide(&mut self, put: KeptPut, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let address = put.address.clone();
         let waiting = Waiting::Condition {
             exchange: request.exchange,
             put: Box::new(put),
         };
-        let ticket = self.wait(waiting, scene.now)?;
-        self.read(ticket, request.session, &address, scene)
+        let ticket = self.wait(waiting, cx.now)?;
+        self.read(ticket, request.session, &address, cx)
     }
 
     fn delete(
@@ -320,7 +313,7 @@ impl<S: Side> Handler<S> {
         address: &str,
         wishes: &Wishes<'_>,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         if reserved(address) != Reserved::No {
             return Err(Answer::words(
@@ -328,8 +321,8 @@ impl<S: Side> Handler<S> {
                 "the address keeps no value of yours",
             ));
         }
-        self.check_rate(request, scene.now)?;
-        let stamp = stamp::read(wishes.stamp, scene.kernel);
+        self.check_rate(request, cx.now)?;
+        let stamp = stamp::read(wishes.stamp, cx.kernel);
         let reliability = if request.confirmable {
             Reliability::AtLeastOnce
         } else {
@@ -348,7 +341,7 @@ impl<S: Side> Handler<S> {
                 properties: None,
                 stamp,
             };
-            return self.decide(put, request, scene);
+            return self.decide(put, request, cx);
         }
         let key = self.known_key(address);
         self.known.remove(&key);
@@ -356,21 +349,16 @@ impl<S: Side> Handler<S> {
             stamp,
             ..bare(address, &[], RetainOp::Clear, reliability)
         };
-        let batch = self.publish(request.identity, request.session, draft, scene)?;
-        self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
+        let batch = self.publish(request.identity, request.session, draft, cx)?;
+        self.finish(request.exchange, Answer::of(Code::DELETED), batch, cx);
         Ok(())
     }
 
     /// A value that was asked for is there, or is not.
-    pub(super) fn on_read(
-        &mut self,
-        ticket: Ticket,
-        value: Option<Message>,
-        scene: &mut Scene<'_>,
-    ) {
+    pub(super) fn on_read(&mut self, ticket: Ticket, value: Option<Message>, cx: &mut Cx<'_>) {
         match self.waiting.take(ticket) {
             Some(Waiting::Get { exchange, ask }) => {
-                self.respond_with(exchange, &ask, value.as_ref(), scene.now)
+                self.respond_with(exchange, &ask, value.as_ref(), cx.now)
             }
             Some(Waiting::Created {
                 exchange,
@@ -386,11 +374,11 @@ impl<S: Side> Handler<S> {
                 } else {
                     Code::CREATED
                 };
-                self.finish(exchange, Answer::of(code), batch, scene);
+                self.finish(exchange, Answer::of(code), batch, cx);
             }
             Some(Waiting::Condition { exchange, put }) => {
-                if let Err(answer) = self.on_decided(exchange, &put, value.as_ref(), scene) {
-                    self.respond(exchange, &answer, scene.now);
+                if let Err(answer) = self.on_decided(exchange, &put, value.as_ref(), cx) {
+                    self.respond(exchange, &answer, cx.now);
                 }
             }
             _ => {}
@@ -402,9 +390,9 @@ impl<S: Side> Handler<S> {
         exchange: ExchangeId,
         put: &KeptPut,
         value: Option<&Message>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
-        let representation = value.map(|value| Representation::of(value, 0, scene.now));
+        let representation = value.map(|value| Representation::of(value, 0, cx.now));
         if put
             .condition
             .as_ref()
@@ -419,7 +407,7 @@ impl<S: Side> Handler<S> {
         let Some(session) = self.identities.session(identity) else {
             return Err(session_ended());
         };
-        let batch = self.publish(identity, session, put.draft(), scene)?;
+        let batch = self.publish(identity, session, put.draft(), cx)?;
         let key = self.known_key(&put.address);
         let code = match (put.retain, value) {
             (RetainOp::Clear, _) => {
@@ -429,7 +417,7 @@ impl<S: Side> Handler<S> {
             (RetainOp::Set, None) => Code::CREATED,
             _ => Code::CHANGED,
         };
-        self.finish(exchange, Answer::of(code), batch, scene);
+        self.finish(exchange, Answer::of(code), batch, cx);
         Ok(())
     }
 
@@ -475,7 +463,7 @@ impl<S: Side> Handler<S> {
         address: Option<&str>,
         wishes: &Wishes<'_>,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         let mut filter = String::new();
         match (wishes.filter, address) {
@@ -504,9 +492,11 @@ impl<S: Side> Handler<S> {
                 exchange: request.exchange,
                 format,
             },
-            scene.now,
+            cx.now,
         )?;
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         let max = self.settings.list_max;
         if kernel.list_last_values(
             request.session,
@@ -530,7 +520,7 @@ impl<S: Side> Handler<S> {
         ticket: Ticket,
         values: &[Message],
         _complete: bool,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let Some(Waiting::List { exchange, format }) = self.waiting.take(ticket) else {
             return;
@@ -539,7 +529,7 @@ impl<S: Side> Handler<S> {
             content_format::CBOR => cbor_list(values),
             _ => link_list(values, &self.settings.tenant).into_bytes(),
         };
-        self.respond(exchange, &Answer::content(format, list), scene.now);
+        self.respond(exchange, &Answer::content(format, list), cx.now);
     }
 }
 

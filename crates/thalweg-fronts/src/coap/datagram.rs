@@ -1,21 +1,24 @@
 //! CoAP over UDP and DTLS: all peers of one socket.
 
 use super::answer::Answer;
-use super::handler::{Handler, Request, Scene};
+use super::handler::{Handler, Request};
 use super::identity::{IdentityId, NOBODY, PeerSecurity, Standing};
+use super::note::Note;
 use super::settings::{CoapCounts, CoapSettings};
-use super::shared::Told;
 use super::side::Side;
 use crate::LoginAnswer;
-use crate::link::{Front, Links};
+use crate::deferred::{DeferredFront, Effect, Left};
+use crate::front::{Cx, Datagram, Fate, FrontSettings};
 use core::net::SocketAddr;
+use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::{
     Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, Observe,
     RelationId, Response, ServerSide, SharedBody,
 };
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, LinkId};
+use thalweg_kernel::{CloseReason, LinkId};
 use thalweg_model::{Span, Time};
 
 /// Bytes and datagrams of output above which notifications wait until the socket has taken some. Not more than are read at
@@ -128,117 +131,18 @@ impl CoapFront {
         }
     }
 
-    pub(super) fn counts(&self) -> CoapCounts {
-        let machine = self.handler.side.machine.counts();
-        CoapCounts {
-            peers: self.handler.side.machine.peers() as u64,
-            observers: self.handler.relations.len() as u64,
-            identities: self.handler.identities.open_count() as u64,
-            datagrams: machine.datagrams,
-            confirmable: machine.confirmable,
-            retransmissions: machine.retransmissions,
-            duplicates: machine.duplicates,
-            timeouts: machine.timeouts,
-            resets: machine.resets,
-            malformed: machine.malformed + machine.rejected + machine.bad_options,
-            rate_limited: machine.rate_limited,
-            overloaded: machine.overloaded,
-            peers_displaced: machine.peers_displaced,
-            refused: self.handler.counts.refused + machine.refused,
-            failed: self.handler.counts.failed + machine.failed,
-            ..self.handler.counts
-        }
-    }
-
-    pub(super) fn set_settings(&mut self, settings: Arc<CoapSettings>) {
-        self.handler
-            .side
-            .machine
-            .set_settings(settings.machine.clone());
-        self.handler.settings = settings;
-    }
-
-    /// Swaps what may leave with `spare`; whether there was more to say than there was room for.
-    pub(super) fn take_output(&mut self, spare: &mut Datagrams) -> bool {
-        std::mem::swap(&mut self.handler.side.out, spare);
-        std::mem::take(&mut self.handler.stalled)
-    }
-
-    pub(super) fn poll_timeout(&self) -> Time {
-        let side = &self.handler.side;
-        // What is due waits for room, too.
-        let machine = if side.has_room() {
-            side.machine.poll_timeout()
-        } else {
-            Time::NEVER
-        };
-        machine.min(self.handler.next_timeout()).min(self.sweep_at)
-    }
-
-    /// Lets the front of a link do something, if it is one of ours; it is away from its link meanwhile.
-    fn with<R>(
-        links: &mut Links,
-        id: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        what: impl FnOnce(&mut CoapFront, &mut Scene<'_>) -> R,
-    ) -> Option<R> {
-        let link = links.get_mut(id)?;
-        let mut front = match std::mem::replace(&mut link.front, Front::CoapAway) {
-            Front::CoapDatagrams(front) => front,
-            other => {
-                link.front = other;
-                return None;
-            }
-        };
-        front.handler.link = id;
-        let result = what(&mut front, &mut Scene { now, kernel, links });
-        let bytes = front.handler.side.out.bytes();
-        links.put_back(id, Front::CoapDatagrams(front), bytes);
-        Some(result)
-    }
-
-    pub(super) fn handle<'d>(
-        links: &mut Links,
-        id: LinkId,
-        datagrams: impl Iterator<Item = (SocketAddr, PeerSecurity<'d>, &'d [u8])>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapFront::see_to_desk(links, id, now, kernel);
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            for (from, security, datagram) in datagrams {
-                front.on_datagram(from, security, datagram, scene);
-            }
-            front.take_notices(scene);
-        });
-    }
-
-    /// The desk is there before anything that needs it. Usually the first timeout has opened it.
-    #[inline]
-    fn see_to_desk(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        if let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front)
-            && front.handler.desk.is_none()
-        {
-            CoapFront::with(links, id, now, kernel, |front, scene| {
-                front.handler.see_to_desk(scene)
-            });
-            links.work(now, kernel);
-        }
-    }
-
     #[inline]
     fn on_datagram(
         &mut self,
         from: SocketAddr,
         security: PeerSecurity<'_>,
         datagram: &[u8],
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
         if !is_request(datagram) {
             // Whoever acknowledges or rejects says nothing that depends on who it is.
             let DatagramSide { machine, out } = &mut self.handler.side;
-            machine.handle_datagram(from, datagram, scene.now, out);
+            machine.handle_datagram(from, datagram, cx.now, out);
             return;
         }
         let Some(identity) = self
@@ -250,7 +154,7 @@ impl CoapFront {
             self.handler.counts.dropped_waiting += 1;
             return;
         };
-        self.on_datagram_of(identity, from, datagram, scene);
+        self.on_datagram_of(identity, from, datagram, cx);
     }
 
     #[inline]
@@ -259,9 +163,11 @@ impl CoapFront {
         identity: IdentityId,
         from: SocketAddr,
         datagram: &[u8],
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         let now = *now;
         let Handler {
             identities,
@@ -285,7 +191,7 @@ impl CoapFront {
         if event.observe == Some(Observe::Deregister)
             && let Some(cookie) = relation.take()
         {
-            self.handler.forget_relation(cookie, scene);
+            self.handler.forget_relation(cookie, cx);
         }
         let session = match session {
             Ok(session) => session,
@@ -307,7 +213,7 @@ impl CoapFront {
             observes: event.observe == Some(Observe::Register),
             relation,
         };
-        self.handler.handle(&request, scene);
+        self.handler.handle(&request, cx);
     }
 
     /// A datagram waits until it is known who its sender is.
@@ -322,55 +228,6 @@ impl CoapFront {
         }
         self.stash_bytes += datagram.len();
         self.stash.push((identity, from, datagram.into()));
-    }
-
-    pub(super) fn on_proven(
-        links: &mut Links,
-        id: LinkId,
-        identity: &str,
-        answer: LoginAnswer,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            let Handler {
-                identities,
-                settings,
-                link,
-                ..
-            } = &mut front.handler;
-            let Scene { now, kernel, links } = scene;
-            if !identities.on_verdict(identity, answer, *link, settings, *now, kernel, links) {
-                return;
-            }
-            let Some(who) = identities.find(identity, settings) else {
-                return;
-            };
-            let (theirs, rest) = std::mem::take(&mut front.stash)
-                .into_iter()
-                .partition(|(of, ..)| *of == who);
-            front.stash = rest;
-            let theirs: Vec<_> = theirs;
-            for (_, from, datagram) in theirs {
-                front.stash_bytes -= datagram.len();
-                front.on_datagram_of(who, from, &datagram, scene);
-            }
-            front.take_notices(scene);
-        });
-    }
-
-    pub(super) fn on_peer_gone(
-        links: &mut Links,
-        id: LinkId,
-        from: SocketAddr,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            front.handler.side.machine.peer_gone(from);
-            front.forget_words(from);
-            front.take_notices(scene);
-        });
     }
 
     /// What was meant for a peer, or came from it, is nothing to whoever has its address next. RFC 7252 §9.1.1
@@ -391,52 +248,8 @@ impl CoapFront {
             .sum();
     }
 
-    pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            let DatagramSide { machine, out } = &mut front.handler.side;
-            machine.handle_timeout(now, out);
-            front.handler.see_to_desk(scene);
-            front.handler.on_timeout(scene);
-            if now >= front.sweep_at {
-                front.sweep_at = now + SWEEP_EVERY;
-                front.handler.end_identities(scene);
-                front.handler.sweep(scene);
-            }
-            front.take_notices(scene);
-        });
-    }
-
-    /// Handles what it was told, and then what follows from that.
-    pub(super) fn on_told(
-        links: &mut Links,
-        id: LinkId,
-        told: impl Iterator<Item = Told>,
-        changed: impl Iterator<Item = u64>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            // All sessions are looked at for each, so that many at once are one.
-            let mut some_are_ended = false;
-            for told in told {
-                match told {
-                    Told::Disconnected => some_are_ended = true,
-                    told => front.handler.told(told, scene),
-                }
-            }
-            if some_are_ended {
-                front.handler.end_identities(scene);
-            }
-            for cookie in changed {
-                front.handler.relations.mark_ready(cookie);
-            }
-            front.handler.notify_all(scene);
-            front.take_notices(scene);
-        });
-    }
-
     /// What the machine says beside requests.
-    fn take_notices(&mut self, scene: &mut Scene<'_>) {
+    fn take_notices(&mut self, cx: &mut Cx<'_>) {
         let mut some_are_ready = false;
         while let Some(notice) = self.handler.side.machine.poll_event() {
             match notice {
@@ -445,38 +258,197 @@ impl CoapFront {
                     // Registered anew meanwhile, or gone: others of that peer wait for our word.
                     false => self.handler.side.machine.nothing_to_notify(relation),
                 },
-                Notice::CheckDue { cookie, .. } => self.handler.on_check_due(cookie, scene),
+                Notice::CheckDue { cookie, .. } => self.handler.on_check_due(cookie, cx),
                 Notice::ObservationEnded { cookie, why, .. } => {
                     if matches!(why, ObservationEnd::Reset | ObservationEnd::Silent) {
                         self.handler.counts.observers_lost += 1;
                     }
-                    let identity = self.handler.forget_relation(cookie, scene);
+                    let identity = self.handler.forget_relation(cookie, cx);
                     if let (ObservationEnd::Reset | ObservationEnd::Silent, Some(identity)) =
                         (why, identity)
                     {
                         let Handler {
                             identities, link, ..
                         } = &mut self.handler;
-                        identities.vanished(identity, *link, scene.now, scene.kernel, scene.links);
+                        identities.vanished(identity, *link, cx.now, cx.kernel, cx.links);
                     }
                 }
                 Notice::ResponseConfirmed { cookie } => {
-                    self.handler.on_take_ended(cookie, true, scene)
+                    self.handler.on_take_ended(cookie, true, cx)
                 }
-                Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, scene),
+                Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, cx),
                 // Whoever would still answer finds nobody waiting.
                 Notice::ExchangeExpired { .. } => {}
             }
         }
         if some_are_ready {
-            self.handler.notify_all(scene);
+            self.handler.notify_all(cx);
+        }
+    }
+}
+
+impl DeferredFront for CoapFront {
+    type Note = Note;
+
+    fn name(&self) -> &'static str {
+        "coap"
+    }
+
+    #[inline]
+    fn on_datagrams(&mut self, batch: &mut dyn Iterator<Item = Datagram<'_>>, cx: &mut Cx<'_>) {
+        for (from, security, datagram) in batch {
+            self.on_datagram(from, security, datagram, cx);
+        }
+        self.take_notices(cx);
+    }
+
+    fn on_peer_gone(&mut self, from: SocketAddr, cx: &mut Cx<'_>) {
+        self.handler.side.machine.peer_gone(from);
+        self.forget_words(from);
+        self.take_notices(cx);
+    }
+
+    fn on_login(&mut self, identity: &str, answer: LoginAnswer, cx: &mut Cx<'_>) {
+        let Handler {
+            identities,
+            settings,
+            link,
+            ..
+        } = &mut self.handler;
+        if !identities.on_verdict(
+            identity, answer, *link, settings, cx.now, cx.kernel, cx.links,
+        ) {
+            return;
+        }
+        let Some(who) = identities.find(identity, settings) else {
+            return;
+        };
+        let (theirs, rest) = std::mem::take(&mut self.stash)
+            .into_iter()
+            .partition(|(of, ..)| *of == who);
+        self.stash = rest;
+        let theirs: Vec<_> = theirs;
+        for (_, from, datagram) in theirs {
+            self.stash_bytes -= datagram.len();
+            self.on_datagram_of(who, from, &datagram, cx);
+        }
+        self.take_notices(cx);
+    }
+
+    fn on_notes(&mut self, notes: &mut VecDeque<Note>, changed: &mut Vec<u64>, cx: &mut Cx<'_>) {
+        // All sessions are looked at for each, so that many at once are one.
+        let mut some_are_ended = false;
+        for note in notes.drain(..) {
+            match note {
+                Note::Kernel(Effect::Disconnected(_)) => some_are_ended = true,
+                note => self.handler.on_note(note, cx),
+            }
+        }
+        if some_are_ended {
+            self.handler.end_identities(cx);
+        }
+        for cookie in changed.drain(..) {
+            self.handler.relations.mark_ready(cookie);
+        }
+        self.handler.notify_all(cx);
+        self.take_notices(cx);
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        let DatagramSide { machine, out } = &mut self.handler.side;
+        machine.handle_timeout(cx.now, out);
+        self.handler.see_to_desk(cx);
+        self.handler.on_timeout(cx);
+        if cx.now >= self.sweep_at {
+            self.sweep_at = cx.now + SWEEP_EVERY;
+            self.handler.end_identities(cx);
+            self.handler.sweep(cx);
+        }
+        self.take_notices(cx);
+    }
+
+    fn on_close(&mut self, _: &mut VecDeque<Note>, cx: &mut Cx<'_>) {
+        self.handler.close(cx);
+    }
+
+    /// One session among several of a socket.
+    fn disconnect(&mut self, _: CloseReason, _: &mut Vec<u8>) -> Fate {
+        Fate::LinkStays
+    }
+
+    fn take_datagrams(&mut self, spare: &mut Datagrams) -> bool {
+        std::mem::swap(&mut self.handler.side.out, spare);
+        std::mem::take(&mut self.handler.stalled)
+    }
+
+    fn enter(&mut self, link: LinkId, _: usize) {
+        self.handler.link = link;
+    }
+
+    fn leave(&mut self, _: &mut Vec<u8>) -> Left {
+        Left {
+            bytes: self.handler.side.out.bytes(),
+            ..Left::default()
         }
     }
 
-    pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        CoapFront::with(links, id, now, kernel, |front, scene| {
-            front.handler.close(scene)
-        });
+    #[inline]
+    fn needs_start(&self) -> bool {
+        self.handler.desk.is_none()
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        self.handler.see_to_desk(cx);
+    }
+
+    fn holds_each(&self) -> bool {
+        true
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+
+    fn next_timer(&self) -> Time {
+        let side = &self.handler.side;
+        // What is due waits for room, too.
+        let machine = if side.has_room() {
+            side.machine.poll_timeout()
+        } else {
+            Time::NEVER
+        };
+        machine.min(self.handler.next_timeout()).min(self.sweep_at)
+    }
+
+    fn counts(&self) -> Option<CoapCounts> {
+        let machine = self.handler.side.machine.counts();
+        Some(CoapCounts {
+            peers: self.handler.side.machine.peers() as u64,
+            observers: self.handler.relations.len() as u64,
+            identities: self.handler.identities.open_count() as u64,
+            datagrams: machine.datagrams,
+            confirmable: machine.confirmable,
+            retransmissions: machine.retransmissions,
+            duplicates: machine.duplicates,
+            timeouts: machine.timeouts,
+            resets: machine.resets,
+            malformed: machine.malformed + machine.rejected + machine.bad_options,
+            rate_limited: machine.rate_limited,
+            overloaded: machine.overloaded,
+            peers_displaced: machine.peers_displaced,
+            refused: self.handler.counts.refused + machine.refused,
+            failed: self.handler.counts.failed + machine.failed,
+            ..self.handler.counts
+        })
+    }
+
+    fn set_settings(&mut self, settings: Arc<dyn FrontSettings>) {
+        let settings: Arc<dyn Any + Send + Sync> = settings;
+        if let Ok(settings) = settings.downcast::<CoapSettings>() {
+            let machine = &mut self.handler.side.machine;
+            machine.set_settings(settings.machine.clone());
+            self.handler.settings = settings;
+        }
     }
 }
 
@@ -489,9 +461,11 @@ fn is_request(datagram: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinksLimits;
+    use crate::deferred::Deferred;
+    use crate::front::Variant;
+    use crate::{Links, LinksLimits};
     use thalweg_coap::{Encoder, Kind, Token, option};
-    use thalweg_kernel::{Limits, ShardId};
+    use thalweg_kernel::{Kernel, Limits, ShardId};
 
     #[test]
     fn an_observer_takes_few_bytes() {
@@ -500,7 +474,7 @@ mod tests {
         let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
         let mut links = Links::new(LinksLimits::default());
         let front = CoapFront::new(Arc::default(), 7, Some(Access::ALL));
-        let id = links.open(Front::CoapDatagrams(Box::new(front)));
+        let id = links.open(front);
         let mut spare = Datagrams::new();
         for number in 0..COUNT {
             let from = SocketAddr::from((number.to_be_bytes(), 5683));
@@ -518,12 +492,11 @@ mod tests {
             spare.clear();
         }
         assert_eq!(
-            links.coap_counts(id).map(|counts| counts.observers),
+            links.counts(id).map(|counts| counts.observers),
             Some(u64::from(COUNT))
         );
-        let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front) else {
-            panic!("it is there")
-        };
+        let front = Deferred::<CoapFront>::at(&links, id).and_then(Deferred::front);
+        let front = front.expect("it is there");
         let machine = front.handler.side.machine.bytes();
         let bytes = machine.total() + front.handler.relations.bytes();
         // The kernel's watch is 48 bytes more.

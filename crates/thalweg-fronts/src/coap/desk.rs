@@ -2,23 +2,24 @@
 //! arrive. It has a link of its own, without a peer.
 
 use super::data::bare;
-use super::handler::Scene;
-use super::shared::{ForAll, Shared, Told};
+use super::note::{Note, tell, tell_all};
 use super::topics::{Applied, TopicId, Topics};
+use crate::LoginAnswer;
 use crate::address::in_tenant;
-use crate::link::{Front, Links};
-use std::collections::BTreeSet;
+use crate::deferred::{Delivered, Effect, message_of};
+use crate::front::{Cx, Fate, Front, Outbound, Step, Undelivered, Variant};
+use crate::link::Links;
+use std::collections::{BTreeSet, VecDeque};
 use thalweg_kernel::access::Rules;
 use thalweg_kernel::{
-    Grants, Kernel, LastValueWish, LinkId, ListSpec, NameKey, OpenSession, SessionId, Wish, home,
+    Answer, CloseReason, Delivery, Grants, Kernel, LastValueWish, LinkId, ListSpec, NameKey,
+    OpenSession, SessionId, Ticket, Wish, home,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
-/// See the module.
-pub(super) struct Desk {
+/// See the module. Its session is that of its link.
+pub struct Desk {
     pub(super) tenant: Box<str>,
-    pub(super) link: LinkId,
-    session: SessionId,
     nonce: u64,
     key: NameKey,
     pub(super) topics: Topics,
@@ -30,6 +31,10 @@ pub(super) struct Desk {
     pub(super) is_known: bool,
     /// What was told about topics before that: it is newer than what the list of them says.
     told_of: BTreeSet<Box<str>>,
+    /// Before this time nothing tries again to delete topics that have ended: there was no room to write it down.
+    expire_from: Time,
+    /// What the kernel has said since it was woken last.
+    notes: VecDeque<Effect>,
 }
 
 /// How long a topic that has ended stays if there is no room to write that down.
@@ -38,28 +43,62 @@ const EXPIRE_AGAIN: Span = Span::from_secs(5);
 /// Where topics are kept.
 const TOPICS: &str = "$ps/+";
 
-/// Which one of a shard's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DeskId(usize);
-
-impl Shared {
-    pub(super) fn desk(&self, id: DeskId) -> Option<&Desk> {
-        self.desks.get(id.0)
+impl Outbound for Desk {
+    /// To its own subscriptions. There is always room: it is looked at before outputs are flushed.
+    fn deliver(&mut self, delivery: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+        self.notes.push_back(Effect::Delivered(Box::new(Delivered {
+            message: message_of(delivery),
+            redelivered: delivery.redelivered,
+            tag: delivery.tag,
+            expires_in_secs: delivery.expires_in_secs,
+            subscription_ids: delivery.subscription_ids.into(),
+        })));
+        Ok(())
     }
 
-    pub(super) fn desk_mut(&mut self, id: DeskId) -> Option<&mut Desk> {
-        self.desks.get_mut(id.0)
+    fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, _: &mut Vec<u8>) {
+        self.notes.push_back(Effect::answer(ticket, answer));
+    }
+
+    fn disconnect(&mut self, why: CloseReason, _: &mut Vec<u8>) -> Fate {
+        self.notes.push_back(Effect::Disconnected(why));
+        Fate::LinkStays
+    }
+}
+
+impl Front for Desk {
+    fn step(_: &mut Cx<'_>, _: &[u8]) -> Step {
+        Step::Hold
+    }
+
+    fn on_login(_: &mut Cx<'_>, _: &str, _: LoginAnswer) {}
+
+    fn on_wake(cx: &mut Cx<'_>) {
+        Desk::on_notes(cx.links, cx.id, cx.now, cx.kernel);
+    }
+
+    fn on_timer(cx: &mut Cx<'_>) {
+        Desk::expire(cx.links, cx.id, cx.now, cx.kernel);
+    }
+
+    fn name(&self) -> &'static str {
+        "coap"
     }
 
     /// When the next topic ends.
-    pub(super) fn next_expiry(&self) -> Time {
-        let ends = self
-            .desks
-            .iter()
-            .filter_map(|desk| desk.topics.next_expiry());
-        ends.min().map_or(Time::NEVER, |end| {
+    fn next_timer(&self) -> Time {
+        let end = self.topics.next_expiry();
+        end.map_or(Time::NEVER, |end| {
             Time::from_secs(end).max(self.expire_from)
         })
+    }
+
+    fn defers(&self) -> bool {
+        true
+    }
+
+    fn holds_each(&self) -> bool {
+        true
     }
 }
 
@@ -75,30 +114,21 @@ fn number_of(link: LinkId, call: u64) -> u128 {
 
 impl Desk {
     /// The desk of a tenant; opens it if there is none. Nothing if the kernel has no room for a session.
-    pub(super) fn open(tenant: &str, nonce: u64, scene: &mut Scene<'_>) -> Option<DeskId> {
-        let Scene { now, kernel, links } = scene;
-        if let Some(at) = links
-            .coap
-            .desks
-            .iter()
-            .position(|desk| *desk.tenant == *tenant)
-        {
-            return Some(DeskId(at));
+    pub(super) fn open(tenant: &str, nonce: u64, cx: &mut Cx<'_>) -> Option<LinkId> {
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
+        let is_its = |id: &LinkId| Desk::at(links, *id).is_some_and(|desk| *desk.tenant == *tenant);
+        if let Some(id) = links.ids().find(is_its) {
+            return Some(id);
         }
-        let link = links.open(Front::CoapDesk);
-        let Some(session) = Desk::open_session(tenant, link, nonce, *now, kernel, links) else {
-            links.close(link, kernel, *now);
-            return None;
-        };
         let key = kernel.name_key(nonce);
         let mut replies = String::new();
         let own = key.name("desk", 0) as u64;
         in_tenant(tenant, &format!("$reply/{own:016x}/"), &mut replies);
         let topics = Topics::new(tenant, kernel.shard().0);
-        links.coap.desks.push(Desk {
+        let link = links.open_internal(Desk {
             tenant: tenant.into(),
-            link,
-            session,
             nonce,
             key,
             topics,
@@ -106,10 +136,15 @@ impl Desk {
             is_open: false,
             is_known: false,
             told_of: BTreeSet::new(),
+            expire_from: Time::ZERO,
+            notes: VecDeque::new(),
         });
-        let id = DeskId(links.coap.desks.len() - 1);
-        Desk::subscribe(links, id, *now, kernel);
-        Some(id)
+        if !Desk::open_session(tenant, link, nonce, *now, kernel, links) {
+            links.close(link, kernel, *now);
+            return None;
+        }
+        Desk::subscribe(links, link, *now, kernel);
+        Some(link)
     }
 
     fn open_session(
@@ -119,7 +154,7 @@ impl Desk {
         now: Time,
         kernel: &mut Kernel,
         links: &mut Links,
-    ) -> Option<SessionId> {
+    ) -> bool {
         let client = kernel.unused_client_id(nonce ^ 0x6465_736B);
         let open = OpenSession {
             client: &client,
@@ -139,10 +174,11 @@ impl Desk {
                 ..Grants::default()
             },
         };
-        kernel
-            .open_session(open, now, links)
-            .ok()
-            .map(|opened| opened.session)
+        let opened = kernel.open_session(open, now, links);
+        if let (Ok(opened), Some(link)) = (&opened, links.get_mut(link)) {
+            link.session = Some(opened.session);
+        }
+        opened.is_ok()
     }
 
     fn filter(&self, of: &str) -> String {
@@ -153,11 +189,10 @@ impl Desk {
 
     /// Has everything come here that the desk is for. Topics that there are already are listed afterwards, the first time:
     /// last values that come with a subscription do not say which is the last.
-    fn subscribe(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk(id) else {
+    fn subscribe(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let (Some(desk), Some(session)) = (Desk::at(links, id), links.session(id)) else {
             return;
         };
-        let session = desk.session;
         let (topics, counts, replies) = (
             desk.filter(TOPICS),
             desk.filter("$ps/+/+"),
@@ -199,62 +234,46 @@ impl Desk {
     }
 
     /// Handles what its session was told.
-    pub(super) fn on_told(
-        links: &mut Links,
-        id: LinkId,
-        told: impl Iterator<Item = Told>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(at) = links.coap.desks.iter().position(|desk| desk.link == id) else {
-            return told.for_each(drop);
-        };
-        for told in told {
-            match told {
-                Told::Subscribed => {
-                    if let Some(desk) = links.coap.desks.get_mut(at) {
+    fn on_notes(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        while let Some(note) = Desk::of(links, id).and_then(|desk| desk.notes.pop_front()) {
+            match note {
+                Effect::Subscribed(..) | Effect::Unsubscribed(..) => {
+                    let session = links.session(id);
+                    if let (Some(desk), Some(session)) = (Desk::of(links, id), session) {
                         desk.is_open = true;
-                        let (session, filter) = (desk.session, desk.filter(TOPICS));
+                        let filter = desk.filter(TOPICS);
                         if !desk.is_known {
-                            kernel.list_last_values(
-                                session,
-                                id,
-                                0,
-                                ListSpec {
-                                    filter: &filter,
-                                    max: usize::MAX,
-                                },
-                                now,
-                                links,
-                            );
+                            let list = ListSpec {
+                                filter: &filter,
+                                max: usize::MAX,
+                            };
+                            kernel.list_last_values(session, id, 0, list, now, links);
                         }
                     }
                 }
-                Told::Listed {
-                    values, complete, ..
-                } => {
-                    Desk::on_listed(links, DeskId(at), values, complete, now, kernel);
+                Effect::Values(_, values, complete) => {
+                    Desk::on_listed(links, id, values, complete, now, kernel)
                 }
-                Told::Desk { message } => {
-                    Desk::on_message(links, DeskId(at), message, &mut *kernel)
+                Effect::Delivered(delivered) => {
+                    Desk::on_message(links, id, delivered.message, kernel)
                 }
-                Told::Disconnected => Desk::open_again(links, DeskId(at), now, kernel),
+                Effect::Disconnected(_) => Desk::open_again(links, id, now, kernel),
                 _ => {}
             }
         }
-        Desk::announce(links, DeskId(at), now, kernel);
+        Desk::announce(links, id, now, kernel);
     }
 
     /// These topics there were when the desk opened.
     fn on_listed(
         links: &mut Links,
-        id: DeskId,
+        id: LinkId,
         values: Vec<Message>,
         is_complete: bool,
         now: Time,
         kernel: &mut Kernel,
     ) {
-        let Some(desk) = links.coap.desk_mut(id) else {
+        let Some(desk) = Desk::of(links, id) else {
             return;
         };
         desk.is_known = true;
@@ -272,31 +291,24 @@ impl Desk {
     }
 
     /// An operator has ended its session. Without one nobody here would learn of topics any more.
-    fn open_again(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else {
+    fn open_again(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let Some(desk) = Desk::of(links, id) else {
             return;
         };
         desk.is_open = false;
-        let (link, nonce) = (desk.link, desk.nonce);
-        let tenant = links
-            .coap
-            .desk(id)
-            .map_or_else(Box::default, |desk| desk.tenant.clone());
-        if let Some(session) = Desk::open_session(&tenant, link, nonce, now, kernel, links)
-            && let Some(desk) = links.coap.desk_mut(id)
-        {
-            desk.session = session;
+        let (tenant, nonce) = (desk.tenant.clone(), desk.nonce);
+        if Desk::open_session(&tenant, id, nonce, now, kernel, links) {
             Desk::subscribe(links, id, now, kernel);
         }
     }
 
-    fn on_message(links: &mut Links, id: DeskId, message: Message, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else {
+    fn on_message(links: &mut Links, id: LinkId, message: Message, kernel: &mut Kernel) {
+        let Some(desk) = Desk::of(links, id) else {
             return;
         };
         let address = message.address();
         if let Some((link, call)) = desk.call_of(address) {
-            return links.coap.tell(link, Told::Reply { call, message });
+            return tell(links, link, Note::Reply { call, message });
         }
         let mut prefix = String::new();
         in_tenant(&desk.tenant, "$ps/", &mut prefix);
@@ -311,7 +323,7 @@ impl Desk {
                     && let Some(topic) = desk.topics.find(topic).map(|(topic, _)| topic)
                     && desk.topics.surplus(topic) > 0
                 {
-                    links.coap.for_all.push(ForAll::Surplus(topic));
+                    tell_all(links, || Note::Surplus(topic));
                 }
             }
             // What does not decode is somebody's mistake, and changes nothing.
@@ -330,12 +342,12 @@ impl Desk {
     /// What follows from a topic's being new, other or gone.
     pub(super) fn on_applied(
         links: &mut Links,
-        id: DeskId,
+        id: LinkId,
         applied: &Applied,
         topic: Option<TopicId>,
         kernel: &mut Kernel,
     ) {
-        let Some(desk) = links.coap.desk(id) else {
+        let Some(desk) = Desk::at(links, id) else {
             return;
         };
         let is_home = |address: &str| home(address, kernel.shards()) == kernel.shard();
@@ -348,7 +360,7 @@ impl Desk {
                 };
                 let address = topic.address.clone();
                 if topic.configuration.max_subscribers.is_some() {
-                    links.coap.for_all.push(ForAll::Counts(id));
+                    tell_all(links, || Note::Counts(id));
                 }
                 // One shard says it to all.
                 if let Some(address) = address.filter(|address| is_home(address)) {
@@ -366,7 +378,7 @@ impl Desk {
                 };
                 // Those who came before there was a topic may have no seats.
                 if let Some(topic) = topic.filter(limits) {
-                    links.coap.for_all.push(ForAll::Counts(topic));
+                    tell_all(links, || Note::Counts(topic));
                 }
             }
             _ => {}
@@ -374,13 +386,13 @@ impl Desk {
     }
 
     /// Tells the other shards how many observers topics have here that limit them.
-    pub(super) fn announce(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
-        let Some(desk) = links.coap.desk_mut(id) else {
+    pub(super) fn announce(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let session = links.session(id);
+        let (Some(desk), Some(session)) = (Desk::of(links, id), session) else {
             return;
         };
-        let session = desk.session;
         for (topic, count) in desk.topics.take_announcements() {
-            let Some(desk) = links.coap.desk(id) else {
+            let Some(desk) = Desk::at(links, id) else {
                 return;
             };
             let (address, text) = (desk.topics.counted_at(topic), count.to_string());
@@ -395,17 +407,16 @@ impl Desk {
     }
 
     /// Deletes topics whose time is over, as a peer would.
-    pub(super) fn expire(links: &mut Links, now: Time, kernel: &mut Kernel) {
-        for at in 0..links.coap.desks.len() {
-            let Some(desk) = links.coap.desks.get(at) else {
-                return;
-            };
-            let session = desk.session;
-            let ended: Vec<TopicId> = desk.topics.expired(unix_secs(now)).collect();
-            for topic in ended {
-                if Desk::delete(links, DeskId(at), topic, session, now, kernel).is_err() {
-                    links.coap.expire_from = now + EXPIRE_AGAIN;
-                }
+    fn expire(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let (Some(desk), Some(session)) = (Desk::at(links, id), links.session(id)) else {
+            return;
+        };
+        let ended: Vec<TopicId> = desk.topics.expired(unix_secs(now)).collect();
+        for topic in ended {
+            if Desk::delete(links, id, topic, session, now, kernel).is_err()
+                && let Some(desk) = Desk::of(links, id)
+            {
+                desk.expire_from = now + EXPIRE_AGAIN;
             }
         }
     }
@@ -413,13 +424,13 @@ impl Desk {
     /// Clears a topic's value and its configuration; what the answer must wait for, or that it may not be.
     pub(super) fn delete(
         links: &mut Links,
-        id: DeskId,
+        id: LinkId,
         topic: TopicId,
         session: SessionId,
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Option<u64>, thalweg_kernel::Outcome> {
-        let Some(desk) = links.coap.desk(id) else {
+        let Some(desk) = Desk::at(links, id) else {
             return Ok(None);
         };
         let data = desk
@@ -437,7 +448,7 @@ impl Desk {
             }
             batch = batch.max(links.take_hold());
         }
-        if let Some(desk) = links.coap.desk_mut(id)
+        if let Some(desk) = Desk::of(links, id)
             && let Ok(applied) = desk.topics.apply(topic.as_str(), None)
         {
             Desk::on_applied(links, id, &applied, None, kernel);

@@ -2,34 +2,28 @@
 
 use super::answer::{Answer, SHORT_SECS};
 use super::collection::not_yet;
-use super::desk::{Desk, DeskId};
+use super::desk::Desk;
 use super::identity::{Identities, IdentityId};
+use super::note::Note;
 use super::observe::Bodies;
 use super::rates::Rates;
 use super::relations::Relations;
 use super::resource::{Resource, Style};
 use super::rpc::Calls;
 use super::settings::{CoapCounts, CoapSettings};
-use super::shared::Told;
 use super::side::Side;
 use super::topics::TopicId;
 use super::waiting::{Ask, Waiting, Waitings};
-use crate::link::Links;
+use crate::deferred::Effect;
+use crate::front::{Cx, Variant};
 use core::net::SocketAddr;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::{Code, ExchangeId, Options};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, LinkId, SessionId, TakenId, Ticket};
+use thalweg_kernel::{LinkId, SessionId, TakenId, Ticket};
 use thalweg_model::{Properties, Time};
-
-/// What a front has at hand while it handles something.
-pub(super) struct Scene<'s> {
-    pub(super) now: Time,
-    pub(super) kernel: &'s mut Kernel,
-    pub(super) links: &'s mut Links,
-}
 
 /// A request, and whose it is.
 #[derive(Clone, Copy)]
@@ -58,7 +52,7 @@ pub(super) struct Handler<S: Side> {
     pub(super) settings: Arc<CoapSettings>,
     pub(super) link: LinkId,
     /// Where topics are known and answers come in.
-    pub(super) desk: Option<DeskId>,
+    pub(super) desk: Option<LinkId>,
     pub(super) identities: Identities,
     pub(super) waiting: Waitings,
     /// Answers that wait for the journal, by rising batch.
@@ -123,7 +117,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Handles a request of somebody who may come in.
-    pub(super) fn handle(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) {
+    pub(super) fn handle(&mut self, request: &Request<'_>, cx: &mut Cx<'_>) {
         *match request.code {
             Code::GET => &mut self.counts.gets,
             Code::POST => &mut self.counts.posts,
@@ -142,12 +136,12 @@ impl<S: Side> Handler<S> {
                     "too many requests wait",
                 ))
             }
-            Ok(resource) => self.dispatch(resource, &address, request, scene),
+            Ok(resource) => self.dispatch(resource, &address, request, cx),
             Err(unreadable) => Err(unreadable.into()),
         };
         self.address = address;
         if let Err(answer) = done {
-            self.respond(request.exchange, &answer, scene.now);
+            self.respond(request.exchange, &answer, cx.now);
         }
     }
 
@@ -156,27 +150,27 @@ impl<S: Side> Handler<S> {
         resource: Resource<'_>,
         address: &str,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         match resource {
-            Resource::AllData => self.on_data(None, Style::Data, request, scene),
-            Resource::Data(style) => self.on_data(Some(address), style, request, scene),
+            Resource::AllData => self.on_data(None, Style::Data, request, cx),
+            Resource::Data(style) => self.on_data(Some(address), style, request, cx),
             Resource::Topic(id) => {
-                let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+                let desk = self.desk.and_then(|desk| Desk::at(cx.links, desk));
                 match desk.and_then(|desk| desk.topics.find(id)).map(|(id, _)| id) {
-                    Some(id) => self.on_topic(id, request, scene),
+                    Some(id) => self.on_topic(id, request, cx),
                     None if TopicId::parse(id).is_some()
                         && desk.is_none_or(|desk| !desk.is_known) =>
                     {
                         Err(not_yet())
                     }
-                    None => self.on_no_topic(address, request, scene),
+                    None => self.on_no_topic(address, request, cx),
                 }
             }
-            Resource::WellKnownCore => self.on_well_known(request, scene),
-            Resource::Collection => self.on_collection(request, scene),
-            Resource::Queue(name) => self.on_queue(name, request, scene),
-            Resource::Rpc => self.on_rpc(address, request, scene),
+            Resource::WellKnownCore => self.on_well_known(request, cx),
+            Resource::Collection => self.on_collection(request, cx),
+            Resource::Queue(name) => self.on_queue(name, request, cx),
+            Resource::Rpc => self.on_rpc(address, request, cx),
             Resource::Unknown => Err(Answer::words(
                 Code::NOT_FOUND,
                 "there is no such resource; /.well-known/core lists what there is",
@@ -185,12 +179,12 @@ impl<S: Side> Handler<S> {
     }
 
     /// A request to `/ps/<id>` where no topic is called so: an address in EMQX's way, unless it is clearly meant for a topic.
-    fn on_no_topic(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn on_no_topic(&mut self, address: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let is_for_topic = matches!(request.code, Code::FETCH | Code::IPATCH)
             || super::data::content_format(request) == Some(thalweg_coap::pubsub::CONTENT_FORMAT);
         match is_for_topic {
             true => Err(Answer::words(Code::NOT_FOUND, "there is no such topic")),
-            false => self.on_data(Some(address), Style::Emqx, request, scene),
+            false => self.on_data(Some(address), Style::Emqx, request, cx),
         }
     }
 
@@ -227,10 +221,10 @@ impl<S: Side> Handler<S> {
         exchange: ExchangeId,
         answer: Answer,
         batch: Option<u64>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
-        match batch.filter(|batch| *batch > scene.links.coap.completed) {
-            None => self.respond(exchange, &answer, scene.now),
+        match batch.filter(|batch| *batch > cx.links.completed()) {
+            None => self.respond(exchange, &answer, cx.now),
             Some(batch) => {
                 let at = match self.held.back() {
                     Some((last, ..)) if *last > batch => {
@@ -257,41 +251,52 @@ impl<S: Side> Handler<S> {
         answer.with_response(|response| self.side.respond(exchange, response, now));
     }
 
-    /// The kernel said something.
-    pub(super) fn told(&mut self, told: Told, scene: &mut Scene<'_>) {
-        match told {
-            Told::Read { ticket, value } => self.on_read(ticket, value, scene),
-            Told::Listed {
-                ticket,
-                values,
-                complete,
-            } => self.on_listed(ticket, &values, complete, scene),
-            Told::WatchReady { cookie, value } => self.on_watch_ready(cookie, value, scene),
-            Told::WatchEnded { cookie, why } => self.on_watch_ended(cookie, why, scene),
-            Told::Safe => self.on_safe(scene),
-            Told::NotKept(batch) => self.on_not_kept(batch, scene),
-            Told::Disconnected => self.end_identities(scene),
-            Told::Taken { ticket, taken } => self.on_taken(ticket, taken, scene),
-            Told::QueueMade { ticket, made } => self.on_queue_made(ticket, made, scene),
-            Told::Reply { call, message } => self.on_reply(call, &message, scene),
-            Told::Surplus(topic) => self.end_surplus(topic, scene),
-            Told::Counts(topic) => self.count_observers(topic, scene),
-            Told::Desk { .. } | Told::Subscribed | Told::Room => {}
+    /// Handles what it was told.
+    pub(super) fn on_note(&mut self, note: Note, cx: &mut Cx<'_>) {
+        match note {
+            Note::Kernel(effect) => self.on_effect(effect, cx),
+            Note::Reply { call, message } => self.on_reply(call, &message, cx),
+            Note::Surplus(topic) => self.end_surplus(topic, cx),
+            Note::Counts(topic) => self.count_observers(topic, cx),
+        }
+    }
+
+    fn on_effect(&mut self, effect: Effect, cx: &mut Cx<'_>) {
+        match effect {
+            Effect::Value(ticket, value) => self.on_read(ticket, value, cx),
+            Effect::Values(ticket, values, complete) => {
+                self.on_listed(ticket, &values, complete, cx)
+            }
+            Effect::WatchReady(cookie, value) => self.on_watch_ready(cookie, value, cx),
+            Effect::WatchEnded(cookie, why) => self.on_watch_ended(cookie, why, cx),
+            Effect::Safe(_) => self.on_safe(cx),
+            Effect::NotKept(batch) => self.on_not_kept(batch, cx),
+            Effect::Disconnected(_) => self.end_identities(cx),
+            Effect::Taken(ticket, taken) => self.on_taken(ticket, taken, cx),
+            Effect::QueueMade(ticket, made) => self.on_queue_made(ticket, made, cx),
+            // It has neither subscriptions nor consumers.
+            Effect::Delivered(_)
+            | Effect::HandedOver(_)
+            | Effect::Released(_)
+            | Effect::Subscribed(..)
+            | Effect::Unsubscribed(..)
+            | Effect::ConsumerEnded(..)
+            | Effect::Room => {}
         }
     }
 
     /// Batches have become safe.
-    fn on_safe(&mut self, scene: &mut Scene<'_>) {
-        let completed = scene.links.coap.completed;
+    fn on_safe(&mut self, cx: &mut Cx<'_>) {
+        let completed = cx.links.completed();
         while let Some((_, exchange, answer)) =
             self.held.pop_front_if(|(batch, ..)| *batch <= completed)
         {
-            self.respond(exchange, &answer, scene.now);
+            self.respond(exchange, &answer, cx.now);
         }
     }
 
     /// A record of that batch is too long for the journal: nothing of it is acknowledged.
-    fn on_not_kept(&mut self, batch: u64, scene: &mut Scene<'_>) {
+    fn on_not_kept(&mut self, batch: u64, cx: &mut Cx<'_>) {
         let from = self.held.partition_point(|(held, ..)| *held < batch);
         let to = self.held.partition_point(|(held, ..)| *held <= batch);
         let answer = Answer::words(
@@ -299,14 +304,14 @@ impl<S: Side> Handler<S> {
             "not kept: too long for the journal, or it came together with what is",
         );
         for (_, exchange, _) in self.held.drain(from..to).collect::<Vec<_>>() {
-            self.respond(exchange, &answer, scene.now);
+            self.respond(exchange, &answer, cx.now);
         }
     }
 
     /// Some sessions may have been ended, or their time may be over. Their watches end with them.
-    pub(super) fn end_identities(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn end_identities(&mut self, cx: &mut Cx<'_>) {
         self.identities
-            .take_ended(self.link, scene.now, scene.kernel, scene.links);
+            .take_ended(self.link, cx.now, cx.kernel, cx.links);
     }
 
     /// When [`Handler::on_timeout`] wants to be called.
@@ -315,42 +320,36 @@ impl<S: Side> Handler<S> {
     }
 
     /// Does what is due.
-    pub(super) fn on_timeout(&mut self, scene: &mut Scene<'_>) {
-        self.give_up_calls(scene);
+    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.give_up_calls(cx);
     }
 
     /// Forgets what time has made worthless.
-    pub(super) fn sweep(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn sweep(&mut self, cx: &mut Cx<'_>) {
         let Handler {
             identities,
             settings,
             link,
             ..
         } = self;
-        identities.forget_unused(
-            settings.session_idle,
-            *link,
-            scene.now,
-            scene.kernel,
-            scene.links,
-        );
+        identities.forget_unused(settings.session_idle, *link, cx.now, cx.kernel, cx.links);
         self.bodies.clear();
-        self.rates.sweep(scene.now);
-        self.waiting.sweep(scene.now);
+        self.rates.sweep(cx.now);
+        self.waiting.sweep(cx.now);
     }
 
     /// The desk is there before anything that needs it.
     #[inline]
-    pub(super) fn see_to_desk(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn see_to_desk(&mut self, cx: &mut Cx<'_>) {
         if self.desk.is_none() {
-            self.desk = Desk::open(&self.settings.tenant, self.nonce, scene);
+            self.desk = Desk::open(&self.settings.tenant, self.nonce, cx);
         }
     }
 
     /// The link ends: so do its sessions, and with them their watches.
-    pub(super) fn close(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
         self.identities
-            .close_all(self.link, scene.now, scene.kernel, scene.links);
+            .close_all(self.link, cx.now, cx.kernel, cx.links);
     }
 
     /// A name for an address that is short and hard to make another one have.

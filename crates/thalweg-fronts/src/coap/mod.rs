@@ -3,7 +3,7 @@
 //! CON = at least once: the answer is held until its batch is safe, NON = at most once.
 //!
 //! A peer of a socket is no link: links are sockets, and sessions of the kernel are by identity (`identity`). Nothing here
-//! calls back: what the kernel says while a front's own code is running waits in `shared` until [`Links::work`].
+//! calls back: what the kernel says waits with [`Deferred`] until the front is woken.
 //!
 //! Start reading at `CoapFront::on_datagram` (`datagram`), then `Handler::handle` (`handler`), which is the same for streams.
 
@@ -14,8 +14,8 @@ mod data_uri;
 mod datagram;
 mod desk;
 mod handler;
-mod hooks;
 mod identity;
+mod note;
 mod observe;
 mod queue;
 mod rates;
@@ -24,108 +24,42 @@ mod representation;
 mod resource;
 mod rpc;
 mod settings;
-mod shared;
 mod side;
 mod stream;
 mod topics;
 mod waiting;
 mod well_known;
 
-use crate::link::{Front, Links};
-use desk::Desk;
-use shared::ForAll;
-use std::iter::Peekable;
-use thalweg_kernel::{Kernel, LinkId};
-use thalweg_model::Time;
+use crate::deferred::Deferred;
+use crate::front::FrontSettings;
+use crate::registry::AnyFront;
+use std::sync::Arc;
+use thalweg_kernel::access::Access;
 
 pub use datagram::CoapFront;
+pub(crate) use desk::Desk;
 pub use identity::PeerSecurity;
 pub use settings::{CoapCounts, CoapSettings, Notify};
-pub(crate) use shared::{Shared, Told};
 pub use stream::CoapStreamFront;
 
-/// Hands out what fronts were told since this was last called, each its own.
-fn work(links: &mut Links, now: Time, kernel: &mut Kernel) {
-    // Their work makes new work: values read here are answered at once. It ends, because each request asks once.
-    while links.has_work() {
-        for word in std::mem::take(&mut links.coap.for_all) {
-            for id in links.coap_fronts() {
-                let told = match word {
-                    ForAll::Surplus(topic) => Told::Surplus(topic),
-                    ForAll::Counts(topic) => Told::Counts(topic),
-                };
-                links.coap.tell(id, told);
-            }
-        }
-        let mut inbox = std::mem::take(&mut links.coap.inbox);
-        let mut changed = std::mem::take(&mut links.coap.changed);
-        // Each front is called once for all that it was told.
-        inbox.make_contiguous().sort_by_key(|(link, _)| *link);
-        changed.sort_by_key(|(link, _)| *link);
-        hand_out(
-            links,
-            inbox.drain(..).peekable(),
-            changed.drain(..).peekable(),
-            now,
-            kernel,
-        );
-        links.coap.keep_buffers(inbox, changed);
+impl From<CoapFront> for AnyFront {
+    fn from(front: CoapFront) -> Self {
+        Deferred::boxed(Box::new(front)).into()
     }
 }
 
-fn hand_out(
-    links: &mut Links,
-    mut inbox: Peekable<impl Iterator<Item = (LinkId, Told)>>,
-    mut changed: Peekable<impl Iterator<Item = (LinkId, u64)>>,
-    now: Time,
-    kernel: &mut Kernel,
-) {
-    let next = |of: Option<LinkId>, other: Option<LinkId>| of.into_iter().chain(other).min();
-    while let Some(id) = next(
-        inbox.peek().map(|(id, _)| *id),
-        changed.peek().map(|(id, _)| *id),
-    ) {
-        let told =
-            std::iter::from_fn(|| inbox.next_if(|(link, _)| *link == id)).map(|(_, told)| told);
-        let changed = std::iter::from_fn(|| changed.next_if(|(link, _)| *link == id))
-            .map(|(_, cookie)| cookie);
-        match links.get(id).map(|link| &link.front) {
-            Some(Front::CoapDatagrams(_)) => {
-                CoapFront::on_told(links, id, told, changed, now, kernel)
-            }
-            Some(Front::CoapStream(_)) => {
-                CoapStreamFront::on_told(links, id, told, changed, now, kernel)
-            }
-            Some(Front::CoapDesk) => {
-                changed.for_each(drop);
-                Desk::on_told(links, id, told, now, kernel);
-            }
-            // The link is gone.
-            _ => {
-                told.for_each(drop);
-                changed.for_each(drop);
-            }
-        }
+impl From<CoapStreamFront> for AnyFront {
+    fn from(front: CoapStreamFront) -> Self {
+        Deferred::boxed(Box::new(front)).into()
     }
 }
 
-fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-    match links.get(id).map(|link| &link.front) {
-        Some(Front::CoapDatagrams(_)) => CoapFront::on_timeout(links, id, now, kernel),
-        Some(Front::CoapStream(_)) => CoapStreamFront::on_timeout(links, id, now, kernel),
-        _ => {}
+impl FrontSettings for CoapSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(CoapStreamFront::new(self, nonce, anonymous).into())
     }
-    if links.coap.next_expiry() <= now {
-        Desk::expire(links, now, kernel);
-    }
-    links.work(now, kernel);
-}
 
-/// A link ends: its front ends the sessions that it has opened.
-pub(crate) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-    match links.get(id).map(|link| &link.front) {
-        Some(Front::CoapDatagrams(_)) => CoapFront::close(links, id, now, kernel),
-        Some(Front::CoapStream(_)) => CoapStreamFront::close(links, id, now, kernel),
-        _ => {}
+    fn datagram_front(self: Arc<Self>, seed: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(CoapFront::new(self, seed, anonymous).into())
     }
 }

@@ -10,8 +10,8 @@
 
 use super::answer::{Answer, no_value, other_format, session_ended};
 use super::data::forbidden;
-use super::desk::{Desk, DeskId};
-use super::handler::{Done, Handler, Request, Scene};
+use super::desk::Desk;
+use super::handler::{Done, Handler, Request};
 use super::identity::IdentityId;
 use super::relations::{NO_FORMAT, Relation, State};
 use super::representation::{OPTIONS_MAX, Representation};
@@ -20,9 +20,10 @@ use super::settings::{CoapSettings, Notify};
 use super::side::Side;
 use super::topics::{Seat, Topic, TopicId};
 use super::waiting::Ask;
+use crate::front::{Cx, Variant};
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
-use thalweg_kernel::{Change, WatchEnd, WatchRefused, WatchSpec};
+use thalweg_kernel::{Change, LinkId, WatchEnd, WatchRefused, WatchSpec};
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What became of a value on its way to an observer.
@@ -43,20 +44,20 @@ impl<S: Side> Handler<S> {
         address: &str,
         wishes: &Wishes<'_>,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         if let Some(cookie) = request.relation {
             // The same token again: a registration anew, maybe of something else. RFC 7641 §3.1
-            if self.renew(cookie, address, wishes, request, scene) {
+            if self.renew(cookie, address, wishes, request, cx) {
                 return Ok(());
             }
-            self.forget_relation(cookie, scene);
+            self.forget_relation(cookie, cx);
         }
         if self.relations.len() >= self.settings.observers_max {
-            return self.get(address, request, scene);
+            return self.get(address, request, cx);
         }
-        let Ok(seat) = self.take_seat(address, scene) else {
-            return self.get(address, request, scene);
+        let Ok(seat) = self.take_seat(address, cx) else {
+            return self.get(address, request, cx);
         };
         let depth = wishes
             .queue
@@ -70,9 +71,11 @@ impl<S: Side> Handler<S> {
         let cookie = self
             .relations
             .insert(request.identity.0, depth == 1, notify);
-        let ask = Ask::read(&request.options, self.topic_format(address, scene));
+        let ask = Ask::read(&request.options, self.topic_format(address, cx));
         self.registrations.insert(cookie, (request.exchange, ask));
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         match kernel.watch(
             request.session,
             WatchSpec {
@@ -95,7 +98,7 @@ impl<S: Side> Handler<S> {
             Err(refused) => {
                 self.relations.remove(cookie);
                 self.registrations.remove(&cookie);
-                self.give_seat_back(seat, scene);
+                self.give_seat_back(seat, cx);
                 match refused {
                     WatchRefused::Denied => Err(forbidden()),
                     WatchRefused::BadAddress => Err(Answer::words(
@@ -104,7 +107,7 @@ impl<S: Side> Handler<S> {
                     )),
                     // RFC 7641 §4.1: the value is shown all the same.
                     WatchRefused::TooMany | WatchRefused::Overloaded => {
-                        self.get(address, request, scene)
+                        self.get(address, request, cx)
                     }
                 }
             }
@@ -119,7 +122,7 @@ impl<S: Side> Handler<S> {
         address: &str,
         wishes: &Wishes<'_>,
         request: &Request<'_>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> bool {
         let depth = wishes.queue.unwrap_or(self.settings.queue);
         let Some(relation) = self.relations.get_mut(cookie) else {
@@ -129,37 +132,34 @@ impl<S: Side> Handler<S> {
             && !relation.conflates
             && depth > 1
             && relation.identity == request.identity.0
-            && scene.kernel.watched_address(relation.watch) == Some(address);
+            && cx.kernel.watched_address(relation.watch) == Some(address);
         if !is_it {
             return false;
         }
         let (watch, seat) = (relation.watch, relation.seat);
         let check = Some(self.settings.observer_check);
-        let Some(number) = self
-            .side
-            .observe(request.exchange, cookie, check, scene.now)
-        else {
+        let Some(number) = self.side.observe(request.exchange, cookie, check, cx.now) else {
             return false;
         };
         if let Some(relation) = self.relations.get_mut(cookie) {
             // Over a stream it is another one.
             (relation.number, relation.state) = (number, State::Idle);
         }
-        let value = scene.kernel.watched_value(watch, scene.now).cloned();
-        let ask = Ask::read(&request.options, seat_format(self.desk, seat, scene));
+        let value = cx.kernel.watched_value(watch, cx.now).cloned();
+        let ask = Ask::read(&request.options, seat_format(self.desk, seat, cx));
         match value {
-            Some(value) => self.respond_with(request.exchange, &ask, Some(&value), scene.now),
+            Some(value) => self.respond_with(request.exchange, &ask, Some(&value), cx.now),
             None => self
                 .side
-                .respond(request.exchange, &Response::of(Code::CONTENT), scene.now),
+                .respond(request.exchange, &Response::of(Code::CONTENT), cx.now),
         }
         self.relations.mark_ready(cookie);
         true
     }
 
     /// Takes a seat at the topic of an address, if there is one; an error if all are taken. Draft §3.2.2
-    fn take_seat(&mut self, address: &str, scene: &mut Scene<'_>) -> Result<Option<TopicId>, ()> {
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) else {
+    fn take_seat(&mut self, address: &str, cx: &mut Cx<'_>) -> Result<Option<TopicId>, ()> {
+        let Some(desk) = self.desk.and_then(|desk| Desk::of(cx.links, desk)) else {
             return Ok(None);
         };
         let Some(id) = desk.topics.id_at(address) else {
@@ -167,18 +167,18 @@ impl<S: Side> Handler<S> {
         };
         match desk.topics.take_seat(address) {
             Seat::Taken => {
-                Desk::announce(scene.links, self.desk.ok_or(())?, scene.now, scene.kernel);
+                Desk::announce(cx.links, self.desk.ok_or(())?, cx.now, cx.kernel);
                 Ok(Some(id))
             }
             Seat::None => Err(()),
         }
     }
 
-    fn give_seat_back(&mut self, seat: Option<TopicId>, scene: &mut Scene<'_>) {
+    fn give_seat_back(&mut self, seat: Option<TopicId>, cx: &mut Cx<'_>) {
         let (Some(seat), Some(desk_id)) = (seat, self.desk) else {
             return;
         };
-        let Some(desk) = scene.links.coap.desk_mut(desk_id) else {
+        let Some(desk) = Desk::of(cx.links, desk_id) else {
             return;
         };
         if let Some(address) = desk
@@ -187,13 +187,13 @@ impl<S: Side> Handler<S> {
             .and_then(|topic| topic.address.clone())
         {
             desk.topics.give_seat_back(&address);
-            Desk::announce(scene.links, desk_id, scene.now, scene.kernel);
+            Desk::announce(cx.links, desk_id, cx.now, cx.kernel);
         }
     }
 
     /// A topic counts its observers, and is new: those who watch its address already have seats.
-    pub(super) fn count_observers(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
-        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else {
+    pub(super) fn count_observers(&mut self, topic: TopicId, cx: &mut Cx<'_>) {
+        let Some(desk) = self.desk.and_then(|desk| Desk::at(cx.links, desk)) else {
             return;
         };
         let Some(address) = desk
@@ -203,7 +203,7 @@ impl<S: Side> Handler<S> {
         else {
             return;
         };
-        let kernel = &scene.kernel;
+        let kernel = &cx.kernel;
         let watches =
             |relation: &Relation| kernel.watched_address(relation.watch) == Some(&*address);
         let cookies = self
@@ -214,23 +214,23 @@ impl<S: Side> Handler<S> {
                 relation.seat = Some(topic);
             }
         }
-        if let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) {
+        if let Some(desk) = self.desk.and_then(|desk| Desk::of(cx.links, desk)) {
             let before = desk.topics.get(topic).map_or(0, Topic::observers);
             desk.topics
                 .set_observers(&address, before + cookies.len() as u32);
         }
-        self.end_surplus(topic, scene);
+        self.end_surplus(topic, cx);
     }
 
     /// A topic has more observers on this shard than it allows: some of ours end. Draft §2.5.3
-    pub(super) fn end_surplus(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
+    pub(super) fn end_surplus(&mut self, topic: TopicId, cx: &mut Cx<'_>) {
         for cookie in self
             .relations
             .cookies(|relation| relation.seat == Some(topic))
             .into_iter()
             .rev()
         {
-            let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+            let desk = self.desk.and_then(|desk| Desk::at(cx.links, desk));
             if desk.is_none_or(|desk| desk.topics.surplus(topic) == 0) {
                 return;
             }
@@ -240,24 +240,19 @@ impl<S: Side> Handler<S> {
                 // Not answered yet: it will be as if there had been no seat.
                 relation.is_refused = true;
                 let seat = relation.seat.take();
-                self.give_seat_back(seat, scene);
+                self.give_seat_back(seat, cx);
                 continue;
             }
-            self.end(cookie, &no_value(), scene);
+            self.end(cookie, &no_value(), cx);
         }
     }
 
     /// The kernel watches: the registration is answered with the value of this moment.
-    pub(super) fn on_watch_ready(
-        &mut self,
-        cookie: u64,
-        value: Option<Message>,
-        scene: &mut Scene<'_>,
-    ) {
+    pub(super) fn on_watch_ready(&mut self, cookie: u64, value: Option<Message>, cx: &mut Cx<'_>) {
         let Some((exchange, ask)) = self.registrations.remove(&cookie) else {
             return;
         };
-        let now = scene.now;
+        let now = cx.now;
         let show = |value| {
             Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format)
         };
@@ -266,7 +261,7 @@ impl<S: Side> Handler<S> {
         let (seat, is_refused) = relation.map_or((None, true), |relation| {
             (relation.seat, relation.is_refused)
         });
-        let topic = seat.and_then(|seat| scene.links.coap.desk(self.desk?)?.topics.get(seat));
+        let topic = seat.and_then(|seat| Desk::at(cx.links, self.desk?)?.topics.get(seat));
         let is_observable = match shown {
             Some(shown) => ask.accepts(shown.content_format),
             // A topic that is half created has no data yet. Draft §3.2.2
@@ -284,7 +279,7 @@ impl<S: Side> Handler<S> {
             None
         };
         let Some(number) = number else {
-            self.forget_relation(cookie, scene);
+            self.forget_relation(cookie, cx);
             return self.respond_with(exchange, &ask, value.as_ref(), now);
         };
         if let Some(relation) = self.relations.get_mut(cookie) {
@@ -306,41 +301,37 @@ impl<S: Side> Handler<S> {
     }
 
     /// A watch has ended by itself.
-    pub(super) fn on_watch_ended(&mut self, cookie: u64, why: WatchEnd, scene: &mut Scene<'_>) {
+    pub(super) fn on_watch_ended(&mut self, cookie: u64, why: WatchEnd, cx: &mut Cx<'_>) {
         let answer = match why {
             WatchEnd::NotAuthorized => forbidden(),
             WatchEnd::SessionEnded => session_ended(),
         };
         if let Some((exchange, _)) = self.registrations.remove(&cookie) {
-            self.respond(exchange, &answer, scene.now);
+            self.respond(exchange, &answer, cx.now);
         }
         let Some(relation) = self.relations.remove(cookie) else {
             return;
         };
-        self.give_seat_back(relation.seat, scene);
+        self.give_seat_back(relation.seat, cx);
         self.identities.let_go(IdentityId(relation.identity));
         if relation.state != State::Registering {
             let last = answer.with_response(|response| {
                 SharedBody::new(response.code, response.options, response.payload)
             });
             self.side
-                .end_observation(relation.number, Some(&Arc::new(last)), scene.now);
+                .end_observation(relation.number, Some(&Arc::new(last)), cx.now);
         }
     }
 
     /// Ends a watch whose observation the machine has ended, or goes on with otherwise.
     /// Whose it was.
-    pub(super) fn forget_relation(
-        &mut self,
-        cookie: u64,
-        scene: &mut Scene<'_>,
-    ) -> Option<IdentityId> {
+    pub(super) fn forget_relation(&mut self, cookie: u64, cx: &mut Cx<'_>) -> Option<IdentityId> {
         self.registrations.remove(&cookie);
         let relation = self.relations.remove(cookie)?;
-        self.give_seat_back(relation.seat, scene);
+        self.give_seat_back(relation.seat, cx);
         let identity = IdentityId(relation.identity);
         self.identities.let_go(identity);
-        scene.kernel.unwatch(relation.watch, scene.now);
+        cx.kernel.unwatch(relation.watch, cx.now);
         Some(identity)
     }
 
@@ -359,7 +350,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// An observer must be asked whether it is still there: it is told of the state as it is. RFC 7641 §4.5
-    pub(super) fn on_check_due(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+    pub(super) fn on_check_due(&mut self, cookie: u64, cx: &mut Cx<'_>) {
         let Some(relation) = self.relations.get_mut(cookie) else {
             return;
         };
@@ -367,18 +358,15 @@ impl<S: Side> Handler<S> {
             // What waits for it asks as well.
             return;
         }
-        let format = seat_format(self.desk, relation.seat, scene);
-        let value = scene
-            .kernel
-            .watched_value(relation.watch, scene.now)
-            .cloned();
+        let format = seat_format(self.desk, relation.seat, cx);
+        let value = cx.kernel.watched_value(relation.watch, cx.now).cloned();
         let body = match &value {
-            Some(value) => self.bodies.of(value, format, &self.settings, scene.now),
+            Some(value) => self.bodies.of(value, format, &self.settings, cx.now),
             None => Arc::new(SharedBody::new(Code::CONTENT, &[], &[])),
         };
         match self
             .side
-            .notify(relation.number, &body, Delivery::Confirmable, scene.now)
+            .notify(relation.number, &body, Delivery::Confirmable, cx.now)
         {
             Notified::Sent { .. } => self.counts.notifications += 1,
             Notified::Busy => {
@@ -386,13 +374,13 @@ impl<S: Side> Handler<S> {
                 relation.parked = value;
             }
             Notified::Gone => {
-                self.forget_relation(cookie, scene);
+                self.forget_relation(cookie, cx);
             }
         }
     }
 
     /// Tells observers what has changed, as long as there is room for it.
-    pub(super) fn notify_all(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn notify_all(&mut self, cx: &mut Cx<'_>) {
         self.stalled = false;
         while self.relations.has_ready() {
             if !self.side.has_room() {
@@ -402,11 +390,11 @@ impl<S: Side> Handler<S> {
             let Some(cookie) = self.relations.take_ready() else {
                 return;
             };
-            self.notify_one(cookie, scene);
+            self.notify_one(cookie, cx);
         }
     }
 
-    fn notify_one(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+    fn notify_one(&mut self, cookie: u64, cx: &mut Cx<'_>) {
         let Some(relation) = self.relations.get_mut(cookie) else {
             return;
         };
@@ -420,12 +408,12 @@ impl<S: Side> Handler<S> {
         loop {
             // What was parked came before what waits with the kernel.
             if !conflates && let Some(first) = parked.take() {
-                if self.tell(cookie, first, scene) != Told::Sent {
+                if self.tell(cookie, first, cx) != Told::Sent {
                     return;
                 }
                 has_sent = true;
             }
-            let change = match scene.kernel.take_watched(watch, scene.now) {
+            let change = match cx.kernel.take_watched(watch, cx.now) {
                 Some(change) => {
                     self.counts.conflated += u64::from(parked.take().is_some());
                     change
@@ -440,9 +428,9 @@ impl<S: Side> Handler<S> {
                 },
             };
             let told = match change {
-                Change::Value(value) => self.tell(cookie, value, scene),
+                Change::Value(value) => self.tell(cookie, value, cx),
                 Change::Gone => {
-                    self.end(cookie, &no_value(), scene);
+                    self.end(cookie, &no_value(), cx);
                     Told::Ended
                 }
             };
@@ -461,18 +449,18 @@ impl<S: Side> Handler<S> {
     }
 
     /// Tells an observer of a value.
-    fn tell(&mut self, cookie: u64, value: Message, scene: &mut Scene<'_>) -> Told {
+    fn tell(&mut self, cookie: u64, value: Message, cx: &mut Cx<'_>) -> Told {
         let Some(relation) = self.relations.get_mut(cookie) else {
             return Told::Ended;
         };
-        let format = seat_format(self.desk, relation.seat, scene);
-        let body = self.bodies.of(&value, format, &self.settings, scene.now);
+        let format = seat_format(self.desk, relation.seat, cx);
+        let body = self.bodies.of(&value, format, &self.settings, cx.now);
         let format = self.bodies.last_format();
         match format {
             Some(format) if relation.format == NO_FORMAT => relation.format = format,
             // RFC 7641 §4.2: an observation keeps its format or ends.
             Some(format) if relation.format != format => {
-                self.end(cookie, &other_format(), scene);
+                self.end(cookie, &other_format(), cx);
                 return Told::Ended;
             }
             _ => {}
@@ -485,10 +473,7 @@ impl<S: Side> Handler<S> {
             (Notify::Auto, _) | (Notify::Confirmable, _) => Delivery::Confirmable,
             (Notify::NonConfirmable, _) => Delivery::NonConfirmable,
         };
-        match self
-            .side
-            .notify(relation.number, &body, delivery, scene.now)
-        {
+        match self.side.notify(relation.number, &body, delivery, cx.now) {
             Notified::Sent { .. } => {
                 self.counts.notifications += 1;
                 Told::Sent
@@ -499,36 +484,33 @@ impl<S: Side> Handler<S> {
                 Told::Busy
             }
             Notified::Gone => {
-                self.forget_relation(cookie, scene);
+                self.forget_relation(cookie, cx);
                 Told::Ended
             }
         }
     }
 
     /// Ends an observation, and says why.
-    pub(super) fn end(&mut self, cookie: u64, why: &Answer, scene: &mut Scene<'_>) {
+    pub(super) fn end(&mut self, cookie: u64, why: &Answer, cx: &mut Cx<'_>) {
         let number = self.number_of(cookie);
         if let Some((exchange, _)) = self.registrations.remove(&cookie) {
             // The machine does not know it yet.
-            self.forget_relation(cookie, scene);
-            return self.respond(exchange, why, scene.now);
+            self.forget_relation(cookie, cx);
+            return self.respond(exchange, why, cx.now);
         }
         let last = why.with_response(|response| {
             SharedBody::new(response.code, response.options, response.payload)
         });
-        self.forget_relation(cookie, scene);
+        self.forget_relation(cookie, cx);
         self.side
-            .end_observation(number, Some(&Arc::new(last)), scene.now);
+            .end_observation(number, Some(&Arc::new(last)), cx.now);
     }
 }
 
 /// What the values of the topic are at which an observer has a seat.
-fn seat_format(desk: Option<DeskId>, seat: Option<TopicId>, scene: &Scene<'_>) -> Option<u16> {
+fn seat_format(desk: Option<LinkId>, seat: Option<TopicId>, cx: &Cx<'_>) -> Option<u16> {
     let seat = seat?;
-    scene
-        .links
-        .coap
-        .desk(desk?)?
+    Desk::at(cx.links, desk?)?
         .topics
         .get(seat)?
         .configuration

@@ -5,12 +5,13 @@
 
 use super::answer::{Answer, session_ended};
 use super::data::content_format;
-use super::handler::{Done, Handler, Request, Scene};
+use super::handler::{Done, Handler, Request};
 use super::identity::IdentityId;
 use super::representation::{Representation, format_of, media_type_of};
 use super::resource::{Wishes, user_properties};
 use super::side::Side;
 use super::waiting::{KeptPut, Waiting};
+use crate::front::Cx;
 use crate::stamp;
 use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
@@ -19,16 +20,11 @@ use thalweg_model::{
 };
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_queue(
-        &mut self,
-        name: &str,
-        request: &Request<'_>,
-        scene: &mut Scene<'_>,
-    ) -> Done {
+    pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let queue = queue_address(&self.settings.tenant, name);
         match request.code {
-            Code::POST => self.put_into(&queue, request, scene),
-            Code::GET => self.take_from(&queue, request, scene),
+            Code::POST => self.put_into(&queue, request, cx),
+            Code::GET => self.take_from(&queue, request, cx),
             _ => Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
                 "a queue knows POST and GET",
@@ -36,11 +32,11 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    fn put_into(&mut self, queue: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn put_into(&mut self, queue: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let wishes = Wishes::read(&request.options)?;
-        self.check_rate(request, scene.now)?;
-        let stamp = stamp::read(wishes.stamp, scene.kernel);
-        let properties = properties_of(&wishes, request, stamp, scene);
+        self.check_rate(request, cx.now)?;
+        let stamp = stamp::read(wishes.stamp, cx.kernel);
+        let properties = properties_of(&wishes, request, stamp, cx);
         let draft = Draft {
             address: queue,
             payload: request.payload,
@@ -55,9 +51,9 @@ impl<S: Side> Handler<S> {
         };
         let (reliability, expires_in, priority) =
             (draft.reliability, draft.expires_in, draft.priority);
-        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, scene);
+        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, cx);
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
-            return self.after_put_into(request.exchange, batch, outcome, scene);
+            return self.after_put_into(request.exchange, batch, outcome, cx);
         }
         let put = KeptPut {
             identity: request.identity.0,
@@ -75,8 +71,10 @@ impl<S: Side> Handler<S> {
             exchange: request.exchange,
             put: Box::new(put),
         };
-        let ticket = self.wait(waiting, scene.now)?;
-        let Scene { now, kernel, links } = scene;
+        let ticket = self.wait(waiting, cx.now)?;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         kernel
             .make_queue(request.session, self.link, ticket, queue, *now, *links)
             .map_err(|refusal| {
@@ -90,7 +88,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         ticket: Ticket,
         made: Result<(), Refusal>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let Some(Waiting::MakeQueue { exchange, put }) = self.waiting.take(ticket) else {
             return;
@@ -100,12 +98,12 @@ impl<S: Side> Handler<S> {
             (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
             (Ok(()), None) => Err(session_ended()),
             (Ok(()), Some(session)) => {
-                let (batch, outcome) = self.publish_for(identity, session, put.draft(), scene);
-                self.after_put_into(exchange, batch, outcome, scene)
+                let (batch, outcome) = self.publish_for(identity, session, put.draft(), cx);
+                self.after_put_into(exchange, batch, outcome, cx)
             }
         };
         if let Err(answer) = done {
-            self.respond(exchange, &answer, scene.now);
+            self.respond(exchange, &answer, cx.now);
         }
     }
 
@@ -114,19 +112,19 @@ impl<S: Side> Handler<S> {
         exchange: ExchangeId,
         batch: Option<u64>,
         outcome: Outcome,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) -> Done {
         match (outcome, Answer::of_outcome(outcome)) {
             (Outcome::NoMatch, _) => Err(Answer::of_refusal(&Refusal::NoQueue)),
             (_, Some(answer)) => Err(answer),
             (_, None) => {
-                self.finish(exchange, Answer::of(Code::CHANGED), batch, scene);
+                self.finish(exchange, Answer::of(Code::CHANGED), batch, cx);
                 Ok(())
             }
         }
     }
 
-    fn take_from(&mut self, queue: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn take_from(&mut self, queue: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let block = request.options.uint(option::BLOCK2).and_then(Block::decode);
         if block.is_some_and(|block| block.number > 0) {
             // The rest of a message that went back meanwhile.
@@ -148,9 +146,11 @@ impl<S: Side> Handler<S> {
                 exchange: request.exchange,
                 identity,
             },
-            scene.now,
+            cx.now,
         )?;
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         match kernel.take_apart(request.session, self.link, ticket, queue, *now, *links) {
             Ok(()) => Ok(()),
             Err(refusal) => {
@@ -165,12 +165,12 @@ impl<S: Side> Handler<S> {
         &mut self,
         ticket: Ticket,
         taken: Result<Option<(TakenId, Message)>, Refusal>,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
-        let now = scene.now;
+        let now = cx.now;
         let Some(Waiting::Take { exchange, identity }) = self.waiting.take(ticket) else {
             if let Ok(Some((id, _))) = taken {
-                self.settle(id, Verdict::Requeue, scene);
+                self.settle(id, Verdict::Requeue, cx);
             }
             return;
         };
@@ -213,12 +213,12 @@ impl<S: Side> Handler<S> {
             .side
             .respond_confirmed(exchange, cookie, &response, now)
         {
-            self.on_take_ended(cookie, false, scene);
+            self.on_take_ended(cookie, false, cx);
         }
     }
 
     /// Whoever took a message has acknowledged it, or has not.
-    pub(super) fn on_take_ended(&mut self, cookie: u64, is_confirmed: bool, scene: &mut Scene<'_>) {
+    pub(super) fn on_take_ended(&mut self, cookie: u64, is_confirmed: bool, cx: &mut Cx<'_>) {
         let Some((id, identity)) = self.takes.remove(&cookie) else {
             return;
         };
@@ -231,12 +231,14 @@ impl<S: Side> Handler<S> {
             } else {
                 Verdict::Requeue
             },
-            scene,
+            cx,
         );
     }
 
-    fn settle(&mut self, taken: TakenId, verdict: Verdict, scene: &mut Scene<'_>) {
-        let Scene { now, kernel, links } = scene;
+    fn settle(&mut self, taken: TakenId, verdict: Verdict, cx: &mut Cx<'_>) {
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         kernel.settle_taken(taken, verdict, *now, *links);
     }
 }
@@ -246,7 +248,7 @@ pub(super) fn properties_of(
     wishes: &Wishes<'_>,
     request: &Request<'_>,
     stamp: Option<Stamp>,
-    scene: &Scene<'_>,
+    cx: &Cx<'_>,
 ) -> Option<Properties> {
     let format = content_format(request);
     if format.is_none() && !wishes.has_user_properties && stamp.is_none() {
@@ -256,7 +258,7 @@ pub(super) fn properties_of(
     // To receivers it is one of the user properties, as it is for publishers who have such; and nothing else is.
     let others = user_properties(&request.options).filter(|(name, _)| *name != STAMP_PROPERTY);
     let mut user: Vec<_> = others.map(property).collect();
-    let shown = stamp.map(|stamp| scene.kernel.mask_stamp(request.session, stamp).to_string());
+    let shown = stamp.map(|stamp| cx.kernel.mask_stamp(request.session, stamp).to_string());
     user.extend(shown.map(|stamp| (STAMP_PROPERTY.into(), PropertyValue::Text(stamp.into()))));
     let content_type = format.map(|format| media_type_of(format).into());
     let properties = Properties {

@@ -4,11 +4,13 @@
 //! by. What is published there comes back as the response, separately. Nobody listens: 4.04 at once. Nobody answers: 5.04.
 
 use super::answer::{Answer, SHORT_SECS};
-use super::handler::{Done, Handler, Request, Scene};
+use super::desk::Desk;
+use super::handler::{Done, Handler, Request};
 use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::format_of;
 use super::resource::{Reserved, Wishes, reserved};
 use super::side::Side;
+use crate::front::{Cx, Variant};
 use crate::stamp;
 use std::collections::VecDeque;
 use thalweg_coap::{Code, Response, Value, option};
@@ -98,12 +100,7 @@ impl<X> Calls<X> {
 }
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_rpc(
-        &mut self,
-        address: &str,
-        request: &Request<'_>,
-        scene: &mut Scene<'_>,
-    ) -> Done {
+    pub(super) fn on_rpc(&mut self, address: &str, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         if !matches!(request.code, Code::POST | Code::FETCH) {
             return Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
@@ -117,7 +114,7 @@ impl<S: Side> Handler<S> {
                 "the address is the broker's own",
             ));
         }
-        self.check_rate(request, scene.now)?;
+        self.check_rate(request, cx.now)?;
         if self.calls.len >= self.settings.rpc_waiting_max {
             return Err(Answer::later(
                 Code::SERVICE_UNAVAILABLE,
@@ -127,7 +124,7 @@ impl<S: Side> Handler<S> {
         }
         let desk = self
             .desk
-            .and_then(|desk| scene.links.coap.desk(desk))
+            .and_then(|desk| Desk::at(cx.links, desk))
             .filter(|desk| desk.is_open);
         let Some(desk) = desk else {
             return Err(Answer::later(
@@ -138,10 +135,10 @@ impl<S: Side> Handler<S> {
         };
         let call = self
             .calls
-            .insert(request.exchange, scene.now + self.settings.rpc_timeout);
+            .insert(request.exchange, cx.now + self.settings.rpc_timeout);
         // It tells a receiver what is repeated, and us nothing: the answer is what the caller waits for.
-        let stamp = stamp::read(wishes.stamp, scene.kernel);
-        let mut properties = properties_of(&wishes, request, stamp, scene).unwrap_or_default();
+        let stamp = stamp::read(wishes.stamp, cx.kernel);
+        let mut properties = properties_of(&wishes, request, stamp, cx).unwrap_or_default();
         properties.reply_to = Some(desk.reply_address(self.link, call).into());
         properties.correlation = Some(call.to_be_bytes().into());
         let draft = Draft {
@@ -158,7 +155,7 @@ impl<S: Side> Handler<S> {
             stamp: None,
         };
         // The answer says more than the journal could.
-        let (_, outcome) = self.publish_for(request.identity, request.session, draft, scene);
+        let (_, outcome) = self.publish_for(request.identity, request.session, draft, cx);
         let refused = match outcome {
             Outcome::NoMatch => Some(Answer::words(Code::NOT_FOUND, "nobody answers there")),
             outcome => Answer::of_outcome(outcome),
@@ -167,7 +164,7 @@ impl<S: Side> Handler<S> {
             None => {
                 self.counts.calls += 1;
                 if let Some(exchange) = self.calls.peek(call) {
-                    self.side.respond_later(exchange, scene.now);
+                    self.side.respond_later(exchange, cx.now);
                 }
                 Ok(())
             }
@@ -179,7 +176,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Somebody has answered.
-    pub(super) fn on_reply(&mut self, call: u64, message: &Message, scene: &mut Scene<'_>) {
+    pub(super) fn on_reply(&mut self, call: u64, message: &Message, cx: &mut Cx<'_>) {
         let Some(exchange) = self.calls.take(call) else {
             return;
         };
@@ -190,17 +187,17 @@ impl<S: Side> Handler<S> {
             options: options.as_slice(),
             payload: message.payload(),
         };
-        self.side.respond(exchange, &response, scene.now);
+        self.side.respond(exchange, &response, cx.now);
     }
 
     /// Those whom nobody answered in time.
-    pub(super) fn give_up_calls(&mut self, scene: &mut Scene<'_>) {
-        while let Some(exchange) = self.calls.take_due(scene.now) {
+    pub(super) fn give_up_calls(&mut self, cx: &mut Cx<'_>) {
+        while let Some(exchange) = self.calls.take_due(cx.now) {
             self.counts.calls_unanswered += 1;
             self.respond(
                 exchange,
                 &Answer::words(Code::GATEWAY_TIMEOUT, "nobody answered in time"),
-                scene.now,
+                cx.now,
             );
         }
     }

@@ -10,19 +10,20 @@
 //! ```
 
 use super::answer::Answer;
-use super::handler::{Handler, Request, Scene};
+use super::handler::{Handler, Request};
 use super::identity::{NOBODY, Standing};
+use super::note::Note;
 use super::settings::{CoapCounts, CoapSettings};
-use super::shared::Told;
 use super::side::Side;
 use crate::LoginAnswer;
-use crate::link::{Front, Links, Step};
+use crate::deferred::{DeferredFront, Effect, Left};
+use crate::front::{Cx, Fate, Step};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::stream::{PeerFault, Requests, StreamEvent, StreamRequest, StreamSettings};
 use thalweg_coap::{Delivery, ExchangeId, Notified, Observe, RelationId, Response, SharedBody};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{CloseReason, Kernel, LinkId};
+use thalweg_kernel::{CloseReason, LinkId};
 use thalweg_model::{Span, Time};
 
 /// Bytes of output above which observers are not told more: what they are told then is newer.
@@ -41,12 +42,12 @@ const SWEEP_AFTER: Span = Span::from_secs(30);
 /// One connection.
 pub struct CoapStreamFront {
     handler: Handler<StreamSide>,
-    /// What it was told and has no room to answer yet.
-    told: VecDeque<Told>,
     /// The server is being asked who it is.
     is_asking: bool,
     /// Nothing more is read; what is written still leaves.
     is_ended: bool,
+    /// There were as many requests as may wait when it left its link.
+    was_full: bool,
     /// When something came last, and whether it has been asked since whether it is there.
     heard_at: Time,
     is_asked_for_life: bool,
@@ -153,82 +154,14 @@ impl CoapStreamFront {
         };
         CoapStreamFront {
             handler: Handler::new(side, settings, nonce, anonymous),
-            told: VecDeque::new(),
             is_asking: false,
             is_ended: false,
+            was_full: false,
             heard_at: Time::NEVER,
             is_asked_for_life: false,
             sweep_at: Time::NEVER,
             fault: None,
         }
-    }
-
-    /// What the peer did wrong, if that is why it ended.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// Whether the peer may send requests.
-    pub fn is_connected(&self) -> bool {
-        self.handler.side.requests.is_open()
-    }
-
-    pub(crate) fn holds_input(&self) -> bool {
-        self.is_asking
-    }
-
-    pub(super) fn counts(&self) -> CoapCounts {
-        let (refused, failed) = self.handler.side.requests.errors();
-        CoapCounts {
-            peers: u64::from(self.is_connected()),
-            observers: self.handler.relations.len() as u64,
-            identities: self.handler.identities.open_count() as u64,
-            malformed: u64::from(self.fault.is_some()),
-            refused: self.handler.counts.refused + u64::from(refused),
-            failed: self.handler.counts.failed + u64::from(failed),
-            ..self.handler.counts
-        }
-    }
-
-    /// Lets the front of a link do something, if it is one of ours; it is away from its link meanwhile.
-    fn with<R>(
-        links: &mut Links,
-        id: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        what: impl FnOnce(&mut CoapStreamFront, &mut Scene<'_>) -> R,
-    ) -> Option<R> {
-        let link = links.get_mut(id)?;
-        let waiting = link.waiting();
-        let mut front = match std::mem::replace(&mut link.front, Front::CoapAway) {
-            Front::CoapStream(front) => front,
-            other => {
-                link.front = other;
-                return None;
-            }
-        };
-        front.handler.link = id;
-        front.handler.side.waiting = waiting;
-        let was_full = front.is_full();
-        let result = what(&mut front, &mut Scene { now, kernel, links });
-        let is_ended = front.is_ended;
-        // Whoever waits for room in us looks when the output is flushed.
-        let must_flush = is_ended || (was_full && !front.is_full());
-        if front.handler.side.out.is_empty() {
-            links.put_back(id, Front::CoapStream(front), 0);
-        } else {
-            links.write(id, |place, out| {
-                front.hand_over_output(out);
-                *place = Front::CoapStream(front);
-            });
-        }
-        if is_ended && let Some(link) = links.get_mut(id) {
-            link.closing = true;
-        }
-        if must_flush {
-            links.mark_dirty(id);
-        }
-        Some(result)
     }
 
     fn hand_over_output(&mut self, out: &mut Vec<u8>) {
@@ -246,35 +179,8 @@ impl CoapStreamFront {
         self.handler.side.requests.waiting() >= WAITING_MAX
     }
 
-    /// Handles the next message.
     #[inline]
-    pub(crate) fn step(
-        links: &mut Links,
-        id: LinkId,
-        bytes: &[u8],
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Step {
-        if bytes.is_empty() {
-            return Step::NeedMore;
-        }
-        // The desk is there before anything that needs it. Usually the first timeout has opened it.
-        if let Some(Front::CoapStream(front)) = links.get(id).map(|link| &link.front)
-            && front.handler.desk.is_none()
-        {
-            CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-                front.handler.see_to_desk(scene)
-            });
-            links.work(now, kernel);
-        }
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            front.on_bytes(bytes, scene)
-        })
-        .unwrap_or(Step::Hold)
-    }
-
-    #[inline]
-    fn on_bytes(&mut self, bytes: &[u8], scene: &mut Scene<'_>) -> Step {
+    fn on_bytes(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> Step {
         let Handler {
             identities,
             settings,
@@ -286,7 +192,9 @@ impl CoapStreamFront {
         if is_held || side.requests.waiting() >= WAITING_MAX || !side.may_answer() {
             return Step::Hold;
         }
-        let Scene { now, kernel, links } = scene;
+        let Cx {
+            now, kernel, links, ..
+        } = cx;
         let now = *now;
         let session = match side.requests.is_open() {
             true => match identities.standing(NOBODY, *link, settings, now, kernel, links) {
@@ -312,15 +220,13 @@ impl CoapStreamFront {
         self.is_asked_for_life = false;
         match (event, session) {
             (StreamEvent::Request(request), Some(Ok(session))) => {
-                self.on_request(&request, session, scene)
+                self.on_request(&request, session, cx)
             }
             (StreamEvent::Request(request), Some(Err(why))) => {
                 self.handler
                     .respond(request.exchange, &Answer::stay_out(why), now);
             }
-            (StreamEvent::Confirmed { cookie }, _) => {
-                self.handler.on_take_ended(cookie, true, scene)
-            }
+            (StreamEvent::Confirmed { cookie }, _) => self.handler.on_take_ended(cookie, true, cx),
             (StreamEvent::Aborted { .. }, _) => self.is_ended = true,
             // Nobody may ask before CSM.
             (StreamEvent::Request(_), None) => {}
@@ -335,13 +241,13 @@ impl CoapStreamFront {
         &mut self,
         request: &StreamRequest<'_>,
         session: thalweg_kernel::SessionId,
-        scene: &mut Scene<'_>,
+        cx: &mut Cx<'_>,
     ) {
         if self.sweep_at == Time::NEVER {
-            self.sweep_at = scene.now + SWEEP_AFTER;
+            self.sweep_at = cx.now + SWEEP_AFTER;
         }
         if let Some(cookie) = request.ended {
-            self.handler.forget_relation(cookie, scene);
+            self.handler.forget_relation(cookie, cx);
         }
         let request = Request {
             exchange: request.exchange,
@@ -356,7 +262,7 @@ impl CoapStreamFront {
             observes: request.observe == Some(Observe::Register),
             relation: None,
         };
-        self.handler.handle(&request, scene);
+        self.handler.handle(&request, cx);
     }
 
     /// After a Release of the peer everything is answered, and nothing more.
@@ -373,86 +279,123 @@ impl CoapStreamFront {
         self.is_ended = true;
     }
 
-    pub(crate) fn on_login(
-        links: &mut Links,
-        id: LinkId,
-        answer: LoginAnswer,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            let Handler {
-                identities,
-                settings,
-                link,
-                ..
-            } = &mut front.handler;
-            let Scene { now, kernel, links } = scene;
-            if identities.on_verdict("", answer, *link, settings, *now, kernel, links) {
-                front.is_asking = false;
-            }
-        });
-    }
-
-    /// Handles what it was told, as far as there is room for answers, and then what follows from that.
-    pub(super) fn on_told(
-        links: &mut Links,
-        id: LinkId,
-        told: impl Iterator<Item = Told>,
-        changed: impl Iterator<Item = u64>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            front.told.extend(told);
-            changed.for_each(|cookie| front.handler.relations.mark_ready(cookie));
-            while front.handler.side.may_answer()
-                && let Some(told) = front.told.pop_front()
-            {
-                front.on_one_told(told, scene);
-            }
-            if !front.is_ended && !front.handler.side.requests.is_released() {
-                front.handler.notify_all(scene);
-            }
-            front.end_if_done();
-        });
-    }
-
-    fn on_one_told(&mut self, told: Told, scene: &mut Scene<'_>) {
-        match told {
-            Told::Room => {
+    fn on_note(&mut self, note: Note, cx: &mut Cx<'_>) {
+        match note {
+            Note::Kernel(Effect::Room) => {
                 for (_, cookie) in std::mem::take(&mut self.handler.side.busy) {
                     self.handler.on_ready(cookie);
                 }
             }
             // It did so itself, by something that it asked for; otherwise `disconnect` was called.
-            Told::Disconnected => {
-                self.handler.end_identities(scene);
+            Note::Kernel(Effect::Disconnected(_)) => {
+                self.handler.end_identities(cx);
                 if self.handler.identities.session(NOBODY).is_none() && !self.is_ended {
                     let StreamSide { requests, out, .. } = &mut self.handler.side;
                     requests.abort("the session has been ended", out);
                     self.is_ended = true;
                 }
             }
-            told => self.handler.told(told, scene),
+            note => self.handler.on_note(note, cx),
         }
     }
 
-    /// The output has drained: whoever waited for room has it.
-    pub(crate) fn on_drained(links: &mut Links, id: LinkId) {
-        let Some(link) = links.get(id) else { return };
-        let Front::CoapStream(front) = &link.front else {
+    /// When the peer is asked whether it is there: half the time that it may be silent.
+    fn ask_for_life_at(&self) -> Time {
+        match self.handler.settings.silence_max {
+            Some(max)
+                if !self.is_asked_for_life
+                    && self.is_connected()
+                    && self.heard_at != Time::NEVER =>
+            {
+                self.heard_at + Span::from_nanos(max.nanos() / 2)
+            }
+            _ => Time::NEVER,
+        }
+    }
+}
+
+impl DeferredFront for CoapStreamFront {
+    type Note = Note;
+
+    fn name(&self) -> &'static str {
+        "coap"
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> Step {
+        self.on_bytes(bytes, cx)
+    }
+
+    fn on_login(&mut self, _: &str, answer: LoginAnswer, cx: &mut Cx<'_>) {
+        let Handler {
+            identities,
+            settings,
+            link,
+            ..
+        } = &mut self.handler;
+        if identities.on_verdict("", answer, *link, settings, cx.now, cx.kernel, cx.links) {
+            self.is_asking = false;
+        }
+    }
+
+    /// As far as there is room for answers.
+    fn on_notes(&mut self, notes: &mut VecDeque<Note>, changed: &mut Vec<u64>, cx: &mut Cx<'_>) {
+        for cookie in changed.drain(..) {
+            self.handler.relations.mark_ready(cookie);
+        }
+        while self.handler.side.may_answer()
+            && let Some(note) = notes.pop_front()
+        {
+            self.on_note(note, cx);
+        }
+        if !self.is_ended && !self.handler.side.requests.is_released() {
+            self.handler.notify_all(cx);
+        }
+        self.end_if_done();
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        if self.is_ended {
             return;
-        };
-        let is_stalled =
-            front.handler.stalled || !front.told.is_empty() || !front.handler.side.busy.is_empty();
-        if is_stalled && link.waiting() < NOTIFY_BELOW {
-            links.coap.tell(id, Told::Room);
         }
+        if self.heard_at == Time::NEVER {
+            self.heard_at = cx.now;
+        }
+        self.handler.see_to_desk(cx);
+        self.handler.on_timeout(cx);
+        let StreamSide { requests, out, .. } = &mut self.handler.side;
+        requests.handle_timeout(cx.now, out);
+        if self.ask_for_life_at() <= cx.now {
+            self.is_asked_for_life = true;
+            let StreamSide { requests, out, .. } = &mut self.handler.side;
+            requests.ask_for_life(out);
+        }
+        if self.sweep_at <= cx.now {
+            self.sweep_at = Time::NEVER;
+            self.handler.sweep(cx);
+        }
+        self.end_if_done();
     }
 
-    /// The kernel has ended the session, or the broker stops.
-    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
+    /// What was taken and not confirmed goes back, observers leave their seats, the session ends.
+    fn on_close(&mut self, notes: &mut VecDeque<Note>, cx: &mut Cx<'_>) {
+        for note in notes.drain(..) {
+            // A message that was taken must not be lost.
+            if matches!(note, Note::Kernel(Effect::Taken(..))) {
+                self.handler.on_note(note, cx);
+            }
+        }
+        for cookie in self.handler.relations.cookies(|_| true) {
+            self.handler.forget_relation(cookie, cx);
+        }
+        let takes: Vec<u64> = self.handler.takes.keys().copied().collect();
+        for cookie in takes {
+            self.handler.on_take_ended(cookie, false, cx);
+        }
+        self.handler.close(cx);
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
         let requests = &mut self.handler.side.requests;
         match why {
             // RFC 8323 §5.5: an orderly end, which is nobody's fault.
@@ -475,13 +418,10 @@ impl CoapStreamFront {
             }
         }
         self.is_ended = true;
+        Fate::LinkEnds
     }
 
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        self.handler.settings.silence_max
-    }
-
-    pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
+    fn on_silence(&mut self, out: &mut Vec<u8>) {
         self.handler.side.requests.abort(
             "nothing was heard for too long, not even an answer to Ping",
             out,
@@ -489,7 +429,65 @@ impl CoapStreamFront {
         self.is_ended = true;
     }
 
-    pub(super) fn poll_timeout(&self) -> Time {
+    fn enter(&mut self, link: LinkId, waiting: usize) {
+        self.handler.link = link;
+        self.handler.side.waiting = waiting;
+        self.was_full = self.is_full();
+    }
+
+    fn leave(&mut self, out: &mut Vec<u8>) -> Left {
+        if !self.handler.side.out.is_empty() {
+            self.hand_over_output(out);
+        }
+        Left {
+            bytes: 0,
+            // Whoever waits for room in us looks when the output is flushed.
+            flushes: self.is_ended || (self.was_full && !self.is_full()),
+            is_ended: self.is_ended,
+        }
+    }
+
+    #[inline]
+    fn needs_start(&self) -> bool {
+        self.handler.desk.is_none()
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        self.handler.see_to_desk(cx);
+    }
+
+    fn wants_room(&self, is_all_noted: bool, waiting: usize) -> bool {
+        let is_stalled =
+            self.handler.stalled || !is_all_noted || !self.handler.side.busy.is_empty();
+        is_stalled && waiting < NOTIFY_BELOW
+    }
+
+    fn holds_each(&self) -> bool {
+        true
+    }
+
+    /// Whether the peer may send requests.
+    fn is_connected(&self) -> bool {
+        self.handler.side.requests.is_open()
+    }
+
+    fn holds_input(&self) -> bool {
+        self.is_asking
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_deref().map(Into::into)
+    }
+
+    fn silence_max(&self) -> Option<Span> {
+        self.handler.settings.silence_max
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+
+    fn next_timer(&self) -> Time {
         if self.is_ended {
             return Time::NEVER;
         }
@@ -505,68 +503,17 @@ impl CoapStreamFront {
             .min(self.ask_for_life_at())
     }
 
-    /// When the peer is asked whether it is there: half the time that it may be silent.
-    fn ask_for_life_at(&self) -> Time {
-        match self.handler.settings.silence_max {
-            Some(max)
-                if !self.is_asked_for_life
-                    && self.is_connected()
-                    && self.heard_at != Time::NEVER =>
-            {
-                self.heard_at + Span::from_nanos(max.nanos() / 2)
-            }
-            _ => Time::NEVER,
-        }
-    }
-
-    pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            if front.is_ended {
-                return;
-            }
-            if front.heard_at == Time::NEVER {
-                front.heard_at = now;
-            }
-            front.handler.see_to_desk(scene);
-            front.handler.on_timeout(scene);
-            let StreamSide { requests, out, .. } = &mut front.handler.side;
-            requests.handle_timeout(now, out);
-            if front.ask_for_life_at() <= now {
-                front.is_asked_for_life = true;
-                let StreamSide { requests, out, .. } = &mut front.handler.side;
-                requests.ask_for_life(out);
-            }
-            if front.sweep_at <= now {
-                front.sweep_at = Time::NEVER;
-                front.handler.sweep(scene);
-            }
-            front.end_if_done();
-        });
-    }
-
-    /// The link ends: what was taken and not confirmed goes back, observers leave their seats, the session ends.
-    pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            for told in std::mem::take(&mut front.told)
-                .into_iter()
-                .chain(scene.links.coap.forget(id))
-            {
-                // A message that was taken must not be lost.
-                if matches!(told, Told::Taken { .. }) {
-                    front.handler.told(told, scene);
-                }
-            }
-            for cookie in front.handler.relations.cookies(|_| true) {
-                front.handler.forget_relation(cookie, scene);
-            }
-            let takes: Vec<u64> = front.handler.takes.keys().copied().collect();
-            for cookie in takes {
-                front.handler.on_take_ended(cookie, false, scene);
-            }
-            front.handler.close(scene);
-        });
-        // The number of the link is used again: what was meant for this one must not reach the next.
-        drop(links.coap.forget(id));
+    fn counts(&self) -> Option<CoapCounts> {
+        let (refused, failed) = self.handler.side.requests.errors();
+        Some(CoapCounts {
+            peers: u64::from(self.is_connected()),
+            observers: self.handler.relations.len() as u64,
+            identities: self.handler.identities.open_count() as u64,
+            malformed: u64::from(self.fault.is_some()),
+            refused: self.handler.counts.refused + u64::from(refused),
+            failed: self.handler.counts.failed + u64::from(failed),
+            ..self.handler.counts
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use thalweg_coap::pubsub::{Configuration, Refusal, TopicFilter};
 
 /// A topic's name in paths: eight letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TopicId([u8; 8]);
+pub struct TopicId([u8; 8]);
 
 /// A topic.
 #[derive(Debug)]

@@ -2,9 +2,11 @@
 
 use super::answer::Answer;
 use super::collection::queries;
-use super::handler::{Done, Handler, Request, Scene};
+use super::desk::Desk;
+use super::handler::{Done, Handler, Request};
 use super::side::Side;
 use super::waiting::accept;
+use crate::front::{Cx, Variant};
 use thalweg_coap::Code;
 use thalweg_coap::content_format::LINK_FORMAT;
 use thalweg_coap::link_format::{Filter, LinkWriter};
@@ -24,7 +26,7 @@ const RESOURCES: [(&str, &str, Option<u64>); 4] = [
 ];
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_well_known(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_well_known(&mut self, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         if !self.settings.discovery {
             return Err(Answer::words(Code::NOT_FOUND, "discovery is switched off"));
         }
@@ -67,13 +69,13 @@ impl<S: Side> Handler<S> {
         };
         let (wants_topics, wants_data) = (asks(pubsub::RT_TOPIC), asks(pubsub::RT_DATA));
         if (wants_topics || wants_data)
-            && let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk))
+            && let Some(desk) = self.desk.and_then(|desk| Desk::at(cx.links, desk))
         {
             let all = pubsub::TopicFilter::default();
             for (id, topic) in desk.topics.matching(&all).take(self.settings.list_max) {
                 let kept_at = desk.topics.kept_at(id);
                 let address = topic.address.as_deref().unwrap_or(&kept_at);
-                if !scene
+                if !cx
                     .kernel
                     .may(request.session, Permission::Subscribe, address)
                 {
@@ -105,7 +107,7 @@ impl<S: Side> Handler<S> {
         self.respond(
             request.exchange,
             &Answer::content(LINK_FORMAT, list),
-            scene.now,
+            cx.now,
         );
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Outputs that wait for batches of the journal.
 
 use super::Links;
-use crate::coap::Told;
 use thalweg_kernel::{CloseReason, Effects};
 
 impl Links {
@@ -14,8 +13,8 @@ impl Links {
             let Some(link) = self.get_mut(id) else {
                 continue;
             };
-            if link.front.is_coap() {
-                self.coap.tell(id, Told::NotKept(number));
+            if link.front.holds_each() {
+                self.tell(id, |front, _| front.outbound().not_kept(number));
                 continue;
             }
             if let Some(at) = link.held.iter().position(|(_, batch)| *batch == number) {
@@ -36,7 +35,7 @@ impl Links {
     /// Batches up to this one are as safe as was asked for: what waited for them may leave. Together with
     /// [`Kernel::batch_is_safe`](thalweg_kernel::Kernel::batch_is_safe).
     pub fn complete(&mut self, number: u64) {
-        self.coap.completed = self.coap.completed.max(number);
+        self.completed = self.completed.max(number);
         while let Some(&(batch, id)) = self.holding.front()
             && batch <= number
         {
@@ -44,8 +43,8 @@ impl Links {
             let Some(link) = self.get_mut(id) else {
                 continue;
             };
-            if link.front.is_coap() {
-                self.coap.tell(id, Told::Safe);
+            if link.front.holds_each() {
+                self.tell(id, |front, _| front.outbound().safe(number));
                 continue;
             }
             while link.held.front().is_some_and(|(_, batch)| *batch <= number) {

@@ -1,6 +1,8 @@
 //! One link: what waits in its output, how much of it may leave, and what its front says of its peer.
 
-use super::{Front, LARGE_BYTES, Link, Links};
+use super::{LARGE_BYTES, Link, Links};
+use crate::front::Front;
+use crate::registry::each_front;
 use thalweg_kernel::{Kernel, LinkId};
 
 /// What an empty output may have: it is part of what any connection costs.
@@ -88,10 +90,7 @@ impl Link {
     /// Bytes in its output, sent ones included, or the memory of an empty one if that is large; and of messages that came in
     /// pieces and are not complete.
     pub fn buffered(&self) -> usize {
-        let gathered = match &self.front {
-            Front::Amqp(front) => front.gathered_bytes(),
-            _ => 0,
-        };
+        let gathered = each_front!(&self.front, front => Front::gathered_bytes(&**front));
         let output = match self.out.len() {
             0 if self.out.capacity() > IDLE_BYTES => self.out.capacity(),
             used => used,
@@ -114,34 +113,16 @@ impl Link {
 
     /// Whether the peer has been let in.
     pub fn is_connected(&self) -> bool {
-        match &self.front {
-            Front::Mqtt(front) => front.is_connected(),
-            Front::Amqp(front) => front.is_connected(),
-            Front::Stomp(front) => front.is_connected(),
-            Front::CoapStream(front) => front.is_connected(),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => true,
-        }
+        each_front!(&self.front, front => Front::is_connected(&**front))
     }
 
     /// Whether input must wait, because it is being checked who the peer is.
     pub fn holds_input(&self) -> bool {
-        match &self.front {
-            Front::Mqtt(front) => front.holds_input(),
-            Front::Amqp(front) => front.holds_input(),
-            Front::Stomp(front) => front.holds_input(),
-            Front::CoapStream(front) => front.holds_input(),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => false,
-        }
+        each_front!(&self.front, front => Front::holds_input(&**front))
     }
 
     /// What the peer did wrong, if that is why the link ends.
     pub fn fault(&self) -> Option<String> {
-        match &self.front {
-            Front::Mqtt(front) => front.fault().map(ToString::to_string),
-            Front::Amqp(front) => front.fault().map(ToString::to_string),
-            Front::Stomp(front) => front.fault().map(ToString::to_string),
-            Front::CoapStream(front) => front.fault().map(ToString::to_string),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
-        }
+        each_front!(&self.front, front => Front::fault(&**front))
     }
 }

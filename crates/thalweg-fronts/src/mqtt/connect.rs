@@ -1,6 +1,7 @@
 //! CONNECT: from the first packet to an open session.
 
 use super::{MqttFront, State};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
@@ -332,10 +333,5 @@ impl MqttFront {
     ) {
         MqttFront::write(links, id, |front, out| front.machine.connack(ack, out));
         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
-    }
-
-    /// One and a half times the keep-alive. [MQTT-3.1.2-22]
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        (self.keep_alive > 0).then(|| Span::from_millis(u64::from(self.keep_alive) * 1500))
     }
 }

@@ -1,18 +1,15 @@
 //! Deliveries and answers of the kernel, as packets.
 
-use super::MqttFront;
+use super::{MqttFront, State};
+use crate::front::{Fate, Outbound, Undelivered};
 use crate::native;
-use thalweg_kernel::{Answer, CloseReason, Delivery, Subscribed};
+use thalweg_kernel::{Answer, CloseReason, Delivery, Subscribed, Tag, Ticket};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooLarge};
 
-impl MqttFront {
+impl Outbound for MqttFront {
     #[inline]
-    pub(crate) fn deliver(
-        &mut self,
-        delivery: &Delivery<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), TooLarge> {
+    fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
         if let Some(native) = delivery.native
             && native.dialect == self.dialect()
             && delivery.subscription_ids.is_empty()
@@ -24,8 +21,70 @@ impl MqttFront {
             return Ok(());
         }
         self.encode(delivery, out)
+            .map_err(|_| Undelivered::TooLarge)
     }
 
+    fn release(&mut self, tag: Tag, out: &mut Vec<u8>) {
+        self.machine.pubrel(tag, ReasonCode::Success, out);
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, out: &mut Vec<u8>) {
+        match answer {
+            Answer::Subscribed(outcomes) => {
+                let codes: Vec<ReasonCode> = outcomes
+                    .iter()
+                    .map(|outcome| subscribe_code(*outcome))
+                    .collect();
+                self.machine.suback(ticket, &codes, out);
+            }
+            Answer::Unsubscribed(existed) => {
+                let code = |existed: &bool| match existed {
+                    true => ReasonCode::Success,
+                    false => ReasonCode::NoSubscriptionExisted,
+                };
+                let codes: Vec<ReasonCode> = existed.iter().map(code).collect();
+                self.machine.unsuback(ticket, &codes, out);
+            }
+            // It asks for nothing else.
+            Answer::Value(_) | Answer::Values { .. } | Answer::Taken(_) | Answer::QueueMade(_) => {}
+        }
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
+        let reason = match why {
+            CloseReason::TakenOver => ReasonCode::SessionTakenOver,
+            CloseReason::Kicked => ReasonCode::AdministrativeAction,
+            CloseReason::NotAuthorized => ReasonCode::NotAuthorized,
+            CloseReason::ShuttingDown => ReasonCode::ServerShuttingDown,
+            CloseReason::QueueFull => ReasonCode::QuotaExceeded,
+            // "An implementation or administrative imposed limit": the time within which a group's message is to be
+            // acknowledged. Nothing else of §3.14.2.1 fits: the peer broke no rule of the protocol.
+            CloseReason::Stalled | CloseReason::Buffers => ReasonCode::QuotaExceeded,
+        };
+        let reason_string = (why == CloseReason::Stalled).then_some(STALLED);
+        self.machine.disconnect(
+            reason,
+            &DisconnectProps {
+                reason_string,
+                ..DisconnectProps::default()
+            },
+            out,
+        );
+        Fate::LinkEnds
+    }
+
+    fn on_silence(&mut self, out: &mut Vec<u8>) {
+        // [MQTT-3.1.2-22]
+        self.state = State::Closed;
+        self.machine.disconnect(
+            ReasonCode::KeepAliveTimeout,
+            &DisconnectProps::default(),
+            out,
+        );
+    }
+}
+
+impl MqttFront {
     fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         let publish = PublishOut {
             // [MQTT-3.3.1-2]
@@ -74,54 +133,6 @@ impl MqttFront {
             ..*publish
         };
         self.machine.publish(&publish, out)
-    }
-
-    pub(crate) fn release(&mut self, tag: u16, out: &mut Vec<u8>) {
-        self.machine.pubrel(tag, ReasonCode::Success, out);
-    }
-
-    pub(crate) fn answer(&mut self, ticket: u16, answer: Answer<'_>, out: &mut Vec<u8>) {
-        match answer {
-            Answer::Subscribed(outcomes) => {
-                let codes: Vec<ReasonCode> = outcomes
-                    .iter()
-                    .map(|outcome| subscribe_code(*outcome))
-                    .collect();
-                self.machine.suback(ticket, &codes, out);
-            }
-            Answer::Unsubscribed(existed) => {
-                let code = |existed: &bool| match existed {
-                    true => ReasonCode::Success,
-                    false => ReasonCode::NoSubscriptionExisted,
-                };
-                let codes: Vec<ReasonCode> = existed.iter().map(code).collect();
-                self.machine.unsuback(ticket, &codes, out);
-            }
-            // It asks for nothing else.
-            Answer::Value(_) | Answer::Values { .. } | Answer::Taken(_) | Answer::QueueMade(_) => {}
-        }
-    }
-
-    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
-        let reason = match why {
-            CloseReason::TakenOver => ReasonCode::SessionTakenOver,
-            CloseReason::Kicked => ReasonCode::AdministrativeAction,
-            CloseReason::NotAuthorized => ReasonCode::NotAuthorized,
-            CloseReason::ShuttingDown => ReasonCode::ServerShuttingDown,
-            CloseReason::QueueFull => ReasonCode::QuotaExceeded,
-            // "An implementation or administrative imposed limit": the time within which a group's message is to be
-            // acknowledged. Nothing else of §3.14.2.1 fits: the peer broke no rule of the protocol.
-            CloseReason::Stalled | CloseReason::Buffers => ReasonCode::QuotaExceeded,
-        };
-        let reason_string = (why == CloseReason::Stalled).then_some(STALLED);
-        self.machine.disconnect(
-            reason,
-            &DisconnectProps {
-                reason_string,
-                ..DisconnectProps::default()
-            },
-            out,
-        );
     }
 }
 

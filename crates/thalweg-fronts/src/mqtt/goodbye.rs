@@ -1,10 +1,11 @@
 //! How a connection ends.
 
-use super::{MqttFront, State};
+use super::MqttFront;
+use crate::front::Variant;
 use crate::link::Links;
 use thalweg_kernel::{Closing, Kernel, LinkId};
 use thalweg_model::{Span, Time};
-use thalweg_mqtt::{Disconnect, DisconnectProps, PeerFault, ReasonCode};
+use thalweg_mqtt::{Disconnect, PeerFault, ReasonCode};
 
 const EXPIRY_RAISED: PeerFault = PeerFault {
     reason: ReasonCode::ProtocolError,
@@ -36,15 +37,5 @@ impl MqttFront {
             _ => Closing::CleanWithWill,
         };
         MqttFront::end(links, id, how, expiry, now, kernel);
-    }
-
-    pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
-        // [MQTT-3.1.2-22]
-        self.state = State::Closed;
-        self.machine.disconnect(
-            ReasonCode::KeepAliveTimeout,
-            &DisconnectProps::default(),
-            out,
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! Verdicts on who somebody is, and AUTH packets (MQTT 5 §4.12).
 
 use super::{MqttFront, State};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Closing, Kernel, LinkId};
@@ -65,7 +66,7 @@ impl MqttFront {
         );
     }
 
-    pub(crate) fn on_login(
+    pub(super) fn on_verdict(
         links: &mut Links,
         id: LinkId,
         answer: LoginAnswer,

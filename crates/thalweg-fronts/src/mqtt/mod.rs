@@ -9,8 +9,11 @@ mod publish;
 mod subscribe;
 mod work;
 
-use crate::link::{Front, Links, Step};
+use crate::LoginAnswer;
+use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use crate::link::Links;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use connect::Opening;
 use publish::Handled;
 use std::sync::Arc;
@@ -146,51 +149,18 @@ impl MqttFront {
             fault: None,
         }
     }
+}
 
-    /// What the peer did wrong, if that is why it ended.
-    pub fn fault(&self) -> Option<&PeerFault> {
-        self.fault.as_ref()
-    }
-
-    /// Whether CONNECT has been answered with success.
-    pub fn is_connected(&self) -> bool {
-        matches!(self.state, State::Connected | State::ExpectReVerdict)
-    }
-
-    /// Whether input must wait for a verdict.
-    pub(crate) fn holds_input(&self) -> bool {
-        matches!(self.state, State::ExpectVerdict(_) | State::ExpectReVerdict)
-    }
-
-    pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut MqttFront> {
-        match &mut links.get_mut(id)?.front {
-            Front::Mqtt(front) => Some(front),
-            _ => None,
-        }
-    }
-
-    /// Lets the link's front write, if it is one of ours.
+impl Front for MqttFront {
     #[inline]
-    fn write<R>(
-        links: &mut Links,
-        id: LinkId,
-        write: impl FnOnce(&mut MqttFront, &mut Vec<u8>) -> R,
-    ) -> Option<R> {
-        links.write(id, |front, out| match front {
-            Front::Mqtt(front) => Some(write(front, out)),
-            _ => None,
-        })?
-    }
-
-    /// Handles the next packet.
-    #[inline]
-    pub(crate) fn step(
-        links: &mut Links,
-        id: LinkId,
-        bytes: &[u8],
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Step {
+    fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
+        let Cx {
+            links,
+            kernel,
+            id,
+            now,
+        } = cx;
+        let (id, now) = (*id, *now);
         let Some(front) = MqttFront::of(links, id) else {
             return Step::Hold;
         };
@@ -219,6 +189,59 @@ impl MqttFront {
         }
     }
 
+    /// What the peer has us keep is counted.
+    #[inline]
+    fn after_input(cx: &mut Cx<'_>) {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let kept = front.machine.alias_bytes();
+        if kept > 0
+            && !cx.links.count_kept(cx.id, kept, cx.kernel)
+            && cx.links.get(cx.id).is_some_and(|link| !link.closing)
+        {
+            MqttFront::fail(cx.links, cx.id, NO_MEMORY, cx.now, cx.kernel);
+        }
+    }
+
+    fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
+        MqttFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
+    }
+
+    fn name(&self) -> &'static str {
+        "mqtt"
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected | State::ExpectReVerdict)
+    }
+
+    fn holds_input(&self) -> bool {
+        matches!(self.state, State::ExpectVerdict(_) | State::ExpectReVerdict)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_ref().map(ToString::to_string)
+    }
+
+    /// One and a half times the keep-alive. [MQTT-3.1.2-22]
+    fn silence_max(&self) -> Option<Span> {
+        (self.keep_alive > 0).then(|| Span::from_millis(u64::from(self.keep_alive) * 1500))
+    }
+}
+
+impl FrontSettings for MqttSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(MqttFront::new(self, nonce, anonymous).into())
+    }
+
+    /// Only whole packets do. [MQTT-3.1.2-22]
+    fn hears_parts(&self) -> bool {
+        false
+    }
+}
+
+impl MqttFront {
     fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
         match event {
             Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
@@ -285,21 +308,6 @@ impl MqttFront {
         MqttFront::end(links, id, Closing::Cut, None, now, kernel);
     }
 
-    /// Some input was handled: what the peer has us keep is counted.
-    #[inline]
-    pub(crate) fn on_driven(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        let Some(front) = MqttFront::of(links, id) else {
-            return;
-        };
-        let kept = front.machine.alias_bytes();
-        if kept > 0
-            && !links.count_kept(id, kept, kernel)
-            && links.get(id).is_some_and(|link| !link.closing)
-        {
-            MqttFront::fail(links, id, NO_MEMORY, now, kernel);
-        }
-    }
-
     /// Ends the link from our side; what is in the output is still sent.
     pub(crate) fn end(
         links: &mut Links,
@@ -313,7 +321,7 @@ impl MqttFront {
             return;
         };
         link.closing = true;
-        let Front::Mqtt(front) = &mut link.front else {
+        let AnyFront::Mqtt(front) = &mut link.front else {
             return;
         };
         front.state = State::Closed;

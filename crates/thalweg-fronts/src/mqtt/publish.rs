@@ -1,8 +1,10 @@
 //! PUBLISH and its acknowledgements, both ways.
 
 use super::MqttFront;
-use crate::link::{Front, Links};
+use crate::front::Variant;
+use crate::link::Links;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use crate::stamp;
 use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
@@ -49,7 +51,7 @@ impl MqttFront {
         let Some(session) = link.session else {
             return Handled::Done;
         };
-        let Front::Mqtt(front) = &mut link.front else {
+        let AnyFront::Mqtt(front) = &mut link.front else {
             return Handled::Done;
         };
         if publish.qos > front.settings.maximum_qos {
@@ -106,7 +108,7 @@ impl MqttFront {
         links.mark(Mark::KernelPublish);
         if published.outcome == Outcome::Full
             && let Some(link) = links.get_mut(id)
-            && let Front::Mqtt(front) = &link.front
+            && let AnyFront::Mqtt(front) = &link.front
             && (front.machine.version() != Version::V5 || publish.qos == QoS::AtMostOnce)
         {
             // Neither MQTT 3 nor QoS 0 can refuse a message. It is asked again after a while, and nothing behind it is read meanwhile.
@@ -154,7 +156,7 @@ impl MqttFront {
             return;
         };
         let Some(session) = link.session else { return };
-        let Front::Mqtt(front) = &mut link.front else {
+        let AnyFront::Mqtt(front) = &mut link.front else {
             return;
         };
         let is_report = front.release_report(ticket);

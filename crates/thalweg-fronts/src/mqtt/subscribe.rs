@@ -3,6 +3,7 @@
 use super::MqttFront;
 use super::publish::reliability;
 use super::work::terms_in;
+use crate::front::Variant;
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LastValueWish, LinkId, Wish};
 use thalweg_model::Time;

@@ -5,6 +5,7 @@
 
 use super::MqttFront;
 use super::publish::Handled;
+use crate::front::Variant;
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LinkId, OrderKey, SettlesWhen, Ticket, WorkTerms};
 use thalweg_model::{Span, Time};

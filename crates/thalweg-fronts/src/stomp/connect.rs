@@ -1,6 +1,7 @@
 //! CONNECT: from the first frame to an open session.
 
 use super::{State, StompFront, StompSettings, Trouble};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
@@ -124,7 +125,7 @@ impl StompFront {
         );
     }
 
-    pub(crate) fn on_login(
+    pub(super) fn on_verdict(
         links: &mut Links,
         id: LinkId,
         answer: LoginAnswer,

@@ -1,13 +1,14 @@
 //! MESSAGE.
 
-use super::StompFront;
 use super::destination::{write_address, write_for_exchange};
 use super::headers;
 use super::subscription::Shows;
+use super::{State, StompFront};
+use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native::neutral;
 use std::borrow::Cow;
 use std::io::Write as _;
-use thalweg_kernel::Handover;
+use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Handover, Ticket};
 use thalweg_model::Properties;
 use thalweg_stomp::{AckMode, MessageOut};
 
@@ -35,11 +36,11 @@ pub(super) fn write_name(
     std::str::from_utf8(&buffer[..len]).unwrap_or_default()
 }
 
-impl StompFront {
-    pub(crate) fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) {
+impl Outbound for StompFront {
+    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
         let dialect = self.settings.dialect;
         let Some(subscription) = self.subscriptions.get_mut(handover.line) else {
-            return;
+            return Ok(());
         };
         let message = handover.message;
         let tag = if subscription.ack == AckMode::Auto {
@@ -93,5 +94,76 @@ impl StompFront {
             |w| headers::write(handover, properties, dialect, w),
             out,
         );
+        Ok(())
+    }
+
+    /// It asks for nothing but last values: queues are bound.
+    fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, out: &mut Vec<u8>) {
+        if let Answer::Value(value) = answer {
+            self.last_value_read(ticket, value, out);
+        }
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
+        let (message, body) = match why {
+            CloseReason::TakenOver => (
+                "taken over",
+                "another connection has taken this session over",
+            ),
+            CloseReason::Kicked => ("connection_forced", "an operator has ended the connection"),
+            CloseReason::NotAuthorized => (
+                "access_refused",
+                "your credentials or rights have ended; log in again",
+            ),
+            CloseReason::ShuttingDown => (
+                "connection_forced",
+                "the broker is going down; try again later",
+            ),
+            CloseReason::QueueFull => (
+                "resource_error",
+                "what waits for this connection has filled its queue",
+            ),
+            CloseReason::Stalled => (
+                "resource_error",
+                "messages were not acknowledged in time and go to others",
+            ),
+            CloseReason::Buffers => (
+                "resource_error",
+                "memory for buffers is short and yours are the largest",
+            ),
+        };
+        self.state = State::Closed;
+        self.machine.error(message, None, body, out);
+        Fate::LinkEnds
+    }
+
+    /// STOMP has no word for a queue that is gone but ERROR, and the peer would wait in vain.
+    fn consumer_ended(&mut self, line: u16, ended: ConsumerEnd, out: &mut Vec<u8>) -> ConsumerFate {
+        let ConsumerEnd::QueueGone(_) = ended else {
+            return ConsumerFate::Unsaid;
+        };
+        let Some(ended) = self.subscriptions.remove(line) else {
+            return ConsumerFate::Unsaid;
+        };
+        let body = format!(
+            "the queue of {} was deleted; nothing more will come from it\n",
+            ended.destination
+        );
+        self.state = State::Closed;
+        self.machine
+            .error("Server cancelled subscription", None, &body, out);
+        self.fault = Some(body.trim_end().into());
+        ConsumerFate::EndsLink
+    }
+
+    fn on_silence(&mut self, out: &mut Vec<u8>) {
+        let what = "no sign of life came for three of the intervals that heart-beat promised";
+        self.state = State::Closed;
+        self.machine.error("heart-beat timeout", None, what, out);
+        self.fault = Some(what.into());
+    }
+
+    fn on_idle(&mut self, out: &mut Vec<u8>) {
+        self.machine.heart_beat(out);
     }
 }

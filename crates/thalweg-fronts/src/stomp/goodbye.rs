@@ -1,10 +1,11 @@
 //! How a connection ends: DISCONNECT, ERROR, silence.
 
 use super::{State, StompFront};
+use crate::front::Variant;
 use crate::link::Links;
 use std::borrow::Cow;
-use thalweg_kernel::{CloseReason, Closing, Kernel, LinkId, Refusal};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Closing, Kernel, LinkId, Refusal};
+use thalweg_model::Time;
 use thalweg_stomp::DisconnectFrame;
 
 /// Why a frame cannot be dealt with. In STOMP that ends the connection. [1.2#ERROR]
@@ -55,10 +56,6 @@ impl Trouble {
     }
 }
 
-/// How many intervals a peer may be silent. The specification asks for some tolerance; peers stand still for garbage
-/// collection and behind slow networks.
-const INTERVALS_MISSED: u64 = 3;
-
 impl StompFront {
     pub(super) fn on_disconnect(
         links: &mut Links,
@@ -106,76 +103,5 @@ impl StompFront {
         if let Some(session) = session {
             kernel.close_link(session, id, how, None, now, links);
         }
-    }
-
-    /// The longest the peer may be silent. [1.2#Heart-beating]
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        let (_, expect) = self.heart_beat;
-        (expect > 0).then(|| Span::from_millis(u64::from(expect) * INTERVALS_MISSED))
-    }
-
-    pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
-        let what = "no sign of life came for three of the intervals that heart-beat promised";
-        self.state = State::Closed;
-        self.machine.error("heart-beat timeout", None, what, out);
-        self.fault = Some(what.into());
-    }
-
-    /// How long the peer may be left without a byte: somewhat less than what was promised, because timers are late.
-    pub(crate) fn idle_write(&self) -> Option<Span> {
-        let (give, _) = self.heart_beat;
-        (give > 0).then(|| Span::from_millis(u64::from(give) * 4 / 5))
-    }
-
-    pub(crate) fn on_idle(links: &mut Links, id: LinkId) {
-        StompFront::write(links, id, |front, out| front.machine.heart_beat(out));
-    }
-
-    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
-        let (message, body) = match why {
-            CloseReason::TakenOver => (
-                "taken over",
-                "another connection has taken this session over",
-            ),
-            CloseReason::Kicked => ("connection_forced", "an operator has ended the connection"),
-            CloseReason::NotAuthorized => (
-                "access_refused",
-                "your credentials or rights have ended; log in again",
-            ),
-            CloseReason::ShuttingDown => (
-                "connection_forced",
-                "the broker is going down; try again later",
-            ),
-            CloseReason::QueueFull => (
-                "resource_error",
-                "what waits for this connection has filled its queue",
-            ),
-            CloseReason::Stalled => (
-                "resource_error",
-                "messages were not acknowledged in time and go to others",
-            ),
-            CloseReason::Buffers => (
-                "resource_error",
-                "memory for buffers is short and yours are the largest",
-            ),
-        };
-        self.state = State::Closed;
-        self.machine.error(message, None, body, out);
-    }
-
-    /// The queue of a subscription is gone. The peer would wait in vain, so it is told.
-    pub(crate) fn consumer_ended(&mut self, line: u16, out: &mut Vec<u8>) -> bool {
-        let Some(ended) = self.subscriptions.remove(line) else {
-            return false;
-        };
-        let body = format!(
-            "the queue of {} was deleted; nothing more will come from it\n",
-            ended.destination
-        );
-        self.state = State::Closed;
-        self.machine
-            .error("Server cancelled subscription", None, &body, out);
-        self.fault = Some(body.trim_end().into());
-        true
     }
 }

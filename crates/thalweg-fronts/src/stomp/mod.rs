@@ -16,8 +16,11 @@ mod subscribe;
 mod subscription;
 mod transaction;
 
-use crate::link::{Front, Links, Step};
+use crate::LoginAnswer;
+use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use crate::link::Links;
 use crate::probe::Mark;
+use crate::registry::AnyFront;
 use connect::Opening;
 use goodbye::Trouble;
 use send::{Handled, Target};
@@ -25,12 +28,15 @@ use std::sync::Arc;
 use subscription::Subscriptions;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId};
-use thalweg_model::Time;
+use thalweg_model::{Span, Time};
 use thalweg_stomp::{Event, PeerFault, ServerSide};
 use transaction::Transactions;
 
 pub use settings::{Dialect, StompSettings};
 
+/// How many intervals a peer may be silent. The specification asks for some tolerance; peers stand still for garbage
+/// collection and behind slow networks.
+const INTERVALS_MISSED: u64 = 3;
 /// Names of queues that end with their subscription begin so.
 const SUBSCRIPTION_QUEUES: &str = "stomp-subscription-";
 /// Names of queues of durable subscriptions begin so.
@@ -113,47 +119,12 @@ impl StompFront {
         }
     }
 
-    /// What the peer did wrong, if that is why it ended.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// Whether CONNECT has been answered with CONNECTED.
-    pub fn is_connected(&self) -> bool {
-        matches!(self.state, State::Connected)
-    }
-
-    /// Whether input must wait for a verdict.
-    pub(crate) fn holds_input(&self) -> bool {
-        matches!(self.state, State::ExpectVerdict(_))
-    }
-
-    pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut StompFront> {
-        match &mut links.get_mut(id)?.front {
-            Front::Stomp(front) => Some(front),
-            _ => None,
-        }
-    }
-
     /// Counts what is kept of a peer's subscriptions and transactions. Whether there is memory for more is asked before.
     fn count_kept(links: &mut Links, id: LinkId, kernel: &Kernel) {
         if let Some(front) = StompFront::of(links, id) {
             let bytes = front.subscriptions.bytes + front.transactions.bytes;
             links.count_kept(id, bytes, kernel);
         }
-    }
-
-    /// Lets the link's front write, if it is one of ours.
-    #[inline]
-    fn write<R>(
-        links: &mut Links,
-        id: LinkId,
-        write: impl FnOnce(&mut StompFront, &mut Vec<u8>) -> R,
-    ) -> Option<R> {
-        links.write(id, |front, out| match front {
-            Front::Stomp(front) => Some(write(front, out)),
-            _ => None,
-        })?
     }
 
     /// A name that no queue has and nobody can guess.
@@ -164,70 +135,6 @@ impl StompFront {
             "{prefix}{:032x}",
             kernel.name_key(self.nonce).name("queue", count)
         )
-    }
-
-    /// Handles the next frame.
-    #[inline]
-    pub(crate) fn step(
-        links: &mut Links,
-        id: LinkId,
-        bytes: &[u8],
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Step {
-        let Some(front) = StompFront::of(links, id) else {
-            return Step::Hold;
-        };
-        if let State::ExpectVerdict(_) | State::Closed = front.state {
-            return Step::Hold;
-        }
-        let input = front.machine.handle_input(bytes);
-        links.mark(Mark::WireDecode);
-        match input {
-            Ok(Some((consumed, Event::Send(send)))) => {
-                match StompFront::on_send(links, id, &send, now, kernel) {
-                    Handled::Done => Step::Consumed(consumed),
-                    Handled::Later => Step::Hold,
-                }
-            }
-            Ok(Some((consumed, Event::Commit(frame)))) => {
-                match StompFront::on_commit(links, id, &frame, now, kernel) {
-                    Handled::Done => Step::Consumed(consumed),
-                    Handled::Later => Step::Hold,
-                }
-            }
-            Ok(Some((consumed, Event::Ack(frame)))) => {
-                match StompFront::on_ack(links, id, &frame, now, kernel) {
-                    Ok(Handled::Later) => return Step::Hold,
-                    done => {
-                        let done = done.map(|_| ());
-                        let receipt = frame.receipt.as_deref();
-                        StompFront::answer(links, id, receipt, done, now, kernel);
-                    }
-                }
-                Step::Consumed(consumed)
-            }
-            Ok(Some((consumed, Event::Nack(frame)))) => {
-                match StompFront::on_nack(links, id, &frame, now, kernel) {
-                    Ok(Handled::Later) => return Step::Hold,
-                    done => {
-                        let done = done.map(|_| ());
-                        let receipt = frame.receipt.as_deref();
-                        StompFront::answer(links, id, receipt, done, now, kernel);
-                    }
-                }
-                Step::Consumed(consumed)
-            }
-            Ok(Some((consumed, event))) => {
-                StompFront::on_event(links, id, event, now, kernel);
-                Step::Consumed(consumed)
-            }
-            Ok(None) => Step::NeedMore,
-            Err(fault) => {
-                StompFront::fail(links, id, fault, now, kernel);
-                Step::Hold
-            }
-        }
     }
 
     fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
@@ -291,6 +198,111 @@ impl StompFront {
             front.fault = Some(fault.to_string().into());
         });
         StompFront::end(links, id, Closing::Cut, now, kernel);
+    }
+}
+
+impl Front for StompFront {
+    /// Handles the next frame.
+    #[inline]
+    fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
+        let Cx {
+            links,
+            kernel,
+            id,
+            now,
+        } = cx;
+        let (id, now) = (*id, *now);
+        let Some(front) = StompFront::of(links, id) else {
+            return Step::Hold;
+        };
+        if let State::ExpectVerdict(_) | State::Closed = front.state {
+            return Step::Hold;
+        }
+        let input = front.machine.handle_input(bytes);
+        links.mark(Mark::WireDecode);
+        match input {
+            Ok(Some((consumed, Event::Send(send)))) => {
+                match StompFront::on_send(links, id, &send, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
+            Ok(Some((consumed, Event::Commit(frame)))) => {
+                match StompFront::on_commit(links, id, &frame, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
+            Ok(Some((consumed, Event::Ack(frame)))) => {
+                match StompFront::on_ack(links, id, &frame, now, kernel) {
+                    Ok(Handled::Later) => return Step::Hold,
+                    done => {
+                        let done = done.map(|_| ());
+                        let receipt = frame.receipt.as_deref();
+                        StompFront::answer(links, id, receipt, done, now, kernel);
+                    }
+                }
+                Step::Consumed(consumed)
+            }
+            Ok(Some((consumed, Event::Nack(frame)))) => {
+                match StompFront::on_nack(links, id, &frame, now, kernel) {
+                    Ok(Handled::Later) => return Step::Hold,
+                    done => {
+                        let done = done.map(|_| ());
+                        let receipt = frame.receipt.as_deref();
+                        StompFront::answer(links, id, receipt, done, now, kernel);
+                    }
+                }
+                Step::Consumed(consumed)
+            }
+            Ok(Some((consumed, event))) => {
+                StompFront::on_event(links, id, event, now, kernel);
+                Step::Consumed(consumed)
+            }
+            Ok(None) => Step::NeedMore,
+            Err(fault) => {
+                StompFront::fail(links, id, fault, now, kernel);
+                Step::Hold
+            }
+        }
+    }
+
+    fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
+        StompFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
+    }
+
+    fn name(&self) -> &'static str {
+        "stomp"
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected)
+    }
+
+    fn holds_input(&self) -> bool {
+        matches!(self.state, State::ExpectVerdict(_))
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_deref().map(Into::into)
+    }
+
+    /// The longest the peer may be silent. [1.2#Heart-beating]
+    fn silence_max(&self) -> Option<Span> {
+        let (_, expect) = self.heart_beat;
+        (expect > 0).then(|| Span::from_millis(u64::from(expect) * INTERVALS_MISSED))
+    }
+
+    /// Somewhat less than what was promised, because timers are late.
+    fn idle_write(&self) -> Option<Span> {
+        let (give, _) = self.heart_beat;
+        (give > 0).then(|| Span::from_millis(u64::from(give) * 4 / 5))
+    }
+}
+
+impl FrontSettings for StompSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(StompFront::new(self, nonce, anonymous).into())
     }
 }
 

@@ -4,6 +4,7 @@ use super::destination::{reply_address, topic_address};
 use super::headers::Said;
 use super::queues::Wishes;
 use super::{StompFront, Trouble};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::probe::Mark;
 use crate::stamp;

@@ -3,6 +3,7 @@
 use super::queues::truth;
 use super::send::Handled;
 use super::{StompFront, Trouble};
+use crate::front::Variant;
 use crate::link::Links;
 use crate::probe::Mark;
 use thalweg_kernel::{Kernel, LinkId, Settled, Tags, Verdict};

@@ -5,6 +5,7 @@ use super::queues::{Wishes, durable_name};
 use super::subscription::{CONSUMER, SUBSCRIPTION_BYTES, Shows, Subscription};
 use super::{SUBSCRIPTION_QUEUES, StompFront, TEMPORARY_QUEUES, Trouble};
 use crate::address::in_tenant;
+use crate::front::Variant;
 use crate::link::Links;
 use std::borrow::Cow;
 use thalweg_kernel::{

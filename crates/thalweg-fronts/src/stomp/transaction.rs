@@ -2,6 +2,7 @@
 
 use super::send::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
+use crate::front::Variant;
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LinkId, Refusal};
 use thalweg_model::Time;

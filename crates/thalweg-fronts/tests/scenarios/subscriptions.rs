@@ -197,7 +197,9 @@ fn packets_of_every_type_are_counted_in_both_directions() {
     let (publisher, subscriber) = (world.connect("publisher"), world.connect("subscriber"));
     world.subscribe(subscriber, "t", QoS::ExactlyOnce);
     let packets = |world: &World| {
-        let counts = world.bed.shards[0].links.packets();
+        let counts = world.bed.shards[0]
+            .links
+            .packets::<thalweg_fronts::mqtt::MqttFront>();
         (counts.received, counts.sent)
     };
     // CONNECT and CONNACK twice, SUBSCRIBE and SUBACK.

@@ -265,7 +265,7 @@ impl Shard {
         }
         port.socket.deregister(self.poll.registry());
         self.door.forget(port.link, port.serial);
-        if let Some(counts) = self.links.coap_counts(port.link) {
+        if let Some(counts) = self.links.counts(port.link) {
             self.ports.end(counts);
         }
         self.links.close(port.link, &mut self.kernel, self.now);
@@ -323,8 +323,8 @@ impl Shard {
             };
             port.admits_strangers = admits_strangers;
             let link = port.link;
-            if let Some(settings) = self.settings.coap_datagrams(&listener) {
-                self.links.set_coap_settings(link, settings);
+            if let Some(settings) = self.settings.fronts(&listener) {
+                self.links.set_settings(link, settings);
             }
             let wanted = self.settings.dtls(&listener);
             if let (Some(port), Some((acceptor, limits))) = (self.ports.at(index), wanted)
@@ -363,7 +363,7 @@ impl Shard {
         else {
             return;
         };
-        if let Some(counts) = self.links.coap_counts(old) {
+        if let Some(counts) = self.links.counts(old) {
             self.ports.end(counts);
         }
         self.links.close(old, &mut self.kernel, self.now);
@@ -493,7 +493,7 @@ impl Shard {
         let of = |port: &Port| {
             let dtls = port.dtls.as_ref().map_or(Time::NEVER, Dtls::poll_timeout);
             self.links
-                .datagram_timeout(port.link)
+                .next_timer(port.link)
                 .min(port.paused_until.unwrap_or(Time::NEVER))
                 .min(dtls)
         };
@@ -520,8 +520,8 @@ impl Shard {
                     dtls.peers.handle_timeout(now, &mut opened);
                     self.on_opened(index, &opened);
                 }
-                if self.links.datagram_timeout(link) <= now {
-                    self.links.on_datagram_timeout(link, now, &mut self.kernel);
+                if self.links.next_timer(link) <= now {
+                    self.links.on_timer(link, now, &mut self.kernel);
                 }
             }
             self.ports.opened = opened;

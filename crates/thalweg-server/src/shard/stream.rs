@@ -225,6 +225,13 @@ impl Shard {
                     self.hold(id);
                     break;
                 }
+                Stopped::Upgrade | Stopped::Rehome(_) => {
+                    tracing::debug!(link = id.0, "closing: the server cannot move it yet");
+                    if let Some(link) = self.links.get_mut(id) {
+                        link.closing = true;
+                    }
+                    break;
+                }
             }
         }
         self.after_drive(id, used);
@@ -303,7 +310,7 @@ impl Shard {
         let Some(due) = &mut connection.front_due else {
             return;
         };
-        let wanted = self.links.datagram_timeout(id);
+        let wanted = self.links.next_timer(id);
         if wanted < *due {
             *due = wanted;
             self.wheel
@@ -317,9 +324,8 @@ impl Shard {
             return;
         };
         connection.front_due = Some(Time::NEVER);
-        if self.links.datagram_timeout(id) <= self.now {
-            self.links
-                .on_datagram_timeout(id, self.now, &mut self.kernel);
+        if self.links.next_timer(id) <= self.now {
+            self.links.on_timer(id, self.now, &mut self.kernel);
         }
         self.watch_front(id);
     }

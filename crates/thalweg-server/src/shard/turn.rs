@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-use thalweg_fronts::{Front, Links, LoginAnswer};
+use thalweg_fronts::{Links, LoginAnswer};
 use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, Pressure, ShardId, StampKey};
 use thalweg_model::{Span, Time};
 
@@ -458,7 +458,7 @@ impl Shard {
             tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
             return;
         };
-        let front_due = matches!(front, Front::CoapStream(_)).then_some(Time::NEVER);
+        let front_due = front.has_timers().then_some(Time::NEVER);
         let id = self.links.open(front);
         let token = Token(id.0 as usize);
         if let Err(error) = self.poll.registry().register(
@@ -703,7 +703,7 @@ impl Shard {
         let waiters = std::mem::take(&mut connection.waiters);
         self.door.forget(id, connection.serial);
         if connection.front_due.is_some()
-            && let Some(counts) = self.links.coap_counts(id)
+            && let Some(counts) = self.links.counts(id)
         {
             self.ports.end(counts);
         }

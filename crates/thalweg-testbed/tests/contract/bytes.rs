@@ -1,7 +1,7 @@
 //! Bytes in any pieces mean the same, and bytes without meaning do no harm.
 
 use crate::peer::{Place, Protocol, Stage};
-use thalweg_fronts::Front;
+use thalweg_fronts::AnyFront;
 use thalweg_kernel::access::Access;
 use thalweg_testbed::{Random, Raw, Settings, Testbed};
 
@@ -65,7 +65,7 @@ const BEGINNINGS: [&[u8]; 5] = [
     b"\x00\xe1",
 ];
 
-fn front(bed: &mut Testbed, number: usize) -> Front {
+fn front(bed: &mut Testbed, number: usize) -> AnyFront {
     let anonymous = Some(Access::ALL);
     match number {
         0 | 1 => bed.mqtt_front(anonymous),

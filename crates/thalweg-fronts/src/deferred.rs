@@ -1,0 +1,628 @@
+//! Fronts that act on what the kernel says: it is noted while a kernel command runs, and the front is woken afterwards.
+//!
+//! While such a front's own code runs it is away from its link, so its methods have `&mut self` and may command the kernel
+//! freely; what the kernel says to the link meanwhile is noted. [`DeferredFront`] can be an object: it is also how a front
+//! outside this crate comes in ([`AnyFront::extension`](crate::AnyFront::extension)).
+
+use crate::LoginAnswer;
+use crate::front::{
+    ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
+};
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_coap::Datagrams;
+use thalweg_kernel::{
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Handover, LinkId, Observed, Refusal,
+    Subscribed, Tag, TakenId, Ticket, WatchEnd,
+};
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
+
+/// Bytes of deliveries that a front is given before it is woken.
+const NOTED_MAX: usize = 256 << 10;
+/// What a note takes beside its message.
+const NOTE_BYTES: usize = 128;
+/// Entries that a buffer keeps room for.
+const BUFFER_KEPT: usize = 4096;
+
+/// An effect of the kernel on one link, kept until its front may act on it.
+#[derive(Debug)]
+pub enum Effect {
+    /// A message for a subscriber.
+    Delivered(Box<Delivered>),
+    /// A message out of a queue for a consumer.
+    HandedOver(Box<HandedOver>),
+    /// The second half of an exactly-once delivery.
+    Released(Tag),
+    /// One outcome per filter of a subscribe.
+    Subscribed(Ticket, Box<[Subscribed]>),
+    /// Whether each filter of an unsubscribe was there.
+    Unsubscribed(Ticket, Box<[bool]>),
+    /// A last value that was asked for.
+    Value(Ticket, Option<Message>),
+    /// Last values that were asked for, and whether these are all.
+    Values(Ticket, Vec<Message>, bool),
+    /// A message of a queue that was asked for.
+    Taken(Ticket, Result<Option<(TakenId, Message)>, Refusal>),
+    /// A queue that was to be made is there, or is not.
+    QueueMade(Ticket, Result<(), Refusal>),
+    /// A watch is in force, with the value of that moment.
+    WatchReady(u64, Option<Message>),
+    /// A watch has ended.
+    WatchEnded(u64, WatchEnd),
+    /// A consumer of a line has ended.
+    ConsumerEnded(u16, ConsumerEnd),
+    /// Batches up to this one are safe.
+    Safe(u64),
+    /// A batch was not kept, nor what waits for it.
+    NotKept(u64),
+    /// A session's connection was ended.
+    Disconnected(CloseReason),
+    /// The output has room again.
+    Room,
+}
+
+/// A [`Delivery`] that can wait.
+#[derive(Debug)]
+pub struct Delivered {
+    /// Address, payload, retain and properties; its reliability is that of this receiver.
+    pub message: Message,
+    /// It may have been delivered before.
+    pub redelivered: bool,
+    /// What to settle; 0 when nothing is to be settled.
+    pub tag: Tag,
+    /// Whole seconds it is still worth delivering, if it expires.
+    pub expires_in_secs: Option<u32>,
+    /// The identifiers of the subscriptions that matched, where given.
+    pub subscription_ids: Box<[u32]>,
+}
+
+/// A [`Handover`] that can wait.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// The consumer's line.
+    pub line: u16,
+    /// The consumer; 0 if one message was asked for without one.
+    pub consumer: u32,
+    /// Its number on its line.
+    pub tag: u64,
+    /// It is to be settled under that number.
+    pub settles: bool,
+    /// How often it was delivered before.
+    pub deliveries: u32,
+    /// The message.
+    pub message: Message,
+    /// Messages that wait behind it.
+    pub left: u64,
+}
+
+impl Effect {
+    pub(crate) fn answer(ticket: Ticket, answer: Answer<'_>) -> Self {
+        match answer {
+            Answer::Subscribed(outcomes) => Effect::Subscribed(ticket, outcomes.into()),
+            Answer::Unsubscribed(existed) => Effect::Unsubscribed(ticket, existed.into()),
+            Answer::Value(value) => Effect::Value(ticket, value.cloned()),
+            Answer::Values { values, complete } => Effect::Values(ticket, values, complete),
+            Answer::Taken(taken) => {
+                let taken = taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone())));
+                Effect::Taken(ticket, taken)
+            }
+            Answer::QueueMade(made) => Effect::QueueMade(ticket, made),
+        }
+    }
+}
+
+/// A delivery as a message of its own.
+pub(crate) fn message_of(delivery: &Delivery<'_>) -> Message {
+    let retain = if delivery.retain {
+        RetainOp::Set
+    } else {
+        RetainOp::None
+    };
+    owned(
+        (delivery.address, delivery.payload),
+        delivery.reliability,
+        retain,
+        Time::NEVER,
+        delivery.properties,
+    )
+}
+
+fn owned(
+    (address, payload): (&str, &[u8]),
+    reliability: Reliability,
+    retain: RetainOp,
+    expires: Time,
+    properties: Option<&Properties>,
+) -> Message {
+    let properties = properties.cloned().map(Box::new);
+    Message::new(
+        address,
+        payload,
+        reliability,
+        retain,
+        expires,
+        Time::ZERO,
+        0,
+        properties,
+    )
+}
+
+/// What a front did before it returned to its link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    /// Bytes that it has put out elsewhere than into the link's output.
+    pub bytes: usize,
+    /// The link is flushed, also if nothing was written.
+    pub flushes: bool,
+    /// Nothing more is read; what is written still leaves.
+    pub is_ended: bool,
+}
+
+/// A protocol whose output verbs have kernel commands as a consequence. Its methods run while it is away from its link.
+pub trait DeferredFront: Send {
+    /// What it is told. [`Effect`] for fronts of other crates.
+    type Note: From<Effect> + Send;
+
+    /// The protocol, in lower case.
+    fn name(&self) -> &'static str;
+
+    /// Handles the next packet of a byte stream.
+    fn step(&mut self, _: &[u8], _: &mut Cx<'_>) -> Step {
+        Step::Hold
+    }
+
+    /// Handles what a socket of datagrams received.
+    fn on_datagrams(&mut self, _: &mut dyn Iterator<Item = Datagram<'_>>, _: &mut Cx<'_>) {}
+
+    /// Nobody is at an address any more.
+    fn on_peer_gone(&mut self, _: SocketAddr, _: &mut Cx<'_>) {}
+
+    /// The answer to a [`LoginAsk`](crate::LoginAsk).
+    fn on_login(&mut self, identity: &str, answer: LoginAnswer, cx: &mut Cx<'_>);
+
+    /// What was noted since the last time, oldest first, and the cookies of watches in which something waits. What stays in
+    /// `notes` comes again with what is noted next.
+    fn on_notes(
+        &mut self,
+        notes: &mut VecDeque<Self::Note>,
+        changed: &mut Vec<u64>,
+        cx: &mut Cx<'_>,
+    );
+
+    /// [`next_timer`](DeferredFront::next_timer) has come.
+    fn on_timer(&mut self, _: &mut Cx<'_>) {}
+
+    /// The link ends; its session, if it has one, is closed right after.
+    fn on_close(&mut self, _: &mut VecDeque<Self::Note>, _: &mut Cx<'_>) {}
+
+    /// A session's connection was ended while the front is on its link. If the link stays, that is noted, too.
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate;
+
+    /// The peer was silent for too long; the link ends.
+    fn on_silence(&mut self, _: &mut Vec<u8>) {}
+
+    /// Nothing was sent for [`idle_write`](DeferredFront::idle_write).
+    fn on_idle(&mut self, _: &mut Vec<u8>) {}
+
+    /// Swaps the datagrams that may leave now with `spare`; true if there is more to say.
+    fn take_datagrams(&mut self, _: &mut Datagrams) -> bool {
+        false
+    }
+
+    /// It leaves its link, in whose output so many bytes wait.
+    fn enter(&mut self, _: LinkId, _waiting: usize) {}
+
+    /// It returns to its link.
+    fn leave(&mut self, _: &mut Vec<u8>) -> Left {
+        Left::default()
+    }
+
+    /// Whether something must be begun, and what it causes be done, before any input is handled.
+    fn needs_start(&self) -> bool {
+        false
+    }
+
+    /// Begins it.
+    fn start(&mut self, _: &mut Cx<'_>) {}
+
+    /// Whether it is to be told ([`Effect::Room`]) that only so many bytes wait in its output.
+    fn wants_room(&self, _is_all_noted: bool, _waiting: usize) -> bool {
+        false
+    }
+
+    /// Whether messages are delivered to it at all. Asked once.
+    fn takes_deliveries(&self) -> bool {
+        false
+    }
+
+    /// Whether answers wait for the journal one by one. Asked once.
+    fn holds_each(&self) -> bool {
+        false
+    }
+
+    /// See [`Front::is_connected`].
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// See [`Front::holds_input`].
+    fn holds_input(&self) -> bool {
+        false
+    }
+
+    /// See [`Front::fault`].
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// See [`Front::silence_max`].
+    fn silence_max(&self) -> Option<Span> {
+        None
+    }
+
+    /// See [`Front::idle_write`].
+    fn idle_write(&self) -> Option<Span> {
+        None
+    }
+
+    /// See [`Front::has_timers`].
+    fn has_timers(&self) -> bool {
+        false
+    }
+
+    /// See [`Front::next_timer`].
+    fn next_timer(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// See [`Front::counts`].
+    fn counts(&self) -> Option<crate::coap::CoapCounts> {
+        None
+    }
+
+    /// See [`Front::set_settings`].
+    fn set_settings(&mut self, _: Arc<dyn FrontSettings>) {}
+}
+
+/// A front of another crate.
+pub type Extension = Deferred<dyn DeferredFront<Note = Effect>>;
+
+/// A front and what was noted for it.
+pub struct Deferred<T: DeferredFront + ?Sized> {
+    notes: VecDeque<T::Note>,
+    changed: Vec<u64>,
+    /// Bytes of deliveries among the notes.
+    noted: usize,
+    takes_deliveries: bool,
+    holds_each: bool,
+    name: &'static str,
+    /// It was woken while it was away.
+    was_away: bool,
+    /// Nothing while its own code runs.
+    front: Option<Box<T>>,
+}
+
+impl<T: DeferredFront + ?Sized> Deferred<T> {
+    pub(crate) fn boxed(front: Box<T>) -> Self {
+        Deferred {
+            notes: VecDeque::new(),
+            changed: Vec::new(),
+            noted: 0,
+            takes_deliveries: front.takes_deliveries(),
+            holds_each: front.holds_each(),
+            name: front.name(),
+            was_away: false,
+            front: Some(front),
+        }
+    }
+
+    /// The front, unless its own code runs.
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.front.as_deref()
+    }
+
+    /// Notes something. Its link must be woken.
+    pub(crate) fn note(&mut self, note: T::Note) {
+        self.notes.push_back(note);
+    }
+
+    fn note_effect(&mut self, effect: Effect) {
+        self.note(effect.into());
+    }
+
+    fn has_room(&mut self, more: usize) -> bool {
+        let has_room = self.noted == 0 || self.noted + more <= NOTED_MAX;
+        self.noted += if has_room { more } else { 0 };
+        has_room
+    }
+}
+
+impl<T: DeferredFront + ?Sized> Deferred<T>
+where
+    Deferred<T>: Variant,
+{
+    /// Lets the front of a link do something; it is away from its link meanwhile.
+    #[inline]
+    fn with<R>(cx: &mut Cx<'_>, what: impl FnOnce(&mut T, &mut Cx<'_>) -> R) -> Option<R> {
+        let link = cx.links.get_mut(cx.id)?;
+        let waiting = link.waiting();
+        let mut front = Self::from_any_mut(&mut link.front)?.front.take()?;
+        front.enter(cx.id, waiting);
+        let result = what(&mut front, cx);
+        let was_away = cx.links.put_back(cx.id, |any, out| {
+            let left = front.leave(out);
+            let was_away = Self::from_any_mut(any).is_some_and(|deferred| {
+                deferred.front = Some(front);
+                std::mem::take(&mut deferred.was_away)
+            });
+            (left, was_away)
+        });
+        if was_away == Some(true) {
+            cx.links.wake(cx.id);
+        }
+        Some(result)
+    }
+
+    fn start(cx: &mut Cx<'_>) {
+        let needs_start = |deferred: &Self| deferred.front().is_some_and(T::needs_start);
+        if Self::at(cx.links, cx.id).is_some_and(needs_start) {
+            Self::with(cx, T::start);
+            cx.links.work(cx.now, cx.kernel);
+        }
+    }
+}
+
+impl<T: DeferredFront + ?Sized> Outbound for Deferred<T> {
+    fn deliver(&mut self, delivery: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+        if !self.takes_deliveries {
+            return Err(Undelivered::NoConsumer);
+        }
+        let bytes = delivery.address.len() + delivery.payload.len() + NOTE_BYTES;
+        if !self.has_room(bytes) {
+            return Err(Undelivered::Full);
+        }
+        self.note_effect(Effect::Delivered(Box::new(Delivered {
+            message: message_of(delivery),
+            redelivered: delivery.redelivered,
+            tag: delivery.tag,
+            expires_in_secs: delivery.expires_in_secs,
+            subscription_ids: delivery.subscription_ids.into(),
+        })));
+        Ok(())
+    }
+
+    fn hand_over(&mut self, handover: &Handover<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+        if !self.takes_deliveries {
+            return Err(Undelivered::NoConsumer);
+        }
+        let content = handover.message;
+        let bytes = content.address_len() + content.payload().len() + NOTE_BYTES;
+        if !self.has_room(bytes) {
+            return Err(Undelivered::Full);
+        }
+        let message = match content {
+            Content::Kept(message) => message.clone(),
+            Content::Passing(draft, expires) => owned(
+                (draft.address, draft.payload),
+                draft.reliability,
+                draft.retain,
+                expires,
+                draft.properties,
+            ),
+        };
+        self.note_effect(Effect::HandedOver(Box::new(HandedOver {
+            line: handover.line,
+            consumer: handover.consumer,
+            tag: handover.tag,
+            settles: handover.settles,
+            deliveries: handover.deliveries,
+            message,
+            left: handover.left,
+        })));
+        Ok(())
+    }
+
+    fn release(&mut self, tag: Tag, _: &mut Vec<u8>) {
+        self.note_effect(Effect::Released(tag));
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, _: &mut Vec<u8>) {
+        self.note_effect(Effect::answer(ticket, answer));
+    }
+
+    #[inline]
+    fn observe(&mut self, cookie: u64, observed: Observed<'_>, _: &mut Vec<u8>) {
+        match observed {
+            Observed::Changed => self.changed.push(cookie),
+            Observed::Ready(value) => self.note_effect(Effect::WatchReady(cookie, value.cloned())),
+            Observed::Ended(why) => self.note_effect(Effect::WatchEnded(cookie, why)),
+        }
+    }
+
+    fn consumer_ended(&mut self, line: u16, ended: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {
+        if !self.takes_deliveries {
+            return ConsumerFate::Unsaid;
+        }
+        self.note_effect(Effect::ConsumerEnded(line, ended));
+        ConsumerFate::Said
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
+        let fate = match &mut self.front {
+            Some(front) => front.disconnect(why, out),
+            // Its own code caused it, and finds out by the note.
+            None => Fate::LinkStays,
+        };
+        if fate == Fate::LinkStays {
+            self.note_effect(Effect::Disconnected(why));
+        }
+        fate
+    }
+
+    fn on_silence(&mut self, out: &mut Vec<u8>) {
+        if let Some(front) = &mut self.front {
+            front.on_silence(out);
+        }
+    }
+
+    fn on_idle(&mut self, out: &mut Vec<u8>) {
+        if let Some(front) = &mut self.front {
+            front.on_idle(out);
+        }
+    }
+
+    fn safe(&mut self, batch: u64) {
+        self.note_effect(Effect::Safe(batch));
+    }
+
+    fn not_kept(&mut self, batch: u64) {
+        self.note_effect(Effect::NotKept(batch));
+    }
+
+    fn take_datagrams(&mut self, spare: &mut Datagrams) -> bool {
+        let Some(front) = &mut self.front else {
+            return false;
+        };
+        let has_more = front.take_datagrams(spare);
+        if has_more {
+            self.note_effect(Effect::Room);
+        }
+        has_more
+    }
+}
+
+impl<T: DeferredFront + ?Sized> Front for Deferred<T>
+where
+    Deferred<T>: Variant,
+{
+    #[inline]
+    fn step(cx: &mut Cx<'_>, input: &[u8]) -> Step {
+        if input.is_empty() {
+            return Step::NeedMore;
+        }
+        Self::start(cx);
+        Self::with(cx, |front, cx| front.step(input, cx)).unwrap_or(Step::Hold)
+    }
+
+    fn after_input(cx: &mut Cx<'_>) {
+        cx.links.work(cx.now, cx.kernel);
+    }
+
+    #[inline]
+    fn on_datagrams(cx: &mut Cx<'_>, batch: &mut dyn Iterator<Item = Datagram<'_>>) {
+        Self::start(cx);
+        Self::with(cx, |front, cx| front.on_datagrams(batch, cx));
+    }
+
+    fn on_peer_gone(cx: &mut Cx<'_>, from: SocketAddr) {
+        Self::with(cx, |front, cx| front.on_peer_gone(from, cx));
+    }
+
+    fn on_login(cx: &mut Cx<'_>, identity: &str, answer: LoginAnswer) {
+        Self::with(cx, |front, cx| front.on_login(identity, answer, cx));
+    }
+
+    fn on_wake(cx: &mut Cx<'_>) {
+        let Some(deferred) = Self::of(cx.links, cx.id) else {
+            return;
+        };
+        if deferred.front.is_none() {
+            deferred.was_away = true;
+            return;
+        }
+        deferred.noted = 0;
+        let mut notes = std::mem::take(&mut deferred.notes);
+        let mut changed = std::mem::take(&mut deferred.changed);
+        Self::with(cx, |front, cx| front.on_notes(&mut notes, &mut changed, cx));
+        let Some(deferred) = Self::of(cx.links, cx.id) else {
+            return;
+        };
+        // What was not looked at comes first; empty buffers are used again, unless a burst has made them large.
+        if !notes.is_empty() || (deferred.notes.is_empty() && notes.capacity() <= BUFFER_KEPT) {
+            notes.append(&mut deferred.notes);
+            deferred.notes = notes;
+        }
+        if deferred.changed.is_empty() && changed.capacity() <= BUFFER_KEPT {
+            changed.clear();
+            deferred.changed = changed;
+        }
+    }
+
+    fn on_timer(cx: &mut Cx<'_>) {
+        Self::with(cx, T::on_timer);
+    }
+
+    fn on_drained(cx: &mut Cx<'_>) {
+        let waiting = cx.links.get(cx.id).map_or(0, |link| link.waiting());
+        let Some(deferred) = Self::of(cx.links, cx.id) else {
+            return;
+        };
+        let is_all_noted = deferred.notes.is_empty();
+        let front = deferred.front.as_ref();
+        if front.is_some_and(|front| front.wants_room(is_all_noted, waiting)) {
+            deferred.note_effect(Effect::Room);
+            cx.links.wake(cx.id);
+        }
+    }
+
+    fn on_close(cx: &mut Cx<'_>) {
+        let Some(deferred) = Self::of(cx.links, cx.id) else {
+            return;
+        };
+        let mut notes = std::mem::take(&mut deferred.notes);
+        Self::with(cx, |front, cx| front.on_close(&mut notes, cx));
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_connected(&self) -> bool {
+        self.front().is_some_and(T::is_connected)
+    }
+
+    fn holds_input(&self) -> bool {
+        self.front().is_some_and(T::holds_input)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.front()?.fault()
+    }
+
+    fn silence_max(&self) -> Option<Span> {
+        self.front()?.silence_max()
+    }
+
+    fn idle_write(&self) -> Option<Span> {
+        self.front()?.idle_write()
+    }
+
+    fn has_timers(&self) -> bool {
+        self.front().is_some_and(T::has_timers)
+    }
+
+    fn next_timer(&self) -> Time {
+        self.front().map_or(Time::NEVER, T::next_timer)
+    }
+
+    #[inline]
+    fn defers(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn holds_each(&self) -> bool {
+        self.holds_each
+    }
+
+    fn counts(&self) -> Option<crate::coap::CoapCounts> {
+        self.front()?.counts()
+    }
+
+    fn set_settings(&mut self, settings: Arc<dyn FrontSettings>) {
+        if let Some(front) = &mut self.front {
+            front.set_settings(settings);
+        }
+    }
+}

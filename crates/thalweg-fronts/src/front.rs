@@ -1,0 +1,324 @@
+//! What a protocol is to everything else: [`Front`]. The list of them is in `registry`.
+//!
+//! *Input verbs* are associated functions, not methods: the kernel delivers to the same link while they run. They may command
+//! the kernel. *Output verbs* ([`Outbound`]) run inside a kernel command and only write or note; a front that must act
+//! because of one asks to be woken. *Facts* say how things are. What only one protocol has is a default method.
+
+use crate::link::Links;
+use crate::registry::AnyFront;
+use crate::{LoginAnswer, LoginAsk};
+use core::net::SocketAddr;
+use std::any::Any;
+use std::sync::Arc;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{
+    Answer, CloseReason, Closing, ConsumerEnd, Delivery, Handover, Kernel, LinkId, Observed,
+    SessionId, Tag, Ticket,
+};
+use thalweg_model::{Span, Time};
+
+/// What a front has at hand while it handles something of one link.
+pub struct Cx<'a> {
+    /// All links of the shard; the kernel's [`Effects`](thalweg_kernel::Effects).
+    pub links: &'a mut Links,
+    /// The shard's kernel.
+    pub kernel: &'a mut Kernel,
+    /// The front's own link.
+    pub id: LinkId,
+    /// The time of this turn.
+    pub now: Time,
+}
+
+impl Cx<'_> {
+    /// The session that the link is the connection of.
+    pub fn session(&self) -> Option<SessionId> {
+        self.links.session(self.id)
+    }
+
+    /// Makes the link the connection of a session that was opened for it.
+    pub fn set_session(&mut self, session: SessionId) {
+        if let Some(link) = self.links.get_mut(self.id) {
+            link.session = Some(session);
+        }
+    }
+
+    /// Writes into the link's output.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.links
+            .write(self.id, |_, out| out.extend_from_slice(bytes));
+    }
+
+    /// Ends the link from our side, and its session's connection; what is in the output is still sent.
+    pub fn end(&mut self, how: Closing, expiry: Option<Span>) {
+        let Some(link) = self.links.get_mut(self.id) else {
+            return;
+        };
+        link.closing = true;
+        let session = link.session.take();
+        self.links.mark_dirty(self.id);
+        if let Some(session) = session {
+            self.kernel
+                .close_link(session, self.id, how, expiry, self.now, self.links);
+        }
+    }
+
+    /// Asks the server who the peer is; the answer comes to [`Front::on_login`].
+    pub fn ask_login(&mut self, ask: LoginAsk) {
+        self.links.ask_login(self.id, ask);
+    }
+}
+
+/// What one step of a front did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A packet of so many bytes is done with.
+    Consumed(usize),
+    /// There is no whole packet.
+    NeedMore,
+    /// The next packet must wait.
+    Hold,
+    /// What follows is a TLS handshake on the same connection (STARTTLS). Not carried out by the server yet: it closes.
+    Upgrade,
+    /// The link belongs on the home shard of this key, as [`Route`](FrontSettings::route) would have said had the first bytes
+    /// told. Before a session is opened, and at most once for each link: the front is asked again wherever the link is then.
+    Rehome(u64),
+}
+
+/// Why a message was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The peer does not take packets of this size.
+    TooLarge,
+    /// Nothing of the front's takes it: its protocol has no deliveries of this kind, or the consumer is gone.
+    NoConsumer,
+    /// The front has noted as much as it may and was not woken since.
+    Full,
+}
+
+/// What became of a consumer's end that the kernel decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerFate {
+    /// The protocol has no way to say it.
+    Unsaid,
+    /// The peer was told.
+    Said,
+    /// The peer was told, and the link ends with it.
+    EndsLink,
+}
+
+/// What ends when the kernel ends the connection of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The link.
+    LinkEnds,
+    /// One session of several; the link stays.
+    LinkStays,
+}
+
+/// A datagram, where it came from, and what is known of its sender.
+pub type Datagram<'d> = (SocketAddr, crate::coap::PeerSecurity<'d>, &'d [u8]);
+
+/// Output verbs. They are called within a kernel command, so they only write or note.
+pub trait Outbound {
+    /// Writes a message to a subscriber.
+    fn deliver(&mut self, _: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+        Err(Undelivered::NoConsumer)
+    }
+
+    /// Writes a message out of a queue to a consumer.
+    fn hand_over(&mut self, _: &Handover<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+        Err(Undelivered::NoConsumer)
+    }
+
+    /// Writes the second half of an exactly-once delivery.
+    fn release(&mut self, _: Tag, _: &mut Vec<u8>) {}
+
+    /// The answer to something that the front asked the kernel.
+    fn answer(&mut self, _: Ticket, _: Answer<'_>, _: &mut Vec<u8>) {}
+
+    /// Something happened to a watch.
+    fn observe(&mut self, _: u64, _: Observed<'_>, _: &mut Vec<u8>) {}
+
+    /// The kernel has ended a consumer of a line.
+    fn consumer_ended(&mut self, _: u16, _: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {
+        ConsumerFate::Unsaid
+    }
+
+    /// The kernel has ended a session's connection, or the broker stops.
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate;
+
+    /// The peer was silent for [`Front::silence_max`]; the link ends.
+    fn on_silence(&mut self, _: &mut Vec<u8>) {}
+
+    /// Nothing was sent for [`Front::idle_write`]: writes a sign of life.
+    fn on_idle(&mut self, _: &mut Vec<u8>) {}
+
+    /// Publishes that must be kept are refused from now on, or (`None`) no more.
+    fn on_blocked(&mut self, _: Option<&str>, _: &mut Vec<u8>) {}
+
+    /// Batches up to this one are safe. Only where [`Front::holds_each`].
+    fn safe(&mut self, _: u64) {}
+
+    /// This batch could not be kept. Only where [`Front::holds_each`].
+    fn not_kept(&mut self, _: u64) {}
+
+    /// Swaps the datagrams that may leave now with `spare`, which is empty. True if there is more to say, so that the front
+    /// is to be woken.
+    fn take_datagrams(&mut self, _: &mut thalweg_coap::Datagrams) -> bool {
+        false
+    }
+}
+
+/// A protocol. See the module.
+pub trait Front: Outbound + Variant + Send {
+    // --- input verbs
+
+    /// Handles the next packet of a byte stream.
+    fn step(cx: &mut Cx<'_>, input: &[u8]) -> Step;
+
+    /// The input that was there has been handled as far as it goes.
+    #[inline]
+    fn after_input(_: &mut Cx<'_>) {}
+
+    /// Handles what a socket of datagrams received.
+    fn on_datagrams(_: &mut Cx<'_>, _: &mut dyn Iterator<Item = Datagram<'_>>) {}
+
+    /// Nobody is at an address any more.
+    fn on_peer_gone(_: &mut Cx<'_>, _: SocketAddr) {}
+
+    /// The answer to a [`LoginAsk`]; `identity` is that of [`LoginAsk::Proven`], else empty.
+    fn on_login(cx: &mut Cx<'_>, identity: &str, answer: LoginAnswer);
+
+    /// An output verb asked for this, by [`Front::defers`] or [`Links::wake`].
+    fn on_wake(_: &mut Cx<'_>) {}
+
+    /// [`Front::next_timer`] has come.
+    fn on_timer(_: &mut Cx<'_>) {}
+
+    /// The output of a link without a session has room again.
+    fn on_drained(_: &mut Cx<'_>) {}
+
+    /// The link ends; its session, if it has one, is closed right after.
+    fn on_close(_: &mut Cx<'_>) {}
+
+    // --- facts
+
+    /// The protocol, in lower case.
+    fn name(&self) -> &'static str;
+
+    /// Whether the peer has been let in.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Whether input must wait, because it is being checked who the peer is.
+    fn holds_input(&self) -> bool {
+        false
+    }
+
+    /// What the peer did wrong, if that is why the link ends.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// The longest the peer may be silent.
+    fn silence_max(&self) -> Option<Span> {
+        None
+    }
+
+    /// The longest the peer may be left without a byte.
+    fn idle_write(&self) -> Option<Span> {
+        None
+    }
+
+    /// Bytes of messages that came in pieces and are not complete.
+    fn gathered_bytes(&self) -> usize {
+        0
+    }
+
+    /// What the peer says of itself, for operators.
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &[]
+    }
+
+    /// Whether [`Front::next_timer`] is ever anything but never.
+    fn has_timers(&self) -> bool {
+        false
+    }
+
+    /// When [`Front::on_timer`] is to be called.
+    fn next_timer(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// Whether it is woken after every output verb, because these only note.
+    #[inline]
+    fn defers(&self) -> bool {
+        false
+    }
+
+    /// Whether answers wait for the journal one by one ([`Links::take_hold`]), not all output from a place on.
+    #[inline]
+    fn holds_each(&self) -> bool {
+        false
+    }
+
+    /// What it has counted, if its protocol has counts of its own.
+    fn counts(&self) -> Option<crate::coap::CoapCounts> {
+        None
+    }
+
+    /// Replaces the settings of a link that is never closed.
+    fn set_settings(&mut self, _: Arc<dyn FrontSettings>) {}
+}
+
+/// A type that is one of [`AnyFront`]'s; implemented by the list below.
+pub trait Variant: Sized + 'static {
+    /// Its place in the list.
+    const INDEX: usize;
+    /// It, if that is what this is.
+    fn from_any(any: &AnyFront) -> Option<&Self>;
+    /// It, if that is what this is.
+    fn from_any_mut(any: &mut AnyFront) -> Option<&mut Self>;
+
+    /// The front of a link, if it is one of these.
+    #[inline]
+    fn at(links: &Links, id: LinkId) -> Option<&Self> {
+        Self::from_any(&links.get(id)?.front)
+    }
+
+    /// The front of a link, if it is one of these.
+    #[inline]
+    fn of(links: &mut Links, id: LinkId) -> Option<&mut Self> {
+        Self::from_any_mut(&mut links.get_mut(id)?.front)
+    }
+
+    /// Lets the front of a link write, if it is one of these.
+    #[inline]
+    fn write<R>(
+        links: &mut Links,
+        id: LinkId,
+        write: impl FnOnce(&mut Self, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        links.write(id, |front, out| {
+            Self::from_any_mut(front).map(|front| write(front, out))
+        })?
+    }
+}
+
+/// What the operator decides about the fronts of one listener.
+pub trait FrontSettings: Any + Send + Sync {
+    /// A front for a connection. `nonce` is unique in the process and hard to guess. `anonymous` is what peers without
+    /// credentials may do; `None` asks the server about each.
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront>;
+
+    /// A front for a socket of datagrams.
+    fn datagram_front(self: Arc<Self>, _: u64, _: Option<Access>) -> Option<AnyFront> {
+        None
+    }
+
+    /// Whether any byte counts as a sign of the peer's life; otherwise only whole packets do.
+    fn hears_parts(&self) -> bool {
+        true
+    }
+}
