@@ -43,6 +43,8 @@ pub struct ListenerSpec {
     pub websocket: Option<Arc<WebSocketSettings>>,
     /// Finds the routing key in the first protocol bytes, of which the first packet may have so many.
     pub route: fn(&[u8], usize) -> Route,
+    /// The first bytes are not the whole log-in: a connection counts as a handshake until its shard has completed it.
+    pub shard_completes_handshake: bool,
     /// Connections open at once on this listener; beyond it a new one is closed at once.
     pub connections_max: usize,
     /// Connections open at once from one IP address, on this listener; 0 is no limit.
@@ -67,6 +69,7 @@ impl ListenerSpec {
             tls: None,
             websocket: None,
             route,
+            shard_completes_handshake: false,
             connections_max: 1_000_000,
             connections_per_address_max: 0,
             connects_per_second_max: 0,

@@ -25,6 +25,7 @@ pub(crate) use address::network_of;
 pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 pub(crate) use holders::holders_to_close;
+pub use places::HalfOpen;
 
 use crate::listen::{Listener, ListenerSpec};
 use crate::threads::{self, OnFailure};
@@ -46,8 +47,8 @@ pub enum Route {
 pub struct LobbySettings {
     /// Connections open at once on all listeners together; beyond it a new one is closed at once.
     pub connections_max: usize,
-    /// Connections of one listener in the lobby at once. Beyond it a new one is accepted, and either it or the oldest one
-    /// of the network with most is closed at once.
+    /// Half-open connections of one listener at once, in the lobby and on shards ([`HalfOpen`]). Beyond it a new one is
+    /// accepted, and either it or the oldest one of the network with most is closed at once.
     pub handshakes_max: usize,
     /// How long a connection in a full lobby can say nothing before it makes room for any other.
     pub silence_max: Duration,

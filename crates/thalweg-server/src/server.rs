@@ -433,6 +433,12 @@ impl Deliver for Usher {
         };
         self.shards[shard as usize].tell(ToShard::Arrival(Box::new(arrival)));
     }
+
+    fn make_room(&self, half_open: u64) {
+        for shard in self.shards.iter() {
+            shard.tell(ToShard::MakeRoom(half_open));
+        }
+    }
 }
 
 fn all<E: fmt::Display>(errors: &[E]) -> Vec<StartError> {

@@ -591,9 +591,8 @@ pub(crate) fn listener_spec(
         },
     };
     let limits = &config.limits;
-    let connect_rate = limits
-        .connect_rate
-        .map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
+    let connect_rate = limits.connect_rate.unwrap_or(0);
+    let connect_rate = u32::try_from(connect_rate).unwrap_or(u32::MAX);
     Ok(ListenerSpec {
         proxy: proxy_rule(listener),
         tls: if listener.transport.is_encrypted() {
@@ -611,6 +610,7 @@ pub(crate) fn listener_spec(
         connects_burst: connect_rate.max(1),
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
+        shard_completes_handshake: listener.kind != config::ListenerKind::Mqtt,
         ..ListenerSpec::new(
             name,
             bind,

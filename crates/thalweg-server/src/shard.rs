@@ -7,6 +7,7 @@ mod buffers;
 mod commit;
 mod connection;
 mod effects;
+mod handshakes;
 mod linger;
 mod members;
 mod memory;
@@ -39,6 +40,8 @@ pub(crate) use turn::{Parts as ShardParts, Shard};
 pub(crate) enum ToShard {
     /// A connection that lives here from now on.
     Arrival(Box<Arrival>),
+    /// A newcomer has the place of the half-open connection with this [`HalfOpen::serial`](crate::lobby::HalfOpen::serial).
+    MakeRoom(u64),
     /// A socket for datagrams that is read here from now on.
     OpenPort(Box<PortParts>),
     /// The listener of this name has gone.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 
-use super::Slot;
+use super::{HalfOpen, Slot};
 use crate::listen::ListenerSpec;
 use crate::transport::Transport;
 
@@ -27,6 +27,8 @@ pub struct Arrival {
     pub peer: PeerInfo,
     /// When it was accepted; the time until the first packet counts from here.
     pub accepted_at: Instant,
+    /// Its place among the handshakes, if this one is not complete: drop it when it is.
+    pub half_open: Option<HalfOpen>,
     /// Its place in the listener's counts: drop it when the socket is closed.
     pub slot: Slot,
 }
@@ -44,10 +46,14 @@ pub struct PeerInfo {
     pub certificate_name: Option<Arc<str>>,
 }
 
-/// Picks the home shard, pushes the arrival and wakes the shard.
+/// Takes connections to their home shards.
 pub trait Deliver: Send {
     /// Called on the lobby's thread; must not block. `key` is that of [`Route::Key`](super::Route::Key), else 0.
     fn deliver(&self, key: u64, arrival: Arrival);
+
+    /// Has the connection with this [`HalfOpen::serial`] closed: a newcomer has its place. Called on the lobby's thread;
+    /// must not block. The connection may have completed its handshake meanwhile; then it stays.
+    fn make_room(&self, half_open: u64);
 }
 
 /// A connected stream socket.

@@ -35,9 +35,9 @@ counters! {
     delivered,
     /// Connections in the lobby now (a gauge).
     waiting,
-    /// Refused: `handshakes_max` connections of the listener were in the lobby.
+    /// Refused: `handshakes_max` connections of the listener were half-open.
     refused_handshakes,
-    /// Dropped: `handshakes_max` connections of the listener were in the lobby, most of them of this one's network, and a
+    /// Dropped: `handshakes_max` connections of the listener were half-open, most of them of this one's network, and a
     /// peer of another network came, or this one was silent.
     displaced,
     /// Dropped: the connections in the lobby had sent more than their share of memory, this one's network most of it.

@@ -1,12 +1,14 @@
-//! Who waits in the lobby: how many on each listener and of each network, and of whom nothing was heard for longest.
+//! Half-open connections, in the lobby and on shards: how many each listener and each network has, and which was silent
+//! for longest.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One connection's place in the lobby.
-#[derive(Clone, Copy, Debug)]
+/// One half-open connection's place on its listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Known by this for ever; a key of the slab has another tenant later.
     pub(super) serial: u64,
@@ -24,12 +26,21 @@ impl Place {
     }
 }
 
+/// Where a half-open connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// In the lobby, under this key of its slab.
+    Lobby(usize),
+    /// On a shard, which knows it by the serial number of its place.
+    Shard(u64),
+}
+
 /// What a newcomer finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
-    /// Only if the connection with this key is closed.
-    Instead(usize),
+    /// Only if this connection is closed and its place freed.
+    Instead(Place, Holder),
     Full,
 }
 
@@ -39,12 +50,61 @@ pub(super) struct Places {
     doors: HashMap<u64, Crowd>,
 }
 
-/// Those who wait on one listener.
+/// The places, for the lobby and for those that it has handed over with one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedPlaces(Arc<Mutex<Places>>);
+
+impl SharedPlaces {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a place for a connection that is handed over before its handshake is complete.
+    pub(super) fn hand_over(&self, place: Place) -> HalfOpen {
+        self.lock().enter(&place, Holder::Shard(place.serial));
+        HalfOpen {
+            places: self.clone(),
+            place,
+        }
+    }
+}
+
+/// The place of a connection whose handshake goes on at its shard: it counts for `handshakes_max`. Dropping it frees the
+/// place.
+#[derive(Debug)]
+pub struct HalfOpen {
+    places: SharedPlaces,
+    place: Place,
+}
+
+impl HalfOpen {
+    /// The number that [`Deliver::make_room`](super::Deliver::make_room) calls it by.
+    pub fn serial(&self) -> u64 {
+        self.place.serial
+    }
+
+    /// Records that bytes came at `now`. A place that was given to another connection stays lost.
+    pub fn on_bytes(&mut self, now: Instant) {
+        let mut places = self.places.lock();
+        if let Some(holder) = places.leave(&self.place) {
+            self.place.heard_at = now;
+            places.enter(&self.place, holder);
+        }
+    }
+}
+
+impl Drop for HalfOpen {
+    fn drop(&mut self) {
+        self.places.lock().leave(&self.place);
+    }
+}
+
+/// Half-open connections of one listener.
 #[derive(Debug, Default)]
 struct Crowd {
     count: usize,
-    /// Keys of each network's connections, the one that was heard from longest ago first.
-    networks: HashMap<Option<IpAddr>, BTreeMap<Age, usize>>,
+    /// Each network's connections, the one that was heard from longest ago first.
+    networks: HashMap<Option<IpAddr>, BTreeMap<Age, Holder>>,
     /// Last comes the network with most, and among equals the one with the oldest connection.
     by_size: BTreeSet<(usize, Reverse<Age>, Option<IpAddr>)>,
 }
@@ -52,25 +112,23 @@ struct Crowd {
 type Age = (Instant, u64);
 
 impl Places {
-    pub(super) fn enter(&mut self, place: &Place, key: usize) {
+    pub(super) fn enter(&mut self, place: &Place, holder: Holder) {
         let crowd = self.doors.entry(place.door).or_default();
         crowd.count += 1;
         crowd.change(place.network, |keys| {
-            keys.insert(place.age(), key);
+            keys.insert(place.age(), holder);
         });
     }
 
-    pub(super) fn leave(&mut self, place: &Place) {
-        let Some(crowd) = self.doors.get_mut(&place.door) else {
-            return;
-        };
-        crowd.count -= 1;
-        crowd.change(place.network, |keys| {
-            keys.remove(&place.age());
-        });
+    /// Frees a place; `None` if it was freed before.
+    pub(super) fn leave(&mut self, place: &Place) -> Option<Holder> {
+        let crowd = self.doors.get_mut(&place.door)?;
+        let left = crowd.change(place.network, |keys| keys.remove(&place.age()));
+        crowd.count -= usize::from(left.is_some());
         if crowd.count == 0 {
             self.doors.remove(&place.door);
         }
+        left
     }
 
     /// Whether a newcomer of `network` gets a place on a listener that has `max`. When they are taken, the network with
@@ -92,24 +150,36 @@ impl Places {
         };
         let own = crowd.networks.get(&network).map_or(0, BTreeMap::len);
         let is_silent = now.saturating_duration_since(oldest.0) >= silence;
-        let key = crowd
+        let holder = crowd
             .networks
             .get(largest)
             .and_then(|keys| keys.get(oldest));
-        key.filter(|_| *most > own + 1 || is_silent)
-            .map_or(Room::Full, |key| Room::Instead(*key))
+        let (heard_at, serial) = *oldest;
+        let place = Place {
+            serial,
+            door,
+            network: *largest,
+            heard_at,
+        };
+        holder
+            .filter(|_| *most > own + 1 || is_silent)
+            .map_or(Room::Full, |holder| Room::Instead(place, *holder))
     }
 }
 
 impl Crowd {
-    fn change(&mut self, network: Option<IpAddr>, change: impl FnOnce(&mut BTreeMap<Age, usize>)) {
+    fn change<T>(
+        &mut self,
+        network: Option<IpAddr>,
+        change: impl FnOnce(&mut BTreeMap<Age, Holder>) -> T,
+    ) -> T {
         let keys = self.networks.entry(network).or_default();
-        let rank = |keys: &BTreeMap<Age, usize>| {
+        let rank = |keys: &BTreeMap<Age, Holder>| {
             keys.first_key_value()
                 .map(|(oldest, _)| (keys.len(), Reverse(*oldest), network))
         };
         let before = rank(keys);
-        change(keys);
+        let result = change(keys);
         let after = rank(keys);
         if let Some(before) = before {
             self.by_size.remove(&before);
@@ -122,5 +192,71 @@ impl Crowd {
                 self.networks.remove(&network);
             }
         }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    fn place(serial: u64, host: u8, heard_at: Instant) -> Place {
+        Place {
+            serial,
+            door: 7,
+            network: Some(IpAddr::from([10, 0, 0, host])),
+            heard_at,
+        }
+    }
+
+    /// The holder that makes room for a newcomer of 10.0.0.`host` where three may be.
+    fn displaced(places: &SharedPlaces, host: u8, now: Instant) -> Option<Holder> {
+        let network = place(0, host, now).network;
+        match places.lock().room(7, network, 3, SILENCE, now) {
+            Room::Instead(_, holder) => Some(holder),
+            Room::Free | Room::Full => None,
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_handed_over_half_open_keeps_its_place_until_it_is_dropped() {
+        let (places, now) = (SharedPlaces::default(), Instant::now());
+        let mut half_open: Vec<_> = (1..=3)
+            .map(|serial| places.hand_over(place(serial, 1, now)))
+            .collect();
+        assert_eq!(
+            displaced(&places, 1, now),
+            None,
+            "full, for its own network"
+        );
+        assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(1)));
+        half_open[0].on_bytes(now + SILENCE / 2);
+        assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(2)));
+        assert_eq!(
+            displaced(&places, 1, now + SILENCE),
+            Some(Holder::Shard(2)),
+            "silent for too long"
+        );
+        half_open.pop();
+        assert_eq!(
+            places.lock().room(7, None, 3, SILENCE, now),
+            Room::Free,
+            "complete or closed"
+        );
+    }
+
+    #[test]
+    fn a_place_that_was_given_away_does_not_come_back() {
+        let (places, now) = (SharedPlaces::default(), Instant::now());
+        let mut half_open = places.hand_over(place(1, 1, now));
+        assert_eq!(
+            places.lock().leave(&place(1, 1, now)),
+            Some(Holder::Shard(1))
+        );
+        half_open.on_bytes(now + SILENCE);
+        drop(half_open);
+        assert!(places.lock().doors.is_empty());
     }
 }

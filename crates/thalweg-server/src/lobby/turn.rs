@@ -18,7 +18,7 @@ use super::accept::{Accepted, Door};
 use super::address::{Occupancy, network_of};
 use super::counters::count;
 use super::holders::holders_to_close;
-use super::places::{Place, Places, Room};
+use super::places::{Holder, Place, Room, SharedPlaces};
 use super::waiting::{Step, Waiting, Why};
 use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
 use crate::listen::Listener;
@@ -38,7 +38,8 @@ pub(super) struct Turns {
     /// When an accept that failed was last logged: under pressure they fail many times a second.
     complained_at: Option<Instant>,
     waiting: Slab<(Place, Waiting)>,
-    places: Places,
+    /// Those of this thread and of shards.
+    places: SharedPlaces,
     /// Bytes that those who wait have sent.
     held: usize,
     /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
@@ -69,7 +70,7 @@ impl Turns {
             spare: spare(),
             complained_at: None,
             waiting: Slab::new(),
-            places: Places::default(),
+            places: SharedPlaces::default(),
             held: 0,
             line: VecDeque::new(),
             serial_next: 0,
@@ -262,6 +263,7 @@ impl Turns {
         } = self.settings;
         let room = self
             .places
+            .lock()
             .room(door.serial, network, handshakes_max, silence_max, now);
         if room == Room::Full {
             return count(&counters.refused_handshakes);
@@ -284,32 +286,47 @@ impl Turns {
         // In a storm the first packet is often there already: then the poll need not hear of this socket at all, and
         // nobody has to make room.
         let step = waiting.advance(&mut self.buffer, &self.settings);
+        if !matches!(step, Step::Drop(_)) && (waiting.stays_half_open() || !step.is_delivery()) {
+            self.make_room(room);
+        }
+        let network = waiting.address().map(|address| network_of(address.ip()));
+        let place = Place {
+            serial: self.serial(),
+            door,
+            network,
+            heard_at: now,
+        };
         match step {
             Step::Wait | Step::Explain(_) => {
-                if let Room::Instead(other) = room
-                    && let Some(other) = self.take_out(other)
-                {
-                    count(&self.counters.displaced);
-                    let (name, address) = (other.listener_name(), other.address());
-                    debug!(
-                        "listener `{name}`: connection from {address:?} makes room for another in the full lobby"
-                    );
-                }
-                let network = waiting.address().map(|address| network_of(address.ip()));
-                let place = Place {
-                    serial: self.serial(),
-                    door,
-                    network,
-                    heard_at: now,
-                };
                 self.held += waiting.wire_bytes();
                 let key = self.waiting.insert((place, waiting));
-                self.places.enter(&place, key);
+                self.places.lock().enter(&place, Holder::Lobby(key));
                 self.line.push_back((now, key, place.serial));
                 self.settle(key, step, now);
             }
-            Step::Deliver { key, routed } => self.hand_over(waiting, key, routed),
+            Step::Deliver { key, routed } => self.hand_over(waiting, place, key, routed),
             Step::Drop(why) => self.count_dropped(why),
+        }
+    }
+
+    /// Closes the connection whose place a newcomer takes.
+    fn make_room(&mut self, room: Room) {
+        let Room::Instead(place, holder) = room else {
+            return;
+        };
+        count(&self.counters.displaced);
+        let network = place.network;
+        debug!(
+            "a connection from {network:?} makes room for another: its listener has limits.handshakes_max of them"
+        );
+        match holder {
+            Holder::Lobby(key) => {
+                self.take_out(key);
+            }
+            Holder::Shard(serial) => {
+                self.places.lock().leave(&place);
+                self.deliver.make_room(serial);
+            }
         }
     }
 
@@ -321,21 +338,22 @@ impl Turns {
         let step = waiting.advance(&mut self.buffer, &self.settings);
         if waiting.wire_bytes() > bytes_before {
             self.held += waiting.wire_bytes() - bytes_before;
-            self.places.leave(place);
+            let mut places = self.places.lock();
+            places.leave(place);
             // A PROXY header says who it really is.
             place.network = waiting.address().map(|address| network_of(address.ip()));
             place.heard_at = now;
-            self.places.enter(place, key);
+            places.enter(place, Holder::Lobby(key));
         }
         self.settle(key, step, now);
     }
 
     /// Ends a connection's stay in the lobby.
-    fn take_out(&mut self, key: usize) -> Option<Waiting> {
+    fn take_out(&mut self, key: usize) -> Option<(Place, Waiting)> {
         let (place, waiting) = self.waiting.try_remove(key)?;
-        self.places.leave(&place);
+        self.places.lock().leave(&place);
         self.held -= waiting.wire_bytes();
-        Some(waiting)
+        Some((place, waiting))
     }
 
     fn serial(&mut self) -> u64 {
@@ -357,8 +375,8 @@ impl Turns {
                 self.advance(key, now);
             }
             Step::Deliver { key: route, routed } => {
-                if let Some(waiting) = self.take_out(key) {
-                    self.hand_over(waiting, route, routed);
+                if let Some((place, waiting)) = self.take_out(key) {
+                    self.hand_over(waiting, place, route, routed);
                 }
             }
             Step::Drop(why) => {
@@ -406,13 +424,16 @@ impl Turns {
         }
     }
 
-    fn hand_over(&mut self, waiting: Waiting, key: u64, routed: bool) {
+    fn hand_over(&mut self, waiting: Waiting, place: Place, key: u64, routed: bool) {
         if !routed {
             count(&self.counters.unrouted);
         }
         count(&self.counters.delivered);
-        self.deliver
-            .deliver(key, waiting.into_arrival(self.poll.registry()));
+        let half_open = waiting
+            .stays_half_open()
+            .then(|| self.places.hand_over(place));
+        let arrival = waiting.into_arrival(self.poll.registry(), half_open);
+        self.deliver.deliver(key, arrival);
     }
 
     fn count_dropped(&self, why: Why) {
@@ -445,7 +466,7 @@ impl Turns {
             }
             self.line.pop_front();
             if is_there
-                && let Some(waiting) = self.take_out(key)
+                && let Some((_, waiting)) = self.take_out(key)
                 && !waiting.is_explained()
             {
                 count(&self.counters.timed_out);

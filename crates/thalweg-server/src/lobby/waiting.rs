@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use mio::{Interest, Registry, Token};
 
-use super::{Arrival, LobbySettings, PeerInfo, Route, Slot, Socket};
+use super::{Arrival, HalfOpen, LobbySettings, PeerInfo, Route, Slot, Socket};
 use crate::listen::ListenerSpec;
 use crate::transport::proxy::{ProxyFault, ProxyHeader};
 use crate::transport::websocket::WebSocketLayer;
@@ -55,6 +55,12 @@ pub(super) enum Step {
     Explain(TransportFault),
     /// Drop it.
     Drop(Why),
+}
+
+impl Step {
+    pub(super) fn is_delivery(&self) -> bool {
+        matches!(self, Step::Deliver { .. })
+    }
 }
 
 /// Why a connection is dropped without a word.
@@ -110,6 +116,11 @@ impl Waiting {
     /// True once it was refused and only its end is waited for.
     pub(super) fn is_explained(&self) -> bool {
         matches!(self.stage, Stage::Explained)
+    }
+
+    /// Whether it counts as a handshake after it was handed over, too.
+    pub(super) fn stays_half_open(&self) -> bool {
+        self.spec.shard_completes_handshake
     }
 
     pub(super) fn listener_name(&self) -> &str {
@@ -274,7 +285,11 @@ impl Waiting {
     }
 
     /// Leaves the lobby.
-    pub(super) fn into_arrival(mut self, registry: &Registry) -> Arrival {
+    pub(super) fn into_arrival(
+        mut self,
+        registry: &Registry,
+        half_open: Option<HalfOpen>,
+    ) -> Arrival {
         if self.registered.is_some() {
             // The socket is registered, so the only failure is that the system forgot it already.
             let _ = registry.deregister(&mut self.socket);
@@ -295,6 +310,7 @@ impl Waiting {
             input: self.input,
             output: self.output,
             accepted_at: self.accepted_at,
+            half_open,
             slot: self.slot,
         }
     }

@@ -1,6 +1,6 @@
 //! A connection as the shard's driver sees it: socket, transport, and what waits on either side of them.
 
-use crate::lobby::{PeerInfo, Slot, Socket, network_of};
+use crate::lobby::{HalfOpen, PeerInfo, Slot, Socket, network_of};
 use crate::transport::Transport;
 use std::net::{IpAddr, SocketAddr};
 use thalweg_kernel::LinkId;
@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     pub(crate) bytes_out: u64,
     /// Bytes in its buffers, as [`Connections::buffered`] counts them.
     pub(crate) buffered: usize,
+    /// Its place among the handshakes, until it is complete.
+    pub(crate) half_open: Option<HalfOpen>,
     /// Frees the connection's place in its listener's count when dropped.
     pub(crate) _slot: Slot,
 }

@@ -267,6 +267,7 @@ impl Shard {
         }
         self.watch_front(id);
         self.watch_member(id);
+        self.watch_handshake(id);
         let Some(link) = self.links.get(id) else {
             return;
         };

@@ -18,6 +18,7 @@ use crate::settings::ShardSettings;
 use crate::stages::Stages;
 use crate::transport::Transport;
 use mio::{Events, Interest, Poll, Token};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +84,8 @@ pub(crate) struct Shard {
     pub(super) door: Door,
     pub(super) wheel: Wheel,
     pub(super) lingering: Lingering,
+    /// Connections whose handshakes are not complete, by the numbers that the lobby calls them by.
+    pub(super) half_open: HashMap<u64, LinkId>,
     pub(super) ready: Vec<LinkId>,
     pub(super) dirty: Vec<LinkId>,
     pub(super) congested: Vec<LinkId>,
@@ -162,6 +165,7 @@ impl Shard {
             door,
             wheel: Wheel::default(),
             lingering: Lingering::default(),
+            half_open: HashMap::new(),
             ready: Vec::new(),
             dirty: Vec::new(),
             congested: Vec::new(),
@@ -325,6 +329,7 @@ impl Shard {
     fn on_mail(&mut self, mail: ToShard) {
         match mail {
             ToShard::Arrival(arrival) => self.on_arrival(*arrival),
+            ToShard::MakeRoom(half_open) => self.make_room(half_open),
             ToShard::OpenPort(parts) => self.open_port(*parts),
             ToShard::ClosePort(listener) => self.close_port(&listener),
             ToShard::Login {
@@ -438,6 +443,7 @@ impl Shard {
             .on_login(link, answer, self.now, &mut self.kernel);
         self.watch_life(link);
         self.watch_member(link);
+        self.watch_handshake(link);
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {
@@ -448,6 +454,7 @@ impl Shard {
             output,
             peer,
             accepted_at,
+            half_open,
             slot,
         } = arrival;
         let certified = peer.certificate_name.is_some();
@@ -473,6 +480,9 @@ impl Shard {
         let serial = self.serial_next;
         self.serial_next += 1;
         let since = clock::time_of(accepted_at);
+        if let Some(half_open) = &half_open {
+            self.half_open.insert(half_open.serial(), id);
+        }
         self.connections.insert(
             id,
             Connection {
@@ -506,6 +516,7 @@ impl Shard {
                 bytes_in: 0,
                 bytes_out: 0,
                 buffered: 0,
+                half_open,
                 _slot: slot,
             },
         );
@@ -693,6 +704,9 @@ impl Shard {
     /// Ends a connection but for its socket, which is registered no longer.
     fn take_out(&mut self, id: LinkId) -> Option<Box<Connection>> {
         let mut connection = self.connections.remove(id)?;
+        if let Some(half_open) = &connection.half_open {
+            self.half_open.remove(&half_open.serial());
+        }
         if let Transport::Filtered(filtered) = &mut connection.transport {
             let mut last = Vec::new();
             filtered.close(&mut last);

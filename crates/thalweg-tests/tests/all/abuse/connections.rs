@@ -84,6 +84,130 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
     victim.assert_unharmed("10,000 connections, four times", 160 << 10);
 }
 
+/// Connects from another address of this machine, which is another network.
+fn connect_from(address: &str, to: SocketAddr) -> TcpStream {
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let from = SocketAddr::new(address.parse().expect("an address"), 0);
+    socket.bind(&from.into()).expect("all of 127/8 is ours");
+    socket.connect(&to.into()).expect("it accepts");
+    let stream = TcpStream::from(socket);
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a socket takes options");
+    stream
+}
+
+/// Whether the broker has not closed it.
+fn is_open(stream: &mut TcpStream) -> bool {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(1)))
+        .expect("a socket takes options");
+    loop {
+        match stream.read(&mut [0; 1_024]) {
+            Ok(0) => return false,
+            // What it says to everybody who comes.
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// How far a stranger goes, and what a whole log-in is.
+struct HalfWay {
+    protocol: &'static str,
+    address: SocketAddr,
+    first: &'static [u8],
+    log_in: Vec<Vec<u8>>,
+    answer: &'static [u8],
+}
+
+#[test]
+fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
+    const PLACES: usize = 32;
+    // Longer than the test: whoever goes makes room, and is not merely too late.
+    let options = Broker::with()
+        .set("limits.handshakes_max", &PLACES.to_string())
+        .set("limits.connect_timeout", "1h")
+        .queues()
+        .coap();
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
+    let broker = &victim.broker;
+    // CSM without options: its length, code 7.01 (RFC 8323 §5.3).
+    const CSM: &[u8] = b"\x00\xe1";
+    let half_way = [
+        HalfWay {
+            protocol: "AMQP",
+            address: broker.amqp(),
+            first: b"AMQP\x00\x00\x09\x01",
+            log_in: memory::amqp_log_in(),
+            // connection.open-ok
+            answer: &[0, 10, 0, 41],
+        },
+        HalfWay {
+            protocol: "STOMP",
+            address: broker.stomp(),
+            first: b"CONNECT\naccept-version:1.2\nhost:/\n",
+            log_in: vec![b"CONNECT\naccept-version:1.2\nhost:/\n\n\0".to_vec()],
+            answer: b"CONNECTED",
+        },
+        // GET of something that is not there: its answer is 4.04.
+        HalfWay {
+            protocol: "CoAP over TCP",
+            address: broker.coap(),
+            first: &CSM[..1],
+            log_in: vec![[CSM, b"\x21\x01\x07\xb1x"].concat()],
+            answer: b"\x84\x07",
+        },
+    ];
+    for HalfWay {
+        protocol,
+        address,
+        first,
+        log_in,
+        answer,
+    } in half_way
+    {
+        let mut strangers: Vec<_> = (0..PLACES * 4)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).expect("it accepts");
+                // It may be closed at once.
+                let _ = stream.write_all(first);
+                stream
+            })
+            .collect();
+        let deadline = Instant::now() + PATIENCE;
+        let open = loop {
+            strangers.retain_mut(is_open);
+            if strangers.len() <= PLACES || Instant::now() > deadline {
+                break strangers.len();
+            }
+        };
+        assert!(open <= PLACES, "{protocol}: {open} are half-open");
+        // Of another network, and of the same once those before are silent.
+        for from in ["127.0.0.2", "127.0.0.1"] {
+            if from == "127.0.0.1" {
+                std::thread::sleep(Duration::from_millis(1_100));
+            }
+            let mut newcomer = connect_from(from, address);
+            log_in
+                .iter()
+                .for_each(|part| newcomer.write_all(part).expect("it reads"));
+            let mut said = Vec::new();
+            while !said.windows(answer.len()).any(|part| part == answer) {
+                let mut more = [0; 1_024];
+                let count = newcomer.read(&mut more).expect("it answers");
+                assert!(count > 0, "{protocol}: {from} is turned away");
+                said.extend_from_slice(&more[..count]);
+            }
+        }
+        println!("{protocol}: {open} of {} stay half-open", PLACES * 4);
+    }
+    victim.assert_unharmed("handshakes that stop half way", 48 << 10);
+}
+
 #[test]
 fn a_storm_of_connects_does_not_disturb_those_who_are_here() {
     let Some(victim) = Victim::with(Broker::with()) else {

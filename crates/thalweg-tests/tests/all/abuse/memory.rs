@@ -21,20 +21,30 @@ pub(super) fn victim() -> Option<Victim> {
 /// An AMQP connection with as many channels as it likes, byte by byte.
 pub(super) struct Amqp(pub(super) TcpStream);
 
-impl Amqp {
-    pub(super) fn open(broker: SocketAddr) -> Amqp {
-        let mut amqp = Amqp(abrupt(broker).expect("the broker accepts"));
-        amqp.write(b"AMQP\x00\x00\x09\x01");
-        amqp.expect(10, 10);
-        amqp.method(
-            0,
+/// All that a client says until `connection.open`, by parts.
+pub(super) fn amqp_log_in() -> Vec<Vec<u8>> {
+    let method = |class: u16, method: u16, arguments: &[u8]| {
+        let body = [&class.to_be_bytes(), &method.to_be_bytes(), arguments].concat();
+        Amqp::frame(1, 0, &body)
+    };
+    vec![
+        b"AMQP\x00\x00\x09\x01".to_vec(),
+        method(
             10,
             11,
             b"\0\0\0\0\x05PLAIN\0\0\0\x0c\0guest\0guest\x05en_US",
-        );
+        ),
+        method(10, 31, b"\x07\xff\0\x02\0\0\0\0"),
+        method(10, 40, b"\x01/\0\0"),
+    ]
+}
+
+impl Amqp {
+    pub(super) fn open(broker: SocketAddr) -> Amqp {
+        let mut amqp = Amqp(abrupt(broker).expect("the broker accepts"));
+        amqp_log_in().iter().for_each(|part| amqp.write(part));
+        amqp.expect(10, 10);
         amqp.expect(10, 30);
-        amqp.method(0, 10, 31, b"\x07\xff\0\x02\0\0\0\0");
-        amqp.method(0, 10, 40, b"\x01/\0\0");
         amqp.expect(10, 41);
         amqp
     }
