@@ -171,12 +171,16 @@ impl Chooser {
     /// It was settled, `latency` after it was given to the transport.
     pub fn settled(&mut self, lane: usize, latency: Span, outcome: &Settled, now: Time) {
         let Some(it) = self.lane(lane) else { return };
+        let sent = Time::from_nanos(now.nanos().saturating_sub(latency.nanos()));
+        let is_counted = it.told.count_wait(sent, now);
         // One that was given up tells nothing of a round trip; that it was lost, the transport has counted.
         if *outcome == Settled::Unknown {
             return;
         }
-        it.told.settled += 1;
-        it.told.settled_ms += millis(latency);
+        if !is_counted {
+            it.told.settled += 1;
+            it.told.settled_ms += millis(latency);
+        }
         // Of datagrams it holds repetitions, blocks and waits for the message before; the transport tells of single exchanges.
         if it.tells_round_trips || !it.told.may_sample() {
             return;
@@ -185,6 +189,14 @@ impl Chooser {
         let ms = millis(latency);
         it.path
             .round_trip(it.told.smoothed_ms().map_or(ms, |most| ms.min(most)), now);
+    }
+
+    /// When the messages that a lane's transport has and that are not settled were given to it: about every second. Those
+    /// that take ten seconds or longer count from then on, so that a lane on which nothing arrives looks as slow as it is.
+    pub fn unsettled(&mut self, lane: usize, sent: impl Iterator<Item = Time>, now: Time) {
+        if let Some(it) = self.lane(lane) {
+            it.told.unsettled(sent, now);
+        }
     }
 
     /// [`crate::Events::received`]: the lane also carries messages to us, with so many bytes of payload.
@@ -444,10 +456,9 @@ impl Chooser {
         // What only breaks a constraint by a little more is no reason; what breaks one where the other does not, is.
         let breaks = mine.excess > 0.0 && best.excess < mine.excess / (1.0 + HYSTERESIS) - 1e-9;
         // Back to where we were in this same network: what was measured there spoke against it.
-        let margin = if self.left == Some(best.index) {
-            MARGIN_BACK
-        } else {
-            HYSTERESIS
+        let margin = match self.left == Some(best.index) {
+            true => MARGIN_BACK,
+            false => HYSTERESIS,
         };
         let is_better = best.excess <= mine.excess && best.cost * (1.0 + margin) <= mine.cost;
         if !breaks && !is_better {
@@ -640,12 +651,8 @@ impl Chooser {
     }
 
     fn is_allowed(&self, it: &Lane) -> bool {
-        self.constraints.protocols.is_empty()
-            || self
-                .constraints
-                .protocols
-                .iter()
-                .any(|name| name == it.candidate.protocol)
+        let protocols = &self.constraints.protocols;
+        protocols.is_empty() || protocols.iter().any(|name| name == it.candidate.protocol)
     }
 
     /// What is asked for and a lane cannot.
@@ -858,16 +865,13 @@ impl Lane {
     fn learn(&mut self, seconds: f64) -> f64 {
         let told = &self.told;
         self.downs.fade(seconds, DOWN_SECONDS);
-        let memory = |samples: u64| {
-            if samples > 0 {
-                CORRECTION_SECONDS
-            } else {
-                FORGET_SECONDS
-            }
+        let memory = |samples: u64| match samples {
+            0 => FORGET_SECONDS,
+            _ => CORRECTION_SECONDS,
         };
         self.settle.pass(seconds, memory(told.settled));
         self.bytes.pass(seconds, memory(told.sent));
-        if told.settled > 0 {
+        if told.settled > 0 || told.settled_ms > 0.0 {
             let count = told.settled as f64;
             self.settle.add(
                 told.settled_ms + count,

@@ -349,7 +349,9 @@ impl Traffic {
 pub(super) struct Told {
     counters: Counters,
     reading: NetworkReading,
-    /// Since the last turn.
+    /// When the lane last told which messages are unsettled.
+    unsettled_at: Time,
+    /// Since the last turn; messages that are overdue count when they become so.
     pub(super) settled: u64,
     pub(super) settled_ms: f64,
     pub(super) sent: u64,
@@ -419,11 +421,33 @@ impl Told {
         self.sampled <= SAMPLES_PER_TURN
     }
 
+    /// Messages that were sent then are not settled: counts the time of those that are overdue.
+    pub(super) fn unsettled(&mut self, sent: impl Iterator<Item = Time>, now: Time) {
+        for sent in sent {
+            if !self.count_wait(sent, now) && sent + OVERDUE <= now {
+                self.settled += 1;
+                self.settled_ms += millis(now.since(sent));
+            }
+        }
+        self.unsettled_at = now;
+    }
+
+    /// Counts the time of a message since the last call of [`Told::unsettled`] if it was overdue then, and so counts as a
+    /// message already; false if it does not.
+    pub(super) fn count_wait(&mut self, sent: Time, now: Time) -> bool {
+        let was_overdue = sent + OVERDUE <= self.unsettled_at;
+        if was_overdue {
+            self.settled_ms += millis(now.since(self.unsettled_at));
+        }
+        was_overdue
+    }
+
     pub(super) fn turned(&mut self) {
-        let (counters, reading) = (self.counters, self.reading);
+        let (counters, reading, unsettled_at) = (self.counters, self.reading, self.unsettled_at);
         *self = Told {
             counters,
             reading,
+            unsettled_at,
             ..Told::default()
         };
     }
@@ -449,6 +473,8 @@ const RING: usize = 64;
 /// Of fewer round trips all may be unlucky ones.
 const ROUND_TRIPS_FEW: usize = 8;
 const SAMPLES_PER_TURN: u32 = 8;
+/// What is not settled for so long counts while it waits. Longer than what losses cost: those count when it is settled.
+const OVERDUE: Span = Span::from_secs(10);
 const ROUND_TRIP_MEMORY: Span = Span::from_secs(60);
 const TRAFFIC_SECONDS: f64 = 30.0;
 

@@ -24,8 +24,10 @@ struct Young {
 }
 
 impl Correction {
+    /// Without samples: more of what was compared before.
     pub(super) fn add(&mut self, measured: f64, predicted: f64, samples: f64) {
-        if measured.is_finite() && predicted > 0.0 && measured >= 0.0 {
+        let is_predicted = predicted > 0.0 || samples == 0.0;
+        if measured.is_finite() && is_predicted && measured >= 0.0 {
             self.young.push_back(Young {
                 age_seconds: 0.0,
                 measured,

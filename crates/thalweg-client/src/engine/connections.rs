@@ -324,6 +324,9 @@ impl Engine {
                 && it.link.is_up()
             {
                 chooser.counters(lane, it.transport.counters(), now);
+                let slots = it.link.flight.iter();
+                let slots = slots.filter_map(|key| self.core.books.outbox.get(*key));
+                chooser.unsettled(lane, slots.map(|slot| slot.sent), now);
             }
             if is_needed {
                 it.link.unneeded = None;

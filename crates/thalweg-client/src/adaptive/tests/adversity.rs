@@ -104,6 +104,66 @@ fn waits_for_what_was_lost_are_no_round_trips() {
     assert_eq!(of(&[1]), [50.0, 50.0]);
 }
 
+/// Bodies in blocks that evicted each other at the broker left 124 of 200 unsettled for ever, and nothing of them was
+/// measured (C1 of the audit): what does not arrive counts while it does not.
+#[test]
+fn a_lane_on_which_nothing_arrives_is_left() {
+    for takes_all in [true, false] {
+        let mut chooser = chooser(Objective::Latency, Constraints::default());
+        let first = chooser.decide(at(1)).lane;
+        let mut unsettled = Vec::new();
+        let mut left_at = None;
+        for second in 1..120 {
+            if chooser.decide(at(second)).lane != first {
+                left_at = Some(second);
+                break;
+            }
+            let sent = Sent {
+                payload_bytes: 2000,
+                reliability: Reliability::AtLeastOnce,
+                wire_bytes: 2050,
+                topic_hash: 3,
+            };
+            chooser.sent(first, &sent, at(second));
+            if takes_all || second % 10 != 0 {
+                chooser.settled(
+                    first,
+                    Span::from_millis(1),
+                    &Settled::Acknowledged,
+                    at(second),
+                );
+            } else {
+                unsettled.push(at(second));
+            }
+            chooser.unsettled(first, unsettled.iter().copied(), at(second));
+        }
+        assert_eq!(left_at.is_none(), takes_all, "left at {left_at:?}");
+    }
+}
+
+/// Until then and after, each counts once and for as long as it took.
+#[test]
+fn what_is_overdue_counts_once_when_it_is_settled() {
+    let measured = |settled_at: u64| {
+        let mut told = super::super::conditions::Told::default();
+        let (sent, end) = (
+            Time::ZERO + Span::from_millis(500),
+            Time::ZERO + Span::from_millis(settled_at),
+        );
+        for second in (1..=settled_at / 1000).map(at) {
+            told.unsettled([sent].into_iter(), second);
+        }
+        if !told.count_wait(sent, end) {
+            told.settled += 1;
+            told.settled_ms += (settled_at - 500) as f64;
+        }
+        (told.settled, told.settled_ms.round() as u64)
+    };
+    for settled_at in [600, 10_400, 10_500, 10_999, 11_000, 11_001, 19_700] {
+        assert_eq!(measured(settled_at), (1, settled_at - 500), "{settled_at}");
+    }
+}
+
 #[test]
 fn a_lane_that_is_not_in_use_does_not_stay_as_good_as_it_was() {
     let mut chooser = chooser(Objective::Latency, Constraints::default());

@@ -72,6 +72,12 @@ pub(super) fn report(chooser: &mut Chooser, network: &mut Network) {
         retransmissions: network.retransmissions,
     };
     chooser.counters(1, counters, now);
+    for lane in 0..2 {
+        let fates = network.fates.iter().rev().take(UNSETTLED_MAX);
+        let unsettled =
+            fates.filter(|fate| fate.lane == lane && fate.settled.is_none() && !fate.gave_up);
+        chooser.unsettled(lane, unsettled.map(|fate| time(fate.given)), now);
+    }
     let [
         data,
         repeated,
@@ -252,6 +258,8 @@ pub(super) fn calibration(timers: CoapTimers) -> Calibration {
 }
 
 const SEEDS: u64 = 5;
+/// Messages that are looked through for those that are not settled.
+const UNSETTLED_MAX: usize = 500;
 
 fn courses(timers: CoapTimers) -> impl Iterator<Item = Course> {
     let of = move |(payload, delay)| Course {
