@@ -311,3 +311,39 @@ fn refused_blocks_are_counted_as_errors() {
     assert!(world.asks(who, too_large).starts_with("ACK 4.13"));
     assert_eq!((world.counts().refused, world.counts().failed), (2, 0));
 }
+
+#[test]
+fn what_waits_for_a_batch_that_is_not_kept_is_answered_with_an_error() {
+    let limits = Limits {
+        journal: true,
+        ..Limits::default()
+    };
+    let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
+    let (who, other) = (world.peer(), world.peer());
+    world.bed.is_disk_manual = true;
+    let number = world.bed.shards[0].kernel.batch_number();
+    let id = world.says(who, "CON PUT /ps/data/a : 1");
+    world.says(other, "CON PUT /ps/data/b : 1");
+    assert_eq!(world.lines(who), [""; 0], "nothing is safe yet");
+    world.bed.shards[0].links.refuse(number);
+    world.rest();
+    let not_kept = "ACK 5.00";
+    assert_eq!(world.lines(who), [not_kept]);
+    assert_eq!(world.lines(other), [not_kept], "it is in the same batch");
+    world.says_with(
+        who,
+        "CON PUT /ps/data/a : 1",
+        id,
+        &[0, (id >> 8) as u8, id as u8],
+    );
+    assert_eq!(
+        world.lines(who),
+        [not_kept],
+        "a repetition is told the same"
+    );
+    world.sync();
+    world.rest();
+    assert_eq!(world.lines(who), [""; 0], "and nothing else later");
+    world.bed.is_disk_manual = false;
+    assert_eq!(world.asks(who, "CON PUT /ps/data/a : 2"), "ACK 2.04");
+}
